@@ -1,0 +1,340 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""The border between NumPy and C: checks every argument once, then calls the kernels of fastes_core.h."""
+import os
+
+import numpy as np
+
+cimport numpy as cnp
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+cnp.import_array()
+
+cdef extern from "fastes_core.h" nogil:
+    enum:
+        FASTES_PAD
+        FASTES_STREAM_VERSION, FASTES_STREAM_TABLE, FASTES_STREAM_PAIR, FASTES_STREAM_EVAL, FASTES_STREAM_INIT
+        FASTES_OBS_FLOAT64, FASTES_OBS_FLOAT32, FASTES_OBS_UINT8
+        FASTES_TANH, FASTES_RELU
+        FASTES_BOX_CLIP, FASTES_BOX_SQUASH, FASTES_BOX_BINS, FASTES_CATEGORICAL, FASTES_BINARY
+        FASTES_ACTION_FLOAT32, FASTES_ACTION_FLOAT64, FASTES_ACTION_INT64, FASTES_ACTION_INT8
+    ctypedef struct fastes_policy:
+        int32_t obs_size, num_layers, activation, use_bias
+        const int32_t *sizes
+        const float *params
+        float *scratch[2]
+        int32_t normalize
+        const double *obs_mean
+        const double *obs_inv_std
+        double obs_clip
+        double *moments
+        int32_t action_kind, action_dtype, action_size, num_bins
+        const float *low
+        const float *high
+        const int64_t *nvec
+        const int64_t *start
+        int32_t sample
+        float action_noise
+        uint64_t noise_key, noise_step
+    ctypedef struct fastes_kernels:
+        const char *name
+        void (*normal_fill)(float *, int64_t, int64_t, uint64_t, uint32_t) noexcept nogil
+        void (*perturb)(float *, const float *, const float *, float, int64_t) noexcept nogil
+        void (*noise_sum)(float *, const float *, const int64_t *, const float *, int64_t, int64_t) noexcept nogil
+        void (*act)(fastes_policy *, const void *, int32_t, void *, int32_t) noexcept nogil
+        double (*sum_squares)(const float *, int64_t) noexcept nogil
+    const fastes_kernels *fastes_variant(const char *)
+    const fastes_kernels *fastes_best_variant()
+    void fastes_philox(const uint32_t *, const uint32_t *, uint32_t *)
+    void fastes_centered_ranks(float *, const double *, int64_t, int64_t *)
+    int64_t fastes_claim(int64_t *)
+    void fastes_commit(int64_t *, int64_t)
+    int64_t fastes_committed(const int64_t *)
+
+STREAM_VERSION = FASTES_STREAM_VERSION
+STREAM_TABLE = FASTES_STREAM_TABLE
+STREAM_PAIR = FASTES_STREAM_PAIR
+STREAM_EVAL = FASTES_STREAM_EVAL
+STREAM_INIT = FASTES_STREAM_INIT
+
+ACTIVATIONS = {"tanh": FASTES_TANH, "relu": FASTES_RELU}
+ACTION_KINDS = {
+    "clip": FASTES_BOX_CLIP, "squash": FASTES_BOX_SQUASH, "bins": FASTES_BOX_BINS,
+    "categorical": FASTES_CATEGORICAL, "binary": FASTES_BINARY,
+}
+ACTION_DTYPES = {
+    "float32": FASTES_ACTION_FLOAT32, "float64": FASTES_ACTION_FLOAT64, "int64": FASTES_ACTION_INT64,
+    "int8": FASTES_ACTION_INT8,
+}
+VARIANTS = ("baseline", "avx2", "avx512")
+
+cdef const fastes_kernels *kernels = fastes_best_variant()
+
+
+def available_variants():
+    """Names of the compiled kernel variants that this CPU runs."""
+    return [name for name in VARIANTS if fastes_variant(name.encode()) != NULL]
+
+
+def variant():
+    """Name of the kernel variant in use."""
+    return kernels.name.decode()
+
+
+def use_variant(str name):
+    """Use the kernels of this variant from now on (all give the same bits); "auto" is the widest one."""
+    global kernels
+    cdef const fastes_kernels *chosen = fastes_best_variant() if name == "auto" else fastes_variant(name.encode())
+    if chosen == NULL:
+        raise ValueError(
+            f"kernel variant {name!r} cannot run here: choose 'auto' or one of {available_variants()}"
+        )
+    kernels = chosen
+
+
+if os.environ.get("FASTES_KERNELS"):
+    use_variant(os.environ["FASTES_KERNELS"])
+
+
+cdef int check_slice(int64_t index, int64_t length, int64_t table_size, str name) except -1:
+    if index < 0 or index + length > table_size:
+        raise ValueError(
+            f"{name} = {index} is out of range: the table has {table_size} values, the policy needs {length}"
+        )
+    return 0
+
+
+def check_length(name, int64_t got, int64_t expected):
+    if got != expected:
+        raise ValueError(f"{name} has {got} values, expected {expected}")
+
+
+def normal_fill(float[::1] out not None, uint64_t seed, int64_t start=0, uint32_t stream=FASTES_STREAM_TABLE):
+    """Write standard normals number start, start + 1, ... of stream (seed, stream) into out (n,) float32.
+
+    A value depends on nothing but seed, stream and its number, so parts may be filled in any order by any thread.
+    """
+    if start < 0:
+        raise ValueError(f"start = {start} is negative: expected the number of the first value, 0 or more")
+    cdef int64_t n = out.shape[0]
+    if n:
+        with nogil:
+            kernels.normal_fill(&out[0], start, n, seed, stream)
+
+
+def perturb(float[::1] out not None, const float[::1] theta not None, const float[::1] table not None,
+            int64_t noise_index, float scale):
+    """out = theta + scale * table[noise_index : noise_index + n]; all float32, out and theta (n,)."""
+    cdef int64_t n = theta.shape[0]
+    check_length("out", out.shape[0], n)
+    check_slice(noise_index, n, table.shape[0], "noise_index")
+    if n:
+        with nogil:
+            kernels.perturb(&out[0], &theta[0], &table[noise_index], scale, n)
+
+
+def noise_sum(float[::1] out not None, const float[::1] table not None, const int64_t[::1] noise_index not None,
+              const float[::1] weights not None):
+    """out (n,) = sum over j, in order, of weights[j] * table[noise_index[j] : noise_index[j] + n]; float32."""
+    cdef int64_t n = out.shape[0], num_slices = noise_index.shape[0], j
+    check_length("weights", weights.shape[0], num_slices)
+    for j in range(num_slices):
+        if noise_index[j] < 0 or noise_index[j] + n > table.shape[0]:
+            check_slice(noise_index[j], n, table.shape[0], f"noise_index[{j}]")
+    if n == 0:
+        return
+    with nogil:
+        if num_slices:
+            kernels.noise_sum(&out[0], &table[0], &noise_index[0], &weights[0], num_slices, n)
+        else:
+            memset(&out[0], 0, n * sizeof(float))
+
+
+def sum_squares(const float[::1] x not None):
+    """Sum of squares of x (n,) float32, as a float; the same bits on every machine."""
+    cdef double result = 0
+    if x.shape[0]:
+        with nogil:
+            result = kernels.sum_squares(&x[0], x.shape[0])
+    return result
+
+
+def centered_ranks(const double[::1] values not None):
+    """Ranks of values (n,) float64 as float32 in [-0.5, 0.5]; ties share their mean rank, non-finite values the lowest."""
+    cdef int64_t n = values.shape[0]
+    ranks = np.empty(n, dtype=np.float32)
+    cdef float[::1] r = ranks
+    cdef int64_t[::1] work = np.empty(2 * n, dtype=np.int64)
+    if n:
+        with nogil:
+            fastes_centered_ranks(&r[0], &values[0], n, &work[0])
+    return ranks
+
+
+def philox(const uint32_t[:, ::1] counters not None, uint64_t seed):
+    """Philox4x32-10 of counters (n, 4) uint32 under the key seed, as uint32 (n, 4)."""
+    cdef int64_t n = counters.shape[0], i
+    if counters.shape[1] != 4:
+        raise ValueError(f"counters has {counters.shape[1]} columns, expected 4")
+    words = np.empty((n, 4), dtype=np.uint32)
+    cdef uint32_t[:, ::1] w = words
+    cdef uint32_t key[2]
+    key[0] = <uint32_t>seed
+    key[1] = <uint32_t>(seed >> 32)
+    for i in range(n):
+        fastes_philox(&counters[i, 0], key, &w[i, 0])
+    return words
+
+
+def claim(int64_t[::1] counter not None):
+    """Take the next position of a job counter (1,) in shared memory: an atomic fetch and add."""
+    return fastes_claim(&counter[0])
+
+
+def commit(int64_t[::1] flags not None, int64_t slot, int64_t value):
+    """Store value in flags[slot] after everything this process wrote before."""
+    if not 0 <= slot < flags.shape[0]:
+        raise ValueError(f"slot = {slot} is out of range: there are {flags.shape[0]} slots")
+    fastes_commit(&flags[slot], value)
+
+
+def committed(const int64_t[::1] flags not None, int64_t slot):
+    """Read flags[slot], and with it everything its writer wrote before."""
+    if not 0 <= slot < flags.shape[0]:
+        raise ValueError(f"slot = {slot} is out of range: there are {flags.shape[0]} slots")
+    return fastes_committed(&flags[slot])
+
+
+cdef class Actor:
+    """A policy bound to its parameters and buffers: `act(obs)` is one C call.
+
+    Built from a fastes.policies.PolicySpec; starts with zero parameters, no noise and no normalisation.
+    """
+    cdef fastes_policy c
+    cdef readonly int64_t num_params
+    cdef readonly int64_t obs_size
+    cdef bint counting, scalar_action
+    cdef int action_type, action_ndim
+    cdef cnp.npy_intp[32] action_dims
+    cdef object params_array, moments_array, obs_shape, keep
+    cdef float[::1] params, scratch0, scratch1
+    cdef int32_t[::1] sizes
+    cdef double[::1] mean, inv_std
+    cdef double[:, ::1] moments
+    cdef float[::1] low, high
+    cdef int64_t[::1] nvec, start
+    cdef int64_t[::1] scratch_action
+
+    def __init__(self, spec):
+        head = spec.head
+        self.sizes = np.array(spec.layer_sizes, dtype=np.int32)
+        self.num_params = spec.num_params
+        self.obs_size = spec.layer_sizes[0]
+        self.obs_shape = spec.obs_shape
+        self.params_array = np.zeros(self.num_params + FASTES_PAD, dtype=np.float32)
+        self.params = self.params_array
+        widest = max(spec.layer_sizes) + FASTES_PAD
+        self.scratch0 = np.zeros(widest, dtype=np.float32)
+        self.scratch1 = np.zeros(widest, dtype=np.float32)
+        self.mean = np.zeros(self.obs_size)
+        self.inv_std = np.ones(self.obs_size)
+        self.moments_array = np.zeros((2, self.obs_size))
+        self.moments = self.moments_array
+        self.low = np.array(head.low, dtype=np.float32)
+        self.high = np.array(head.high, dtype=np.float32)
+        self.nvec = np.array(head.nvec, dtype=np.int64)
+        self.start = np.array(head.start, dtype=np.int64)
+        self.action_ndim = len(head.shape)
+        for i, dim in enumerate(head.shape):
+            self.action_dims[i] = dim
+        self.action_type = np.dtype(head.dtype).num
+        self.scalar_action = head.scalar
+        self.scratch_action = np.zeros(max(head.size, 1), dtype=np.int64)
+        cdef fastes_policy *c = &self.c
+        memset(c, 0, sizeof(fastes_policy))
+        c.obs_size = self.obs_size
+        c.num_layers = len(spec.layer_sizes) - 1
+        c.activation = ACTIVATIONS[spec.activation]
+        c.use_bias = spec.use_bias
+        c.sizes = &self.sizes[0]
+        c.params = &self.params[0]
+        c.scratch[0] = &self.scratch0[0]
+        c.scratch[1] = &self.scratch1[0]
+        c.obs_mean = &self.mean[0]
+        c.obs_inv_std = &self.inv_std[0]
+        c.moments = &self.moments[0, 0]
+        c.action_kind = ACTION_KINDS[head.kind]
+        c.action_dtype = ACTION_DTYPES[head.dtype]
+        c.action_size = head.size
+        c.num_bins = head.num_bins
+        if self.low.shape[0]:
+            c.low = &self.low[0]
+            c.high = &self.high[0]
+        if self.nvec.shape[0]:
+            c.nvec = &self.nvec[0]
+            c.start = &self.start[0]
+
+    @property
+    def parameters(self):
+        """This actor's own parameters: a writable float32 view (num_params,)."""
+        return self.params_array[: self.num_params]
+
+    def set_normalizer(self, const double[::1] mean not None, const double[::1] inv_std not None, double clip):
+        """From now on observations reach the first layer as clip((obs - mean) * inv_std, -clip, clip)."""
+        check_length("mean", mean.shape[0], self.obs_size)
+        check_length("inv_std", inv_std.shape[0], self.obs_size)
+        self.mean[:] = mean
+        self.inv_std[:] = inv_std
+        self.c.obs_clip = clip
+        self.c.normalize = 1
+
+    def begin_episode(self, uint64_t noise_key=0, double action_noise=0.0, bint sample=False):
+        """Start the episode's action stream at its beginning: Gaussian noise on Box actions, or sampled choices."""
+        self.c.noise_key = noise_key
+        self.c.noise_step = 0
+        self.c.action_noise = <float>action_noise
+        self.c.sample = sample
+
+    def count_moments(self, bint counting):
+        """Whether each observation adds to `moments`; sets them to zero."""
+        self.moments[:, :] = 0.0
+        self.counting = counting
+
+    @property
+    def observation_moments(self):
+        """Sums of obs - mean and of its square since count_moments(): float64 (2, obs_size)."""
+        return self.moments_array
+
+    def act(self, obs):
+        """The action for one observation of the space's shape: an int for Discrete, else a new array of the space."""
+        cdef int32_t obs_dtype
+        cdef int kind
+        cdef cnp.ndarray array
+        cdef void *data
+        if type(obs) is not cnp.ndarray:
+            obs = np.asarray(obs, dtype=np.float64)
+        array = <cnp.ndarray>obs
+        kind = cnp.PyArray_TYPE(array)
+        if kind == cnp.NPY_FLOAT64:
+            obs_dtype = FASTES_OBS_FLOAT64
+        elif kind == cnp.NPY_FLOAT32:
+            obs_dtype = FASTES_OBS_FLOAT32
+        elif kind == cnp.NPY_UINT8:
+            obs_dtype = FASTES_OBS_UINT8
+        else:
+            array = array.astype(np.float64)
+            obs_dtype = FASTES_OBS_FLOAT64
+        if not cnp.PyArray_ISCARRAY_RO(array):
+            array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+        if cnp.PyArray_SIZE(array) != self.obs_size:
+            raise ValueError(f"observation has shape {obs.shape}, the policy expects {self.obs_shape}")
+        data = cnp.PyArray_DATA(array)
+        if self.scalar_action:
+            with nogil:
+                kernels.act(&self.c, data, obs_dtype, &self.scratch_action[0], self.counting)
+            return self.scratch_action[0]
+        action = cnp.PyArray_EMPTY(self.action_ndim, self.action_dims, self.action_type, 0)
+        cdef void *target = cnp.PyArray_DATA(<cnp.ndarray>action)
+        with nogil:
+            kernels.act(&self.c, data, obs_dtype, target, self.counting)
+        return action

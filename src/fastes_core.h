@@ -1,0 +1,105 @@
+/* The whole C interface of FastES.
+ *
+ * Kernels check nothing, allocate nothing, print nothing and keep no state: _core.pyx has checked every argument.
+ * Each kernel gives the same bits for every variant (baseline, AVX2, AVX-512, NEON): arithmetic is IEEE single or double
+ * without contraction, the order of every sum is written down here, and log, sin, cos and tanh are our own.
+ * fastes/reference.py holds a NumPy twin of each.
+ */
+#ifndef FASTES_CORE_H
+#define FASTES_CORE_H
+
+#include <stdint.h>
+
+/* Version of the random streams below. Any change to a drawn bit needs a new one: old runs could not be resumed. */
+#define FASTES_STREAM_VERSION 1
+
+/* Last counter word of each Philox stream. */
+enum { FASTES_STREAM_TABLE = 0, FASTES_STREAM_PAIR = 1, FASTES_STREAM_EVAL = 2, FASTES_STREAM_ACTION = 3,
+       FASTES_STREAM_INIT = 4 };
+
+/* Whole vectors are read and written past the end of a policy's rows: its buffers have this many floats to spare. */
+#define FASTES_PAD 32
+
+/* Normals are made in groups of this many: 16 lanes x the 4 words of one Philox block. */
+#define FASTES_NORMAL_GROUP 64
+
+enum { FASTES_OBS_FLOAT64 = 0, FASTES_OBS_FLOAT32 = 1, FASTES_OBS_UINT8 = 2 };
+enum { FASTES_TANH = 0, FASTES_RELU = 1 };
+
+/* How the last layer's output becomes an action. */
+enum {
+    FASTES_BOX_CLIP = 0,    /* low + (clip(y, -1, 1) + 1) / 2 * (high - low); y itself where a bound is infinite */
+    FASTES_BOX_SQUASH = 1,  /* the same with tanh(y) for clip(y) */
+    FASTES_BOX_BINS = 2,    /* num_bins outputs a component; the argmax picks one of num_bins values from low to high */
+    FASTES_CATEGORICAL = 3, /* one block of outputs a component (Discrete has one); the argmax, plus its start */
+    FASTES_BINARY = 4       /* y > 0 */
+};
+enum { FASTES_ACTION_FLOAT32 = 0, FASTES_ACTION_FLOAT64 = 1, FASTES_ACTION_INT64 = 2, FASTES_ACTION_INT8 = 3 };
+
+/* A policy bound to its buffers. All pointers belong to the caller. */
+typedef struct {
+    int32_t obs_size, num_layers, activation, use_bias;
+    const int32_t *sizes;       /* (num_layers + 1,): inputs, hidden sizes, outputs */
+    const float *params;        /* per layer: weight (in, out), bias (out,); readable FASTES_PAD floats past the end */
+    float *scratch[2];          /* each readable and writable FASTES_PAD floats past the largest layer */
+
+    int32_t normalize;          /* 0: observations reach the first layer as they are */
+    const double *obs_mean;     /* (obs_size,) */
+    const double *obs_inv_std;  /* (obs_size,) */
+    double obs_clip;            /* normalised observations are clipped to +-obs_clip */
+    double *moments;            /* (2, obs_size): sums of obs - obs_mean and of its square */
+
+    int32_t action_kind, action_dtype, action_size, num_bins;
+    const float *low, *high;    /* (action_size,): Box */
+    const int64_t *nvec;        /* (action_size,): categorical, the number of choices */
+    const int64_t *start;       /* (action_size,): categorical, added to the choice */
+
+    int32_t sample;             /* categorical: sample from softmax(y) instead of its argmax; binary: from sigmoid(y) */
+    float action_noise;         /* Box: standard deviation of Gaussian noise added to y; 0 for none */
+    uint64_t noise_key;         /* of this episode's action stream */
+    uint64_t noise_step;        /* steps taken: the stream's counter */
+} fastes_policy;
+
+typedef struct {
+    const char *name;
+
+    /* out (count,) = standard normals number start .. start+count-1 of a stream. Box-Muller on Philox4x32-10. */
+    void (*normal_fill)(float *out, int64_t start, int64_t count, uint64_t seed, uint32_t stream);
+
+    /* out (n,) = theta (n,) + scale * eps (n,): mirrored reconstruction with scale = +sigma or -sigma. */
+    void (*perturb)(float *out, const float *theta, const float *eps, float scale, int64_t n);
+
+    /* out (n,) = sum over j of weights[j] * table[index[j] : index[j] + n], added in the order of j. */
+    void (*noise_sum)(float *out, const float *table, const int64_t *index, const float *weights, int64_t num_slices,
+                      int64_t n);
+
+    /* obs (obs_size,) -> action (action_size,). Counts obs into moments unless count_moments is 0. */
+    void (*act)(fastes_policy *policy, const void *obs, int32_t obs_dtype, void *action, int32_t count_moments);
+
+    /* x (n,) float32 -> sum of x*x in float64, 16 interleaved partial sums folded pairwise. */
+    double (*sum_squares)(const float *x, int64_t n);
+} fastes_kernels;
+
+/* A variant by name, or NULL where it was not compiled or this CPU cannot run it. */
+const fastes_kernels *fastes_variant(const char *name);
+
+/* The widest variant that this CPU runs. */
+const fastes_kernels *fastes_best_variant(void);
+
+/* Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): counter (4,), key (2,) -> out (4,). */
+void fastes_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* values (n,) -> ranks (n,) float32 in [-0.5, 0.5], the highest value highest; equal values share the mean of their ranks;
+ * NaN and infinities all share the lowest. work (2 * n,) is scratch. One value alone ranks 0. */
+void fastes_centered_ranks(float *ranks, const double *values, int64_t n, int64_t *work);
+
+/* The next unclaimed position of a shared job counter; atomic across processes. */
+int64_t fastes_claim(int64_t *counter);
+
+/* Publishes everything this process wrote before it. */
+void fastes_commit(int64_t *flag, int64_t value);
+
+/* Reads a flag and everything published before it. */
+int64_t fastes_committed(const int64_t *flag);
+
+#endif

@@ -1,0 +1,10 @@
+/* Vectors as wide as the variant's registers. Every use is lane by lane, so the width changes no bit. */
+#ifndef FASTES_LANES_H
+#define FASTES_LANES_H
+
+#include "fastes_core.h"
+#include <string.h>
+
+#define LANES_INLINE static inline __attribute__((always_inline))
+
+#endif

@@ -1,0 +1,109 @@
+/* Noise table: fill, mirrored reconstruction, weighted sum. Included once by each variant. */
+
+/* Four uniform words for each of 16 counters: word w of lane l in c[w][l]. */
+typedef struct { uint32_t c[4][16]; } words16;
+
+LANES_INLINE void philox_round(words16 *restrict out, const words16 *restrict in, uint32_t k0, uint32_t k1) {
+    for (int l = 0; l < 16; l++) {
+        uint64_t p0 = (uint64_t)in->c[0][l] * 0xD2511F53u, p1 = (uint64_t)in->c[2][l] * 0xCD9E8D57u;
+        out->c[0][l] = (uint32_t)(p1 >> 32) ^ in->c[1][l] ^ k0;
+        out->c[1][l] = (uint32_t)p1;
+        out->c[2][l] = (uint32_t)(p0 >> 32) ^ in->c[3][l] ^ k1;
+        out->c[3][l] = (uint32_t)p0;
+    }
+}
+
+/* Philox4x32-10 of the counters (16 * group + lane, middle, stream) under a key. */
+LANES_INLINE void philox_group(words16 *w, uint64_t group, uint32_t middle, uint32_t stream, uint64_t key) {
+    words16 t;
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    for (int l = 0; l < 16; l++) {
+        uint64_t block = group * 16 + (uint64_t)l;
+        w->c[0][l] = (uint32_t)block;
+        w->c[1][l] = (uint32_t)(block >> 32);
+        w->c[2][l] = middle;
+        w->c[3][l] = stream;
+    }
+    for (int round = 0; round < 10; round += 2) {
+        philox_round(&t, w, k0, k1);
+        philox_round(w, &t, k0 + 0x9E3779B9u, k1 + 0xBB67AE85u);
+        k0 += 2 * 0x9E3779B9u;
+        k1 += 2 * 0xBB67AE85u;
+    }
+}
+
+/* 16 + 16 uniform words -> 32 normals: sqrt(-2 log u) * (cos, sin)(2 pi v). u has 31 bits and is never 0. */
+LANES_INLINE void box_muller(const uint32_t u[16], const uint32_t v[16], float *out) {
+    for (int l = 0; l < 16; l += VECTOR_LANES) {
+        vfloat s, c;
+        vfloat radius = vsqrt(vlog(vto_float((vint)((vload_uint(u + l) >> 1) | 1)) * 4.6566129e-10f) * -2.0f);
+        vsincos(vload_uint(v + l), &s, &c);
+        vstore(out + l, radius * c);
+        vstore(out + 16 + l, radius * s);
+    }
+}
+
+/* Group g holds the normals 64g .. 64g+63. */
+LANES_INLINE void normal_group(float *out, uint64_t group, uint64_t seed, uint32_t stream) {
+    words16 w;
+    philox_group(&w, group, 0, stream, seed);
+    box_muller(w.c[0], w.c[1], out);
+    box_muller(w.c[2], w.c[3], out + 32);
+}
+
+static void normal_fill(float *out, int64_t start, int64_t count, uint64_t seed, uint32_t stream) {
+    float group[FASTES_NORMAL_GROUP];
+    int64_t done = 0;
+    while (done < count) {
+        int64_t at = start + done, skip = at % FASTES_NORMAL_GROUP, take = FASTES_NORMAL_GROUP - skip;
+        if (take > count - done) take = count - done;
+        if (take == FASTES_NORMAL_GROUP) {
+            normal_group(out + done, (uint64_t)(at / FASTES_NORMAL_GROUP), seed, stream);
+        } else {
+            normal_group(group, (uint64_t)(at / FASTES_NORMAL_GROUP), seed, stream);
+            memcpy(out + done, group + skip, (size_t)take * sizeof(float));
+        }
+        done += take;
+    }
+}
+
+static void perturb(float *out, const float *theta, const float *eps, float scale, int64_t n) {
+    int64_t i = 0;
+    for (; i + VECTOR_LANES <= n; i += VECTOR_LANES) vstore(out + i, vload(theta + i) + vload(eps + i) * scale);
+    for (; i < n; i++) out[i] = theta[i] + eps[i] * scale;
+}
+
+/* The part of the sum kept in cache while slices stream past it, and how many slices stream together. */
+#define SUM_BLOCK 16384
+#define SUM_STREAMS 4
+
+LANES_INLINE void add_slices(float *out, const float *const *x, const float *w, int streams, int64_t n) {
+    int64_t i = 0;
+    for (; i + VECTOR_LANES <= n; i += VECTOR_LANES) {
+        vfloat acc = vload(out + i);
+        for (int s = 0; s < streams; s++) acc += vload(x[s] + i) * w[s];
+        vstore(out + i, acc);
+    }
+    for (; i < n; i++) {
+        float acc = out[i];
+        for (int s = 0; s < streams; s++) acc += x[s][i] * w[s];
+        out[i] = acc;
+    }
+}
+
+static void noise_sum(float *out, const float *table, const int64_t *index, const float *weights, int64_t num_slices,
+                      int64_t n) {
+    memset(out, 0, (size_t)n * sizeof(float));
+    for (int64_t at = 0; at < n; at += SUM_BLOCK) {
+        int64_t size = n - at < SUM_BLOCK ? n - at : SUM_BLOCK, j = 0;
+        const float *x[SUM_STREAMS];
+        for (; j + SUM_STREAMS <= num_slices; j += SUM_STREAMS) {
+            for (int s = 0; s < SUM_STREAMS; s++) x[s] = table + index[j + s] + at;
+            add_slices(out + at, x, weights + j, SUM_STREAMS, size);
+        }
+        for (; j < num_slices; j++) {
+            x[0] = table + index[j] + at;
+            add_slices(out + at, x, weights + j, 1, size);
+        }
+    }
+}
