@@ -1,0 +1,62 @@
+"""FastES: Evolution Strategies for Gymnasium environments, with a C core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from fastes.agent import Evaluation, FastES
+    from fastes.callbacks import Callback
+    from fastes.errors import (
+        CheckpointError,
+        EnvironmentUnavailable,
+        FastESError,
+        WorkerCrashed,
+        WorkerError,
+        WorkerTimeout,
+    )
+    from fastes.settings import Settings
+    from fastes.strategy import EvolutionStrategy
+
+_HOMES = {
+    "FastES": "agent",
+    "Evaluation": "agent",
+    "Callback": "callbacks",
+    "CheckpointError": "errors",
+    "EnvironmentUnavailable": "errors",
+    "FastESError": "errors",
+    "WorkerCrashed": "errors",
+    "WorkerError": "errors",
+    "WorkerTimeout": "errors",
+    "Settings": "settings",
+    "EvolutionStrategy": "strategy",
+}
+
+__all__ = [
+    "Callback",
+    "CheckpointError",
+    "EnvironmentUnavailable",
+    "Evaluation",
+    "EvolutionStrategy",
+    "FastES",
+    "FastESError",
+    "Settings",
+    "WorkerCrashed",
+    "WorkerError",
+    "WorkerTimeout",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Names are imported at first use: `import fastes` alone stays quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fastes' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"fastes.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,153 @@
+"""How an `env` argument becomes a factory that builds the environment in any process."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from fastes.errors import EnvironmentUnavailable, suggest
+
+Env = gymnasium.Env[Any, Any]
+EnvArgument = str | EnvSpec | Env | Callable[[], Env]
+
+# module in an ImportError -> what to install
+_EXTRAS = {
+    "mujoco": "pip install 'fastes[mujoco]'",
+    "imageio": "pip install 'fastes[mujoco]'",
+    "Box2D": "pip install 'gymnasium[box2d]'",
+    "box2d": "pip install 'gymnasium[box2d]'",
+    "ale_py": "pip install ale-py opencv-python, and `import ale_py` before",
+    "pygame": "pip install pygame",
+}
+_NAMESPACE_EXTRAS = {"ALE": _EXTRAS["ale_py"]}
+
+
+@dataclass(frozen=True)
+class EnvSource:
+    """Where environments come from: a Gymnasium spec, or a factory of the user's.
+
+    name: for folders and messages. spec: None for a factory. make_kwargs: passed on to gymnasium.make.
+    """
+
+    name: str
+    spec: EnvSpec | None
+    factory: Callable[[], Env] | None
+    make_kwargs: Mapping[str, Any]
+
+    def __call__(self, **extra: Any) -> Env:
+        """Build one environment; extra: more keyword arguments for gymnasium.make, such as render_mode."""
+        if self.factory is not None:
+            return self.factory()
+        assert self.spec is not None
+        return _make(self.spec, {**self.make_kwargs, **extra})
+
+    @property
+    def reward_threshold(self) -> float | None:
+        """The registered reward_threshold: an environment counts as solved there."""
+        return self.spec.reward_threshold if self.spec else None
+
+
+def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = None) -> EnvSource:
+    """An environment id, an EnvSpec, an Env (rebuilt from its spec) or a zero-argument factory, as an EnvSource.
+
+    Specs are resolved here, so that workers do not need what this process has registered. Raises EnvironmentUnavailable
+    for an unknown id, ValueError for an Env that cannot be rebuilt, TypeError for anything else.
+    """
+    kwargs = dict(env_kwargs or {})
+    if isinstance(env, str):
+        return EnvSource(env, _find_spec(env), None, kwargs)
+    if isinstance(env, EnvSpec):
+        return EnvSource(env.id, env, None, kwargs)
+    if isinstance(env, gymnasium.Env):
+        return EnvSource(*_spec_of(env), None, kwargs)
+    if callable(env):
+        if kwargs:
+            raise ValueError(f"env_kwargs = {kwargs!r} cannot reach a factory: pass lambda: factory(**env_kwargs) as env")
+        return EnvSource(getattr(env, "__name__", type(env).__name__).strip("<>"), None, env, {})
+    raise TypeError(
+        f"env = {env!r} is a {type(env).__name__}: expected an environment id such as 'CartPole-v1', a gymnasium.Env, an "
+        "EnvSpec or a function without arguments that returns an Env"
+    )
+
+
+def _find_spec(env_id: str) -> EnvSpec:
+    try:
+        spec = gymnasium.spec(env_id)
+    except ModuleNotFoundError as error:
+        raise EnvironmentUnavailable(
+            f"environment {env_id!r} cannot be found: its module {error.name!r} is not importable; check the spelling, install "
+            "it, or run where it lies"
+        ) from error
+    except gymnasium.error.Error as error:
+        extra = _NAMESPACE_EXTRAS.get(env_id.split("/")[0]) if "/" in env_id else None
+        hint = f"; it may need: {extra}" if extra else suggest(env_id, gymnasium.registry)
+        hint = hint or "; import the package that registers it, or write 'module:Env-v0'"
+        raise EnvironmentUnavailable(f"environment {env_id!r} is not registered in Gymnasium{hint}") from error
+    return spec
+
+
+def _spec_of(env: Env) -> tuple[str, EnvSpec]:
+    try:
+        spec = env.spec
+        if spec is not None:
+            _make(spec, {}).close()
+            return spec.id, spec
+    except Exception as error:
+        raise ValueError(
+            f"the environment {env} cannot be rebuilt from its spec ({error}), which workers need: pass a function that "
+            "builds it instead, such as FastES(lambda: MyWrapper(gymnasium.make('CartPole-v1')))"
+        ) from error
+    raise ValueError(
+        f"the environment {env} has no spec, so workers cannot rebuild it: pass a function that builds it instead, such as "
+        "FastES(lambda: MyEnv())"
+    )
+
+
+def _make(spec: EnvSpec, kwargs: Mapping[str, Any]) -> Env:
+    spec = copy.deepcopy(spec)
+    spec.disable_env_checker = True
+    try:
+        return gymnasium.make(spec, **kwargs)
+    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        text = f"{error} {getattr(error, 'name', '')} {error.__cause__}"
+        extra = next((install for module, install in _EXTRAS.items() if module in text), None)
+        hint = f". To install it: {extra}" if extra else ""
+        raise EnvironmentUnavailable(f"environment {spec.id!r} needs a package that is not installed ({error}){hint}") from error
+
+
+def to_json(source: EnvSource) -> dict[str, Any] | None:
+    """What a checkpoint keeps: id and arguments, or None where that would not rebuild the environment."""
+    spec = source.spec
+    if spec is None or spec.additional_wrappers or gymnasium.registry.get(spec.id) is None:
+        return None
+    kwargs = {**spec.kwargs, **source.make_kwargs}
+    registered = gymnasium.registry[spec.id]
+    if spec.max_episode_steps != registered.max_episode_steps:
+        kwargs["max_episode_steps"] = spec.max_episode_steps
+    kwargs = {key: value for key, value in kwargs.items() if key not in registered.kwargs or value != registered.kwargs[key]}
+    try:
+        return {"id": spec.id, "kwargs": json.loads(json.dumps(kwargs))}
+    except TypeError:
+        return None
+
+
+def from_json(data: Mapping[str, Any] | None) -> EnvSource:
+    """The source that `to_json` described. Only ids that this process has registered are built: a file names no code."""
+    if data is None:
+        raise ValueError(
+            "the checkpoint does not say how to build its environment (a factory, wrappers, or an id that was not "
+            "registered): pass it, as in FastES.load(path, env=make_env)"
+        )
+    env_id = str(data["id"])
+    if env_id not in gymnasium.registry:
+        raise EnvironmentUnavailable(
+            f"environment {env_id!r} of the checkpoint is not registered here{suggest(env_id, gymnasium.registry)}; import the "
+            "package that registers it first, or pass env="
+        )
+    return EnvSource(env_id, gymnasium.registry[env_id], None, dict(data.get("kwargs", {})))

@@ -1,0 +1,40 @@
+"""Tuned settings, one TOML file per environment family. Each environment's table says where its numbers come from."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from fastes.errors import suggest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DEFAULT = "default"
+
+
+@cache
+def all_presets() -> dict[str, dict[str, Any]]:
+    """Preset name (an environment id, or 'default') -> settings, with the key 'source' for their provenance."""
+    presets: dict[str, dict[str, Any]] = {}
+    for file in sorted(resources.files(__package__).iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".toml"):
+            presets.update(tomllib.loads(file.read_text(encoding="utf-8")))
+    return presets
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """Settings of a preset, without its provenance."""
+    presets = all_presets()
+    if name not in presets:
+        raise ValueError(f"unknown preset {name!r}: expected one of {sorted(presets)}{suggest(name, presets)}")
+    return {key: value for key, value in presets[name].items() if key != "source"}
+
+
+def preset_for(env_id: str) -> str:
+    """The preset of an environment id: its own, or the default."""
+    return env_id if env_id in all_presets() else DEFAULT

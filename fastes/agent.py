@@ -1,0 +1,449 @@
+"""FastES: learn, predict, save, load. The loop, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes import _core
+from fastes.callbacks import Callback, CallbackList, ConsoleLog, ProgressBar, as_callback
+from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
+from fastes.episode_cap import EpisodeCap
+from fastes.logger import Record
+from fastes.noise import Perturbations, draw_eval_seeds
+from fastes.normalizer import ObsNormalizer
+from fastes.parallel import Batch, Pool, PoolSpec, available_cpus, make_pool
+from fastes.policies import POLICIES, PolicySpec, initial_theta, make_policy_spec
+from fastes.presets import load_preset, preset_for
+from fastes.restore import model_state, restore_model, settings_from, source_from, spec_from
+from fastes.rollout import NO_LIMIT, EpisodeSettings, observation_flattener
+from fastes.settings import Settings
+from fastes.shaping import mean_and_std
+from fastes.strategy import EvolutionStrategy, Update, check_int, check_seed
+
+CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
+
+
+class Evaluation(NamedTuple):
+    """Noise-free episodes: returns float64 (episodes,), lengths int64 (episodes,), env_seeds int64 (episodes,)."""
+
+    returns: npt.NDArray[np.float64]
+    lengths: npt.NDArray[np.int64]
+    env_seeds: npt.NDArray[np.int64]
+
+    @property
+    def mean(self) -> float:
+        return mean_and_std(self.returns.tolist())[0] if np.isfinite(self.returns).all() else -math.inf
+
+    @property
+    def std(self) -> float:
+        return mean_and_std(self.returns.tolist())[1] if np.isfinite(self.returns).all() else math.nan
+
+
+class FastES:
+    """Evolution Strategies for a Gymnasium environment, on every core.
+
+    >>> from fastes import FastES
+    >>> with FastES("CartPole-v1", seed=0) as model:
+    ...     model.learn(total_timesteps=20_000).num_timesteps >= 20_000 or model.solved
+    True
+
+    env: an environment id, an EnvSpec, an Env (rebuilt from its spec in the workers) or a function without arguments that
+    returns an Env. policy: 'MlpPolicy' or 'LinearPolicy'; SB3's order FastES('MlpPolicy', env) works too.
+    preset: name of the tuned settings to start from; None for the environment's own, or the default. n_workers: processes,
+    None for one a usable core, 0 for none. seed: int >= 0; None draws one. env_kwargs: for gymnasium.make. verbose: 1
+    prints a line a generation. settings: any field of fastes.settings.Settings, such as population_size, sigma,
+    learning_rate.
+
+    What training produces depends on (seed, settings, environment, library versions) alone and on no n_workers.
+    Raises ValueError or TypeError for arguments that cannot work, before any process starts.
+    """
+
+    def __init__(
+        self,
+        env: EnvArgument,
+        policy: str | EnvArgument | None = None,
+        *,
+        preset: str | None = None,
+        n_workers: int | None = None,
+        seed: int | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
+        verbose: int = 0,
+        **settings: Any,
+    ) -> None:
+        if isinstance(env, str) and (env in POLICIES or env.endswith("Policy")):
+            if policy is None:
+                raise TypeError(f"FastES({env!r}) names a policy but no environment: use FastES(env) or FastES({env!r}, env)")
+            env, policy = policy, env
+        source = make_env_source(env, env_kwargs)
+        if policy is not None:
+            settings["policy"] = policy
+        chosen = choose_settings(source, preset, settings)
+        instance = source()
+        try:
+            spec = make_policy_spec(chosen.policy, instance.observation_space, instance.action_space, chosen.policy_kwargs)
+        except BaseException:
+            instance.close()
+            raise
+        seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
+        self._set_up(source, spec, chosen, seed, n_workers, verbose)
+        self._env: Env | None = instance
+
+    def _set_up(
+        self, source: EnvSource, spec: PolicySpec, settings: Settings, seed: int, n_workers: int | None, verbose: int
+    ) -> None:
+        self.source, self.policy_spec, self.settings, self.seed, self.verbose = source, spec, settings, seed, verbose
+        self.n_workers = available_cpus() if n_workers is None else check_int("n_workers", n_workers, 0, 4096)
+        self._env = None
+        self._pool: Pool | None = None
+        self.strategy = EvolutionStrategy(
+            initial_theta(spec, seed), settings.sigma, settings.learning_rate, settings.population_size, seed,
+            optimizer=settings.optimizer, momentum=settings.momentum, beta2=settings.beta2,
+            weight_decay=settings.weight_decay, shaping=settings.shaping, top_fraction=settings.top_fraction,
+            episodes=settings.episodes_per_candidate, table_size=settings.noise_table_size,
+        )  # fmt: skip
+        self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
+        self.cap = EpisodeCap(settings)
+        self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
+        self.best_eval_return = -math.inf
+        self.solved = False
+        self._actor = _core.Actor(spec)
+        self._acting_for: tuple[Any, ...] = ()
+        self._predict_key = secrets.randbits(63)
+
+    # --- what it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def theta(self) -> npt.NDArray[np.float32]:
+        """The policy's parameters, float32 (num_params,), read-only."""
+        return self.strategy.theta
+
+    @property
+    def num_params(self) -> int:
+        return self.policy_spec.num_params
+
+    @property
+    def generation(self) -> int:
+        """Updates done so far."""
+        return self.strategy.generation
+
+    @property
+    def env(self) -> Env:
+        """An environment of this process, of the kind that workers build for themselves."""
+        if self._env is None:
+            self._env = self.source()
+        return self._env
+
+    @property
+    def observation_space(self) -> Any:
+        return self.env.observation_space
+
+    @property
+    def action_space(self) -> Any:
+        return self.env.action_space
+
+    @property
+    def target_return(self) -> float:
+        """Noise-free return at which `learn` stops; infinity for never."""
+        return self.settings.target(self.source.reward_threshold)
+
+    def get_parameters(self) -> dict[str, dict[str, npt.NDArray[np.float32]]]:
+        """{'policy': parameter name -> array}, copies."""
+        return {"policy": {name: view.copy() for name, view in self.policy_spec.split(self.theta).items()}}
+
+    def set_parameters(self, parameters: Mapping[str, Mapping[str, npt.ArrayLike]]) -> None:
+        """Set the policy's parameters from what `get_parameters` returns; names and shapes must match exactly."""
+        shapes = self.policy_spec.parameter_shapes()
+        given = parameters.get("policy", {})
+        if set(given) != set(shapes):
+            raise ValueError(f"set_parameters() got {sorted(given)}, expected {{'policy': {{name: array}}}} with {list(shapes)}")
+        theta = np.empty(self.num_params, dtype=np.float32)
+        for name, view in self.policy_spec.split(theta).items():
+            value = np.asarray(given[name], dtype=np.float32)
+            if value.shape != view.shape:
+                raise ValueError(f"parameter {name!r} has shape {value.shape}, expected {view.shape}")
+            view[...] = value
+        self.strategy.theta = theta
+
+    # --- learning ---------------------------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        total_timesteps: int | None = None,
+        callback: CallbackArgument = None,
+        *,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> FastES:
+        """Train until the target return is confirmed, the budget is spent, or a callback says stop.
+
+        total_timesteps: environment steps of candidates, None for settings.total_timesteps; with reset_num_timesteps=False
+        they come on top of num_timesteps. callback: see fastes.callbacks. progress_bar: show one.
+
+        Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
+        after its last whole generation: it can be saved, and learn goes on from there.
+        """
+        budget = check_int("total_timesteps", self.settings.total_timesteps if total_timesteps is None else total_timesteps, 1, 2**62)
+        if reset_num_timesteps:
+            self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
+        total = budget + self.num_timesteps
+        callbacks = self._callbacks(callback, progress_bar)
+        self.solved = False
+        self._start_pool()
+        callbacks.on_start(self, total)
+        try:
+            going, finished = self.num_timesteps < total, time.perf_counter()
+            while going:
+                started, finished = finished, 0.0
+                asked = self.strategy.ask(max(0.0, 1.0 - self.num_timesteps / total))
+                batch = self._evaluate_generation(asked)
+                evaluation = self._note_evaluation(batch, callbacks)
+                self.solved = evaluation.mean >= self.target_return and self._target_confirmed()
+                update = None if self.solved else self._tell(batch)
+                self._count(batch)
+                finished = time.perf_counter()
+                record = self._record(batch, evaluation, update, asked, finished - started)
+                going = callbacks.on_generation(self, record) is not False
+                going = going and not self.solved and self.num_timesteps < total
+        finally:
+            callbacks.on_end(self)
+        return self
+
+    def _callbacks(self, callback: CallbackArgument, progress_bar: bool) -> CallbackList:
+        callbacks = [as_callback(callback)]
+        if self.verbose:
+            callbacks.insert(0, ConsoleLog())
+        if progress_bar:
+            callbacks.append(ProgressBar())
+        return CallbackList(callbacks)
+
+    def _start_pool(self) -> Pool:
+        if self._pool is None:
+            settings = self.settings
+            spec = PoolSpec(
+                self.source, self.policy_spec, self.strategy.num_pairs, settings.episodes_per_candidate,
+                max(settings.eval_episodes, settings.target_episodes), self.strategy.table.size, settings.normalize_obs,
+            )  # fmt: skip
+            self._pool = make_pool(spec, self.n_workers)
+            if self.n_workers:
+                self._pool.start()  # their environments are built while the table is filled
+            self.strategy.table.place(self._pool.noise)
+        return self._pool
+
+    def _evaluate_generation(self, asked: Perturbations) -> Batch:
+        settings = self.settings
+        training = EpisodeSettings(self.cap.steps, settings.action_noise, settings.sample_actions)
+        seeds = draw_eval_seeds(self.seed, asked.generation, settings.eval_episodes)
+        return self._start_pool().evaluate(self.theta, asked, self.normalizer, seeds, training, self._noise_free())
+
+    def _noise_free(self) -> EpisodeSettings:
+        return EpisodeSettings(self.settings.max_episode_steps or NO_LIMIT)
+
+    def _note_evaluation(self, batch: Batch, callbacks: Callback) -> Evaluation:
+        seeds = draw_eval_seeds(self.seed, self.generation, self.settings.eval_episodes)
+        evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, seeds)
+        self.eval_timesteps += int(batch.eval_lengths.sum())
+        if evaluation.mean > self.best_eval_return:
+            self.best_eval_return = evaluation.mean
+            callbacks.on_new_best(self, evaluation.mean)
+        return evaluation
+
+    def _target_confirmed(self) -> bool:
+        """Evaluate theta on fresh seeds: one good episode is no solution."""
+        confirmation = self.evaluate(self.settings.target_episodes, first_seed=None)
+        self.eval_timesteps += int(confirmation.lengths.sum())
+        return confirmation.mean >= self.target_return
+
+    def _tell(self, batch: Batch) -> Update:
+        fitness = batch.returns
+        if self.settings.alive_bonus:
+            fitness = fitness - self.settings.alive_bonus * batch.lengths / self.settings.episodes_per_candidate
+        update = self.strategy.tell(fitness)
+        if self.settings.normalize_obs:
+            self.normalizer.merge(batch.moments, batch.lengths.ravel())
+        self.cap.update(batch.lengths // self.settings.episodes_per_candidate)
+        return update
+
+    def _count(self, batch: Batch) -> None:
+        self.num_timesteps += int(batch.lengths.sum())
+        self.num_episodes += batch.returns.size * self.settings.episodes_per_candidate
+
+    def _record(
+        self, batch: Batch, evaluation: Evaluation, update: Update | None, asked: Perturbations, seconds: float
+    ) -> Record:
+        finite = batch.returns[np.isfinite(batch.returns)]
+        mean, std = mean_and_std(finite.ravel().tolist())
+        steps = int(batch.lengths.sum() + batch.eval_lengths.sum())
+        unknown = math.nan
+        return Record(
+            generation=asked.generation + 1,
+            timesteps=self.num_timesteps,
+            return_mean=mean,
+            return_max=float(finite.max()) if finite.size else unknown,
+            return_std=std,
+            eval_return=evaluation.mean,
+            eval_std=evaluation.std,
+            eval_rank=1 + int(np.count_nonzero(finite > evaluation.mean)),
+            elite_share=float(np.count_nonzero(finite > mean)) / batch.returns.size,
+            theta_norm=update.theta_norm if update else math.sqrt(_core.sum_squares(self.theta)),
+            gradient_norm=update.gradient_norm if update else unknown,
+            update_ratio=update.update_ratio if update else unknown,
+            learning_rate=update.learning_rate if update else unknown,
+            sigma=asked.sigma,
+            episode_length=float(batch.lengths.sum()) / (batch.lengths.size * self.settings.episodes_per_candidate),
+            episode_cap=min(self.cap.steps, NO_LIMIT),
+            num_nonfinite=batch.returns.size - finite.size,
+            episodes=self.num_episodes,
+            eval_timesteps=self.eval_timesteps,
+            jobs_rerun=batch.rerun,
+            seconds=seconds,
+            steps_per_second=steps / seconds,
+            utilisation=batch.busy_seconds / (max(self.n_workers, 1) * seconds),
+        )
+
+    def evaluate(self, episodes: int = 20, *, first_seed: int | None = 0) -> Evaluation:
+        """Noise-free episodes of the current parameters on the workers; changes nothing.
+
+        Environment seeds are first_seed, first_seed + 1, ...; None draws seeds that no training episode of this run has.
+        """
+        check_int("episodes", episodes, 1)
+        if first_seed is None:
+            seeds = draw_eval_seeds(self.seed, 2**32 - 1 - self.generation, episodes)
+        else:
+            seeds = check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes) + np.arange(episodes, dtype=np.int64)
+        pool, returns, lengths = self._start_pool(), [], []
+        for at in range(0, episodes, pool.spec.num_evals):
+            part = seeds[at : at + pool.spec.num_evals]
+            batch = pool.evaluate(self.theta, None, self.normalizer, part, EpisodeSettings(), self._noise_free())
+            returns.append(batch.eval_returns)
+            lengths.append(batch.eval_lengths)
+        return Evaluation(np.concatenate(returns), np.concatenate(lengths), seeds)
+
+    # --- acting -----------------------------------------------------------------------------------------------------
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False  # noqa: ARG002
+    ) -> tuple[Any, None]:
+        """The action for one observation, or an array of actions for a batch (n, *observation shape), and None.
+
+        deterministic=False acts as in training: with the settings' action noise, or sampling when sample_actions is on.
+        state and episode_start are there for SB3's signature; the policies have no memory.
+        """
+        actor = self._ready_actor()
+        if not deterministic:
+            self._predict_key += 1
+        noise = (0.0, False) if deterministic else (self.settings.action_noise, self.settings.sample_actions)
+        actor.begin_episode(self._predict_key, *noise)
+        single, batch = self._shape_observation(observation)
+        if batch is None:
+            action = actor.act(single)
+            return (np.int64(action) if isinstance(action, int) else action), None
+        return np.array([self._act_on_row(actor, row, k) for k, row in enumerate(batch)]), None
+
+    def _act_on_row(self, actor: _core.Actor, row: npt.NDArray[Any], number: int) -> Any:
+        actor.begin_episode_step(number)
+        return actor.act(row)
+
+    def _ready_actor(self) -> _core.Actor:
+        """The actor of this process, holding the current theta and statistics."""
+        current = (id(self.theta), self.normalizer.count)
+        if self._acting_for[:2] != current:
+            self._actor.parameters[:] = self.theta
+            if self.settings.normalize_obs:
+                self._actor.set_normalizer(self.normalizer.mean, 1.0 / self.normalizer.std, self.normalizer.clip)
+            self._acting_for = (*current, self.theta)  # holding theta keeps its id taken
+        return self._actor
+
+    def _shape_observation(self, observation: Any) -> tuple[Any, npt.NDArray[Any] | None]:
+        """(observation, None) for one, (None, rows) for a batch."""
+        shape = self.policy_spec.obs_shape
+        if self.policy_spec.flattened:
+            flatten = observation_flattener(self.observation_space)
+            if flatten is not None and self.observation_space.contains(observation):
+                return flatten(observation), None
+            if flatten is not None and isinstance(observation, np.ndarray) and observation.ndim >= 1:
+                return None, np.array([flatten(one) for one in observation])
+            raise ValueError(f"observation {observation!r} is not in the observation space {self.observation_space}")
+        array = np.asarray(observation)
+        if array.shape == shape:
+            return array, None
+        if array.ndim == len(shape) + 1 and array.shape[1:] == shape:
+            return None, array
+        raise ValueError(
+            f"observation has shape {array.shape}: expected {shape}, or (n, {', '.join(map(str, shape))}) for a batch of n"
+        )
+
+    # --- keeping ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Checkpoint:
+        """Everything a checkpoint holds, as copies."""
+        return model_state(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint to path ('.zip' is added when missing): whole or not at all, the previous one stays as .bak."""
+        write_checkpoint(path, self.snapshot())
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        env: EnvArgument | None = None,
+        n_workers: int | None = None,
+        *,
+        env_kwargs: Mapping[str, Any] | None = None,
+        verbose: int = 0,
+        **settings: Any,
+    ) -> FastES:
+        """Read a checkpoint; runs no code from it. Training goes on exactly where it was saved.
+
+        env: needed when the checkpoint cannot rebuild its own. settings: fields to change, such as a learning_rate
+        that was a function. Raises CheckpointError that says what is wrong with the file.
+        """
+        checkpoint = read_checkpoint(path)
+        source = source_from(checkpoint) if env is None else make_env_source(env, env_kwargs)
+        model = cls.__new__(cls)
+        model._set_up(
+            source, spec_from(checkpoint), settings_from(checkpoint, settings), int(checkpoint.data["seed"]), n_workers, verbose
+        )
+        restore_model(model, checkpoint)
+        return model
+
+    def close(self) -> None:
+        """End the workers and close the environment. The model can still predict, save, and learn again."""
+        pool, env = getattr(self, "_pool", None), getattr(self, "_env", None)
+        self._pool = self._env = None
+        if pool is not None:
+            self.strategy.table.forget()
+            pool.close()
+        if env is not None:
+            env.close()
+
+    def __enter__(self) -> FastES:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"FastES({self.source.name!r}, generation={self.generation}, num_timesteps={self.num_timesteps}, seed={self.seed})"
+
+
+def choose_settings(source: EnvSource, preset: str | None, changes: Mapping[str, Any]) -> Settings:
+    """A preset's settings with the given changes on top."""
+    base = load_preset(preset if preset is not None else preset_for(source.name))
+    if changes.get("policy", base.get("policy")) != base.get("policy"):
+        base.pop("policy_kwargs", None)  # they were meant for another policy
+    return Settings().changed(**{**base, **changes})

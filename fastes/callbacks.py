@@ -1,0 +1,111 @@
+"""What runs beside the loop: a protocol of four calls, and the callbacks that the command line uses."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from fastes.logger import Record, console_header, console_line
+
+if TYPE_CHECKING:
+    from fastes.agent import FastES
+
+
+class Callback:
+    """Subclass and override what you need.
+
+    on_generation may return False to stop training at once. on_new_best is called while the model still holds the
+    parameters whose evaluation was the best so far, before they move on.
+    """
+
+    def on_start(self, model: FastES, total_timesteps: int) -> None: ...
+
+    def on_new_best(self, model: FastES, eval_return: float) -> None: ...
+
+    def on_generation(self, model: FastES, record: Record) -> bool | None: ...
+
+    def on_end(self, model: FastES) -> None: ...
+
+
+class FunctionCallback(Callback):
+    """A plain function of (model, record), called once a generation; a false result other than None stops training."""
+
+    def __init__(self, function: Callable[[FastES, Record], bool | None]) -> None:
+        self.function = function
+
+    def on_generation(self, model: FastES, record: Record) -> bool | None:
+        return self.function(model, record)
+
+
+class CallbackList(Callback):
+    """Several callbacks as one; all are called, any may stop."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self.callbacks = list(callbacks)
+
+    def on_start(self, model: FastES, total_timesteps: int) -> None:
+        for callback in self.callbacks:
+            callback.on_start(model, total_timesteps)
+
+    def on_new_best(self, model: FastES, eval_return: float) -> None:
+        for callback in self.callbacks:
+            callback.on_new_best(model, eval_return)
+
+    def on_generation(self, model: FastES, record: Record) -> bool:
+        answers = [callback.on_generation(model, record) for callback in self.callbacks]
+        return all(answer is None or bool(answer) for answer in answers)
+
+    def on_end(self, model: FastES) -> None:
+        for callback in self.callbacks:
+            callback.on_end(model)
+
+
+class ConsoleLog(Callback):
+    """One line of figures a generation, under a header that is repeated now and then; above the progress bar if any."""
+
+    def __init__(self, file: TextIO | None = None, repeat_header: int = 40) -> None:
+        self.file, self.repeat_header, self.lines = file, repeat_header, 0
+
+    def on_generation(self, model: FastES, record: Record) -> None:  # noqa: ARG002
+        if self.lines % self.repeat_header == 0:
+            self._write(console_header())
+        self._write(console_line(record))
+        self.lines += 1
+
+    def _write(self, line: str) -> None:
+        from tqdm import tqdm
+
+        tqdm.write(line, file=self.file or sys.stdout)
+
+
+class ProgressBar(Callback):
+    """tqdm over timesteps."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def on_start(self, model: FastES, total_timesteps: int) -> None:
+        from tqdm import tqdm
+
+        self._bar = tqdm(total=total_timesteps, initial=model.num_timesteps, unit="step", unit_scale=True, dynamic_ncols=True)
+
+    def on_generation(self, model: FastES, record: Record) -> None:
+        self._bar.set_postfix_str(f"eval {record.eval_return:.1f}", refresh=False)
+        self._bar.update(model.num_timesteps - self._bar.n)
+
+    def on_end(self, model: FastES) -> None:  # noqa: ARG002
+        self._bar.close()
+
+
+def as_callback(callback: Callback | Callable[..., Any] | Sequence[Any] | None) -> Callback:
+    """A Callback from a Callback, a function of (model, record), a list of these, or None."""
+    if callback is None:
+        return Callback()
+    if isinstance(callback, Callback):
+        return callback
+    if isinstance(callback, Sequence):
+        return CallbackList([as_callback(item) for item in callback])
+    if callable(callback):
+        return FunctionCallback(callback)
+    raise TypeError(f"callback = {callback!r} is a {type(callback).__name__}: expected a Callback, a function or a list of them")

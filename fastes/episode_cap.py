@@ -1,0 +1,32 @@
+"""The adaptive cap on training episodes: both rules of Salimans et al. 2017 (section 2.1 and the released code)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.rollout import NO_LIMIT
+from fastes.settings import Settings
+
+
+class EpisodeCap:
+    """Steps after which a training episode is cut; learns from the lengths of each generation.
+
+    Rule 'mean': factor x mean length, so that half-idle CPUs are the worst case. Rule 'share': grow by the factor when at
+    least the given share of episodes reached the cap. `steps` never exceeds max_episode_steps.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.rule, self.factor, self.share = settings.episode_cap, settings.episode_cap_factor, settings.episode_cap_share
+        self.limit = settings.max_episode_steps or NO_LIMIT
+        self.steps = self.limit if self.rule == "none" else min(settings.episode_cap_start, self.limit)
+
+    def update(self, lengths: npt.NDArray[np.int64]) -> None:
+        """lengths: steps of this generation's episodes, any shape."""
+        total = int(lengths.sum())
+        if self.rule == "mean":
+            self.steps = min(max(1, math.ceil(self.factor * total / lengths.size)), self.limit)
+        elif self.rule == "share" and np.count_nonzero(lengths >= self.steps) >= self.share * lengths.size:
+            self.steps = min(math.ceil(self.factor * self.steps), self.limit)

@@ -1,0 +1,43 @@
+"""What can go wrong in a training. Wrong arguments raise ValueError or TypeError instead."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FastESError(Exception):
+    """Base of every error that FastES raises beside ValueError and TypeError."""
+
+
+class WorkerError(FastESError):
+    """An environment raised an exception; its own traceback is part of the message.
+
+    Attributes: generation, job (None while the environment was built) and env_seed say which episode it was.
+    """
+
+    def __init__(self, message: str, generation: int = -1, job: int | None = None, env_seed: int | None = None) -> None:
+        super().__init__(message)
+        self.generation, self.job, self.env_seed = generation, job, env_seed
+
+
+class WorkerCrashed(WorkerError):
+    """The same job, or the start of a worker, killed its process several times."""
+
+
+class WorkerTimeout(WorkerError):
+    """An episode did not end within its deadline."""
+
+
+class CheckpointError(FastESError):
+    """A checkpoint is missing, damaged, foreign, or made for something else."""
+
+
+class EnvironmentUnavailable(FastESError, ValueError):
+    """An environment cannot be built: an unknown id, or a package that is not installed."""
+
+
+def suggest(name: object, choices: Iterable[str]) -> str:
+    """'; did you mean X?' for the closest of choices, or the empty string."""
+    close = difflib.get_close_matches(str(name), list(choices), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""

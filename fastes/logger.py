@@ -1,0 +1,101 @@
+"""The figures of one generation, and how they are written."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Record(NamedTuple):
+    """Figures of one generation, in the order of progress.csv. Returns are plain sums of rewards.
+
+    eval_return: mean of the noise-free episodes of theta as it was before the update. eval_rank: theta's place among the
+    candidates, 1 is above all. elite_share: share of candidates above the candidates' mean. update_ratio: |step|/|theta|.
+    episode_length: mean steps of a training episode. timesteps: steps of candidates so far; evaluation is counted in
+    eval_timesteps. utilisation: share of the generation's wall time that workers spent in episodes.
+    """
+
+    generation: int
+    timesteps: int
+    return_mean: float
+    return_max: float
+    return_std: float
+    eval_return: float
+    eval_std: float
+    eval_rank: int
+    elite_share: float
+    theta_norm: float
+    gradient_norm: float
+    update_ratio: float
+    learning_rate: float
+    sigma: float
+    episode_length: float
+    episode_cap: int
+    num_nonfinite: int
+    episodes: int
+    eval_timesteps: int
+    jobs_rerun: int
+    seconds: float
+    steps_per_second: float
+    utilisation: float
+
+
+_COLUMNS = (
+    ("gen", "generation", "{:d}"),
+    ("steps", "timesteps", "{:d}"),
+    ("ret mean", "return_mean", "{:.1f}"),
+    ("ret max", "return_max", "{:.1f}"),
+    ("eval", "eval_return", "{:.1f}"),
+    ("rank", "eval_rank", "{:d}"),
+    ("elite", "elite_share", "{:.0%}"),
+    ("|theta|", "theta_norm", "{:.3g}"),
+    ("|grad|", "gradient_norm", "{:.3g}"),
+    ("upd ratio", "update_ratio", "{:.2g}"),
+    ("ep len", "episode_length", "{:.0f}"),
+    ("steps/s", "steps_per_second", "{:.0f}"),
+    ("util", "utilisation", "{:.0%}"),
+)
+_WIDTHS = (5, 9, 9, 9, 9, 5, 6, 8, 8, 9, 7, 8, 5)
+
+
+def console_header() -> str:
+    return " ".join(f"{title:>{width}}" for (title, _, _), width in zip(_COLUMNS, _WIDTHS, strict=True))
+
+
+def console_line(record: Record) -> str:
+    values = (form.format(getattr(record, name)) for _, name, form in _COLUMNS)
+    return " ".join(f"{value:>{width}}" for value, width in zip(values, _WIDTHS, strict=True))
+
+
+class CsvLog:
+    """Appends records to a CSV file, a line each, written through at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.exists():
+            self._append([Record._fields])
+
+    def write(self, record: Record) -> None:
+        self._append([record])
+
+    def truncate(self, generation: int) -> None:
+        """Drop the records after a generation: those of a run that went on past its last checkpoint."""
+        rows = list(csv.reader(io.StringIO(self.path.read_text(encoding="utf-8"))))
+        kept = [row for row in rows[1:] if len(row) == len(Record._fields) and int(row[0]) <= generation]
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([Record._fields, *kept])
+        self.path.write_text(text.getvalue(), encoding="utf-8")
+
+    def _append(self, rows: Iterable[Iterable[object]]) -> None:
+        with open(self.path, "a", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
+
+
+def read_progress(path: Path) -> dict[str, list[float]]:
+    """progress.csv as columns."""
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return {name: [float(row[name]) for row in rows] for name in Record._fields}

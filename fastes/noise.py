@@ -1,0 +1,155 @@
+"""The shared noise table, and what is drawn from (seed, generation, pair) alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes import _core
+
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
+
+MIN_TABLE_SIZE = 1 << 20
+MAX_TABLE_SIZE = 250_000_000
+_PART = 1 << 20  # values one thread fills, or parameters one thread sums, at a time
+_THREADS = 2  # one core saturates about half of a desktop's memory bandwidth
+
+
+def default_table_size(num_params: int) -> int:
+    """Values a table needs: 1024 policies long, at least 1M (4 MB), at most 250M (1 GB) unless one policy needs more."""
+    return max(MIN_TABLE_SIZE, min(1024 * num_params, MAX_TABLE_SIZE), 2 * num_params)
+
+
+class NoiseTable:
+    """Standard normals shared by all candidates: a perturbation is the slice that starts at its noise_index.
+
+    size: number of values. seed: key of the stream; value k depends on (seed, k) alone. The values are drawn at first
+    use, in memory of its own or, after `place`, in the given buffer.
+    """
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.seed = size, seed
+        self._values: Float32 | None = None
+
+    @property
+    def values(self) -> Float32:
+        """The table, float32 (size,), read-only."""
+        if self._values is None:
+            self.place(np.empty(self.size, dtype=np.float32))
+        assert self._values is not None
+        return self._values
+
+    def place(self, buffer: Float32) -> None:
+        """Draw the table into buffer (size,) float32, on several threads, and keep it there."""
+        parts = range(0, self.size, _PART)
+        _map_threads(lambda at: _core.normal_fill(buffer[at : at + _PART], self.seed, at), parts)
+        self._values = buffer.view()
+        self._values.flags.writeable = False
+
+    def forget(self) -> None:
+        """Let go of the memory; the next use draws the same values again."""
+        self._values = None
+
+    def weighted_sum(self, noise_index: Int64, weights: Float32, num_params: int) -> Float32:
+        """sum_j weights[j] * eps_j as float32 (num_params,); pairs of weight zero are not read."""
+        used = np.flatnonzero(weights)
+        index, weight = np.ascontiguousarray(noise_index[used]), np.ascontiguousarray(weights[used])
+        total, table = np.empty(num_params, dtype=np.float32), self.values
+
+        def part(at: int) -> None:
+            _core.noise_sum(total[at : at + _PART], table, index + at, weight)
+
+        _map_threads(part, range(0, num_params, _PART))
+        return total
+
+
+def _map_threads(function: object, parts: range) -> None:
+    """Call function on every part; several threads when there are several parts. The kernels release the GIL."""
+    assert callable(function)
+    if len(parts) < 2:
+        for part in parts:
+            function(part)
+        return
+    with ThreadPoolExecutor(min(_THREADS, len(parts))) as threads:
+        list(threads.map(function, parts))
+
+
+@dataclass(frozen=True)
+class Perturbations:
+    """One generation's draws. Iterating gives the candidates' parameter vectors in job order, rebuilt one by one in C.
+
+    Job 2 * pair is theta + sigma * eps, job 2 * pair + 1 is theta - sigma * eps, eps = the slice at noise_index[pair].
+
+    Attributes: noise_index int64 (num_pairs,); env_seed int64 (num_pairs, episodes), shared by both sides of a pair;
+    action_key uint64 (num_pairs, episodes), the key of the episode's action noise.
+    """
+
+    generation: int
+    sigma: float
+    theta: Float32
+    table: NoiseTable
+    noise_index: Int64
+    env_seed: Int64
+    action_key: npt.NDArray[np.uint64]
+
+    @property
+    def num_pairs(self) -> int:
+        return len(self.noise_index)
+
+    def __len__(self) -> int:
+        return 2 * self.num_pairs
+
+    def __getitem__(self, job: int) -> Float32:
+        """Candidate number job: float32 (num_params,), a new array."""
+        if not 0 <= job < len(self):
+            raise IndexError(f"candidate {job} is out of range: this generation has {len(self)}")
+        candidate = np.empty_like(self.theta)
+        scale = self.sigma if job % 2 == 0 else -self.sigma
+        _core.perturb(candidate, self.theta, self.table.values, int(self.noise_index[job // 2]), scale)
+        return candidate
+
+    def __iter__(self) -> Iterator[Float32]:
+        return (self[job] for job in range(len(self)))
+
+
+def _words(seed: int, generation: int, count: int, episode: int, stream: int) -> npt.NDArray[np.uint32]:
+    counters = np.empty((count, 4), dtype=np.uint32)
+    counters[:, 0] = np.arange(count)
+    counters[:, 1] = generation
+    counters[:, 2] = episode
+    counters[:, 3] = stream
+    return _core.philox(counters, seed)
+
+
+def _episode_seeds(
+    seed: int, generation: int, count: int, episodes: int, stream: int
+) -> tuple[Int64, npt.NDArray[np.uint64]]:
+    """env seeds in [0, 2^31) and action keys, each (count, episodes)."""
+    env_seed = np.empty((count, episodes), dtype=np.int64)
+    action_key = np.empty((count, episodes), dtype=np.uint64)
+    for episode in range(episodes):
+        words = _words(seed, generation, count, episode + 1, stream)
+        env_seed[:, episode] = words[:, 0] >> 1
+        action_key[:, episode] = (words[:, 1].astype(np.uint64) << np.uint64(32)) | words[:, 2]
+    return env_seed, action_key
+
+
+def draw_pairs(
+    seed: int, generation: int, num_pairs: int, episodes: int, num_params: int, table_size: int
+) -> tuple[Int64, Int64, npt.NDArray[np.uint64]]:
+    """noise_index (num_pairs,), env_seed and action_key (num_pairs, episodes): functions of (seed, generation, pair)."""
+    words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR).astype(np.uint64)
+    draw = (words[:, 0] << np.uint64(32)) | words[:, 1]
+    noise_index = (draw % np.uint64(table_size - num_params + 1)).astype(np.int64)
+    env_seed, action_key = _episode_seeds(seed, generation, num_pairs, episodes, _core.STREAM_PAIR)
+    return noise_index, env_seed, action_key
+
+
+def draw_eval_seeds(seed: int, generation: int, episodes: int) -> Int64:
+    """Environment seeds int64 (episodes,) of a generation's noise-free evaluation, apart from every candidate's."""
+    return _episode_seeds(seed, generation, episodes, 1, _core.STREAM_EVAL)[0][:, 0]

@@ -1,0 +1,135 @@
+"""One anonymous block of memory that parent and workers map: what is in it, and where."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import tempfile
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+_ALIGNMENT = 64  # a cache line: two writers never share one
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Sizes that determine every array's place.
+
+    Attributes: num_params; obs_size; num_pairs; episodes per candidate; num_evals, room for evaluation jobs; n_workers;
+    table_size, values of the noise table.
+    """
+
+    num_params: int
+    obs_size: int
+    num_pairs: int
+    episodes: int
+    num_evals: int
+    n_workers: int
+    table_size: int
+
+    @property
+    def num_jobs(self) -> int:
+        return 2 * self.num_pairs + self.num_evals
+
+    def arrays(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Name -> (shape, dtype), in the order in which they lie in the block."""
+        jobs, slots = self.num_jobs, max(self.n_workers, 1)
+        return {
+            # written by the parent before it wakes the workers
+            "theta": ((self.num_params,), "f4"),
+            "obs_mean": ((self.obs_size,), "f8"),
+            "obs_inv_std": ((self.obs_size,), "f8"),
+            "noise_index": ((self.num_pairs,), "i8"),
+            "env_seed": ((self.num_pairs, self.episodes), "i8"),
+            "action_key": ((self.num_pairs, self.episodes), "u8"),
+            "eval_seed": ((self.num_evals,), "i8"),
+            "todo": ((jobs,), "i8"),  # the jobs of this round
+            # shared
+            "next_todo": ((1,), "i8"),  # atomic: position in todo of the next unclaimed job
+            # one writer a slot: the worker that runs the job
+            "returns": ((jobs,), "f8"),
+            "lengths": ((jobs,), "i8"),
+            "seconds": ((jobs,), "f8"),
+            "moments": ((jobs, 2, self.obs_size), "f8"),
+            "committed": ((jobs,), "i8"),  # written last: the round in which the slot was filled
+            # one writer a row: the worker itself
+            "current_job": ((slots, 8), "i8"),  # column 0: the job it runs, or -1
+            "noise": ((self.table_size,), "f4"),
+        }
+
+    def offsets(self) -> tuple[dict[str, int], int]:
+        """Where each array starts, and the block's size, in bytes."""
+        at, places = 0, {}
+        for name, (shape, dtype) in self.arrays().items():
+            places[name] = at
+            size = math.prod(shape) * np.dtype(dtype).itemsize
+            at += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return places, max(at, mmap.PAGESIZE)
+
+
+class Block:
+    """The arrays of a layout over a file without a name: gone when the last process that has it open ends.
+
+    The parent makes it, workers open its descriptor `fd`. Attributes are the arrays of `Layout.arrays`.
+    """
+
+    theta: npt.NDArray[np.float32]
+    obs_mean: npt.NDArray[np.float64]
+    obs_inv_std: npt.NDArray[np.float64]
+    noise_index: npt.NDArray[np.int64]
+    env_seed: npt.NDArray[np.int64]
+    action_key: npt.NDArray[np.uint64]
+    eval_seed: npt.NDArray[np.int64]
+    todo: npt.NDArray[np.int64]
+    next_todo: npt.NDArray[np.int64]
+    returns: npt.NDArray[np.float64]
+    lengths: npt.NDArray[np.int64]
+    seconds: npt.NDArray[np.float64]
+    moments: npt.NDArray[np.float64]
+    committed: npt.NDArray[np.int64]
+    current_job: npt.NDArray[np.int64]
+    noise: npt.NDArray[np.float32]
+
+    def __init__(self, layout: Layout, fd: int | None = None) -> None:
+        self.layout = layout
+        places, size = layout.offsets()
+        self.fd = _anonymous_file(size) if fd is None else fd
+        memory = mmap.mmap(self.fd, size)
+        for name, (shape, dtype) in layout.arrays().items():
+            count = math.prod(shape)
+            setattr(self, name, np.frombuffer(memory, dtype, count, places[name]).reshape(shape))
+
+    def close(self) -> None:
+        """Close the descriptor; the memory goes when the last array does."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def _anonymous_file(size: int) -> int:
+    """A descriptor of size bytes that really exist: a full memory or disk is an OSError here and never a SIGBUS later."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("fastes", os.MFD_CLOEXEC)
+    else:
+        fd, path = tempfile.mkstemp(prefix="fastes-")
+        os.unlink(path)
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, size)
+        else:
+            _write_zeros(fd, size)
+    except OSError as error:
+        os.close(fd)
+        raise OSError(
+            error.errno, f"no room for {size / 1e6:.0f} MB of shared memory ({error.strerror}): use a smaller noise_table_size"
+        ) from error
+    return fd
+
+
+def _write_zeros(fd: int, size: int) -> None:
+    chunk = bytes(1 << 20)
+    while size > 0:
+        size -= os.write(fd, chunk[: min(size, len(chunk))])

@@ -1,0 +1,82 @@
+"""How the last layer's outputs become an action of the environment's space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from gymnasium import spaces
+
+from fastes.errors import suggest
+
+BOX_MAPPINGS = ("clip", "squash", "bins")
+
+
+@dataclass(frozen=True)
+class ActionHead:
+    """What the C core needs to know of an action space.
+
+    kind: clip, squash, bins (Box), categorical (Discrete, MultiDiscrete), binary (MultiBinary). size: components.
+    num_outputs: width of the last layer. low, high: bounds of Box components. nvec, start: choices of categorical ones.
+    """
+
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    size: int
+    num_outputs: int
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    num_bins: int = 0
+    nvec: tuple[int, ...] = ()
+    start: tuple[int, ...] = ()
+
+    @property
+    def scalar(self) -> bool:
+        """Whether an action is a plain int (Discrete)."""
+        return self.kind == "categorical" and self.shape == ()
+
+
+def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bins: int = 10) -> ActionHead:
+    """The head for an action space.
+
+    mapping: for Box with finite bounds, 'clip' (outputs in [-1, 1] span low to high, others are clipped), 'squash' (tanh
+    first) or 'bins' (num_bins values a component, the largest output picks one). Raises ValueError for other spaces.
+    """
+    if mapping not in BOX_MAPPINGS:
+        raise ValueError(f"unknown action_mapping {mapping!r}: expected one of {BOX_MAPPINGS}{suggest(mapping, BOX_MAPPINGS)}")
+    if isinstance(space, spaces.Box):
+        return _box_head(space, mapping, num_bins)
+    if isinstance(space, spaces.Discrete):
+        n, start = int(space.n), int(space.start)
+        return ActionHead("categorical", "int64", (), 1, n, nvec=(n,), start=(start,))
+    if isinstance(space, spaces.MultiDiscrete):
+        nvec = tuple(int(n) for n in np.ravel(space.nvec))
+        start = tuple(int(s) for s in np.ravel(space.start))
+        return ActionHead("categorical", "int64", space.nvec.shape, len(nvec), sum(nvec), nvec=nvec, start=start)
+    if isinstance(space, spaces.MultiBinary):
+        shape = tuple(int(n) for n in space.shape)
+        size = int(np.prod(shape))
+        return ActionHead("binary", "int8", shape, size, size)
+    raise ValueError(
+        f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary. "
+        "Wrap the environment so that its actions are one of these (for example gymnasium.wrappers.FlattenAction)"
+    )
+
+
+def _box_head(space: spaces.Box, mapping: str, num_bins: int) -> ActionHead:
+    dtype = space.dtype
+    if dtype is None or dtype.name not in ("float32", "float64"):
+        raise ValueError(
+            f"action space {space} has dtype {dtype}: expected float32 or float64. For whole numbers use Discrete or "
+            "MultiDiscrete, or convert in a wrapper"
+        )
+    low, high = np.ravel(space.low).astype(np.float32), np.ravel(space.high).astype(np.float32)
+    if mapping != "clip" and not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise ValueError(f"action_mapping {mapping!r} needs finite bounds, the action space is {space}: use 'clip'")
+    bins = num_bins if mapping == "bins" else 0
+    if mapping == "bins" and num_bins < 2:
+        raise ValueError(f"num_bins = {num_bins} is too small: expected at least 2")
+    outputs = len(low) * max(bins, 1)
+    bounds = tuple(low.tolist()), tuple(high.tolist())
+    return ActionHead(mapping, dtype.name, space.shape, len(low), outputs, bounds[0], bounds[1], bins)

@@ -1,0 +1,148 @@
+"""Policy specifications: layers, where each parameter lies in theta, and the first theta."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from fastes import _core
+from fastes.errors import suggest
+from fastes.policies.actions import ActionHead, make_action_head
+
+POLICIES = ("MlpPolicy", "LinearPolicy")
+ACTIVATIONS = tuple(_core.ACTIVATIONS)
+_KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins")
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """A fully connected policy: weights are (in, out), row by row, followed by the bias, layer after layer.
+
+    layer_sizes: inputs, hidden layers, outputs. activation: between layers, 'tanh' or 'relu'. obs_shape: of one
+    observation after flattening of anything but a Box; flattened: whether it needs that.
+    """
+
+    layer_sizes: tuple[int, ...]
+    activation: str
+    use_bias: bool
+    head: ActionHead
+    obs_shape: tuple[int, ...]
+    flattened: bool = False
+
+    @property
+    def obs_size(self) -> int:
+        return self.layer_sizes[0]
+
+    @property
+    def num_params(self) -> int:
+        return sum(math.prod(shape) for shape in self.parameter_shapes().values())
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the parameters in the order in which they lie in theta."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for layer, (fan_in, fan_out) in enumerate(zip(self.layer_sizes, self.layer_sizes[1:], strict=False)):
+            shapes[f"layers.{layer}.weight"] = (fan_in, fan_out)
+            if self.use_bias:
+                shapes[f"layers.{layer}.bias"] = (fan_out,)
+        return shapes
+
+    def split(self, theta: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]]:
+        """Views of theta (num_params,) by parameter name."""
+        views, at = {}, 0
+        for name, shape in self.parameter_shapes().items():
+            size = math.prod(shape)
+            views[name] = theta[at : at + size].reshape(shape)
+            at += size
+        return views
+
+
+def make_policy_spec(
+    policy: str,
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    policy_kwargs: Mapping[str, Any] | None = None,
+) -> PolicySpec:
+    """The spec of a named policy for an environment's spaces.
+
+    policy: 'MlpPolicy' (hidden layers 64-64, tanh, biases) or 'LinearPolicy' (one matrix, no bias).
+    policy_kwargs: net_arch (hidden sizes), activation_fn ('tanh', 'relu', or a class of that name), use_bias,
+    action_mapping ('clip', 'squash', 'bins'), num_bins.
+    """
+    if policy not in POLICIES:
+        raise ValueError(f"unknown policy {policy!r}: expected one of {POLICIES}{suggest(policy, POLICIES)}")
+    kwargs = dict(policy_kwargs or {})
+    for key in kwargs:
+        if key not in _KWARGS:
+            raise ValueError(f"unknown policy_kwargs key {key!r}: expected {_KWARGS}{suggest(key, _KWARGS)}")
+    linear = policy == "LinearPolicy"
+    hidden = _checked_layers(kwargs.get("net_arch"), linear)
+    head = make_action_head(action_space, kwargs.get("action_mapping", "clip"), kwargs.get("num_bins", 10))
+    obs_size = flat_size(observation_space)
+    return PolicySpec(
+        layer_sizes=(obs_size, *hidden, head.num_outputs),
+        activation=_activation_name(kwargs.get("activation_fn", "tanh")),
+        use_bias=bool(kwargs.get("use_bias", not linear)),
+        head=head,
+        obs_shape=observation_space.shape if isinstance(observation_space, spaces.Box) else (obs_size,),
+        flattened=not isinstance(observation_space, spaces.Box),
+    )
+
+
+def flat_size(space: spaces.Space[Any]) -> int:
+    """Length of a flattened observation, or ValueError for a space that has none."""
+    try:
+        size = int(spaces.flatdim(space))
+    except (ValueError, NotImplementedError):
+        raise ValueError(
+            f"observation space {space} is not supported: it has no fixed length. Expected Box, Discrete, MultiDiscrete, "
+            "MultiBinary, or Dict and Tuple of these; wrap the environment to return one of them"
+        ) from None
+    if size == 0:
+        raise ValueError(f"observation space {space} is empty: expected at least one value")
+    if isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind not in "fiub":
+        raise ValueError(f"observation space {space} has dtype {space.dtype}: expected numbers")
+    return size
+
+
+def _checked_layers(net_arch: Sequence[int] | None, linear: bool) -> tuple[int, ...]:
+    if linear:
+        if net_arch:
+            raise ValueError(f"LinearPolicy has no hidden layers, net_arch = {net_arch!r} was given: use 'MlpPolicy'")
+        return ()
+    sizes = (64, 64) if net_arch is None else net_arch
+    if isinstance(sizes, (str, Mapping)) or not all(isinstance(n, (int, np.integer)) and n > 0 for n in sizes):
+        raise ValueError(f"net_arch = {net_arch!r}: expected a list of positive layer sizes, such as [64, 64]")
+    return tuple(int(n) for n in sizes)
+
+
+def _activation_name(activation: object) -> str:
+    name = activation if isinstance(activation, str) else getattr(activation, "__name__", repr(activation))
+    if name.lower() not in ACTIVATIONS:
+        raise ValueError(f"unknown activation_fn {activation!r}: expected one of {ACTIVATIONS}{suggest(name, ACTIVATIONS)}")
+    return name.lower()
+
+
+def initial_theta(spec: PolicySpec, seed: int) -> npt.NDArray[np.float32]:
+    """The first parameters, float32 (num_params,).
+
+    Hidden weights are N(0, 1/fan_in), the last layer of an MLP is a hundred times smaller (Salimans et al. 2017, released
+    code), biases are zero, and so is everything in a linear policy (Mania et al. 2018).
+    """
+    theta = np.zeros(spec.num_params, dtype=np.float32)
+    if len(spec.layer_sizes) == 2:
+        return theta
+    _core.normal_fill(theta, seed, 0, _core.STREAM_INIT)
+    last = len(spec.layer_sizes) - 2
+    for name, view in spec.split(theta).items():
+        if name.endswith("bias"):
+            view[:] = 0.0
+            continue
+        scale = 1.0 / math.sqrt(view.shape[0])
+        view *= np.float32(scale * (0.01 if name.startswith(f"layers.{last}.") else 1.0))
+    return theta

@@ -1,0 +1,143 @@
+"""Every setting of a training: its default, its unit, and what it may be. The command line and docs are made from this."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from fastes.errors import suggest
+from fastes.optim import OPTIMIZERS
+from fastes.schedules import FORMS, ScheduleSetting, make_schedule
+from fastes.shaping import SHAPINGS
+from fastes.strategy import check_int, check_population_size
+
+EPISODE_CAPS = ("none", "mean", "share")
+
+
+def _setting(default: Any, text: str, group: str, **kind: Any) -> Any:
+    metadata = {"help": text, "group": group, **kind}
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a training. Presets, keyword arguments and command-line flags change the defaults."""
+
+    total_timesteps: int = _setting(
+        5_000_000, "budget of environment steps that candidates may take; checked after each generation", "budget", low=1
+    )
+    target_return: float | str = _setting(
+        "auto", "stop when noise-free evaluation reaches this return; 'auto': the registered reward_threshold, 'none': never",
+        "budget",
+    )
+    target_episodes: int = _setting(20, "episodes that confirm the target before training stops", "budget", low=1)
+
+    policy: str = _setting("MlpPolicy", "MlpPolicy or LinearPolicy", "policy")
+    policy_kwargs: dict[str, Any] = _setting(
+        {}, "net_arch, activation_fn, use_bias, action_mapping (clip, squash, bins), num_bins", "policy"
+    )
+
+    population_size: int = _setting(64, "candidates a generation, even: they come in mirrored pairs", "evolution")
+    sigma: ScheduleSetting = _setting(0.05, f"standard deviation of the noise on the parameters: {FORMS}", "evolution")
+    learning_rate: ScheduleSetting = _setting(0.02, f"step size: {FORMS}", "evolution")
+    optimizer: str = _setting("adam", "adam or sgd", "evolution", choices=OPTIMIZERS)
+    momentum: float = _setting(0.9, "momentum of sgd, beta1 of adam, in [0, 1)", "evolution", low=0.0, below=1.0)
+    beta2: float = _setting(0.999, "decay of adam's second moment, in [0, 1)", "evolution", low=0.0, below=1.0)
+    weight_decay: float = _setting(0.0, "share of theta taken from the gradient", "evolution", low=0.0)
+    shaping: str = _setting(
+        "centered_ranks", "centered_ranks (OpenAI-ES) or standardized (ARS: returns over their std)", "evolution", choices=SHAPINGS
+    )
+    top_fraction: float = _setting(
+        1.0, "share of the pairs that count, those with the best candidate (ARS: b/N), in (0, 1]", "evolution", above=0.0, high=1.0
+    )
+    noise_table_size: int = _setting(0, "numbers in the shared noise table (4 bytes each); 0: fits the policy", "evolution", low=0)
+
+    episodes_per_candidate: int = _setting(1, "episodes whose mean return is a candidate's fitness", "episodes", low=1)
+    eval_episodes: int = _setting(1, "noise-free episodes of theta each generation, run beside the candidates", "episodes", low=1)
+    action_noise: float = _setting(
+        0.0, "standard deviation of Gaussian noise on training actions (Box), in units of half the action range", "episodes", low=0.0
+    )
+    sample_actions: bool = _setting(
+        False, "sample training actions from the policy's distribution (Discrete, MultiDiscrete, MultiBinary)", "episodes"
+    )
+    alive_bonus: float = _setting(
+        0.0, "reward a step that training takes away (logs and evaluation keep it)", "episodes", low=-math.inf
+    )
+    max_episode_steps: int = _setting(0, "steps after which a training episode is cut; 0: the environment decides", "episodes", low=0)
+    episode_cap: str = _setting(
+        "none", "adaptive cap: mean (factor x mean length) or share (grow by the factor when many episodes reach it)",
+        "episodes", choices=EPISODE_CAPS,
+    )
+    episode_cap_start: int = _setting(1000, "first value of the adaptive cap, steps", "episodes", low=1)
+    episode_cap_factor: float = _setting(2.0, "factor of the adaptive cap, more than 1", "episodes", above=1.0)
+    episode_cap_share: float = _setting(
+        0.5, "share of episodes at the cap from which rule share grows it, in (0, 1]", "episodes", above=0.0, high=1.0
+    )
+
+    normalize_obs: bool = _setting(True, "normalise observations by the running mean and std of what candidates saw", "observations")
+    obs_clip: float = _setting(5.0, "normalised observations are clipped to +- this many std", "observations", above=0.0)
+    obs_std_floor: float = _setting(0.01, "smallest std that normalisation divides by", "observations", above=0.0)
+
+    def __post_init__(self) -> None:
+        check_population_size(self.population_size)
+        make_schedule("sigma", self.sigma)
+        make_schedule("learning_rate", self.learning_rate)
+        if not isinstance(self.policy, str):
+            raise TypeError(f"policy = {self.policy!r} is a {type(self.policy).__name__}: expected 'MlpPolicy' or 'LinearPolicy'")
+        if not isinstance(self.policy_kwargs, Mapping):
+            raise TypeError(f"policy_kwargs = {self.policy_kwargs!r}: expected a dict such as {{'net_arch': [64, 64]}}")
+        for item in fields(self):
+            _check(item.name, getattr(self, item.name), item.type, item.metadata)
+        self.target()
+
+    def target(self, registered: float | None = None) -> float:
+        """The return at which training stops: a number, infinity for never."""
+        if isinstance(self.target_return, str):
+            if self.target_return in ("auto", "none"):
+                return registered if self.target_return == "auto" and registered is not None else math.inf
+            raise ValueError(f"target_return = {self.target_return!r}: expected a number, 'auto' or 'none'")
+        if isinstance(self.target_return, bool) or math.isnan(self.target_return):
+            raise ValueError(f"target_return = {self.target_return!r}: expected a number, 'auto' or 'none'")
+        return float(self.target_return)
+
+    def changed(self, **values: Any) -> Settings:
+        """A copy with these settings instead, or an error that suggests the right name."""
+        names = setting_names()
+        for name in values:
+            if name not in names:
+                raise TypeError(f"unknown setting {name!r}{suggest(name, names) or f'; expected one of {names}'}")
+        return replace(self, **values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; a schedule that is a function becomes the string 'function'."""
+        return {name: "function" if callable(value) else value for name, value in asdict(self).items()}
+
+
+def setting_names() -> tuple[str, ...]:
+    return tuple(item.name for item in fields(Settings))
+
+
+def _check(name: str, value: object, kind: object, limits: Mapping[str, Any]) -> None:
+    """Types and ranges from a field's metadata."""
+    if kind == "int" and "low" in limits:
+        check_int(name, value, limits["low"], 2**62)
+    elif kind == "bool":
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected True or False")
+    elif kind == "float":
+        _check_float(name, value, limits)
+    elif "choices" in limits and value not in limits["choices"]:
+        raise ValueError(f"{name} = {value!r}: expected one of {limits['choices']}{suggest(value, limits['choices'])}")
+
+
+def _check_float(name: str, value: object, limits: Mapping[str, Any]) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected a number")
+    low, above = limits.get("low", -math.inf), limits.get("above", -math.inf)
+    high, below = limits.get("high", math.inf), limits.get("below", math.inf)
+    if not (math.isfinite(value) and low <= value <= high and above < value < below):
+        raise ValueError(f"{name} = {value!r} is out of range: {limits['help']}")

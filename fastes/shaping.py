@@ -1,0 +1,80 @@
+"""Fitness shaping: from the returns of a generation to the weight of each pair in the gradient."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes import _core
+from fastes.errors import FastESError
+
+Float64 = npt.NDArray[np.float64]
+
+SHAPINGS = ("centered_ranks", "standardized")
+
+
+class Shaped(NamedTuple):
+    """shaped float64 (num_pairs, 2); weights float32 (num_pairs,), plus minus minus; gradient = scale * sum w_j eps_j."""
+
+    shaped: Float64
+    weights: npt.NDArray[np.float32]
+    scale: float
+
+
+def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: float = 1.0) -> Shaped:
+    """Shape returns (num_pairs, 2) float64; non-finite ones rank worst.
+
+    centered_ranks: ranks of all 2n returns in [-0.5, 0.5], gradient 1/(2n sigma) sum (F+ - F-) eps
+    (Salimans et al. 2017, equation 1 with rank transformation).
+    standardized: returns over their standard deviation, gradient 1/b sum (r+ - r-)/sigma_R eps
+    (Mania et al. 2018, "ARS", algorithm 2); sigma is part of the learning rate there.
+    top_fraction: the share b/n of the pairs that count, those with the largest max(r+, r-); at least one.
+
+    Raises FastESError when no return is finite.
+    """
+    if not np.isfinite(returns).any():
+        raise FastESError(
+            f"none of the {returns.size} returns of this generation is finite; parameters are unchanged. "
+            "Check the environment's rewards, or lower sigma and the learning rate"
+        )
+    num_pairs = len(returns)
+    kept = max(1, math.ceil(top_fraction * num_pairs - 1e-9))
+    finite = np.where(np.isfinite(returns), returns, returns[np.isfinite(returns)].min())
+    top = np.sort(np.argsort(-finite.max(axis=1), kind="stable")[:kept])
+    shaped = np.zeros(returns.shape)
+    if shaping == "centered_ranks":
+        ranks = _core.centered_ranks(np.ascontiguousarray(returns[top], dtype=np.float64).ravel())
+        shaped[top] = ranks.reshape(-1, 2)
+        scale = 1.0 / (2 * kept * sigma)
+    else:
+        shaped[top] = _standardize(finite[top])
+        scale = 1.0 / kept
+    return Shaped(shaped, (shaped[:, 0] - shaped[:, 1]).astype(np.float32), scale)
+
+
+def _standardize(returns: Float64) -> Float64:
+    """returns over their standard deviation, about their mean; zeros when all are equal. Safe at any magnitude."""
+    largest = np.abs(returns).max()
+    if largest == 0.0 or returns.max() == returns.min():
+        return np.zeros_like(returns)
+    scaled = returns / largest
+    mean, std = mean_and_std(scaled.ravel().tolist())
+    return (scaled - mean) / std if std > 0.0 else np.zeros_like(returns)
+
+
+def mean_and_std(values: list[float]) -> tuple[float, float]:
+    """Mean and population standard deviation of finite values, exactly rounded sums: the same on every machine."""
+    if not values:
+        return math.nan, math.nan
+    mean = _fsum(values) / len(values)
+    return mean, math.sqrt(_fsum([(v - mean) ** 2 for v in values]) / len(values))
+
+
+def _fsum(values: list[float]) -> float:
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,212 @@
+"""Evolution Strategies as ask and tell. Knows no process and no environment."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes import _core
+from fastes.errors import FastESError, suggest
+from fastes.noise import NoiseTable, Perturbations, default_table_size, draw_pairs
+from fastes.optim import OPTIMIZERS, make_optimizer
+from fastes.schedules import ScheduleSetting, checked_value, make_schedule
+from fastes.shaping import SHAPINGS, shape_returns
+
+Float32 = npt.NDArray[np.float32]
+Arrays = dict[str, npt.NDArray[np.float32] | npt.NDArray[np.float64]]
+
+
+class Update(NamedTuple):
+    """What one `tell` did: norms of theta, gradient and step, |step| / |theta|, non-finite returns met."""
+
+    theta_norm: float
+    gradient_norm: float
+    step_norm: float
+    update_ratio: float
+    num_nonfinite: int
+    learning_rate: float
+    sigma: float
+
+
+class EvolutionStrategy:
+    """Maximise a function of a vector by mirrored Gaussian perturbations.
+
+    >>> import numpy as np
+    >>> solution = np.array([0.5, 0.1, -0.3])
+    >>> es = EvolutionStrategy(np.zeros(3), sigma=0.1, learning_rate=0.05, population_size=50, seed=0)
+    >>> for _ in range(100):
+    ...     update = es.tell([-np.sum((x - solution) ** 2) for x in es.ask()])
+    >>> bool(np.abs(es.theta - solution).max() < 0.05)
+    True
+
+    theta0: start, (num_params,), copied as float32. sigma: standard deviation of the noise. learning_rate: step size.
+    Both are positive numbers, 'lin_A', 'lin_A_B' or functions of the progress that remains (see schedules.py).
+    population_size: candidates a generation, even. seed: int >= 0; with the settings it determines everything.
+    optimizer: 'adam' or 'sgd'; momentum: SGD's, or Adam's beta1. weight_decay: theta * weight_decay is taken from the
+    gradient. shaping, top_fraction: see shaping.py; ARS is optimizer='sgd', momentum=0, shaping='standardized'.
+    episodes: environment seeds drawn per pair. table_size: values of the noise table, 0 for one that fits theta.
+
+    Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055).
+    """
+
+    def __init__(
+        self,
+        theta0: npt.ArrayLike,
+        sigma: ScheduleSetting = 0.1,
+        learning_rate: ScheduleSetting = 0.05,
+        population_size: int = 50,
+        seed: int = 0,
+        *,
+        optimizer: str = "adam",
+        momentum: float = 0.9,
+        beta2: float = 0.999,
+        weight_decay: float = 0.0,
+        shaping: str = "centered_ranks",
+        top_fraction: float = 1.0,
+        episodes: int = 1,
+        table_size: int = 0,
+    ) -> None:
+        self._theta = _checked_theta(theta0)
+        self.population_size = check_population_size(population_size)
+        self.seed = check_seed(seed)
+        self._sigma, self._learning_rate = make_schedule("sigma", sigma), make_schedule("learning_rate", learning_rate)
+        if shaping not in SHAPINGS:
+            raise ValueError(f"unknown shaping {shaping!r}: expected one of {SHAPINGS}{suggest(shaping, SHAPINGS)}")
+        self.shaping, self.top_fraction, self.weight_decay = shaping, top_fraction, weight_decay
+        self.episodes = episodes
+        num_params = len(self._theta)
+        table_size = table_size or default_table_size(num_params)
+        if table_size < num_params:
+            raise ValueError(f"table_size = {table_size} is too small: theta has {num_params} parameters")
+        self.table = NoiseTable(table_size, self.seed)
+        self.optimizer = make_optimizer(optimizer, num_params, momentum, beta2)
+        self.generation = 0
+        self._asked: Perturbations | None = None
+        self._progress_remaining = 1.0
+
+    @property
+    def theta(self) -> Float32:
+        """The parameters, float32 (num_params,), read-only; each `tell` makes a new array."""
+        return self._theta
+
+    @theta.setter
+    def theta(self, value: npt.ArrayLike) -> None:
+        theta = _checked_theta(value)
+        if theta.shape != self._theta.shape:
+            raise ValueError(f"theta has {theta.size} values, this strategy has {self._theta.size} parameters")
+        self._theta, self._asked = theta, None
+
+    @property
+    def num_pairs(self) -> int:
+        return self.population_size // 2
+
+    def ask(self, progress_remaining: float = 1.0) -> Perturbations:
+        """This generation's perturbations; asking again before `tell` gives the same ones.
+
+        progress_remaining: from 1 (start) to 0 (end of the budget), for schedules.
+        """
+        self._progress_remaining = progress_remaining
+        sigma = checked_value("sigma", self._sigma(progress_remaining))
+        drawn = draw_pairs(
+            self.seed, self.generation, self.num_pairs, self.episodes, len(self._theta), self.table.size
+        )
+        self._asked = Perturbations(self.generation, sigma, self._theta, self.table, *drawn)
+        return self._asked
+
+    def tell(self, returns: npt.ArrayLike | Sequence[float]) -> Update:
+        """Move theta. returns: (population_size,) in job order or (num_pairs, 2), higher is better, NaN counts as worst.
+
+        Raises FastESError, and changes nothing, before `ask`, when no return is finite, or when the step is not finite.
+        """
+        asked = self._asked
+        if asked is None:
+            raise FastESError("tell() was called before ask(): call ask(), evaluate its candidates, then tell()")
+        fitness = np.array(returns, dtype=np.float64)
+        if fitness.size != self.population_size:
+            raise ValueError(f"tell() got {fitness.size} returns, ask() gave {self.population_size} candidates")
+        fitness = fitness.reshape(self.num_pairs, 2)
+        shaped = shape_returns(fitness, asked.sigma, self.shaping, self.top_fraction)
+        gradient = self.table.weighted_sum(asked.noise_index, shaped.weights, len(self._theta))
+        gradient *= np.float32(shaped.scale)
+        if self.weight_decay:
+            gradient -= np.float32(self.weight_decay) * self._theta
+        learning_rate = checked_value("learning_rate", max(self._learning_rate(self._progress_remaining), 1e-300))
+        return self._apply(gradient, learning_rate, asked.sigma, int(np.count_nonzero(~np.isfinite(fitness))))
+
+    def _apply(self, gradient: Float32, learning_rate: float, sigma: float, num_nonfinite: int) -> Update:
+        before = self.optimizer.state()
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = self.optimizer.step(gradient, learning_rate)
+            theta = self._theta + step
+        if not np.isfinite(theta).all():
+            self.optimizer.load_state(before)
+            raise FastESError(
+                f"the step of generation {self.generation} is not finite (learning_rate {learning_rate:g}, sigma "
+                f"{sigma:g}); parameters are unchanged. Lower the learning rate"
+            )
+        theta.flags.writeable = False
+        theta_norm, step_norm = _norm(self._theta), _norm(step)
+        self._theta, self._asked = theta, None
+        self.generation += 1
+        ratio = step_norm / theta_norm if theta_norm > 0.0 else math.inf if step_norm else 0.0
+        return Update(theta_norm, _norm(gradient), step_norm, ratio, num_nonfinite, learning_rate, sigma)
+
+    def state(self) -> Arrays:
+        """Arrays that, with the settings and the generation, determine everything to come."""
+        return {"theta": self._theta.copy(), **{f"optimizer.{k}": v for k, v in self.optimizer.state().items()}}
+
+    def load_state(self, state: Mapping[str, npt.NDArray[np.float32] | npt.NDArray[np.float64]], generation: int) -> None:
+        """Continue from `state()` taken after `generation` generations."""
+        self.theta = state["theta"]
+        prefix = "optimizer."
+        self.optimizer.load_state({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
+        self.generation = generation
+
+
+def _norm(x: Float32) -> float:
+    return math.sqrt(_core.sum_squares(x))
+
+
+def _checked_theta(theta: npt.ArrayLike) -> Float32:
+    array = np.array(theta, dtype=np.float32)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"theta has shape {array.shape}: expected one dimension with at least one parameter")
+    if not np.isfinite(array).all():
+        raise ValueError("theta has values that are not finite: expected finite numbers only")
+    array.flags.writeable = False
+    return array
+
+
+def check_population_size(population_size: object) -> int:
+    """An even int of at least 2, or an error that says so."""
+    size = check_int("population_size", population_size, 2)
+    if size % 2:
+        raise ValueError(f"population_size = {size} is odd: candidates come in mirrored pairs, use {size + 1}")
+    return size
+
+
+def check_seed(seed: object) -> int:
+    """An int in [0, 2^63), or an error that says so."""
+    return check_int("seed", seed, 0, 2**63 - 1)
+
+
+def check_int(name: str, value: object, low: int, high: int | None = None) -> int:
+    """value as an int of at least low (and at most high); bool is not an int here."""
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected an int") from None
+    if number < low or (high is not None and number > high):
+        limit = f"at least {low}" if high is None else f"from {low} to {high}"
+        raise ValueError(f"{name} = {number} is out of range: expected an int {limit}")
+    return number
+
+
+__all__ = ["OPTIMIZERS", "SHAPINGS", "EvolutionStrategy", "Update"]
