@@ -106,11 +106,20 @@ class FastES:
         self._env = None
         self._pool: Pool | None = None
         self.strategy = EvolutionStrategy(
-            initial_theta(spec, seed), settings.sigma, settings.learning_rate, settings.population_size, seed,
-            optimizer=settings.optimizer, momentum=settings.momentum, beta2=settings.beta2,
-            weight_decay=settings.weight_decay, shaping=settings.shaping, top_fraction=settings.top_fraction,
-            episodes=settings.episodes_per_candidate, table_size=settings.noise_table_size,
-        )  # fmt: skip
+            initial_theta(spec, seed),
+            settings.sigma,
+            settings.learning_rate,
+            settings.population_size,
+            seed,
+            optimizer=settings.optimizer,
+            momentum=settings.momentum,
+            beta2=settings.beta2,
+            weight_decay=settings.weight_decay,
+            shaping=settings.shaping,
+            top_fraction=settings.top_fraction,
+            episodes=settings.episodes_per_candidate,
+            table_size=settings.noise_table_size,
+        )
         self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
         self.cap = EpisodeCap(settings)
         self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
@@ -165,7 +174,9 @@ class FastES:
         shapes = self.policy_spec.parameter_shapes()
         given = parameters.get("policy", {})
         if set(given) != set(shapes):
-            raise ValueError(f"set_parameters() got {sorted(given)}, expected {{'policy': {{name: array}}}} with {list(shapes)}")
+            raise ValueError(
+                f"set_parameters() got {sorted(given)}, expected {{'policy': {{name: array}}}} with {list(shapes)}"
+            )
         theta = np.empty(self.num_params, dtype=np.float32)
         for name, view in self.policy_spec.split(theta).items():
             value = np.asarray(given[name], dtype=np.float32)
@@ -192,7 +203,9 @@ class FastES:
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
         after its last whole generation: it can be saved, and learn goes on from there.
         """
-        budget = check_int("total_timesteps", self.settings.total_timesteps if total_timesteps is None else total_timesteps, 1, 2**62)
+        budget = check_int(
+            "total_timesteps", self.settings.total_timesteps if total_timesteps is None else total_timesteps, 1, 2**62
+        )
         if reset_num_timesteps:
             self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
         total = budget + self.num_timesteps
@@ -230,12 +243,16 @@ class FastES:
         if self._pool is None:
             settings = self.settings
             spec = PoolSpec(
-                self.source, self.policy_spec, self.strategy.num_pairs, settings.episodes_per_candidate,
-                max(settings.eval_episodes, settings.target_episodes), self.strategy.table.size, settings.normalize_obs,
-            )  # fmt: skip
+                self.source,
+                self.policy_spec,
+                self.strategy.num_pairs,
+                settings.episodes_per_candidate,
+                max(settings.eval_episodes, settings.target_episodes),
+                self.strategy.table.size,
+                settings.normalize_obs,
+            )
             self._pool = make_pool(spec, self.n_workers)
-            if self.n_workers:
-                self._pool.start()  # their environments are built while the table is filled
+            self._pool.start()  # their environments are built while the table is filled
             self.strategy.table.place(self._pool.noise)
         return self._pool
 
@@ -331,7 +348,11 @@ class FastES:
     # --- acting -----------------------------------------------------------------------------------------------------
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False  # noqa: ARG002
+        self,
+        observation: Any,
+        state: Any = None,  # noqa: ARG002
+        episode_start: Any = None,  # noqa: ARG002
+        deterministic: bool = False,
     ) -> tuple[Any, None]:
         """The action for one observation, or an array of actions for a batch (n, *observation shape), and None.
 
@@ -438,7 +459,9 @@ class FastES:
             self.close()
 
     def __repr__(self) -> str:
-        return f"FastES({self.source.name!r}, generation={self.generation}, num_timesteps={self.num_timesteps}, seed={self.seed})"
+        return (
+            f"FastES({self.source.name!r}, generation={self.generation}, num_timesteps={self.num_timesteps}, seed={self.seed})"
+        )
 
 
 def choose_settings(source: EnvSource, preset: str | None, changes: Mapping[str, Any]) -> Settings:

@@ -108,4 +108,6 @@ def as_callback(callback: Callback | Callable[..., Any] | Sequence[Any] | None) 
         return CallbackList([as_callback(item) for item in callback])
     if callable(callback):
         return FunctionCallback(callback)
-    raise TypeError(f"callback = {callback!r} is a {type(callback).__name__}: expected a Callback, a function or a list of them")
+    raise TypeError(
+        f"callback = {callback!r} is a {type(callback).__name__}: expected a Callback, a function or a list of them"
+    )

@@ -126,9 +126,7 @@ def _read_zip(path: Path, archive: zipfile.ZipFile) -> Checkpoint:
             "load it with the version that wrote it, or a newer one"
         )
     groups = [name for name in names if name.endswith(_SUFFIX)]
-    arrays = {
-        name[: -len(_SUFFIX)]: load_tensors(_member(archive, name, _MAX_MEMBER_BYTES)) for name in groups
-    }
+    arrays = {name[: -len(_SUFFIX)]: load_tensors(_member(archive, name, _MAX_MEMBER_BYTES)) for name in groups}
     return Checkpoint(data, arrays)
 
 

@@ -126,9 +126,7 @@ def _words(seed: int, generation: int, count: int, episode: int, stream: int) ->
     return _core.philox(counters, seed)
 
 
-def _episode_seeds(
-    seed: int, generation: int, count: int, episodes: int, stream: int
-) -> tuple[Int64, npt.NDArray[np.uint64]]:
+def _episode_seeds(seed: int, generation: int, count: int, episodes: int, stream: int) -> tuple[Int64, npt.NDArray[np.uint64]]:
     """env seeds in [0, 2^31) and action keys, each (count, episodes)."""
     env_seed = np.empty((count, episodes), dtype=np.int64)
     action_key = np.empty((count, episodes), dtype=np.uint64)

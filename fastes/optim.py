@@ -11,6 +11,8 @@ import numpy.typing as npt
 from fastes.errors import suggest
 
 Float32 = npt.NDArray[np.float32]
+AnyFloat = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Arrays = dict[str, AnyFloat]
 
 
 class Optimizer(Protocol):
@@ -19,9 +21,9 @@ class Optimizer(Protocol):
     def step(self, gradient: Float32, learning_rate: float) -> Float32:
         """The step to add to theta, float32 (num_params,)."""
 
-    def state(self) -> dict[str, npt.NDArray[np.float32] | npt.NDArray[np.float64]]: ...
+    def state(self) -> Arrays: ...
 
-    def load_state(self, state: Mapping[str, npt.NDArray[np.float32] | npt.NDArray[np.float64]]) -> None: ...
+    def load_state(self, state: Mapping[str, AnyFloat]) -> None: ...
 
 
 class SGD:
@@ -33,12 +35,13 @@ class SGD:
 
     def step(self, gradient: Float32, learning_rate: float) -> Float32:
         self.velocity = self.momentum * self.velocity + gradient
-        return np.float32(learning_rate) * self.velocity
+        step: Float32 = np.float32(learning_rate) * self.velocity
+        return step
 
-    def state(self) -> dict[str, npt.NDArray[np.float32] | npt.NDArray[np.float64]]:
+    def state(self) -> Arrays:
         return {"velocity": self.velocity.copy()}
 
-    def load_state(self, state: Mapping[str, npt.NDArray[np.float32] | npt.NDArray[np.float64]]) -> None:
+    def load_state(self, state: Mapping[str, AnyFloat]) -> None:
         self.velocity = np.array(state["velocity"], dtype=np.float32)
 
 
@@ -57,12 +60,13 @@ class Adam:
         self.v = np.float32(self.beta2) * self.v + np.float32(1.0 - self.beta2) * (gradient * gradient)
         m_hat = self.m / np.float32(1.0 - self.powers[0])
         v_hat = self.v / np.float32(1.0 - self.powers[1])
-        return np.float32(learning_rate) * m_hat / (np.sqrt(v_hat) + self.epsilon)
+        step: Float32 = np.float32(learning_rate) * m_hat / (np.sqrt(v_hat) + self.epsilon)
+        return step
 
-    def state(self) -> dict[str, npt.NDArray[np.float32] | npt.NDArray[np.float64]]:
+    def state(self) -> Arrays:
         return {"m": self.m.copy(), "v": self.v.copy(), "powers": self.powers.copy()}
 
-    def load_state(self, state: Mapping[str, npt.NDArray[np.float32] | npt.NDArray[np.float64]]) -> None:
+    def load_state(self, state: Mapping[str, AnyFloat]) -> None:
         self.m = np.array(state["m"], dtype=np.float32)
         self.v = np.array(state["v"], dtype=np.float32)
         self.powers = np.array(state["powers"], dtype=np.float64)

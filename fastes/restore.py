@@ -110,10 +110,14 @@ def spec_from(checkpoint: Checkpoint) -> PolicySpec:
     """The policy, from the file alone: acting needs no environment."""
     stored = require(checkpoint.data, "policy", dict)
     try:
-        head = {key: tuple(value) if isinstance(value, list) else value for key, value in stored["head"].items()}
+        head: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in stored["head"].items()
+        }
         for bound in ("low", "high"):
             head[bound] = tuple(float(x) for x in head[bound])
-        rest = {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items() if key != "head"}
+        rest: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in stored.items() if key != "head"
+        }
         spec = PolicySpec(head=ActionHead(**head), **rest)
         sizes = (*spec.layer_sizes, spec.head.size)
         if len(spec.layer_sizes) < 2 or not all(isinstance(n, int) and n > 0 for n in sizes):

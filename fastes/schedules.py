@@ -33,7 +33,7 @@ def make_schedule(name: str, value: ScheduleSetting) -> Schedule:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {FORMS}")
     constant = checked_value(name, value)
-    return lambda remaining: constant
+    return lambda _: constant
 
 
 def checked_value(name: str, value: float) -> float:

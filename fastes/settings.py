@@ -31,7 +31,8 @@ class Settings:
         5_000_000, "budget of environment steps that candidates may take; checked after each generation", "budget", low=1
     )
     target_return: float | str = _setting(
-        "auto", "stop when noise-free evaluation reaches this return; 'auto': the registered reward_threshold, 'none': never",
+        "auto",
+        "stop when noise-free evaluation reaches this return; 'auto': the registered reward_threshold, 'none': never",
         "budget",
     )
     target_episodes: int = _setting(20, "episodes that confirm the target before training stops", "budget", low=1)
@@ -49,17 +50,31 @@ class Settings:
     beta2: float = _setting(0.999, "decay of adam's second moment, in [0, 1)", "evolution", low=0.0, below=1.0)
     weight_decay: float = _setting(0.0, "share of theta taken from the gradient", "evolution", low=0.0)
     shaping: str = _setting(
-        "centered_ranks", "centered_ranks (OpenAI-ES) or standardized (ARS: returns over their std)", "evolution", choices=SHAPINGS
+        "centered_ranks",
+        "centered_ranks (OpenAI-ES) or standardized (ARS: returns over their std)",
+        "evolution",
+        choices=SHAPINGS,
     )
     top_fraction: float = _setting(
-        1.0, "share of the pairs that count, those with the best candidate (ARS: b/N), in (0, 1]", "evolution", above=0.0, high=1.0
+        1.0,
+        "share of the pairs that count, those with the best candidate (ARS: b/N), in (0, 1]",
+        "evolution",
+        above=0.0,
+        high=1.0,
     )
-    noise_table_size: int = _setting(0, "numbers in the shared noise table (4 bytes each); 0: fits the policy", "evolution", low=0)
+    noise_table_size: int = _setting(
+        0, "numbers in the shared noise table (4 bytes each); 0: fits the policy", "evolution", low=0
+    )
 
     episodes_per_candidate: int = _setting(1, "episodes whose mean return is a candidate's fitness", "episodes", low=1)
-    eval_episodes: int = _setting(1, "noise-free episodes of theta each generation, run beside the candidates", "episodes", low=1)
+    eval_episodes: int = _setting(
+        1, "noise-free episodes of theta each generation, run beside the candidates", "episodes", low=1
+    )
     action_noise: float = _setting(
-        0.0, "standard deviation of Gaussian noise on training actions (Box), in units of half the action range", "episodes", low=0.0
+        0.0,
+        "standard deviation of Gaussian noise on training actions (Box), in units of half the action range",
+        "episodes",
+        low=0.0,
     )
     sample_actions: bool = _setting(
         False, "sample training actions from the policy's distribution (Discrete, MultiDiscrete, MultiBinary)", "episodes"
@@ -67,10 +82,14 @@ class Settings:
     alive_bonus: float = _setting(
         0.0, "reward a step that training takes away (logs and evaluation keep it)", "episodes", low=-math.inf
     )
-    max_episode_steps: int = _setting(0, "steps after which a training episode is cut; 0: the environment decides", "episodes", low=0)
+    max_episode_steps: int = _setting(
+        0, "steps after which a training episode is cut; 0: the environment decides", "episodes", low=0
+    )
     episode_cap: str = _setting(
-        "none", "adaptive cap: mean (factor x mean length) or share (grow by the factor when many episodes reach it)",
-        "episodes", choices=EPISODE_CAPS,
+        "none",
+        "adaptive cap: mean (factor x mean length) or share (grow by the factor when many episodes reach it)",
+        "episodes",
+        choices=EPISODE_CAPS,
     )
     episode_cap_start: int = _setting(1000, "first value of the adaptive cap, steps", "episodes", low=1)
     episode_cap_factor: float = _setting(2.0, "factor of the adaptive cap, more than 1", "episodes", above=1.0)
@@ -78,7 +97,9 @@ class Settings:
         0.5, "share of episodes at the cap from which rule share grows it, in (0, 1]", "episodes", above=0.0, high=1.0
     )
 
-    normalize_obs: bool = _setting(True, "normalise observations by the running mean and std of what candidates saw", "observations")
+    normalize_obs: bool = _setting(
+        True, "normalise observations by the running mean and std of what candidates saw", "observations"
+    )
     obs_clip: float = _setting(5.0, "normalised observations are clipped to +- this many std", "observations", above=0.0)
     obs_std_floor: float = _setting(0.01, "smallest std that normalisation divides by", "observations", above=0.0)
 
@@ -87,7 +108,9 @@ class Settings:
         make_schedule("sigma", self.sigma)
         make_schedule("learning_rate", self.learning_rate)
         if not isinstance(self.policy, str):
-            raise TypeError(f"policy = {self.policy!r} is a {type(self.policy).__name__}: expected 'MlpPolicy' or 'LinearPolicy'")
+            raise TypeError(
+                f"policy = {self.policy!r} is a {type(self.policy).__name__}: expected 'MlpPolicy' or 'LinearPolicy'"
+            )
         if not isinstance(self.policy_kwargs, Mapping):
             raise TypeError(f"policy_kwargs = {self.policy_kwargs!r}: expected a dict such as {{'net_arch': [64, 64]}}")
         for item in fields(self):

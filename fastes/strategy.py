@@ -13,12 +13,11 @@ import numpy.typing as npt
 from fastes import _core
 from fastes.errors import FastESError, suggest
 from fastes.noise import NoiseTable, Perturbations, default_table_size, draw_pairs
-from fastes.optim import OPTIMIZERS, make_optimizer
+from fastes.optim import AnyFloat, Arrays, make_optimizer
 from fastes.schedules import ScheduleSetting, checked_value, make_schedule
 from fastes.shaping import SHAPINGS, shape_returns
 
 Float32 = npt.NDArray[np.float32]
-Arrays = dict[str, npt.NDArray[np.float32] | npt.NDArray[np.float64]]
 
 
 class Update(NamedTuple):
@@ -112,9 +111,7 @@ class EvolutionStrategy:
         """
         self._progress_remaining = progress_remaining
         sigma = checked_value("sigma", self._sigma(progress_remaining))
-        drawn = draw_pairs(
-            self.seed, self.generation, self.num_pairs, self.episodes, len(self._theta), self.table.size
-        )
+        drawn = draw_pairs(self.seed, self.generation, self.num_pairs, self.episodes, len(self._theta), self.table.size)
         self._asked = Perturbations(self.generation, sigma, self._theta, self.table, *drawn)
         return self._asked
 
@@ -160,7 +157,7 @@ class EvolutionStrategy:
         """Arrays that, with the settings and the generation, determine everything to come."""
         return {"theta": self._theta.copy(), **{f"optimizer.{k}": v for k, v in self.optimizer.state().items()}}
 
-    def load_state(self, state: Mapping[str, npt.NDArray[np.float32] | npt.NDArray[np.float64]], generation: int) -> None:
+    def load_state(self, state: Mapping[str, AnyFloat], generation: int) -> None:
         """Continue from `state()` taken after `generation` generations."""
         self.theta = state["theta"]
         prefix = "optimizer."
@@ -207,6 +204,3 @@ def check_int(name: str, value: object, low: int, high: int | None = None) -> in
         limit = f"at least {low}" if high is None else f"from {low} to {high}"
         raise ValueError(f"{name} = {number} is out of range: expected an int {limit}")
     return number
-
-
-__all__ = ["OPTIMIZERS", "SHAPINGS", "EvolutionStrategy", "Update"]

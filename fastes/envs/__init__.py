@@ -118,7 +118,9 @@ def _make(spec: EnvSpec, kwargs: Mapping[str, Any]) -> Env:
         text = f"{error} {getattr(error, 'name', '')} {error.__cause__}"
         extra = next((install for module, install in _EXTRAS.items() if module in text), None)
         hint = f". To install it: {extra}" if extra else ""
-        raise EnvironmentUnavailable(f"environment {spec.id!r} needs a package that is not installed ({error}){hint}") from error
+        raise EnvironmentUnavailable(
+            f"environment {spec.id!r} needs a package that is not installed ({error}){hint}"
+        ) from error
 
 
 def to_json(source: EnvSource) -> dict[str, Any] | None:

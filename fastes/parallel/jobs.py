@@ -35,7 +35,13 @@ class PoolSpec:
 
     def layout(self, n_workers: int) -> Layout:
         return Layout(
-            self.policy.num_params, self.policy.obs_size, self.num_pairs, self.episodes, self.num_evals, n_workers, self.table_size
+            self.policy.num_params,
+            self.policy.obs_size,
+            self.num_pairs,
+            self.episodes,
+            self.num_evals,
+            n_workers,
+            self.table_size,
         )
 
 
@@ -129,7 +135,10 @@ def describe_job(job: int, num_pairs: int) -> str:
 
 
 def publish(
-    block: Block, perturbations: Perturbations | None, theta: npt.NDArray[np.float32], normalizer: ObsNormalizer,
+    block: Block,
+    perturbations: Perturbations | None,
+    theta: npt.NDArray[np.float32],
+    normalizer: ObsNormalizer,
     eval_seeds: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
     """Write a generation's inputs into the block; returns its jobs, candidates (if any) first."""

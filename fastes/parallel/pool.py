@@ -11,6 +11,7 @@ import subprocess
 import sys
 import warnings
 from collections import Counter, deque
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from socket import socketpair
 
@@ -28,10 +29,9 @@ from fastes.parallel.worker import Done, Failed, Ready, Start
 from fastes.rollout import EpisodeSettings
 
 _MAX_CRASHES = 3
-_SINGLE_THREAD = {
-    name: "1"
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-}
+_SINGLE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
 # sys.path comes from the parent: with `-m`, a folder named fastes in the working directory would be taken for the package.
 _BOOT = "import sys; sys.path[:] = {path!r}; from fastes.parallel.worker import main; main({fd}, {pid})"
 
@@ -98,7 +98,7 @@ class Worker:
 
 
 @contextlib.contextmanager
-def _sigint_blocked():  # type: ignore[no-untyped-def]
+def _sigint_blocked() -> Iterator[None]:
     """A process started here is born with SIGINT blocked, until it has said that it ignores it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -232,12 +232,15 @@ class ProcessPool:
             raise WorkerCrashed(
                 f"worker processes died {_MAX_CRASHES} times {what} of generation {round_.generation} (env seed {seed}), "
                 f"the last one by {how}. Its last output:\n{output}",
-                round_.generation, job, seed,
+                round_.generation,
+                job,
+                seed,
             )
         warnings.warn(
             f"worker {worker.index} died by {how} {what} of generation {round_.generation}; it is replaced and the job runs "
             "again, results do not change",
-            RuntimeWarning, stacklevel=4,
+            RuntimeWarning,
+            stacklevel=4,
         )
 
     def _show(self, worker: Worker) -> None:

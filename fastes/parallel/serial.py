@@ -30,6 +30,9 @@ class SerialPool:
         """Memory for the noise table, float32 (table_size,)."""
         return self.block.noise
 
+    def start(self) -> None:
+        """Nothing to start: the environment is built by the first `evaluate`."""
+
     def evaluate(
         self,
         theta: npt.NDArray[np.float32],
@@ -55,7 +58,9 @@ class SerialPool:
                 raise WorkerError(
                     f"{type(error).__name__} in the environment: {error} "
                     f"[generation {generation}, {describe_job(job, self.spec.num_pairs)}, env seed {seed}]",
-                    generation, job, seed,
+                    generation,
+                    job,
+                    seed,
                 ) from error
         return collect(self.block, jobs, 0)
 

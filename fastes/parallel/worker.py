@@ -26,7 +26,7 @@ from fastes.parallel.shm import Block, Layout
 class Start(NamedTuple):
     """The first message: which slot this worker has, what to build, and the kernels to use."""
 
-    index: int
+    slot: int
     spec: PoolSpec
     layout: Layout
     memory_fd: int
@@ -77,7 +77,7 @@ def serve(connection: Connection) -> None:
     _core.use_variant(start.kernels)
     block = Block(start.layout, start.memory_fd)
     block.close()
-    current = block.current_job[start.index]
+    current = block.current_job[start.slot]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the parent built the same environment and has shown them

@@ -48,8 +48,8 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
     if isinstance(space, spaces.Box):
         return _box_head(space, mapping, num_bins)
     if isinstance(space, spaces.Discrete):
-        n, start = int(space.n), int(space.start)
-        return ActionHead("categorical", "int64", (), 1, n, nvec=(n,), start=(start,))
+        n = int(space.n)
+        return ActionHead("categorical", "int64", (), 1, n, nvec=(n,), start=(int(space.start),))
     if isinstance(space, spaces.MultiDiscrete):
         nvec = tuple(int(n) for n in np.ravel(space.nvec))
         start = tuple(int(s) for s in np.ravel(space.start))

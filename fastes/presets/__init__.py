@@ -14,6 +14,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+__all__ = ["DEFAULT", "all_presets", "load_preset", "preset_for", "tomllib"]
+
 DEFAULT = "default"
 
 

@@ -1,0 +1,109 @@
+"""The folder of one training: checkpoint, best, progress, configuration, learning curve."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from fastes.callbacks import Callback
+from fastes.checkpoint import Checkpoint, write_checkpoint
+from fastes.errors import CheckpointError
+from fastes.logger import CsvLog, Record
+from fastes.plots import plot_learning_curve
+from fastes.presets import tomllib
+from fastes.restore import versions
+
+if TYPE_CHECKING:
+    from fastes.agent import FastES
+
+CHECKPOINT, BEST, PROGRESS, CONFIG, CURVE = "checkpoint.zip", "best.zip", "progress.csv", "config.toml", "learning_curve.png"
+
+
+def new_run_folder(root: Path, env_name: str) -> Path:
+    """root/<env>/<n>/ with the next free number. Raises OSError when it cannot be made."""
+    parent = root / re.sub(r"[^\w.+-]+", "-", env_name)
+    parent.mkdir(parents=True, exist_ok=True)
+    number = 1 + max((int(p.name) for p in parent.iterdir() if p.name.isdigit()), default=0)
+    while True:
+        try:
+            (parent / str(number)).mkdir()
+            return parent / str(number)
+        except FileExistsError:  # another training took it meanwhile
+            number += 1
+
+
+def find_checkpoint(path: Path, which: str = "best") -> Path:
+    """The checkpoint file that a run folder, or a path to a file, means. which: 'best' or 'last'."""
+    if not path.is_dir():
+        return path
+    names = (BEST, CHECKPOINT) if which == "best" else (CHECKPOINT,)
+    for name in names:
+        if (path / name).is_file():
+            return path / name
+    raise CheckpointError(f"{path} holds no {' or '.join(names)}: expected a run folder such as runs/CartPole-v1/1")
+
+
+class RunFolder(Callback):
+    """Writes a run folder while training goes on: figures at once, checkpoints every checkpoint_seconds and at the end."""
+
+    def __init__(self, path: Path, checkpoint_seconds: float = 30.0) -> None:
+        self.path, self.checkpoint_seconds = path, checkpoint_seconds
+        self._best: Checkpoint | None = None
+        self._saved_at = time.monotonic()
+        self._log: CsvLog | None = None
+
+    def write_config(self, model: FastES, run: Mapping[str, Any]) -> None:
+        """config.toml: how the run was started (`run`: command, preset, ...), all settings, and versions."""
+        settings = {name: value for name, value in model.settings.to_dict().items() if value is not None}
+        config: dict[str, Any] = {
+            "run": {"env": model.source.name, "seed": model.seed, "n_workers": model.n_workers, **run},
+            "settings": settings,
+            "versions": versions(),
+        }
+        previous = self.path / CONFIG
+        if previous.exists():
+            before = tomllib.loads(previous.read_text(encoding="utf-8"))
+            config["earlier"] = [*before.pop("earlier", []), before["run"]]
+        previous.write_text(tomli_w.dumps(config), encoding="utf-8")
+
+    def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
+        self._log = CsvLog(self.path / PROGRESS)
+        self._log.truncate(model.generation)
+
+    def on_new_best(self, model: FastES, eval_return: float) -> None:  # noqa: ARG002
+        self._best = model.snapshot()
+
+    def on_generation(self, model: FastES, record: Record) -> None:
+        assert self._log is not None
+        self._log.write(record)
+        if time.monotonic() - self._saved_at >= self.checkpoint_seconds:
+            self.save(model)
+
+    def save(self, model: FastES) -> None:
+        """Write the checkpoint, and best.zip when there is a new best."""
+        model.save(self.path / CHECKPOINT)
+        if self._best is not None:
+            write_checkpoint(self.path / BEST, self._best)
+            self._best = None
+        self._saved_at = time.monotonic()
+
+    def keep_as_best(self, model: FastES) -> None:
+        """Make the model as it is now the best one."""
+        self._best = None
+        model.save(self.path / BEST)
+
+    def draw(self, model: FastES) -> bool:
+        """Draw the learning curve; False when matplotlib is missing."""
+        target = model.target_return
+        title = f"{model.source.name}, seed {model.seed}"
+        try:
+            plot_learning_curve(self.path / PROGRESS, self.path / CURVE, title, target if target < math.inf else math.inf)
+        except ImportError:
+            return False
+        return True
