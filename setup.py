@@ -19,7 +19,7 @@ core = Extension(
     include_dirs=["src", np.get_include()],
     define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
     # Same bits for every variant: no contraction, no reassociation. -O3 because the kernels rely on vectorised loops.
-    extra_compile_args=["-O3", "-std=gnu11", "-ffp-contract=off", "-fno-fast-math", "-Wno-psabi", "-Wno-unknown-pragmas"],
+    extra_compile_args=["-O3", "-g0", "-std=gnu11", "-ffp-contract=off", "-fno-fast-math", "-Wno-psabi", "-Wno-unknown-pragmas"],
 )
 
 setup(ext_modules=cythonize([core], build_dir="build/cython"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from fastes.agent import Evaluation, FastES
+    from fastes.agent import FastES
     from fastes.callbacks import Callback
     from fastes.errors import (
         CheckpointError,
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
         WorkerError,
         WorkerTimeout,
     )
+    from fastes.evaluation import Evaluation
     from fastes.settings import Settings
     from fastes.strategy import EvolutionStrategy
 
 _HOMES = {
     "FastES": "agent",
-    "Evaluation": "agent",
+    "Evaluation": "evaluation",
     "Callback": "callbacks",
     "CheckpointError": "errors",
     "EnvironmentUnavailable": "errors",

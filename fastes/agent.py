@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,35 +18,21 @@ from fastes.callbacks import Callback, CallbackList, ConsoleLog, ProgressBar, as
 from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
 from fastes.episode_cap import EpisodeCap
+from fastes.evaluation import Evaluation
 from fastes.logger import Record
 from fastes.noise import Perturbations, draw_eval_seeds
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch, Pool, PoolSpec, available_cpus, make_pool
 from fastes.policies import POLICIES, PolicySpec, initial_theta, make_policy_spec
+from fastes.predictor import Predictor
 from fastes.presets import load_preset, preset_for
 from fastes.restore import model_state, restore_model, settings_from, source_from, spec_from
-from fastes.rollout import NO_LIMIT, EpisodeSettings, observation_flattener
+from fastes.rollout import NO_LIMIT, EpisodeSettings
 from fastes.settings import Settings
 from fastes.shaping import mean_and_std
 from fastes.strategy import EvolutionStrategy, Update, check_int, check_seed
 
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
-
-
-class Evaluation(NamedTuple):
-    """Noise-free episodes: returns float64 (episodes,), lengths int64 (episodes,), env_seeds int64 (episodes,)."""
-
-    returns: npt.NDArray[np.float64]
-    lengths: npt.NDArray[np.int64]
-    env_seeds: npt.NDArray[np.int64]
-
-    @property
-    def mean(self) -> float:
-        return mean_and_std(self.returns.tolist())[0] if np.isfinite(self.returns).all() else -math.inf
-
-    @property
-    def std(self) -> float:
-        return mean_and_std(self.returns.tolist())[1] if np.isfinite(self.returns).all() else math.nan
 
 
 class FastES:
@@ -125,9 +111,7 @@ class FastES:
         self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
         self.best_eval_return = -math.inf
         self.solved = False
-        self._actor = _core.Actor(spec)
-        self._acting_for: tuple[Any, ...] = ()
-        self._predict_key = secrets.randbits(63)
+        self._predictor = Predictor(spec, settings.normalize_obs)
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
@@ -359,49 +343,9 @@ class FastES:
         deterministic=False acts as in training: with the settings' action noise, or sampling when sample_actions is on.
         state and episode_start are there for SB3's signature; the policies have no memory.
         """
-        actor = self._ready_actor()
-        if not deterministic:
-            self._predict_key += 1
         noise = (0.0, False) if deterministic else (self.settings.action_noise, self.settings.sample_actions)
-        actor.begin_episode(self._predict_key, *noise)
-        single, batch = self._shape_observation(observation)
-        if batch is None:
-            action = actor.act(single)
-            return (np.int64(action) if isinstance(action, int) else action), None
-        return np.array([self._act_on_row(actor, row, k) for k, row in enumerate(batch)]), None
-
-    def _act_on_row(self, actor: _core.Actor, row: npt.NDArray[Any], number: int) -> Any:
-        actor.begin_episode_step(number)
-        return actor.act(row)
-
-    def _ready_actor(self) -> _core.Actor:
-        """The actor of this process, holding the current theta and statistics."""
-        current = (id(self.theta), self.normalizer.count)
-        if self._acting_for[:2] != current:
-            self._actor.parameters[:] = self.theta
-            if self.settings.normalize_obs:
-                self._actor.set_normalizer(self.normalizer.mean, 1.0 / self.normalizer.std, self.normalizer.clip)
-            self._acting_for = (*current, self.theta)  # holding theta keeps its id taken
-        return self._actor
-
-    def _shape_observation(self, observation: Any) -> tuple[Any, npt.NDArray[Any] | None]:
-        """(observation, None) for one, (None, rows) for a batch."""
-        shape = self.policy_spec.obs_shape
-        if self.policy_spec.flattened:
-            flatten = observation_flattener(self.observation_space)
-            if flatten is not None and self.observation_space.contains(observation):
-                return flatten(observation), None
-            if flatten is not None and isinstance(observation, np.ndarray) and observation.ndim >= 1:
-                return None, np.array([flatten(one) for one in observation])
-            raise ValueError(f"observation {observation!r} is not in the observation space {self.observation_space}")
-        array = np.asarray(observation)
-        if array.shape == shape:
-            return array, None
-        if array.ndim == len(shape) + 1 and array.shape[1:] == shape:
-            return None, array
-        raise ValueError(
-            f"observation has shape {array.shape}: expected {shape}, or (n, {', '.join(map(str, shape))}) for a batch of n"
-        )
+        space = self.observation_space if self.policy_spec.flattened else None
+        return self._predictor.act(self.theta, self.normalizer, observation, noise, space), None
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 

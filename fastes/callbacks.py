@@ -88,7 +88,14 @@ class ProgressBar(Callback):
     def on_start(self, model: FastES, total_timesteps: int) -> None:
         from tqdm import tqdm
 
-        self._bar = tqdm(total=total_timesteps, initial=model.num_timesteps, unit="step", unit_scale=True, dynamic_ncols=True)
+        self._bar = tqdm(
+            total=total_timesteps,
+            initial=model.num_timesteps,
+            unit="step",
+            unit_scale=True,
+            dynamic_ncols=True,
+            disable=None,  # not where nobody watches: a file or a pipe
+        )
 
     def on_generation(self, model: FastES, record: Record) -> None:
         self._bar.set_postfix_str(f"eval {record.eval_return:.1f}", refresh=False)

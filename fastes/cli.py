@@ -228,8 +228,9 @@ def run_train(arguments: argparse.Namespace) -> int:
     folder.write_config(
         model, {"command": command, "started": time.strftime("%Y-%m-%d %H:%M:%S%z"), "at_timesteps": model.num_timesteps}
     )
+    settings = model.settings
     print(
-        f"{model.source.name}: {model.settings.policy}, {model.num_params} parameters, {model.settings.population_size} candidates "
+        f"{model.source.name}: {settings.policy}, {model.num_params} parameters, {settings.population_size} candidates "
         f"a generation, {model.n_workers} workers, seed {model.seed}, run folder {folder.path}"
     )
     callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(), folder, ProgressBar()]
@@ -307,9 +308,8 @@ def _choose_best(model: FastES, folder: RunFolder) -> None:
     last = model.evaluate(episodes)
     if model.solved:
         folder.keep_as_best(model)
-        print(
-            f"solved: return {last.mean:.1f} +- {last.std:.1f} over {episodes} noise-free episodes (target {model.target_return:g})"
-        )
+        target = f"target {model.target_return:g}"
+        print(f"solved: return {last.mean:.1f} +- {last.std:.1f} over {episodes} noise-free episodes ({target})")
         return
     model.close()
     print(f"last parameters: return {last.mean:.1f} +- {last.std:.1f} over {episodes} noise-free episodes")

@@ -295,10 +295,6 @@ cdef class Actor:
         self.c.action_noise = <float>action_noise
         self.c.sample = sample
 
-    def begin_episode_step(self, uint64_t step):
-        """Continue the action stream at a step: rows of a batch get noise of their own."""
-        self.c.noise_step = step
-
     def count_moments(self, bint counting):
         """Whether each observation adds to `moments`; sets them to zero."""
         self.moments[:, :] = 0.0

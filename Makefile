@@ -1,0 +1,38 @@
+PYTHON ?= python3
+
+.PHONY: help build test test-all lint format docs bench wheel clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+build: ## install in place with everything a developer needs (torch-free)
+	$(PYTHON) -m pip install -e '.[test,lint]'
+
+test: ## the tests that a change must pass
+	$(PYTHON) -m pytest
+
+test-all: ## those, and the slow ones
+	$(PYTHON) -m pytest -m "slow or not slow"
+
+lint: ## ruff and mypy
+	ruff check .
+	ruff format --check .
+	mypy
+
+format: ## let ruff format the code
+	ruff check --fix .
+	ruff format .
+
+docs: ## write docs/settings.md from the settings
+	$(PYTHON) docs/make_settings.py
+
+bench: ## kernels and throughput, each against a baseline in the same run
+	$(PYTHON) -m benchmarks.kernels
+	$(PYTHON) -m benchmarks.throughput
+
+wheel: ## build a wheel into wheels/dist and prove it in an environment without a compiler
+	$(PYTHON) wheels/build.py
+
+clean: ## remove what builds leave
+	rm -rf build dist wheels/dist *.egg-info fastes/_core*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,78 @@
+"""Acting outside of training: one observation or a batch, from the current parameters and statistics."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes import _core
+from fastes.normalizer import ObsNormalizer
+from fastes.policies import PolicySpec
+from fastes.rollout import observation_flattener
+
+
+class Predictor:
+    """An actor of this process that follows theta and the normaliser as they change."""
+
+    def __init__(self, spec: PolicySpec, normalize_obs: bool) -> None:
+        self.spec, self.normalize_obs = spec, normalize_obs
+        self._actor = _core.Actor(spec)
+        self._loaded: tuple[npt.NDArray[np.float32] | None, int] = (None, -1)
+        self._key = secrets.randbits(63)
+
+    def act(
+        self,
+        theta: npt.NDArray[np.float32],
+        normalizer: ObsNormalizer,
+        observation: Any,
+        noise: tuple[float, bool],
+        flat_space: Any = None,
+    ) -> Any:
+        """The action for one observation, or an array (n, ...) of them for a batch.
+
+        noise: action_noise and whether to sample, as Actor.begin_episode takes them; each call and row draws its own.
+        flat_space: the observation space when its observations are flattened first, None for a Box.
+        """
+        self._load(theta, normalizer)
+        rows, single = self._rows(observation, flat_space)
+        self._key += 1
+        self._actor.begin_episode(self._key, *noise)
+        actions = [self._actor.act(row) for row in rows]
+        if single:
+            return np.int64(actions[0]) if isinstance(actions[0], int) else actions[0]
+        head = self.spec.head
+        return np.array(actions, dtype=head.dtype).reshape(len(actions), *head.shape)
+
+    def _load(self, theta: npt.NDArray[np.float32], normalizer: ObsNormalizer) -> None:
+        if self._loaded[0] is theta and self._loaded[1] == normalizer.count:
+            return
+        self._actor.parameters[:] = theta
+        if self.normalize_obs:
+            self._actor.set_normalizer(normalizer.mean, 1.0 / normalizer.std, normalizer.clip)
+        self._loaded = (theta, normalizer.count)
+
+    def _rows(self, observation: Any, flat_space: Any) -> tuple[Any, bool]:
+        """Observations as rows, and whether there was just one."""
+        if flat_space is not None:
+            return self._flat_rows(observation, flat_space)
+        array, shape = np.asarray(observation), self.spec.obs_shape
+        if array.shape == shape:
+            return array[np.newaxis], True
+        if array.ndim == len(shape) + 1 and array.shape[1:] == shape:
+            return array, False
+        batch = f"(n, {', '.join(map(str, shape))})"
+        raise ValueError(f"observation has shape {array.shape}: expected {shape}, or {batch} for a batch of n")
+
+    def _flat_rows(self, observation: Any, space: Any) -> tuple[Any, bool]:
+        flatten = observation_flattener(space)
+        assert flatten is not None
+        if space.contains(observation):
+            return [flatten(observation)], True
+        if isinstance(observation, (np.ndarray, list)) and len(observation) and all(space.contains(one) for one in observation):
+            return [flatten(one) for one in observation], False
+        raise ValueError(
+            f"observation {observation!r} is not in the observation space {space}, nor an array of such observations"
+        )
