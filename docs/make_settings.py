@@ -26,7 +26,7 @@ def page() -> str:
         default = item.default if item.default is not MISSING else {}
         kind = str(item.type).replace("ScheduleSetting", "schedule").replace("|", "or")
         lines.append(f"| `{item.name}` | {kind} | `{default!r}` | {item.metadata['help'].replace('|', '/')} |")
-    lines.append("\n## Presets\n\n`preset=` (flag `--preset`) takes one of these names; by default an environment gets its own.\n")
+    lines.append("\n## Presets\n\n`preset=` (flag `--preset`) takes a name; by default an environment gets its own.\n")
     for name, preset in all_presets().items():
         rest = ", ".join(f"`{key} = {value!r}`" for key, value in preset.items() if key != "source")
         lines.append(f"- **{name}**: {rest}. {preset.get('source', '')}".rstrip())

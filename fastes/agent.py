@@ -109,6 +109,7 @@ class FastES:
         self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
         self.cap = EpisodeCap(settings)
         self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
+        self.confirm_after = 0
         self.best_eval_return = -math.inf
         self.solved = False
         self._predictor = Predictor(spec, settings.normalize_obs)
@@ -188,10 +189,10 @@ class FastES:
         after its last whole generation: it can be saved, and learn goes on from there.
         """
         budget = check_int(
-            "total_timesteps", self.settings.total_timesteps if total_timesteps is None else total_timesteps, 1, 2**62
+            "total_timesteps", self.settings.total_timesteps if total_timesteps is None else total_timesteps, 1, 10**15
         )
         if reset_num_timesteps:
-            self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
+            self.num_timesteps = self.eval_timesteps = self.num_episodes = self.confirm_after = 0
         total = budget + self.num_timesteps
         callbacks = self._callbacks(callback, progress_bar)
         self.solved = False
@@ -259,9 +260,16 @@ class FastES:
         return evaluation
 
     def _target_confirmed(self) -> bool:
-        """Evaluate theta on fresh seeds: one good episode is no solution."""
+        """Evaluate theta on fresh seeds: one good episode is no solution.
+
+        After a failure, training comes first for as many steps as that took: confirming costs half of the time at most.
+        """
+        if self.num_timesteps < self.confirm_after:
+            return False
         confirmation = self.evaluate(self.settings.target_episodes, first_seed=None)
-        self.eval_timesteps += int(confirmation.lengths.sum())
+        steps = int(confirmation.lengths.sum())
+        self.eval_timesteps += steps
+        self.confirm_after = self.num_timesteps + steps
         return confirmation.mean >= self.target_return
 
     def _tell(self, batch: Batch) -> Update:

@@ -106,7 +106,8 @@ def _add_setting(group: Any, item: Any) -> None:
         group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
         return
     kinds = {"int": _int, "float": float, "str": str}
-    group.add_argument(flag, type=kinds.get(item.type, _number_or_text), metavar=item.type.split(" ")[0].upper(), help=text)
+    metavar = item.type.removesuffix("Setting").split(" ")[0].upper()
+    group.add_argument(flag, type=kinds.get(item.type, _number_or_text), metavar=metavar, help=text)
 
 
 def _int(text: str) -> int:

@@ -24,6 +24,7 @@ _HINT = (
     "apt-get install libegl1; Fedora: dnf install mesa-libEGL) and leave MUJOCO_GL unset or set it to 'egl'. A window "
     "(--render) needs a display. Classic control and toy text environments need pygame: pip install 'fastes[video]'"
 )
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
 class RenderError(FastESError):
@@ -60,6 +61,8 @@ def play(
 def _build(model: FastES, mode: str | None) -> Any:
     if mode is None:
         return model.source()
+    if mode == "human" and sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
+        raise RenderError("a window needs a display and this machine has none (DISPLAY is not set): write a --video instead")
     try:
         env = model.source(render_mode=mode) if model.source.factory is None else model.source()
     except EnvironmentUnavailable:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastes.agent import FastES
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")
-_COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap")
+_COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after")
 
 
 def versions() -> dict[str, str]:
@@ -55,6 +55,7 @@ def model_state(model: FastES) -> Checkpoint:
             "eval_timesteps": model.eval_timesteps,
             "num_episodes": model.num_episodes,
             "episode_cap": model.cap.steps,
+            "confirm_after": model.confirm_after,
         },
         "best_eval_return": model.best_eval_return if math.isfinite(model.best_eval_return) else None,
         "versions": versions(),
@@ -166,5 +167,6 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
     model.normalizer.load_state(groups["normalizer"])
     model.num_timesteps, model.eval_timesteps = counters["num_timesteps"], counters["eval_timesteps"]
     model.num_episodes, model.cap.steps = counters["num_episodes"], counters["episode_cap"]
+    model.confirm_after = counters["confirm_after"]
     best = checkpoint.data.get("best_eval_return")
     model.best_eval_return = float(best) if isinstance(best, (int, float)) else -math.inf

@@ -28,7 +28,11 @@ class Settings:
     """The settings of a training. Presets, keyword arguments and command-line flags change the defaults."""
 
     total_timesteps: int = _setting(
-        5_000_000, "budget of environment steps that candidates may take; checked after each generation", "budget", low=1
+        5_000_000,
+        "budget of environment steps that candidates may take; checked after each generation",
+        "budget",
+        low=1,
+        high=10**15,
     )
     target_return: float | str = _setting(
         "auto",
@@ -147,7 +151,7 @@ def setting_names() -> tuple[str, ...]:
 def _check(name: str, value: object, kind: object, limits: Mapping[str, Any]) -> None:
     """Types and ranges from a field's metadata."""
     if kind == "int" and "low" in limits:
-        check_int(name, value, limits["low"], 2**62)
+        check_int(name, value, limits["low"], limits.get("high", 2**62))
     elif kind == "bool":
         if not isinstance(value, bool):
             raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected True or False")

@@ -20,10 +20,10 @@ EnvArgument = str | EnvSpec | Env | Callable[[], Env]
 _EXTRAS = {
     "mujoco": "pip install 'fastes[mujoco]'",
     "imageio": "pip install 'fastes[mujoco]'",
-    "Box2D": "pip install 'gymnasium[box2d]'",
-    "box2d": "pip install 'gymnasium[box2d]'",
-    "ale_py": "pip install ale-py opencv-python, and `import ale_py` before",
-    "pygame": "pip install pygame",
+    "Box2D": "pip install 'fastes[box2d]'",
+    "box2d": "pip install 'fastes[box2d]'",
+    "ale_py": "pip install 'fastes[atari]', and write the id as 'ale_py:ALE/...' or import ale_py first",
+    "pygame": "pip install 'fastes[video]'",
 }
 _NAMESPACE_EXTRAS = {"ALE": _EXTRAS["ale_py"]}
 
