@@ -1,0 +1,64 @@
+"""What a measurement ran on: `python -m benchmarks.machine` prints it. Names no host, user or path."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import fastes
+from fastes import _core
+from fastes.parallel import available_cpus
+
+PACKAGES = ("numpy", "gymnasium", "mujoco", "torch", "stable-baselines3", "sb3-contrib")
+
+
+def cpu_model() -> str:
+    """The CPU's name, or its architecture where the system does not tell."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def memory_gib() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def system() -> str:
+    """Distribution and kernel, or what the platform module says of other systems."""
+    try:
+        name = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        name = platform.system()
+    return f"{name}, kernel {platform.release()}"
+
+
+def versions() -> str:
+    """FastES, Python and the installed packages that speed and results depend on."""
+    found = [f"fastes {fastes.__version__}", f"python {platform.python_version()}"]
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def describe() -> str:
+    """Machine and versions on one line."""
+    hardware = f"{cpu_model()}, {available_cpus()} usable cores, {memory_gib():.0f} GiB"
+    return f"{hardware}, {system()}, {_core.variant()} kernels; {versions()}"
+
+
+def main() -> None:
+    argparse.ArgumentParser(prog="python -m benchmarks.machine", description=__doc__).parse_args()
+    print(describe())
+
+
+if __name__ == "__main__":
+    main()

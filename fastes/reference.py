@@ -1,0 +1,264 @@
+"""The plain NumPy twin of every C kernel, bit for bit: the executable specification of src/. For tests and benchmarks.
+
+Names and signatures are those of fastes._core, so that either can be called in the other's place. Arithmetic is float32
+where arrays are float32 (a Python number beside one is rounded to float32 first), in exactly the order written here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes._core import STREAM_TABLE
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+UInt32 = npt.NDArray[np.uint32]
+Array = npt.NDArray[Any]  # of float32; the type stubs call it float64 after arithmetic with a Python number
+
+STREAM_ACTION = 3  # FASTES_STREAM_ACTION
+NORMAL_GROUP = 64  # FASTES_NORMAL_GROUP
+
+
+def assert_same_bits(name: str, actual: Any, expected: Any) -> None:
+    """Raise AssertionError unless both have the same type, shape and bits. Any NaN equals any NaN, +0 is not -0."""
+    a, e = np.ascontiguousarray(actual), np.ascontiguousarray(expected)
+    if a.dtype != e.dtype or np.shape(actual) != np.shape(expected):
+        raise AssertionError(f"{name} is {a.dtype} {np.shape(actual)}, expected {e.dtype} {np.shape(expected)}")
+    width = np.dtype(f"u{a.dtype.itemsize}")
+    wrong = np.flatnonzero((a.view(width) != e.view(width)) & ~((a != a) & (e != e)))
+    if len(wrong):
+        got, wanted = a.ravel()[wrong[0]], e.ravel()[wrong[0]]
+        raise AssertionError(f"{name}.flat[{wrong[0]}] = {got!r}, expected {wanted!r}; {len(wrong)} of {a.size} differ")
+
+
+def philox(counters: UInt32, seed: int) -> UInt32:
+    """Twin of fastes_philox: Philox4x32-10 (Salmon et al. 2011) of counters (n, 4) under the key seed, as (n, 4)."""
+    c0, c1, c2, c3 = (counters[:, word].astype(np.uint64) for word in range(4))
+    k0, k1 = seed & 0xFFFFFFFF, seed >> 32
+    low = np.uint64(0xFFFFFFFF)
+    for _ in range(10):
+        p0, p1 = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
+        c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ np.uint64(k0), p1 & low, (p0 >> 32) ^ c3 ^ np.uint64(k1), p0 & low
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32)
+
+
+def stream_words(first: int, count: int, middle: int, stream: int, key: int) -> UInt32:
+    """Twin of philox_group: words (count, 4) of the counters (block low, block high, middle, stream), block = first, ..."""
+    blocks = np.arange(first, first + count, dtype=np.uint64)
+    counters = np.empty((count, 4), dtype=np.uint32)
+    counters[:, 0] = blocks & np.uint64(0xFFFFFFFF)
+    counters[:, 1] = blocks >> np.uint64(32)
+    counters[:, 2] = middle
+    counters[:, 3] = stream
+    return philox(counters, key)
+
+
+def log(x: Array) -> Array:
+    """Twin of vlog. x = 2^e m, m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(s), s = (m - 1)/(m + 1)."""
+    bits = x.view(np.int32) - 0x3F3504F3
+    e = (bits >> 23).astype(np.float32)
+    m = ((bits & 0x7FFFFF) + 0x3F3504F3).view(np.float32)
+    s = (m - 1.0) / (m + 1.0)
+    z = s * s
+    series = z * (0.33333333 + z * (0.2 + z * (0.14285715 + z * 0.11111111)))
+    return e * 0.69314718 + (s + s * series) * 2.0
+
+
+def sincos(turn: UInt32) -> tuple[Array, Array]:
+    """Twin of vsincos: sine and cosine of turn / 2^32 of a full circle, by Taylor series about the nearest quarter."""
+    quarter = (turn + np.uint32(0x20000000)).view(np.int32) >> 30
+    t = (turn - (quarter.view(np.uint32) << 30)).view(np.int32).astype(np.float32) * 1.4629180792671596e-9  # 2 pi / 2^32
+    z = t * t
+    s = t + t * z * (-0.16666667 + z * (8.3333333e-3 + z * (-1.9841270e-4 + z * 2.7557319e-6)))
+    c = 1.0 + z * (-0.5 + z * (4.1666667e-2 + z * (-1.3888889e-3 + z * (2.4801587e-5 + z * -2.7557319e-7))))
+    odd = quarter & 1 != 0
+    sin, cos = np.where(odd, c, s), np.where(odd, s, c)
+    return np.where(quarter & 2 != 0, -sin, sin), np.where((quarter + 1) & 2 != 0, -cos, cos)
+
+
+def tanh(x: Array) -> Array:
+    """Twin of vtanh: a rational function c p(c^2) / q(c^2) of c = clip(x, -9, 9), limited to [-1, 1]."""
+    c = clip(x, -9, 9)
+    z = c * c
+    p = 1.0 + z * (0.13381021 + z * (3.4955828e-3 + z * (2.0608997e-5 + z * 1.3354548e-8)))
+    q = 1.0 + z * (0.46714336 + z * (2.5876962e-2 + z * (3.2856263e-4 + z * 7.7765105e-7)))
+    return clip(c * p / q, -1, 1)
+
+
+def clip(x: Array, low: npt.ArrayLike, high: npt.ArrayLike) -> Array:
+    """low where x < low, high where x > high, else x: NaN stays."""
+    low, high = np.asarray(low, dtype=x.dtype), np.asarray(high, dtype=x.dtype)
+    x = np.where(x < low, low, x)
+    return np.where(x > high, high, x)
+
+
+def box_muller(u: UInt32, v: UInt32) -> Array:
+    """Twin of box_muller: words (n, 16), (n, 16) -> normals (n, 32), sqrt(-2 log u) * (cos, sin)(2 pi v)."""
+    uniform = ((u >> 1) | 1).view(np.int32).astype(np.float32) * np.float32(2**-31)
+    radius = np.sqrt(log(uniform) * -2.0)
+    sin, cos = sincos(v)
+    return np.concatenate([radius * cos, radius * sin], axis=1)
+
+
+def normal_fill(out: Float32, seed: int, start: int = 0, stream: int = STREAM_TABLE) -> None:
+    """Twin of normal_fill: out (n,) = normals number start, start + 1, ... of a stream.
+
+    Normals 64g .. 64g+63 come from the Philox blocks 16g .. 16g+15: 32 from their words 0 and 1, 32 from words 2 and 3.
+    """
+    first, end = start // NORMAL_GROUP, -(-(start + len(out)) // NORMAL_GROUP)
+    words = stream_words(16 * first, 16 * (end - first), 0, stream, seed).reshape(-1, 16, 4)
+    halves = box_muller(words[:, :, 0], words[:, :, 1]), box_muller(words[:, :, 2], words[:, :, 3])
+    skip = start - NORMAL_GROUP * first
+    out[:] = np.concatenate(halves, axis=1).ravel()[skip : skip + len(out)]
+
+
+@np.errstate(all="ignore")
+def perturb(out: Float32, theta: Float32, table: Float32, noise_index: int, scale: float) -> None:
+    """Twin of perturb: out (n,) = theta + eps * scale, eps = table[noise_index : noise_index + n]."""
+    out[:] = theta + table[noise_index : noise_index + len(theta)] * np.float32(scale)
+
+
+@np.errstate(all="ignore")
+def noise_sum(out: Float32, table: Float32, noise_index: Int64, weights: Float32) -> None:
+    """Twin of noise_sum: out (n,) = 0 + weights[0] * eps_0 + weights[1] * eps_1 + ..., added from left to right."""
+    out[:] = 0.0
+    for index, weight in zip(noise_index, weights, strict=True):
+        out += table[index : index + len(out)] * weight
+
+
+def sum_squares(x: Float32) -> float:
+    """Twin of sum_squares: 16 interleaved sums of x * x in float64, folded 8 + 8, 4 + 4, 2 + 2, 1 + 1."""
+    padded = np.zeros(-(-len(x) // 16) * 16)
+    padded[: len(x)] = x
+    lanes = np.zeros(16)
+    for row in (padded * padded).reshape(-1, 16):
+        lanes += row
+    while len(lanes) > 1:
+        lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+    return float(lanes[0])
+
+
+def centered_ranks(values: Float64) -> Float32:
+    """Twin of fastes_centered_ranks: mean rank / (n - 1) - 0.5; equal values share a rank, non-finite ones the lowest."""
+    _, group, size = np.unique(np.where(np.isfinite(values), values, -np.inf), return_inverse=True, return_counts=True)
+    last = np.cumsum(size) - 1
+    first = last - size + 1
+    ranks = 0.5 * (first + last) / (len(values) - 1) - 0.5 if len(values) > 1 else np.zeros(len(size))
+    return ranks[group].astype(np.float32)
+
+
+def dense(x: Float32, weight: Float32, bias: Float32 | None) -> Float32:
+    """Twin of dense: x (in,) . weight (in, out) + bias. Inputs i, i + 4, ... share a sum: ((0 + 1) + (2 + 3)) + bias."""
+    sums = np.zeros((4, weight.shape[1]), dtype=np.float32)
+    for i, row in enumerate(weight):
+        sums[i % 4] += row * x[i]
+    y: Float32 = (sums[0] + sums[1]) + (sums[2] + sums[3])
+    return y if bias is None else y + bias
+
+
+def argmax(y: Float32) -> int:
+    """Twin of argmax: the first of the largest; a NaN never replaces what came before it and is never replaced."""
+    best = 0
+    for i in range(1, len(y)):
+        if y[i] > y[best]:
+            best = i
+    return best
+
+
+def box_action(y: Float32, low: Float32, high: Float32) -> Float32:
+    """Twin of box_action: low + (clip(y, -1, 1) + 1) / 2 * (high - low), or clip(y, low, high) where a bound is infinite."""
+    unit = clip(y, -1, 1)
+    spanned = clip(low + (unit + 1.0) * 0.5 * (high - low), -np.inf, high)
+    return np.where(np.isfinite(low) & np.isfinite(high), spanned, clip(y, low, high))
+
+
+def bins_action(y: Float32, low: Float32, high: Float32) -> Float32:
+    """Twin of bins_action: row i of y (size, num_bins) picks low + bin / (num_bins - 1) * (high - low)."""
+    bins = np.array([argmax(row) for row in y], dtype=np.float32)
+    return clip(low + bins / np.float32(y.shape[1] - 1) * (high - low), -np.inf, high)
+
+
+def box_noise(count: int, key: int, step: int) -> Float32:
+    """Twin of add_action_noise: 32 normals from words 0 and 1 of every 16 blocks; the step is the third counter word."""
+    words = stream_words(0, -(-count // 32) * 16, step, STREAM_ACTION, key).reshape(-1, 16, 4)
+    return box_muller(words[:, :, 0], words[:, :, 1]).ravel()[:count]
+
+
+def choice_noise(count: int, key: int, step: int, binary: bool) -> Array:
+    """Twin of add_choice_noise, u = ((word 0 of block i >> 9) + 1/2) / 2^23.
+
+    Gumbel: argmax(y - log(-log u)) is a sample of softmax(y). Logistic: y + log u - log(1 - u) > 0 one of sigmoid(y).
+    """
+    words = stream_words(0, count, step, STREAM_ACTION, key)
+    u = ((words[:, 0] >> 9).astype(np.float32) + 0.5) * np.float32(2**-23)
+    return log(u) - log(1 - u) if binary else -log(-log(u))
+
+
+class Actor:
+    """Twin of act in policy.c and observe in stats.c, behind the interface of fastes._core.Actor."""
+
+    def __init__(self, spec: Any) -> None:
+        self.spec, self.head = spec, spec.head
+        self.low, self.high = np.array(self.head.low, dtype=np.float32), np.array(self.head.high, dtype=np.float32)
+        self.parameters: Float32 = np.zeros(spec.num_params, dtype=np.float32)
+        self.observation_moments: Float64 = np.zeros((2, spec.layer_sizes[0]))
+        self.normalizer: tuple[Float64, Float64, float] | None = None
+        self.counting = False
+        self.begin_episode()
+
+    def set_normalizer(self, mean: Float64, inv_std: Float64, clip: float) -> None:
+        self.normalizer = mean.copy(), inv_std.copy(), clip
+
+    def count_moments(self, counting: bool) -> None:
+        self.observation_moments[:] = 0.0
+        self.counting = counting
+
+    def begin_episode(self, noise_key: int = 0, action_noise: float = 0.0, sample: bool = False) -> None:
+        self.key, self.action_noise, self.sample, self.step = noise_key, np.float32(action_noise), sample, 0
+
+    @np.errstate(all="ignore")
+    def act(self, obs: Any) -> Any:
+        """An int for Discrete, else an array of the action space's dtype and shape."""
+        action = self.choose(self.forward(self.observe(np.asarray(obs).astype(np.float64).ravel())))
+        self.step += 1
+        return int(action[0]) if self.head.scalar else action.astype(self.head.dtype).reshape(self.head.shape)
+
+    def observe(self, obs: Float64) -> Float32:
+        """clip((obs - mean) * inv_std) in float64, then float32; counts d = obs - mean and d * d. No normaliser: obs."""
+        if self.normalizer is None:
+            return obs.astype(np.float32)
+        mean, inv_std, limit = self.normalizer
+        d = obs - mean
+        if self.counting:
+            self.observation_moments += np.stack([d, d * d])
+        return clip(d * inv_std, -limit, limit).astype(np.float32)
+
+    def forward(self, x: Float32) -> Float32:
+        """Twin of forward: all layers, with tanh or relu (+0 where x <= 0; NaN stays) between them."""
+        parameters = self.spec.split(self.parameters)
+        for layer in range(len(self.spec.layer_sizes) - 1):
+            if layer > 0:
+                x = tanh(x) if self.spec.activation == "tanh" else np.where(x <= 0, np.float32(0), x)
+            x = dense(x, parameters[f"layers.{layer}.weight"], parameters.get(f"layers.{layer}.bias"))
+        return x
+
+    def choose(self, y: Float32) -> npt.NDArray[Any]:
+        """The outputs y as action components (size,); bins take no noise."""
+        kind, count = self.head.kind, len(y)
+        if kind in ("clip", "squash"):
+            if self.action_noise != 0.0:
+                y = y + box_noise(count, self.key, self.step) * self.action_noise
+            return box_action(tanh(y) if kind == "squash" else y, self.low, self.high)
+        if kind == "bins":
+            return bins_action(y.reshape(-1, self.head.num_bins), self.low, self.high)
+        if self.sample:
+            y = y + choice_noise(count, self.key, self.step, binary=kind == "binary")
+        if kind == "binary":
+            return np.greater(y, 0)
+        blocks = np.split(y, np.cumsum(self.head.nvec)[:-1])
+        return np.array([argmax(block) + start for block, start in zip(blocks, self.head.start, strict=True)], dtype=np.int64)
