@@ -44,7 +44,7 @@ class Predictor:
         if single:
             return np.int64(actions[0]) if isinstance(actions[0], int) else actions[0]
         head = self.spec.head
-        return np.array(actions, dtype=head.dtype).reshape(len(actions), *head.shape)
+        return np.array(actions, dtype=head.cast or head.dtype).reshape(len(actions), *head.shape)
 
     def _load(self, theta: npt.NDArray[np.float32], normalizer: ObsNormalizer) -> None:
         if self._loaded[0] is theta and self._loaded[1] == normalizer.count:

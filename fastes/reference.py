@@ -170,17 +170,17 @@ def argmax(y: Float32) -> int:
     return best
 
 
-def box_action(y: Float32, low: Float32, high: Float32) -> Float32:
-    """Twin of box_action: low + (clip(y, -1, 1) + 1) / 2 * (high - low), or clip(y, low, high) where a bound is infinite."""
-    unit = clip(y, -1, 1)
-    spanned = clip(low + (unit + 1.0) * 0.5 * (high - low), -np.inf, high)
-    return np.where(np.isfinite(low) & np.isfinite(high), spanned, clip(y, low, high))
+def box_action(y: Float32, low: Float64, high: Float64) -> Float64:
+    """Twin of box_action: low + (clip(y, -1, 1) + 1) / 2 * (high - low) in float64, or y where a bound is infinite; clipped."""
+    unit = clip(y.astype(np.float64), -1, 1)
+    spanned = low + (unit + 1.0) * 0.5 * (high - low)
+    return clip(np.where(np.isfinite(low) & np.isfinite(high), spanned, y), low, high)
 
 
-def bins_action(y: Float32, low: Float32, high: Float32) -> Float32:
+def bins_action(y: Float32, low: Float64, high: Float64) -> Float64:
     """Twin of bins_action: row i of y (size, num_bins) picks low + bin / (num_bins - 1) * (high - low)."""
-    bins = np.array([argmax(row) for row in y], dtype=np.float32)
-    return clip(low + bins / np.float32(y.shape[1] - 1) * (high - low), -np.inf, high)
+    bins = np.array([argmax(row) for row in y], dtype=np.float64)
+    return clip(low + bins / (y.shape[1] - 1) * (high - low), low, high)
 
 
 def box_noise(count: int, key: int, step: int) -> Float32:
@@ -204,7 +204,7 @@ class Actor:
 
     def __init__(self, spec: Any) -> None:
         self.spec, self.head = spec, spec.head
-        self.low, self.high = np.array(self.head.low, dtype=np.float32), np.array(self.head.high, dtype=np.float32)
+        self.low, self.high = np.array(self.head.low), np.array(self.head.high)
         self.parameters: Float32 = np.zeros(spec.num_params, dtype=np.float32)
         self.observation_moments: Float64 = np.zeros((2, spec.layer_sizes[0]))
         self.normalizer: tuple[Float64, Float64, float] | None = None
@@ -226,7 +226,7 @@ class Actor:
         """An int for Discrete, else an array of the action space's dtype and shape."""
         action = self.choose(self.forward(self.observe(np.asarray(obs).astype(np.float64).ravel())))
         self.step += 1
-        return int(action[0]) if self.head.scalar else action.astype(self.head.dtype).reshape(self.head.shape)
+        return int(action[0]) if self.head.scalar else action.astype(self.head.cast or self.head.dtype).reshape(self.head.shape)
 
     def observe(self, obs: Float64) -> Float32:
         """clip((obs - mean) * inv_std) in float64, then float32; counts d = obs - mean and d * d. No normaliser: obs."""

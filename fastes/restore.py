@@ -137,6 +137,8 @@ def _outputs(head: ActionHead) -> int:
     if head.kind == "categorical":
         if not len(head.nvec) == len(head.start) == head.size or min(head.nvec) < 1:
             raise ValueError(f"choices {head.nvec}")
+        if head.cast and np.dtype(head.cast).kind not in "iu":
+            raise ValueError(f"dtype {head.cast}")
         return sum(head.nvec)
     if head.kind == "binary":
         return head.size

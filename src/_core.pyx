@@ -29,8 +29,8 @@ cdef extern from "fastes_core.h" nogil:
         double obs_clip
         double *moments
         int32_t action_kind, action_dtype, action_size, num_bins
-        const float *low
-        const float *high
+        const double *low
+        const double *high
         const int64_t *nvec
         const int64_t *start
         int32_t sample
@@ -216,12 +216,12 @@ cdef class Actor:
     cdef bint counting, scalar_action
     cdef int action_type, action_ndim
     cdef cnp.npy_intp[32] action_dims
-    cdef object params_array, moments_array, obs_shape, keep
+    cdef object params_array, moments_array, obs_shape, cast
     cdef float[::1] params, scratch0, scratch1
     cdef int32_t[::1] sizes
     cdef double[::1] mean, inv_std
     cdef double[:, ::1] moments
-    cdef float[::1] low, high
+    cdef double[::1] low, high
     cdef int64_t[::1] nvec, start
     cdef int64_t[::1] scratch_action
 
@@ -240,8 +240,8 @@ cdef class Actor:
         self.inv_std = np.ones(self.obs_size)
         self.moments_array = np.zeros((2, self.obs_size))
         self.moments = self.moments_array
-        self.low = np.array(head.low, dtype=np.float32)
-        self.high = np.array(head.high, dtype=np.float32)
+        self.low = np.array(head.low, dtype=np.float64)
+        self.high = np.array(head.high, dtype=np.float64)
         self.nvec = np.array(head.nvec, dtype=np.int64)
         self.start = np.array(head.start, dtype=np.int64)
         self.action_ndim = len(head.shape)
@@ -249,6 +249,7 @@ cdef class Actor:
             self.action_dims[i] = dim
         self.action_type = np.dtype(head.dtype).num
         self.scalar_action = head.scalar
+        self.cast = np.dtype(head.cast) if head.cast else None
         self.scratch_action = np.zeros(max(head.size, 1), dtype=np.int64)
         cdef fastes_policy *c = &self.c
         memset(c, 0, sizeof(fastes_policy))
@@ -337,4 +338,4 @@ cdef class Actor:
         cdef void *target = cnp.PyArray_DATA(<cnp.ndarray>action)
         with nogil:
             kernels.act(&self.c, data, obs_dtype, target, self.counting)
-        return action
+        return action if self.cast is None else action.astype(self.cast)

@@ -50,7 +50,7 @@ typedef struct {
     double *moments;            /* (2, obs_size): sums of obs - obs_mean and of its square */
 
     int32_t action_kind, action_dtype, action_size, num_bins;
-    const float *low, *high;    /* (action_size,): Box */
+    const double *low, *high;   /* (action_size,): Box */
     const int64_t *nvec;        /* (action_size,): categorical, the number of choices */
     const int64_t *start;       /* (action_size,): categorical, added to the choice */
 

@@ -91,33 +91,33 @@ LANES_INLINE int32_t argmax(const float *y, int64_t n) {
     return best;
 }
 
-LANES_INLINE void put(const fastes_policy *p, void *action, int32_t i, float value) {
-    if (p->action_dtype == FASTES_ACTION_FLOAT32) ((float *)action)[i] = value;
-    else ((double *)action)[i] = (double)value;
+LANES_INLINE double clamp(double u, double low, double high) {
+    u = u < low ? low : u;
+    return u > high ? high : u;
 }
 
+LANES_INLINE void put(const fastes_policy *p, void *action, int32_t i, double value) {
+    if (p->action_dtype == FASTES_ACTION_FLOAT32) ((float *)action)[i] = (float)value;
+    else ((double *)action)[i] = value;
+}
+
+/* In double: the bounds of a float64 space are met exactly, and rounding to float32 cannot leave those of a float32 one. */
 LANES_INLINE void box_action(const fastes_policy *p, float *y, void *action) {
     if (p->action_kind == FASTES_BOX_SQUASH)
         for (int32_t i = 0; i < p->action_size; i += VECTOR_LANES) vstore(y + i, vtanh(vload(y + i)));
     for (int32_t i = 0; i < p->action_size; i++) {
-        float low = p->low[i], high = p->high[i], u = y[i];
-        if (low - low != 0.0f || high - high != 0.0f) { /* a bound is infinite */
-            u = u < low ? low : u;
-            put(p, action, i, u > high ? high : u);
-            continue;
-        }
-        u = u < -1.0f ? -1.0f : u;
-        u = u > 1.0f ? 1.0f : u;
-        u = low + (u + 1.0f) * 0.5f * (high - low);
-        put(p, action, i, u > high ? high : u);
+        double low = p->low[i], high = p->high[i], u = y[i];
+        int bounded = low - low == 0.0 && high - high == 0.0;
+        if (bounded) u = low + (clamp(u, -1.0, 1.0) + 1.0) * 0.5 * (high - low);
+        put(p, action, i, clamp(u, low, high));
     }
 }
 
 LANES_INLINE void bins_action(const fastes_policy *p, const float *y, void *action) {
     for (int32_t i = 0; i < p->action_size; i++) {
         int32_t bin = argmax(y + (int64_t)i * p->num_bins, p->num_bins);
-        float u = p->low[i] + (float)bin / (float)(p->num_bins - 1) * (p->high[i] - p->low[i]);
-        put(p, action, i, u > p->high[i] ? p->high[i] : u);
+        double low = p->low[i], high = p->high[i];
+        put(p, action, i, clamp(low + (double)bin / (double)(p->num_bins - 1) * (high - low), low, high));
     }
 }
 

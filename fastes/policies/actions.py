@@ -17,7 +17,7 @@ class ActionHead:
     """What the C core needs to know of an action space.
 
     kind: clip, squash, bins (Box), categorical (Discrete, MultiDiscrete), binary (MultiBinary). size: components.
-    num_outputs: width of the last layer. low, high: bounds of Box components. nvec, start: choices of categorical ones.
+    num_outputs: width of the last layer. cast: dtype that actions of the space have when it is not the kernel's. low, high: bounds of Box components. nvec, start: choices of categorical ones.
     """
 
     kind: str
@@ -30,6 +30,7 @@ class ActionHead:
     num_bins: int = 0
     nvec: tuple[int, ...] = ()
     start: tuple[int, ...] = ()
+    cast: str = ""
 
     @property
     def scalar(self) -> bool:
@@ -53,7 +54,8 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
     if isinstance(space, spaces.MultiDiscrete):
         nvec = tuple(int(n) for n in np.ravel(space.nvec))
         start = tuple(int(s) for s in np.ravel(space.start))
-        return ActionHead("categorical", "int64", space.nvec.shape, len(nvec), sum(nvec), nvec=nvec, start=start)
+        cast = "" if space.dtype == np.int64 else np.dtype(space.dtype).name
+        return ActionHead("categorical", "int64", space.nvec.shape, len(nvec), sum(nvec), nvec=nvec, start=start, cast=cast)
     if isinstance(space, spaces.MultiBinary):
         shape = tuple(int(n) for n in space.shape)
         size = int(np.prod(shape))
@@ -71,7 +73,9 @@ def _box_head(space: spaces.Box, mapping: str, num_bins: int) -> ActionHead:
             f"action space {space} has dtype {dtype}: expected float32 or float64. For whole numbers use Discrete or "
             "MultiDiscrete, or convert in a wrapper"
         )
-    low, high = np.ravel(space.low).astype(np.float32), np.ravel(space.high).astype(np.float32)
+    low, high = np.ravel(space.low).astype(np.float64), np.ravel(space.high).astype(np.float64)
+    largest = np.finfo(np.float32).max  # as a bound it means that there is none
+    low, high = np.where(low <= -largest, -np.inf, low), np.where(high >= largest, np.inf, high)
     if mapping != "clip" and not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError(f"action_mapping {mapping!r} needs finite bounds, the action space is {space}: use 'clip'")
     bins = num_bins if mapping == "bins" else 0

@@ -1,0 +1,67 @@
+"""Every test: no process outlives it, a hang is a failure, the slow ones run only when asked for."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from collections.abc import Iterator
+from types import FrameType
+
+import envs_for_tests  # noqa: F401  registers Toy-v0
+import pytest
+from processes import children, wait_until
+
+from fastes import _core
+
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+_HANG_SECONDS = 240
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.markexpr or any("::" in argument for argument in config.args):
+        return
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="slow: run with -m slow"))
+
+
+@pytest.fixture(autouse=True)
+def _no_hang() -> Iterator[None]:
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"the test hung for {_HANG_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(_HANG_SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(autouse=True)
+def _no_process_left() -> Iterator[None]:
+    before = set(children())
+    yield
+    if set(children()) - before:
+        gc.collect()
+        wait_until(lambda: not set(children()) - before, "processes that the test started ended", 10.0)
+
+
+@pytest.fixture
+def kernels() -> Iterator[None]:
+    """The kernel variant chosen in a test ends with it."""
+    before = _core.variant()
+    yield
+    _core.use_variant(before)
+
+
+@pytest.fixture
+def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting any process fails the test."""
+
+    def refuse(*arguments: object, **_: object) -> None:
+        pytest.fail(f"a process was started: {arguments}")
+
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    monkeypatch.setattr("os.fork", refuse)
+    monkeypatch.setattr("os.posix_spawn", refuse)

@@ -1,0 +1,87 @@
+"""Starting Python in a process of its own, and looking at processes through /proc."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+COMMAND = Path(sys.executable).parent / "fastes"
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, with its import path."""
+    path = os.pathsep.join(p for p in (*sys.path, str(TESTS)) if p)
+    return {**os.environ, "PYTHONPATH": path, "SDL_VIDEODRIVER": "dummy", "PYTHONUNBUFFERED": "1"}
+
+
+def run_script(code: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run code as a script, a file of its own, in folder."""
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(code))
+    return subprocess.run(
+        [sys.executable, str(script), *arguments], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120
+    )
+
+
+def start_script(code: str, folder: Path) -> subprocess.Popen[str]:
+    """Start code as a script in a process group of its own."""
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(code))
+    return subprocess.Popen(
+        [sys.executable, str(script)],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def fastes_command() -> list[str]:
+    """The installed `fastes` command."""
+    return [sys.executable, str(COMMAND)] if COMMAND.exists() else [sys.executable, "-m", "fastes"]
+
+
+def run_fastes(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*fastes_command(), *arguments], cwd=cwd, env=environment(), capture_output=True, text=True, timeout=120
+    )
+
+
+def children(pid: int | None = None) -> list[int]:
+    """Process ids of the live children of a process; of this one by default."""
+    wanted, found = pid or os.getpid(), []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            state, parent = _stat(int(entry))
+            if parent == wanted and state != "Z":
+                found.append(int(entry))
+    return found
+
+
+def alive(pid: int) -> bool:
+    return _stat(pid)[0] not in ("", "Z", "X")
+
+
+def _stat(pid: int) -> tuple[str, int]:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "", -1
+    return fields[0], int(fields[1])
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Return once condition() holds; a generous limit turns a hang into a failure."""
+    limit = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > limit:
+            raise AssertionError(f"waited {seconds:.0f} s in vain: {what}")
+        time.sleep(0.01)

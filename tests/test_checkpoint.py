@@ -1,0 +1,569 @@
+"""Risk: a checkpoint is lost, half written, silently wrong, or runs code."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import errno
+import io
+import json
+import os
+import pickle
+import random
+import zipfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from envs_for_tests import Toy
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+from training import assert_same_state, learn
+
+from fastes import CheckpointError, FastES
+from fastes.checkpoint import FORMAT_VERSION, Checkpoint, read_checkpoint, write_checkpoint
+
+SETTINGS: dict[str, Any] = {
+    "population_size": 4,
+    "seed": 5,
+    "target_return": "none",
+    "policy_kwargs": {"net_arch": [4]},
+    "noise_table_size": 1000,
+}
+
+
+def _trained(generations: int = 2, **changes: Any) -> FastES:
+    """A model after some generations."""
+    model = FastES("Toy-v0", n_workers=0, **{**SETTINGS, **changes})
+    learn(model, generations)
+    return model
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    with _trained() as model:
+        model.save(tmp_path / "m.zip")
+    return tmp_path / "m.zip"
+
+
+def load(path: Path, **changes: Any) -> FastES:
+    return FastES.load(path, n_workers=0, **changes)
+
+
+# --- round trip ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"optimizer": "sgd"},
+        {"policy": "LinearPolicy", "policy_kwargs": {}},
+        {"policy_kwargs": {"net_arch": [], "activation_fn": "relu", "use_bias": False}},
+        {"policy_kwargs": {"net_arch": [3], "action_mapping": "bins", "num_bins": 3}},
+        {"normalize_obs": False},
+        {"target_return": 12.5},
+        {"target_return": float("inf")},
+        {"target_return": -1e300},
+        {"learning_rate": "lin_0.1_0.01", "sigma": 1},
+    ],
+)
+def test_round_trip(changes: dict[str, Any], tmp_path: Path) -> None:
+    with _trained(**changes) as model:
+        model.save(tmp_path / "m")
+        with load(tmp_path / "m") as again:
+            assert_same_state(model.snapshot(), again.snapshot())
+            assert again.target_return == model.target_return
+            assert again.policy_spec == model.policy_spec
+            observations = np.random.default_rng(0).normal(size=(20, 3))
+            expected, _ = model.predict(observations, deterministic=True)
+            assert (again.predict(observations, deterministic=True)[0] == expected).all()
+            assert again.evaluate(3)[0].tolist() == model.evaluate(3)[0].tolist()
+
+
+class Tanh:
+    """Stands for torch.nn.Tanh, which SB3's users pass."""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"policy_kwargs": {"net_arch": [4], "activation_fn": Tanh}},
+        {"policy_kwargs": {"net_arch": (4, 4)}},
+        {"policy_kwargs": {"net_arch": [np.int64(4)]}},
+        {"population_size": np.int64(4)},
+        {"total_timesteps": np.int64(1000)},
+        {"learning_rate": np.float64(0.02)},
+        {"target_return": np.float64(3.0)},
+        {"target_return": -float("inf")},
+        {"learning_rate": lambda remaining: 0.1 * remaining + 0.01},
+    ],
+)
+def test_whatever_trains_can_be_saved(changes: dict[str, Any], tmp_path: Path) -> None:
+    with _trained(**changes) as model:
+        model.save(tmp_path / "m")
+        again_changes = {name: value for name, value in changes.items() if callable(value)}
+        with load(tmp_path / "m", **again_changes) as again:
+            assert again.theta.tobytes() == model.theta.tobytes()
+            learn(again, 3)
+
+
+def test_infinite_bounds_come_back(tmp_path: Path) -> None:
+    class Unbounded(Toy):
+        def __init__(self) -> None:
+            super().__init__()
+            self.action_space = gymnasium.spaces.Box(np.array([-np.inf, 0.0], np.float32), np.inf, (2,), np.float32)
+
+    with FastES(Unbounded, n_workers=0, **SETTINGS) as model:
+        model.save(tmp_path / "m")
+        with load(tmp_path / "m", env=Unbounded) as again:
+            assert again.policy_spec == model.policy_spec
+            assert again.policy_spec.head.low == (-np.inf, 0.0)
+
+
+def test_the_suffix_is_added_once(tmp_path: Path) -> None:
+    with _trained() as model:
+        for given, written in (("a", "a.zip"), ("b.zip", "b.zip"), ("c.v2", "c.v2.zip")):
+            model.save(tmp_path / given)
+            assert (tmp_path / written).is_file()
+            load(tmp_path / given).close()
+            load(tmp_path / written).close()
+        model.save(str(tmp_path / "text"))
+        load(str(tmp_path / "text")).close()  # type: ignore[arg-type]
+    assert sorted(os.listdir(tmp_path)) == ["a.zip", "b.zip", "c.v2.zip", "text.zip"]
+
+
+def test_the_file_is_a_plain_zip_that_others_can_read(saved: Path) -> None:
+    with zipfile.ZipFile(saved) as archive:
+        assert archive.testzip() is None
+        assert set(archive.namelist()) == {"data", "theta.safetensors", "optimizer.safetensors", "normalizer.safetensors"}
+        data = json.loads(archive.read("data"))
+        assert load_tensors(archive.read("theta.safetensors"))["theta"].dtype == np.float32
+    assert data["format_version"] == FORMAT_VERSION
+    assert data["versions"]["numpy"] == np.__version__
+    umask = os.umask(0)
+    os.umask(umask)
+    assert saved.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+# --- written whole or not at all -------------------------------------------------------------------------------------
+
+
+def _refuse(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("where", ["os.replace", "os.fsync", "write", "interrupt"])
+def test_a_failed_save_keeps_the_old_file(where: str, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = saved.read_bytes()
+    with load(saved) as model:
+        learn(model, 4)
+        with monkeypatch.context() as patch:
+            if where == "write":
+                _fail_after(patch, 300, OSError(errno.ENOSPC, "No space left on device"))
+            elif where == "interrupt":
+                _fail_after(patch, 300, KeyboardInterrupt())
+            else:
+                patch.setattr(where, _refuse)
+            with pytest.raises((OSError, KeyboardInterrupt)):
+                model.save(saved)
+        assert saved.read_bytes() == old
+        assert load(saved).generation == 2
+        model.save(saved)
+        assert load(saved).generation == 4
+    assert sorted(os.listdir(saved.parent)) == ["m.zip", "m.zip.bak"]
+
+
+def _fail_after(patch: pytest.MonkeyPatch, limit: int, error: BaseException) -> None:
+    """Writing into a zip fails once so many bytes were given to it."""
+    given = 0
+    write = zipfile.ZipFile.writestr
+
+    def writestr(self: zipfile.ZipFile, name: Any, data: Any, *arguments: Any) -> None:
+        nonlocal given
+        given += len(data)
+        if given > limit:
+            assert self.fp is not None
+            self.fp.write(b"torn")
+            raise error
+        write(self, name, data, *arguments)
+
+    patch.setattr(zipfile.ZipFile, "writestr", writestr)
+
+
+def test_the_file_is_on_disk_before_it_takes_the_name(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def noted_fsync(fd: int) -> None:
+        calls.append("fsync folder" if os.path.isdir(f"/proc/self/fd/{fd}") else "fsync")
+        fsync(fd)
+
+    def noted_replace(source: Any, target: Any) -> None:
+        calls.append("bak" if str(target).endswith(".bak") else "replace")
+        assert Path(target).parent == Path(source).parent
+        replace(source, target)
+
+    with load(saved) as model:
+        monkeypatch.setattr("os.fsync", noted_fsync)
+        monkeypatch.setattr("os.replace", noted_replace)
+        model.save(saved)
+    assert calls == ["fsync", "bak", "replace", "fsync folder"]
+
+
+def test_the_previous_file_is_kept(saved: Path) -> None:
+    old = saved.read_bytes()
+    with load(saved) as model:
+        learn(model, 4)
+        model.save(saved)
+        backup = saved.with_name("m.zip.bak")
+        assert backup.read_bytes() == old
+        assert load(backup).generation == 2
+        learn(model, 5)
+        model.save(saved)
+        assert load(backup).generation == 4
+    assert sorted(os.listdir(saved.parent)) == ["m.zip", "m.zip.bak"]
+
+
+def test_the_previous_file_is_kept_without_hard_links(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = saved.read_bytes()
+    monkeypatch.setattr("os.link", _refuse)
+    with load(saved) as model:
+        model.save(saved)
+    assert saved.with_name("m.zip.bak").read_bytes() == old
+
+
+def test_a_folder_that_is_not_there_is_an_oserror(saved: Path) -> None:
+    with load(saved) as model, pytest.raises(OSError):
+        model.save(saved / "below" / "a" / "file")
+
+
+# --- damaged ---------------------------------------------------------------------------------------------------------
+
+
+def _check_damaged(content: bytes, path: Path, intact: Checkpoint) -> bool:
+    """True for CheckpointError, False for the same content; fails for anything else."""
+    path.write_bytes(content)
+    try:
+        found = read_checkpoint(path)
+        if set(found.arrays) != set(intact.arrays):
+            load(path).close()
+            pytest.fail(f"groups {set(found.arrays)} were loaded")
+    except CheckpointError:
+        return True
+    assert_same_state(intact, found)
+    assert found.data == intact.data
+    return False
+
+
+def test_a_truncated_file_is_an_error(saved: Path, tmp_path: Path) -> None:
+    content, intact = saved.read_bytes(), read_checkpoint(saved)
+    lengths = sorted({*range(0, len(content), 37), *range(len(content) - 120, len(content))})
+    assert len(lengths) > 150
+    for length in lengths:
+        assert _check_damaged(content[:length], tmp_path / "t.zip", intact), f"{length} of {len(content)} bytes"
+
+
+def test_flipped_bits_are_an_error_or_harmless(saved: Path, tmp_path: Path) -> None:
+    content, intact = saved.read_bytes(), read_checkpoint(saved)
+    random.seed(0)
+    directory, end = content.index(b"PK\x01\x02"), content.index(b"PK\x05\x06")
+    places = [*random.sample(range(8 * directory), 300), *random.sample(range(8 * directory, 8 * end), 300)]
+    places += [*range(8 * directory, 8 * (directory + 50)), *range(8 * end, 8 * len(content))]
+    errors, failures = 0, []
+    for place in places:
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        try:
+            errors += _check_damaged(bytes(damaged), tmp_path / "t.zip", intact)
+        except Exception as error:
+            failures.append(f"byte {place // 8} bit {place % 8}: {type(error).__name__}: {error}")
+    assert not failures, "\n".join(failures)
+    assert errors > 500
+
+
+def test_garbage_in_the_middle_is_an_error(saved: Path, tmp_path: Path) -> None:
+    content, intact = saved.read_bytes(), read_checkpoint(saved)
+    with zipfile.ZipFile(saved) as archive:
+        for info in archive.infolist():
+            middle = info.header_offset + 30 + len(info.filename) + info.file_size // 2
+            damaged = content[:middle] + bytes(b ^ 0xFF for b in content[middle : middle + 8]) + content[middle + 8 :]
+            assert _check_damaged(damaged, tmp_path / "t.zip", intact), info.filename
+
+
+# --- not ours --------------------------------------------------------------------------------------------------------
+
+
+def _members(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _write(path: Path, members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> Path:
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def _edited(saved: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
+    members = _members(saved)
+    data = json.loads(members["data"])
+    change(data)
+    return _write(saved.with_name("edited.zip"), {**members, "data": json.dumps(data).encode()})
+
+
+def test_missing_and_foreign_files_are_named(saved: Path, tmp_path: Path) -> None:
+    cases = {
+        "there is no checkpoint": tmp_path / "nothing",
+        "folder": tmp_path,
+        "no checkpoint|not a FastES": tmp_path / "text.zip",
+        "data": _write(tmp_path / "empty.zip", {}),
+        "not a FastES checkpoint": _write(
+            tmp_path / "sb3.zip", {"data": b'{"policy_class": {}}', "pytorch_variables.pth": b""}
+        ),
+        "not a FastES": _write(tmp_path / "list.zip", {"data": b"[1, 2]"}),
+        "damaged": _write(tmp_path / "json.zip", {"data": b"{"}),
+    }
+    (tmp_path / "text.zip").write_text("hello")
+    for words, path in cases.items():
+        with pytest.raises(CheckpointError, match=words) as caught:
+            load(path)
+        assert str(path) in str(caught.value)
+
+
+def test_a_newer_file_is_named(saved: Path) -> None:
+    path = _edited(saved, lambda data: data.update(format_version=FORMAT_VERSION + 1))
+    with pytest.raises(CheckpointError, match=f"version {FORMAT_VERSION + 1}"):
+        load(path)
+
+
+@pytest.mark.parametrize("name", ["data", "theta.safetensors", "optimizer.safetensors", "normalizer.safetensors"])
+def test_a_missing_member_is_named(name: str, saved: Path, tmp_path: Path) -> None:
+    members = _members(saved)
+    members.pop(name)
+    with pytest.raises(CheckpointError, match=name.split(".")[0]):
+        load(_write(tmp_path / "t.zip", members))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["longer", "shorter", "two dimensions", "float64", "int32", "nan", "inf", "renamed", "missing"],
+)
+@pytest.mark.parametrize("group", ["theta", "optimizer", "normalizer"])
+def test_wrong_arrays_are_named(group: str, damage: str, saved: Path, tmp_path: Path) -> None:
+    members = _members(saved)
+    arrays = load_tensors(members[group + ".safetensors"])
+    name = {"theta": "theta", "optimizer": "optimizer.m", "normalizer": "mean"}[group]
+    array = arrays.pop(name)
+    changed: dict[str, Any] = {
+        "longer": np.append(array, array[:1]),
+        "shorter": array[:-1].copy(),
+        "two dimensions": array.reshape(1, -1),
+        "float64": array.astype(np.float64 if array.dtype != np.float64 else np.float32),
+        "int32": array.astype(np.int32),
+        "nan": np.full_like(array, np.nan),
+        "inf": np.full_like(array, np.inf),
+    }
+    if damage == "renamed":
+        arrays["other"] = array
+    elif damage != "missing":
+        arrays[name] = changed[damage]
+    with pytest.raises(CheckpointError, match=name):
+        load(_write(tmp_path / "t.zip", {**members, group + ".safetensors": save_tensors(arrays)}))
+
+
+def _paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where every value of nested dicts and lists lies."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path for key, below in items for path in ((*at, key), *_paths(below, (*at, key)))]
+
+
+_STRANGE = (None, "x", -1, 2**70, 1.5, [], {}, [[]], {"a": 1}, True, 1e400, "function")
+
+
+def test_edited_data_is_a_checkpoint_error_or_loads(saved: Path, tmp_path: Path) -> None:
+    """No value of the JSON member leads to another exception than CheckpointError."""
+    members, failures = _members(saved), []
+    data = json.loads(members["data"])
+    for path in _paths(data):
+        if path[0] == "versions":
+            continue
+        for strange in ("delete", *_STRANGE):
+            edited = copy.deepcopy(data)
+            target = edited
+            for key in path[:-1]:
+                target = target[key]
+            if strange == "delete":
+                del target[path[-1]]
+            else:
+                target[path[-1]] = strange
+            _write(tmp_path / "t.zip", {**members, "data": json.dumps(edited).encode()})
+            try:
+                load(tmp_path / "t.zip").close()
+            except CheckpointError:
+                pass
+            except Exception as error:
+                failures.append(f"{'.'.join(map(str, path))} = {strange!r}: {type(error).__name__}: {error}")
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": []},
+        {"shape": [1]},
+        {"shape": [3]},
+        {"shape": [2, 2]},
+        {"shape": [-2]},
+        {"dtype": "int8"},
+        {"dtype": "int64"},
+        {"dtype": "complex128"},
+        {"kind": "binary", "dtype": "int64"},
+        {"kind": "categorical", "nvec": [1, 1], "start": [0, 0]},
+        {"kind": "categorical", "nvec": [1, 1], "start": [0, 0], "dtype": "int64", "shape": []},
+    ],
+)
+def test_a_policy_that_contradicts_itself_is_refused(change: dict[str, Any], saved: Path) -> None:
+    """The C core believes the head: a shape smaller than its size would be written past its end."""
+    path = _edited(saved, lambda data: data["policy"]["head"].update(change))
+    with pytest.raises(CheckpointError, match="policy"):
+        load(path)
+
+
+def test_negative_statistics_are_refused(saved: Path, tmp_path: Path) -> None:
+    members = _members(saved)
+    arrays = load_tensors(members["normalizer.safetensors"])
+    for name in ("counts", "squares"):
+        changed = {**arrays, name: -np.abs(arrays[name]) - 1}
+        with pytest.raises(CheckpointError, match=name):
+            load(_write(tmp_path / "t.zip", {**members, "normalizer.safetensors": save_tensors(changed)}))
+
+
+def test_large_and_compressed_members_are_refused(saved: Path, tmp_path: Path) -> None:
+    """A zip bomb: a small file that would fill the memory."""
+    members = _members(saved)
+    bomb = _write(tmp_path / "t.zip", {**members, "theta.safetensors": bytes(1 << 24)}, zipfile.ZIP_DEFLATED)
+    with pytest.raises(CheckpointError, match="compressed"):
+        load(bomb)
+    with pytest.raises(CheckpointError, match="data"):
+        load(_write(tmp_path / "t.zip", {**members, "data": b" " * (5 << 20) + members["data"]}))
+
+
+def test_two_members_of_one_name_are_refused_or_harmless(saved: Path, tmp_path: Path) -> None:
+    content = io.BytesIO(saved.read_bytes())
+    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(content, "a") as archive:
+        archive.writestr("theta.safetensors", b"nonsense")
+    (tmp_path / "t.zip").write_bytes(content.getvalue())
+    with pytest.raises(CheckpointError):
+        load(tmp_path / "t.zip")
+
+
+# --- no code ---------------------------------------------------------------------------------------------------------
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("exploded",)
+
+
+def test_pickles_in_a_checkpoint_are_not_executed(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    payload = pickle.dumps(Bomb())
+    members = _members(saved)
+    for name in ("data", "theta.safetensors", "optimizer.safetensors", "extra.pkl", "policy.pth"):
+        with_bomb = {**members, name: payload}
+        with contextlib.suppress(CheckpointError):
+            load(_write(tmp_path / "t.zip", with_bomb)).close()
+    (tmp_path / "raw.zip").write_bytes(payload)
+    with pytest.raises(CheckpointError):
+        load(tmp_path / "raw.zip")
+    assert not (tmp_path / "exploded").exists()
+    pickle.loads(payload)
+    assert (tmp_path / "exploded").exists(), "the payload works where it is unpickled"
+
+
+def test_no_module_that_reads_checkpoints_unpickles() -> None:
+    for name in ("checkpoint", "restore", "agent", "run_folder"):
+        source = (Path(str(__import__("fastes").__file__)).parent / f"{name}.py").read_text()
+        assert "pickle" not in source.replace("Never pickle", ""), name
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"id": "Toy-v0", "kwargs": {}, "entry_point": "hostile:explode"},
+        {"id": "Toy-v0", "kwargs": {"entry_point": "hostile:explode"}},
+        {"id": "hostile:Explode-v0", "kwargs": {}},
+        {"id": "Explode-v0", "kwargs": {}, "entry_point": "hostile:explode"},
+        {"id": "Toy-v0", "kwargs": {}, "additional_wrappers": [{"name": "x", "entry_point": "hostile:explode", "kwargs": {}}]},
+        {"id": "Toy-v0", "kwargs": {"additional_wrappers": [{"entry_point": "hostile:explode"}]}},
+        {"id": "Toy-v0", "kwargs": {"vector_entry_point": "hostile:explode", "id": "hostile:Explode-v0"}},
+    ],
+)
+def test_the_environment_of_a_checkpoint_cannot_name_code(
+    env: dict[str, Any], saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hostile.py").write_text("import os\nos.mkdir('exploded')\ndef explode(*a, **k): pass\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = _edited(saved, lambda data: data.update(env=env))
+    with contextlib.suppress(CheckpointError, ValueError, TypeError), load(path) as model:
+        model.predict(np.zeros(3))
+        model.evaluate(1)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_a_factory_is_asked_for(tmp_path: Path) -> None:
+    with FastES(partial(Toy, length=9), n_workers=0, **SETTINGS) as model:
+        learn(model, 2)
+        model.save(tmp_path / "m")
+        expected, _ = model.predict(np.ones(3), deterministic=True)
+    with load(tmp_path / "m") as again:
+        assert (again.predict(np.ones(3), deterministic=True)[0] == expected).all()
+        with pytest.raises(ValueError, match="env=") as caught:
+            again.learn(100)
+        assert "factory" in str(caught.value)
+    with load(tmp_path / "m", env=partial(Toy, length=9)) as again:
+        learn(again, 3)
+
+
+def test_env_kwargs_come_back(tmp_path: Path) -> None:
+    with FastES("Toy-v0", env_kwargs={"length": 8}, n_workers=0, **SETTINGS) as model:
+        model.save(tmp_path / "m")
+    with load(tmp_path / "m") as again:
+        assert set(again.evaluate(5).lengths) == {8}
+
+
+def test_a_time_limit_comes_back(tmp_path: Path) -> None:
+    limited = gymnasium.wrappers.TimeLimit(gymnasium.make("Toy-v0"), 5)
+    with FastES(limited, n_workers=0, **SETTINGS) as model:
+        assert set(model.evaluate(5).lengths) == {5}
+        model.save(tmp_path / "m")
+    with load(tmp_path / "m") as again:
+        assert set(again.evaluate(5).lengths) == {5}
+    limited.close()
+
+
+def test_an_environment_with_wrappers_is_asked_for(tmp_path: Path) -> None:
+    wrapped = gymnasium.wrappers.TransformReward(gymnasium.make("Toy-v0"), lambda _: 1.0)
+    with FastES(wrapped, n_workers=0, **SETTINGS) as model:
+        expected = model.evaluate(5)
+        assert (expected.returns == expected.lengths).all()
+        model.save(tmp_path / "m")
+    with load(tmp_path / "m") as again, pytest.raises(ValueError, match="env="):
+        again.evaluate(5)
+    with load(tmp_path / "m", env=wrapped) as again:
+        assert (again.evaluate(5).returns == expected.returns).all()
+    wrapped.close()
+
+
+def test_a_written_checkpoint_is_what_was_given(tmp_path: Path) -> None:
+    with _trained() as model:
+        state = model.snapshot()
+    write_checkpoint(tmp_path / "m", state)
+    assert_same_state(state, read_checkpoint(tmp_path / "m"))

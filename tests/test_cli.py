@@ -1,0 +1,428 @@
+"""Risk: a command does not do what its help says, leaves less than a run folder, or loses work on Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from envs_for_tests import Toy
+from processes import environment, fastes_command, run_fastes, run_script, start_script, wait_until
+
+from fastes import FastES, Settings, __version__
+from fastes.checkpoint import read_checkpoint
+from fastes.cli import build_parser, main
+from fastes.logger import Record
+from fastes.noise import draw_pairs
+from fastes.presets import tomllib
+
+SMALL = ["--preset", "default", "--population-size", "4", "--net-arch", "4", "--target-return", "none"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of a short CartPole training with workers."""
+    root = tmp_path_factory.mktemp("cli")
+    schedule = ["--sigma", "0.1", "--learning-rate", "lin_0.1_0.05"]
+    budget = ["--seed", "3", "--workers", "2", "--total-timesteps", "2000"]
+    result = run_fastes("train", "CartPole-v1", *budget, *schedule, *SMALL, cwd=root)
+    assert result.returncode == 0, result.stderr
+    (root / "stdout").write_text(result.stdout)
+    (root / "stderr").write_text(result.stderr)
+    return root / "runs" / "CartPole-v1" / "1"
+
+
+def output(run: Path) -> str:
+    return (run.parents[2] / "stdout").read_text()
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with open(run / "progress.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# --- train -----------------------------------------------------------------------------------------------------------
+
+
+def test_train_leaves_a_run_folder(run: Path) -> None:
+    names = {path.name for path in run.iterdir() if not path.name.endswith(".bak")}
+    assert names == {"checkpoint.zip", "best.zip", "progress.csv", "config.toml", "learning_curve.png"}
+    assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_progress_has_every_figure(run: Path) -> None:
+    table = rows(run)
+    assert list(table[0]) == list(Record._fields)
+    assert [int(row["generation"]) for row in table] == list(range(1, len(table) + 1))
+    assert int(table[-1]["timesteps"]) >= 2000 > int(table[-2]["timesteps"])
+    assert all(float(row["utilisation"]) <= 1.0 + 1e-6 for row in table)
+    assert all(float(row["return_max"]) >= float(row["return_mean"]) >= 0.0 for row in table)
+    assert float(table[0]["learning_rate"]) > float(table[-1]["learning_rate"]) >= 0.05
+
+
+def test_config_holds_what_is_needed_to_repeat_the_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tomllib.loads((run / "config.toml").read_text())
+    assert config["run"]["env"] == "CartPole-v1"
+    assert config["run"]["seed"] == 3
+    assert config["run"]["n_workers"] == 2
+    assert config["settings"]["sigma"] == 0.1
+    assert config["settings"]["learning_rate"] == "lin_0.1_0.05"
+    assert config["settings"]["policy_kwargs"] == {"net_arch": [4]}
+    missing = {item.name for item in fields(Settings)} - set(config["settings"])
+    assert missing == set()
+    assert {"fastes", "numpy", "gymnasium", "python"} <= set(config["versions"])
+    command = shlex.split(config["run"]["command"])
+    assert command[:2] == ["fastes", "train"]
+    monkeypatch.chdir(tmp_path)
+    assert main([*command[1:], "--quiet"]) == 0
+    first, second = (read_checkpoint(p / "checkpoint.zip") for p in (run, tmp_path / "runs" / "CartPole-v1" / "1"))
+    assert first.arrays["theta"]["theta"].tobytes() == second.arrays["theta"]["theta"].tobytes()
+
+
+def test_settings_of_a_config_make_the_same_model(run: Path) -> None:
+    config = tomllib.loads((run / "config.toml").read_text())
+    with FastES(config["run"]["env"], seed=config["run"]["seed"], preset="default", n_workers=0, **config["settings"]) as model:
+        model.learn()
+        saved = read_checkpoint(run / "checkpoint.zip")
+        assert model.theta.tobytes() == saved.arrays["theta"]["theta"].tobytes()
+
+
+def test_train_prints_figures_and_how_to_play(run: Path) -> None:
+    text = output(run)
+    for word in ("ret mean", "eval", "rank", "elite", "|theta|", "|grad|", "upd ratio", "ep len", "steps/s", "util"):
+        assert word in text
+    assert len([line for line in text.splitlines() if re.match(r"^ *\d+ +\d+ +\d+\.\d", line)]) == len(rows(run))
+    assert "runs/CartPole-v1/1" in text
+    (command,) = re.findall(r"fastes play .*", text)
+    assert "--video" in command
+
+
+def test_quiet_prints_no_line_a_generation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--workers", "0", "--total-timesteps", "300", "--quiet", "--runs", str(tmp_path), "--seed", "0"]
+    assert main(["train", "CartPole-v1", *flags, *SMALL]) == 0
+    captured = capsys.readouterr()
+    assert "ret mean" not in captured.out
+    assert "fastes play" in captured.out
+    assert captured.err == ""
+
+
+def test_runs_are_numbered(tmp_path: Path) -> None:
+    flags = ["--workers", "0", "--total-timesteps", "50", "--quiet", "--runs", str(tmp_path)]
+    (tmp_path / "CartPole-v1").mkdir()
+    (tmp_path / "CartPole-v1" / "7").mkdir()
+    (tmp_path / "CartPole-v1" / "notes").mkdir()
+    for _ in range(2):
+        assert main(["train", "CartPole-v1", *flags, *SMALL]) == 0
+    assert (tmp_path / "CartPole-v1" / "8" / "checkpoint.zip").exists()
+    assert (tmp_path / "CartPole-v1" / "9" / "checkpoint.zip").exists()
+    seeds = [tomllib.loads((tmp_path / "CartPole-v1" / n / "config.toml").read_text())["run"]["seed"] for n in "89"]
+    assert seeds[0] != seeds[1], "a seed that was not given is drawn and recorded"
+
+
+def test_env_kwargs_reach_the_environment_and_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--workers", "0", "--total-timesteps", "50", "--quiet", "--runs", str(tmp_path), *SMALL]
+    assert main(["train", "Toy-v0", "--env-kwargs", "length=8", *flags]) == 0
+    run = tmp_path / "Toy-v0" / "1"
+    assert all(float(row["episode_length"]) == 8.0 for row in rows(run))
+    capsys.readouterr()
+    assert main(["eval", str(run), "--episodes", "3", "--workers", "0"]) == 0
+    assert "mean length 8.0" in capsys.readouterr().out
+
+
+def test_a_solved_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--workers", "0", "--quiet", "--runs", str(tmp_path), "--target-return", "5", "--preset", "default"]
+    assert main(["train", "CartPole-v1", *flags]) == 0
+    assert "solved" in capsys.readouterr().out
+    saved = read_checkpoint(tmp_path / "CartPole-v1" / "1" / "best.zip")
+    with FastES.load(tmp_path / "CartPole-v1" / "1" / "best.zip", n_workers=0) as model:
+        assert model.evaluate(20).mean >= 5
+    assert saved.data["counters"]["generation"] == 0, "parameters that reached the target are not moved on"
+
+
+def test_resume_goes_on_and_keeps_the_record(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    subprocess.run(["cp", "-r", str(run), str(copy)], check=True)
+    before = len(rows(copy))
+    result = run_fastes("train", "--resume", "run", "--total-timesteps", "3000", "--quiet", "--workers", "1", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert [int(row["generation"]) for row in rows(copy)] == list(range(1, len(rows(copy)) + 1))
+    assert len(rows(copy)) > before
+    config = tomllib.loads((copy / "config.toml").read_text())
+    assert config["settings"]["total_timesteps"] == 3000
+    assert config["settings"]["sigma"] == 0.1
+    assert config["run"]["seed"] == 3
+    assert [earlier["n_workers"] for earlier in config["earlier"]] == [2]
+
+
+def test_resume_of_a_spent_run_says_what_to_do(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--resume", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert "--total-timesteps" in error
+    assert "2000" in error
+
+
+# --- eval, play ------------------------------------------------------------------------------------------------------
+
+
+def test_eval_prints_statistics_and_seeds(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", str(run), "--episodes", "25", "--first-seed", "7", "--workers", "2"]) == 0
+    text = capsys.readouterr().out
+    with FastES.load(run / "best.zip", n_workers=0) as model:
+        result = model.evaluate(25, first_seed=7)
+    assert "25" in text
+    assert "7 to 31" in text
+    for name, value in (("mean", result.mean), ("std", result.std), ("min", min(result.returns)), ("max", max(result.returns))):
+        assert f"{name} {value:.2f}" in text
+
+
+def test_eval_takes_a_file_or_the_last_checkpoint(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for arguments in ([str(run), "--checkpoint", "last"], [str(run / "checkpoint.zip")], [str(run / "best.zip")], [str(run)]):
+        assert main(["eval", *arguments, "--episodes", "3", "--workers", "0"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    assert texts[2] == texts[3]
+
+
+def test_play_prints_the_return_of_each_episode(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["play", str(run), "--episodes", "3", "--first-seed", "4"]) == 0
+    text = capsys.readouterr().out
+    with FastES.load(run / "best.zip", n_workers=0) as model:
+        result = model.evaluate(3, first_seed=4)
+    for seed, episode_return, length in zip((4, 5, 6), result.returns, result.lengths, strict=True):
+        assert f"env seed {seed}: return {episode_return:.2f}, {length} steps" in text
+
+
+def test_play_of_a_factory_environment_asks_for_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FastES(lambda: Toy(), n_workers=0, population_size=4, seed=0) as model:
+        model.save(tmp_path / "m")
+    assert main(["play", str(tmp_path / "m")]) == 2
+    assert "env" in capsys.readouterr().err
+    assert main(["play", str(tmp_path / "m.zip"), "--env", "Toy-v0"]) == 0
+
+
+# --- help and flags --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [[], ["train"], ["eval"], ["play"]])
+def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "--help"])
+    assert stop.value.code == 0
+    assert "usage: fastes" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert __version__ in capsys.readouterr().out
+
+
+def _train_parser() -> argparse.ArgumentParser:
+    (commands,) = [action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    parser: argparse.ArgumentParser = commands.choices["train"]
+    return parser
+
+
+POLICY_KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins")
+
+
+def test_every_setting_has_a_flag_with_its_default() -> None:
+    actions = {action.dest: action for action in _train_parser()._actions}
+    names = [item.name for item in fields(Settings) if item.name != "policy_kwargs"]
+    for name in (*names, *POLICY_KWARGS):
+        action = actions[name]
+        assert "--" + name.replace("_", "-") in action.option_strings
+        assert action.help
+        assert "(default:" in action.help
+        assert action.default is None, "a flag that is not given leaves the preset alone"
+
+
+def test_flags_reach_the_settings(tmp_path: Path) -> None:
+    given = {
+        "total-timesteps": "1e2",
+        "target-return": "12.5",
+        "policy": "MlpPolicy",
+        "population-size": "6",
+        "sigma": "lin_0.2_0.1",
+        "learning-rate": "0.5",
+        "optimizer": "sgd",
+        "momentum": "0.5",
+        "weight-decay": "0.125",
+        "shaping": "standardized",
+        "top-fraction": "0.5",
+        "noise-table-size": "5000",
+        "episodes-per-candidate": "2",
+        "eval-episodes": "3",
+        "action-noise": "0.25",
+        "max-episode-steps": "30",
+        "episode-cap": "mean",
+        "obs-clip": "3",
+        "activation-fn": "relu",
+        "action-mapping": "squash",
+    }
+    flags = [part for name, value in given.items() for part in ("--" + name, value)]
+    flags += ["--net-arch", "3", "2", "--no-use-bias", "--no-normalize-obs", "--sample-actions"]
+    command = ["train", "Toy-v0", *flags, "--workers", "0", "--quiet", "--runs", str(tmp_path), "--seed", "2"]
+    assert main(command) == 0
+    config = tomllib.loads((tmp_path / "Toy-v0" / "1" / "config.toml").read_text())["settings"]
+    for name, value in given.items():
+        if name.replace("-", "_") in POLICY_KWARGS:
+            continue
+        expected = config[name.replace("-", "_")]
+        assert str(expected) == value or float(expected) == float(value), name
+    assert config["policy_kwargs"] == {
+        "net_arch": [3, 2],
+        "activation_fn": "relu",
+        "use_bias": False,
+        "action_mapping": "squash",
+    }
+    assert config["normalize_obs"] is False
+    assert config["sample_actions"] is True
+
+
+# --- Ctrl-C ----------------------------------------------------------------------------------------------------------
+
+
+def _start_train(root: Path, *flags: str) -> subprocess.Popen[str]:
+    """`fastes train` with the environments of these tests, saving after each generation."""
+    command = ["train", *flags, "--workers", "2", "--seed", "1", "--checkpoint-seconds", "0", "--quiet", *SMALL]
+    code = f"import sys, envs_for_tests; from fastes.cli import main; sys.argv[1:] = {command!r}; sys.exit(main())"
+    return start_script(code, root)
+
+
+@pytest.mark.parametrize("to", ["parent", "group"])
+def test_one_interrupt_ends_after_the_generation_and_saves(to: str, tmp_path: Path) -> None:
+    """A terminal sends Ctrl-C to the whole group: workers have to ignore it."""
+    process, run = _start_train(tmp_path, "Slow-v0"), tmp_path / "runs" / "Slow-v0" / "1"
+    wait_until(lambda: (run / "progress.csv").exists() and len(rows(run)) >= 2, "two generations are done")
+    if to == "group":
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "died" not in err
+    assert f"fastes train --resume {run.relative_to(tmp_path)}" in out + err
+    table = rows(run)
+    state = read_checkpoint(run / "checkpoint.zip")
+    assert state.data["counters"]["generation"] == len(table)
+    assert state.data["counters"]["num_timesteps"] == int(table[-1]["timesteps"])
+    assert (run / "learning_curve.png").exists()
+
+
+def test_two_interrupts_stop_at_once_with_the_last_checkpoint(tmp_path: Path) -> None:
+    """The third generation never ends."""
+    marker, seed = tmp_path / "marker", int(draw_pairs(1, 2, 2, 1, 1, 2)[1][1, 0])
+    process = _start_train(tmp_path, "Toy-v0", "--env-kwargs", f"hang_seeds=[{seed}]", f"marker={marker}")
+    assert process.stderr is not None
+    wait_until(marker.exists, "an episode hangs")
+    process.send_signal(signal.SIGINT)
+    lines = iter(process.stderr.readline, "")
+    assert any("again to stop at once" in line for line in lines)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "fastes train --resume runs/Toy-v0/1" in err
+    with FastES.load(tmp_path / "runs" / "Toy-v0" / "1" / "checkpoint.zip", n_workers=0) as model:
+        assert model.generation == 2
+
+
+# --- where it runs ---------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_named_fastes_in_the_working_directory_is_not_taken_for_the_package(tmp_path: Path) -> None:
+    (tmp_path / "fastes").mkdir()
+    (tmp_path / "fastes" / "__init__.py").write_text("raise RuntimeError('the wrong package')\n")
+    assert len(fastes_command()) == 2, "needs the installed command"
+    flags = ["--workers", "2", "--total-timesteps", "100", "--quiet", "--seed", "0", *SMALL]
+    result = run_fastes("train", "CartPole-v1", *flags, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
+    script = """
+        import gymnasium, numpy as np
+        from fastes import FastES
+
+        class Own(gymnasium.Env):
+            observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+            action_space = gymnasium.spaces.Discrete(2)
+            scale = 3.0
+            def reset(self, *, seed=None, options=None):
+                super().reset(seed=seed)
+                self.steps = 0
+                return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
+            def step(self, action):
+                self.steps += 1
+                observation = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+                return observation, self.scale * float(action), self.steps == 10, False, {}
+
+        print("once")
+        thetas = []
+        for n_workers in (2, 0):
+            with FastES(Own, n_workers=n_workers, seed=0, population_size=4) as model:
+                model.learn(200)
+                thetas.append(model.theta.tobytes())
+        assert thetas[0] == thetas[1]
+        Own.scale = -1.0
+    """
+    result = run_script(script, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "once\n"
+    assert result.stderr == ""
+
+
+def test_an_exception_of_an_environment_defined_in_a_script_is_reported(tmp_path: Path) -> None:
+    script = """
+        import gymnasium, numpy as np
+        from fastes import FastES
+
+        class OwnError(Exception):
+            pass
+
+        class Own(gymnasium.Env):
+            observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+            action_space = gymnasium.spaces.Discrete(2)
+            def reset(self, *, seed=None, options=None):
+                return np.zeros(2), {}
+            def step(self, action):
+                raise OwnError("my words")
+
+        FastES(Own, n_workers=2, seed=0, population_size=4).learn(200)
+    """
+    result = run_script(script, tmp_path)
+    assert result.returncode == 1
+    for words in ("OwnError", "my words", "WorkerError", "env seed", "in step"):
+        assert words in result.stderr
+
+
+def test_a_failed_training_saves_what_it_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FastES("Toy-v0", n_workers=0, seed=1, population_size=4, policy_kwargs={"net_arch": [4]}) as model:
+        model.learn(1)
+        seed = int(model.strategy.ask().env_seed[0, 0])
+    command = ["train", "Toy-v0", "--workers", "0", "--seed", "1", "--runs", str(tmp_path), "--quiet", *SMALL]
+    assert main([*command, "--env-kwargs", f"fail_seeds=[{seed}]"]) == 1
+    error = capsys.readouterr().err
+    for words in ("toy fails", f"env seed {seed}", "ToyError", "saved"):
+        assert words in error
+    run = tmp_path / "Toy-v0" / "1"
+    assert read_checkpoint(run / "checkpoint.zip").data["counters"]["generation"] == len(rows(run)) == 1
+
+
+def test_module_and_command_are_the_same(tmp_path: Path) -> None:
+    module = [sys.executable, "-m", "fastes", "--version"]
+    result = subprocess.run(module, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert result.stdout == run_fastes("--version", cwd=tmp_path).stdout == f"fastes {__version__}\n"

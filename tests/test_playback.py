@@ -1,0 +1,176 @@
+"""Risk: a video is empty, endless or unreadable, or a missing library shows a traceback."""
+
+from __future__ import annotations
+
+import builtins
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+from envs_for_tests import AnySpaces, Toy
+from gymnasium import spaces
+
+from fastes import FastES, FastESError
+from fastes.cli import main
+from fastes.playback import play
+
+TINY = {"population_size": 4, "seed": 5, "preset": "default"}
+
+
+@pytest.fixture
+def cartpole(tmp_path: Path) -> Path:
+    with FastES("CartPole-v1", n_workers=0, **TINY) as model:
+        model.save(tmp_path / "cartpole.zip")
+    return tmp_path / "cartpole.zip"
+
+
+def frames_of(video: Path, height: int, width: int) -> np.ndarray[Any, Any]:
+    """The decoded frames, uint8 (frames, height, width, 3)."""
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", str(video), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    decoded = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+    return np.frombuffer(decoded, np.uint8).reshape(-1, height, width, 3)
+
+
+def test_cartpole_is_written_and_decodes(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    video = cartpole.with_name("v.mp4")
+    assert main(["play", str(cartpole), "--video", str(video), "--max-frames", "7"]) == 0
+    frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(video))
+    assert frames == 7
+    assert seconds == pytest.approx(7 / 50, abs=0.05)
+    text = capsys.readouterr().out
+    assert "return" in text
+    assert "7 frames" in text
+    decoded = frames_of(video, 400, 600)
+    assert len(decoded) == 7
+    assert (decoded[0] != decoded[6]).any(), "something moves"
+    assert decoded[0].std() > 1.0, "something is drawn"
+
+
+def test_max_frames_bounds_all_episodes_together(cartpole: Path) -> None:
+    video = cartpole.with_name("v.mp4")
+    with FastES.load(cartpole, n_workers=0) as model:
+        played = list(play(model, 3, video=video, max_frames=25))
+        expected = model.evaluate(3)
+        assert [episode[1] for episode in played] == expected.returns.tolist(), "episodes are played to their end"
+        assert [episode[2] for episode in played] == expected.lengths.tolist()
+        assert sum(episode[3] for episode in played) <= 25
+    assert imageio_ffmpeg.count_frames_and_secs(str(video))[0] == sum(episode[3] for episode in played)
+
+
+def test_a_short_episode_has_a_frame_a_step(tmp_path: Path) -> None:
+    video = tmp_path / "v.mp4"
+    with FastES("Toy-v0", n_workers=0, **TINY) as model:
+        ((seed, _, length, frames),) = play(model, 1, first_seed=3, video=video, max_frames=1000)
+    assert seed == 3
+    assert frames == length
+    assert imageio_ffmpeg.count_frames_and_secs(str(video))[0] == length
+    decoded = frames_of(video, 50, 36)  # 51 x 37, cut to even sides
+    assert [round(float(frame.mean())) for frame in decoded] == pytest.approx([10 * k for k in range(length)], abs=4)
+
+
+def test_play_without_a_picture_needs_no_library(cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with FastES.load(cartpole, n_workers=0) as model:
+        ((_, episode_return, length, frames),) = play(model, 1)
+        assert (episode_return, frames) == (length, 0)
+
+
+def test_play_of_observations_that_are_flattened(tmp_path: Path) -> None:
+    env = partial(AnySpaces, spaces.Dict({"a": spaces.Discrete(3)}), spaces.Discrete(2, start=4))
+    with FastES(env, n_workers=0, **TINY) as model:
+        assert [episode[1] for episode in play(model, 2)] == model.evaluate(2).returns.tolist()
+
+
+def _fails(model: FastES, words: tuple[str, ...], **how: Any) -> None:
+    with pytest.raises(FastESError) as caught:
+        list(play(model, 1, **how))
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+def _without(monkeypatch: pytest.MonkeyPatch, module: str, error: Callable[[], Exception]) -> None:
+    """Importing a module fails from now on."""
+    original = builtins.__import__
+
+    def importing(name: str, *arguments: Any, **kwargs: Any) -> Any:
+        if name.split(".")[0] == module:
+            raise error()
+        return original(name, *arguments, **kwargs)
+
+    for name in list(sys.modules):
+        if name.split(".")[0] == module:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr("builtins.__import__", importing)
+
+
+def test_missing_ffmpeg_is_named(cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _without(monkeypatch, "imageio_ffmpeg", lambda: ImportError("No module named 'imageio_ffmpeg'"))
+    with FastES.load(cartpole, n_workers=0) as model:
+        _fails(model, ("imageio-ffmpeg", "pip install"), video=cartpole.with_name("v.mp4"))
+
+
+def test_missing_pygame_is_named(cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _without(monkeypatch, "pygame", lambda: ImportError("No module named 'pygame'", name="pygame"))
+    with FastES.load(cartpole, n_workers=0) as model:
+        _fails(model, ("pygame", "pip install"), video=cartpole.with_name("v.mp4"))
+
+
+def test_missing_system_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_library(self: Toy) -> None:
+        raise AttributeError("'NoneType' object has no attribute 'eglQueryString'")
+
+    monkeypatch.setattr(Toy, "render", no_library)
+    with FastES("Toy-v0", n_workers=0, **TINY) as model:
+        _fails(model, ("eglQueryString", "libegl1", "MUJOCO_GL"), video=tmp_path / "v.mp4")
+        model.save(tmp_path / "m")
+    assert main(["play", str(tmp_path / "m"), "--video", str(tmp_path / "v.mp4")]) == 1
+
+
+def test_an_environment_without_that_render_mode(tmp_path: Path) -> None:
+    with FastES(lambda: Toy(), n_workers=0, **TINY) as model:
+        _fails(model, ("render_mode", "rgb_array"), video=tmp_path / "v.mp4")
+    with FastES(lambda: Toy(render_mode="rgb_array"), n_workers=0, **TINY) as model:
+        assert next(iter(play(model, 1, video=tmp_path / "v.mp4")))[3] > 0
+
+
+@pytest.mark.parametrize("where", ["no/such/v.mp4", "."])
+def test_a_video_that_cannot_be_written(where: str, tmp_path: Path) -> None:
+    with FastES("Toy-v0", n_workers=0, **TINY) as model:
+        _fails(model, ("video", str(tmp_path / where)), video=tmp_path / where)
+
+
+def test_a_format_that_ffmpeg_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FastES("Toy-v0", n_workers=0, **TINY) as model:
+        model.save(tmp_path / "m")
+    for name in ("video.xyz", "video"):
+        assert main(["play", str(tmp_path / "m"), "--video", str(tmp_path / name)]) == 1
+        assert "video" in capsys.readouterr().err
+
+
+def test_the_environment_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Toy] = []
+    monkeypatch.setattr(Toy, "close", lambda self: closed.append(self))
+    with FastES("Toy-v0", n_workers=0, **TINY) as model:
+        model.close()
+        closed.clear()
+        list(play(model, 1, video=tmp_path / "v.mp4"))
+        assert len(closed) == 1
+        player = play(model, 5)
+        next(iter(player))
+        player.close()  # type: ignore[attr-defined]
+        assert len(closed) == 2
+
+
+def test_playing_changes_nothing(tmp_path: Path) -> None:
+    with FastES("Toy-v0", n_workers=0, **TINY) as model:
+        before = model.snapshot()
+        list(play(model, 2, video=tmp_path / "v.mp4"))
+        after = model.snapshot()
+        assert before.data == after.data
+        assert before.arrays["normalizer"]["counts"].tolist() == after.arrays["normalizer"]["counts"].tolist()

@@ -1,0 +1,316 @@
+"""Risk: a training that was stopped and resumed is not the training that never stopped."""
+
+from __future__ import annotations
+
+import csv
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from envs_for_tests import Toy
+from processes import run_fastes, run_script
+from training import Result, assert_same, assert_same_records, assert_same_state, learn, train
+
+from fastes import CheckpointError, FastES
+from fastes.checkpoint import read_checkpoint
+from fastes.cli import main
+from fastes.logger import Record
+from fastes.run_folder import RunFolder
+
+TOTAL = 3000
+SETTINGS: dict[str, dict[str, Any]] = {
+    "adam": {"optimizer": "adam", "weight_decay": 0.01},
+    "sgd": {"optimizer": "sgd", "momentum": 0.8, "learning_rate": 0.1},
+    "ars": {
+        "optimizer": "sgd",
+        "momentum": 0.0,
+        "shaping": "standardized",
+        "top_fraction": 0.5,
+        "policy": "LinearPolicy",
+        "policy_kwargs": {},
+    },
+    "schedules": {"learning_rate": "lin_0.1_0.01", "sigma": "lin_0.2"},
+    "cap mean": {"episode_cap": "mean", "episode_cap_start": 6, "episode_cap_factor": 1.5},
+    "cap share": {"episode_cap": "share", "episode_cap_start": 4, "episode_cap_factor": 1.3},
+    "no normaliser": {"normalize_obs": False},
+    "noise": {"action_noise": 0.3, "episodes_per_candidate": 2, "eval_episodes": 2, "alive_bonus": 0.5},
+    "small table": {"noise_table_size": 2000},
+    "target that is not confirmed": {"target_return": 10.0, "target_episodes": 40},
+}
+
+
+def _model(**changes: Any) -> FastES:
+    settings = {"population_size": 8, "policy_kwargs": {"net_arch": [5]}, "total_timesteps": TOTAL, "target_return": "none"}
+    return FastES("Toy-v0", seed=9, n_workers=0, **{**settings, **changes})
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_five_and_five_are_ten(case: str, tmp_path: Path) -> None:
+    with _model(**SETTINGS[case]) as model:
+        whole = Result(None, learn(model, 10, TOTAL))._replace(state=model.snapshot())  # type: ignore[arg-type]
+        assert model.generation == 10
+    with _model(**SETTINGS[case]) as model:
+        records = learn(model, 5, TOTAL)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", n_workers=0) as model:
+        records += learn(model, 10, TOTAL)
+        assert_same(whole, Result(model.snapshot(), records))
+
+
+def test_a_failed_confirmation_is_remembered() -> None:
+    """What the case above rests on: one confirmation before the stop forbids the ones after it."""
+    with _model(**SETTINGS["target that is not confirmed"]) as model:
+        records = learn(model, 10, TOTAL)
+        costs = np.diff([0, *(record.eval_timesteps for record in records)])
+        assert [cost > 100 for cost in costs].index(True) < 5
+        reached = [record.generation for record in records if record.eval_return >= 10.0 and record.generation > 5]
+        assert any(costs[generation - 1] < 100 for generation in reached)
+
+
+@pytest.mark.parametrize("n_workers", [0, 3])
+def test_five_and_five_in_another_process_are_ten(n_workers: int, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"learning_rate": "lin_0.1_0.01", "episode_cap": "mean", "episode_cap_start": 30}
+    settings |= {"preset": "default", "seed": 9, "target_return": "none", "population_size": 6}
+    with FastES("CartPole-v1", n_workers=0, **settings) as model:
+        learn(model, 10, 20_000)
+        whole = model.snapshot()
+    with FastES("CartPole-v1", n_workers=2, **settings) as model:
+        learn(model, 5, 20_000)
+        model.save(tmp_path / "half")
+    script = """
+        import sys
+        from fastes import FastES
+        model = FastES.load("half", n_workers=int(sys.argv[1]))
+        model.learn(20_000 - model.num_timesteps, lambda m, r: r.generation < 10, reset_num_timesteps=False)
+        model.save("whole.zip")
+    """
+    result = run_script(script, tmp_path, str(n_workers))
+    assert result.returncode == 0, result.stderr
+    assert_same_state(whole, read_checkpoint(tmp_path / "whole.zip"))
+
+
+def test_a_schedule_that_is_a_function_comes_back_as_an_argument(tmp_path: Path) -> None:
+    def schedule(remaining: float) -> float:
+        return 0.01 + 0.1 * remaining
+
+    with _model(learning_rate=schedule, sigma=schedule) as model:
+        learn(model, 6, TOTAL)
+        whole = model.snapshot()
+    with _model(learning_rate=schedule, sigma=schedule) as model:
+        learn(model, 3, TOTAL)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", n_workers=0) as model:
+        assert model.predict(np.zeros(3), deterministic=True)[0].shape == (2,)
+        with pytest.raises(ValueError, match=r"learning_rate|sigma") as caught:
+            model.learn(1000, reset_num_timesteps=False)
+        assert "was a function" in str(caught.value)
+        assert model.generation == 3
+    with FastES.load(tmp_path / "m", n_workers=0, learning_rate=schedule, sigma=schedule) as model:
+        learn(model, 6, TOTAL)
+        assert_same_state(whole, model.snapshot())
+
+
+def test_saving_changes_nothing(tmp_path: Path) -> None:
+    with _model() as model:
+        learn(model, 3, TOTAL)
+        before = model.snapshot()
+        model.save(tmp_path / "m")
+        assert_same_state(before, model.snapshot())
+    with FastES.load(tmp_path / "m", n_workers=0) as loaded:
+        assert_same_state(before, loaded.snapshot())
+
+
+@pytest.mark.parametrize("env", ["Toy-v0", "spec", "instance", "factory"])
+def test_load_takes_every_kind_of_environment(env: str, tmp_path: Path) -> None:
+    with _model() as model:
+        learn(model, 2, TOTAL)
+        model.save(tmp_path / "m")
+        learn(model, 4, TOTAL)
+        whole = model.snapshot()
+    instance = gymnasium.make("Toy-v0")
+    given: Any = {"spec": gymnasium.spec("Toy-v0"), "instance": instance, "factory": partial(Toy)}.get(env, env)
+    with FastES.load(tmp_path / "m", env=given, n_workers=0) as model:
+        learn(model, 4, TOTAL)
+        assert_same_state(whole._replace(data=_without_env(whole.data)), _bare(model))
+    instance.close()
+
+
+def _bare(model: FastES) -> Any:
+    state = model.snapshot()
+    return state._replace(data=_without_env(state.data))
+
+
+def _without_env(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key not in ("env", "env_name")}
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1", "InvertedPendulum-v5"])
+def test_load_refuses_an_environment_with_other_spaces(env: str, tmp_path: Path) -> None:
+    with FastES("CartPole-v1", seed=0, n_workers=0) as model:
+        model.save(tmp_path / "m")
+    if env == "CartPole-v1":
+        FastES.load(tmp_path / "m", env=env, n_workers=0).close()
+        return
+    with pytest.raises((ValueError, CheckpointError), match=r"space|observation|action"):
+        FastES.load(tmp_path / "m", env=env, n_workers=0)
+
+
+def test_a_setting_given_to_load_takes_effect(tmp_path: Path) -> None:
+    with _model() as model:
+        learn(model, 2, TOTAL)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", n_workers=0, max_episode_steps=5, learning_rate=0.5) as model:
+        (record,) = learn(model, 3, TOTAL)
+        assert record.learning_rate == 0.5
+        assert record.episode_length == 5.0, "training episodes are cut at the new max_episode_steps"
+
+
+def test_env_kwargs_given_to_load_take_effect_or_are_refused(tmp_path: Path) -> None:
+    with _model() as model:
+        model.save(tmp_path / "m")
+    try:
+        loaded = FastES.load(tmp_path / "m", n_workers=0, env_kwargs={"length": 8})
+    except (TypeError, ValueError):
+        return
+    with loaded:
+        assert set(loaded.evaluate(5).lengths) == {8}
+
+
+def test_learn_counts_on_or_from_zero() -> None:
+    with _model() as model:
+        model.learn(100)
+        first = model.num_timesteps
+        assert first >= 100
+        model.learn(100, reset_num_timesteps=False)
+        assert model.num_timesteps >= first + 100
+        generation = model.generation
+        model.learn(100)
+        assert 100 <= model.num_timesteps < first + 100
+        assert model.generation > generation, "parameters go on from where they were"
+
+
+def test_learn_stops_with_the_generation_that_spends_the_budget() -> None:
+    with _model() as model:
+        model.learn(1)
+        assert model.generation == 1
+        steps = model.num_timesteps
+    with _model() as model:
+        model.learn(steps)
+        assert model.generation == 1
+    with _model() as model:
+        model.learn(steps + 1)
+        assert model.generation == 2
+
+
+# --- run folders -----------------------------------------------------------------------------------------------------
+
+
+def _rows(run: Path) -> list[dict[str, str]]:
+    with open(run / "progress.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _figures(run: Path) -> list[dict[str, str]]:
+    times = ("seconds", "steps_per_second", "utilisation", "jobs_rerun")
+    return [{name: value for name, value in row.items() if name not in times} for row in _rows(run)]
+
+
+FLAGS = ["CartPole-v1", "--seed", "4", "--quiet", "--workers", "0"]
+FLAGS += ["--preset", "default", "--population-size", "6", "--target-return", "none"]
+
+
+def test_progress_has_no_gap_and_no_repeat_after_resume(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert main(["train", *FLAGS, "--runs", str(whole), "--total-timesteps", "2500"]) == 0
+    assert main(["train", *FLAGS, "--runs", str(parts), "--total-timesteps", "900"]) == 0
+    run = parts / "CartPole-v1" / "1"
+    first = len(_rows(run))
+    assert main(["train", "--resume", str(run), "--quiet", "--workers", "2", "--total-timesteps", "2500"]) == 0
+    rows = _rows(run)
+    assert [int(row["generation"]) for row in rows] == list(range(1, len(rows) + 1))
+    assert 0 < first < len(rows)
+    assert _figures(run) == _figures(whole / "CartPole-v1" / "1")
+    first_state, second_state = (read_checkpoint(p / "CartPole-v1" / "1" / "checkpoint.zip") for p in (whole, parts))
+    assert first_state.arrays["theta"]["theta"].tobytes() == second_state.arrays["theta"]["theta"].tobytes()
+    best = json.dumps(second_state.data["best_eval_return"])
+    assert best == json.dumps(first_state.data["best_eval_return"])
+
+
+def test_records_after_the_last_checkpoint_are_written_again(tmp_path: Path) -> None:
+    """A run that was killed has figures of generations that its checkpoint does not know."""
+    with _model() as model:
+        whole = learn(model, 9, TOTAL)
+    run = RunFolder(tmp_path, checkpoint_seconds=1e9)
+    with _model() as model:
+
+        def save_once(record: Record) -> None:
+            if record.generation == 5:
+                run.save(model)
+
+        _learn_into(model, run, 8, save_once)
+    with open(tmp_path / "progress.csv", "a") as file:
+        file.write("9,12")  # torn
+    assert len(_rows(tmp_path)) == 9
+    with FastES.load(tmp_path / "checkpoint.zip", n_workers=0) as model:
+        assert model.generation == 5
+        _learn_into(model, RunFolder(tmp_path, checkpoint_seconds=1e9), 9, lambda _: None)
+    rows = _rows(tmp_path)
+    assert [int(row["generation"]) for row in rows] == list(range(1, 10))
+    assert [float(row["theta_norm"]) for row in rows] == [record.theta_norm for record in whole]
+
+
+def _learn_into(model: FastES, run: RunFolder, generations: int, on_record: Any) -> None:
+    def stop(_: FastES, record: Record) -> bool:
+        on_record(record)
+        return record.generation < generations
+
+    model.learn(TOTAL - model.num_timesteps, [run, stop], reset_num_timesteps=False)
+
+
+def test_best_parameters_are_of_the_best_evaluation(tmp_path: Path) -> None:
+    """best.zip holds theta as it was evaluated, not as it was after the update that followed."""
+    run = RunFolder(tmp_path)
+    thetas: dict[int, bytes] = {}
+    with _model(eval_episodes=2) as model:
+        thetas[1] = model.theta.tobytes()
+        records: list[Record] = []
+
+        def note(_: FastES, record: Record) -> bool:
+            records.append(record)
+            thetas[record.generation + 1] = model.theta.tobytes()
+            return record.generation < 8
+
+        model.learn(TOTAL, [run, note])
+        run.save(model)
+    best = max(records, key=lambda record: record.eval_return)
+    saved = read_checkpoint(tmp_path / "best.zip")
+    assert saved.arrays["theta"]["theta"].tobytes() == thetas[best.generation]
+    assert saved.data["best_eval_return"] == best.eval_return
+
+
+def test_resume_keeps_the_environment_of_a_module_id(tmp_path: Path) -> None:
+    """`module:Env-v0` trains, so the resume command that is printed has to work in a new process."""
+    flags = ["--workers", "0", "--quiet", "--population-size", "4", "--seed", "1", "--target-return", "none"]
+    first = run_fastes("train", "envs_for_tests:Toy-v0", *flags, "--total-timesteps", "200", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    (run,) = (tmp_path / "runs").glob("*/1")
+    second = run_fastes("train", "--resume", str(run), "--quiet", "--workers", "0", "--total-timesteps", "400", cwd=tmp_path)
+    assert second.returncode == 0, second.stderr
+
+
+def test_records_of_a_resumed_model_follow_on(tmp_path: Path) -> None:
+    whole = train("Toy-v0", 6, population_size=4)
+    with FastES("Toy-v0", n_workers=0, seed=5, target_return="none", population_size=4) as model:
+        records = learn(model, 2)
+        for generation in (4, 6):
+            model.save(tmp_path / "m")
+            with FastES.load(tmp_path / "m", n_workers=0) as again:
+                records += learn(again, generation)
+                again.save(tmp_path / "m")
+            model = FastES.load(tmp_path / "m", n_workers=0)
+        model.close()
+    assert_same_records(whole.records, records)
