@@ -48,8 +48,8 @@ class Way(NamedTuple):
     def __str__(self) -> str:
         if self.algorithm == "ARS":
             return f"ARS, AsyncEval with {self.envs} workers" if self.processes else f"ARS, {self.envs} envs in one process"
-        kind = "SubprocVecEnv" if self.processes else "DummyVecEnv"
-        return f"PPO, {self.envs} env{'s' if self.envs > 1 else ''} ({kind}), {self.threads} torch threads"
+        kind, many = "SubprocVecEnv" if self.processes else "DummyVecEnv", "s" if self.envs > 1 else ""
+        return f"PPO, {self.envs} env{many} ({kind}), torch threads: {self.threads}"
 
 
 def ways(n_workers: int) -> list[Way]:
@@ -165,6 +165,7 @@ def compare(n_workers: int, seconds: float, repeats: int) -> str:
         for _ in range(repeats):
             for way in peers:
                 rates[way].append(measure(way, seconds))
+                print(f"{way}: {rates[way][-1]:,.0f} steps/s", file=sys.stderr, flush=True)
             ours.append(train_for(model, seconds).steps_per_second)
     own = statistics.median(ours)
     medians = {way: statistics.median(found) for way, found in rates.items()}

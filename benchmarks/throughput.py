@@ -11,8 +11,8 @@ from benchmarks.bare import BareLoops, BareRate
 from benchmarks.machine import describe
 from benchmarks.report import against_aim, markdown_table, median_ratio
 from fastes import Callback, FastES
+from fastes.cpus import available_cpus
 from fastes.logger import Record
-from fastes.parallel import available_cpus
 
 # env -> share of the bare loops that training is meant to reach
 AIMS = {"HalfCheetah-v5": 0.85, "Humanoid-v5": 0.95, "CartPole-v1": 0.60}

@@ -16,13 +16,14 @@ import numpy.typing as npt
 from fastes import _core
 from fastes.callbacks import Callback, CallbackList, ConsoleLog, ProgressBar, as_callback
 from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from fastes.cpus import available_cpus
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
 from fastes.episode_cap import EpisodeCap
 from fastes.evaluation import Evaluation
 from fastes.logger import Record
 from fastes.noise import Perturbations, draw_eval_seeds
 from fastes.normalizer import ObsNormalizer
-from fastes.parallel import Batch, Pool, PoolSpec, available_cpus, make_pool
+from fastes.parallel import Batch, Pool, PoolSpec, make_pool
 from fastes.policies import POLICIES, PolicySpec, initial_theta, make_policy_spec
 from fastes.predictor import Predictor
 from fastes.presets import load_preset, preset_for
@@ -254,7 +255,7 @@ class FastES:
         seeds = draw_eval_seeds(self.seed, self.generation, self.settings.eval_episodes)
         evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, seeds)
         self.eval_timesteps += int(batch.eval_lengths.sum())
-        if evaluation.mean > self.best_eval_return:
+        if evaluation.mean >= self.best_eval_return > -math.inf or evaluation.mean > self.best_eval_return:
             self.best_eval_return = evaluation.mean
             callbacks.on_new_best(self, evaluation.mean)
         return evaluation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -10,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
+from fastes.cpus import available_cpus
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 
 MIN_TABLE_SIZE = 1 << 20
 MAX_TABLE_SIZE = 250_000_000
-_PART = 1 << 20  # values one thread fills, or parameters one thread sums, at a time
-_THREADS = 2  # one core saturates about half of a desktop's memory bandwidth
+_GRAIN = 1 << 14  # parts of threads are multiples of this many values
+_WORTH_A_THREAD = 1 << 20  # values to draw, or to read, that repay starting a thread
 
 
 def default_table_size(num_params: int) -> int:
@@ -46,8 +47,7 @@ class NoiseTable:
 
     def place(self, buffer: Float32) -> None:
         """Draw the table into buffer (size,) float32, on several threads, and keep it there."""
-        parts = range(0, self.size, _PART)
-        _map_threads(lambda at: _core.normal_fill(buffer[at : at + _PART], self.seed, at), parts)
+        _in_threads(self.size, self.size, lambda a, b: _core.normal_fill(buffer[a:b], self.seed, a))
         self._values = buffer.view()
         self._values.flags.writeable = False
 
@@ -60,23 +60,21 @@ class NoiseTable:
         used = np.flatnonzero(weights)
         index, weight = np.ascontiguousarray(noise_index[used]), np.ascontiguousarray(weights[used])
         total, table = np.empty(num_params, dtype=np.float32), self.values
-
-        def part(at: int) -> None:
-            _core.noise_sum(total[at : at + _PART], table, index + at, weight)
-
-        _map_threads(part, range(0, num_params, _PART))
+        work = num_params * len(used)
+        _in_threads(num_params, work, lambda a, b: _core.noise_sum(total[a:b], table, index + a, weight))
         return total
 
 
-def _map_threads(function: object, parts: range) -> None:
-    """Call function on every part; several threads when there are several parts. The kernels release the GIL."""
-    assert callable(function)
-    if len(parts) < 2:
-        for part in parts:
-            function(part)
+def _in_threads(size: int, work: int, function: Callable[[int, int], None]) -> None:
+    """Call function(start, end) on parts of range(size), on as many threads as the work repays; kernels release the GIL."""
+    threads = max(1, min(available_cpus(), work // _WORTH_A_THREAD, size // _GRAIN))
+    part = -(-size // (threads * _GRAIN)) * _GRAIN
+    starts = range(0, size, part)
+    if len(starts) < 2:
+        function(0, size)
         return
-    with ThreadPoolExecutor(min(_THREADS, len(parts))) as threads:
-        list(threads.map(function, parts))
+    with ThreadPoolExecutor(len(starts)) as executor:
+        list(executor.map(lambda start: function(start, min(start + part, size)), starts))
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,10 @@ cdef extern from "fastes_core.h" nogil:
     const fastes_kernels *fastes_variant(const char *)
     const fastes_kernels *fastes_best_variant()
     void fastes_philox(const uint32_t *, const uint32_t *, uint32_t *)
-    void fastes_centered_ranks(float *, const double *, int64_t, int64_t *)
+    ctypedef struct fastes_ranked:
+        double key
+        int64_t index
+    void fastes_centered_ranks(float *, const double *, int64_t, fastes_ranked *)
     int64_t fastes_claim(int64_t *)
     void fastes_commit(int64_t *, int64_t)
     int64_t fastes_committed(const int64_t *)
@@ -97,7 +100,7 @@ if os.environ.get("FASTES_KERNELS"):
 
 
 cdef int check_slice(int64_t index, int64_t length, int64_t table_size, str name) except -1:
-    if index < 0 or index + length > table_size:
+    if index < 0 or index > table_size - length:
         raise ValueError(
             f"{name} = {index} is out of range: the table has {table_size} values, the policy needs {length}"
         )
@@ -139,7 +142,7 @@ def noise_sum(float[::1] out not None, const float[::1] table not None, const in
     cdef int64_t n = out.shape[0], num_slices = noise_index.shape[0], j
     check_length("weights", weights.shape[0], num_slices)
     for j in range(num_slices):
-        if noise_index[j] < 0 or noise_index[j] + n > table.shape[0]:
+        if noise_index[j] < 0 or noise_index[j] > table.shape[0] - n:
             check_slice(noise_index[j], n, table.shape[0], f"noise_index[{j}]")
     if n == 0:
         return
@@ -164,10 +167,10 @@ def centered_ranks(const double[::1] values not None):
     cdef int64_t n = values.shape[0]
     ranks = np.empty(n, dtype=np.float32)
     cdef float[::1] r = ranks
-    cdef int64_t[::1] work = np.empty(2 * n, dtype=np.int64)
+    cdef char[::1] work = np.empty(2 * n * sizeof(fastes_ranked), dtype=np.int8)
     if n:
         with nogil:
-            fastes_centered_ranks(&r[0], &values[0], n, &work[0])
+            fastes_centered_ranks(&r[0], &values[0], n, <fastes_ranked *>&work[0])
     return ranks
 
 

@@ -91,7 +91,8 @@ void fastes_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
 
 /* values (n,) -> ranks (n,) float32 in [-0.5, 0.5], the highest value highest; equal values share the mean of their ranks;
  * NaN and infinities all share the lowest. work (2 * n,) is scratch. One value alone ranks 0. */
-void fastes_centered_ranks(float *ranks, const double *values, int64_t n, int64_t *work);
+typedef struct { double key; int64_t index; } fastes_ranked;
+void fastes_centered_ranks(float *ranks, const double *values, int64_t n, fastes_ranked *work);
 
 /* The next unclaimed position of a shared job counter; atomic across processes. */
 int64_t fastes_claim(int64_t *counter);

@@ -4,6 +4,9 @@
 
 #include "fastes_core.h"
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #define LANES_INLINE static inline __attribute__((always_inline))
 

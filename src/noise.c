@@ -3,32 +3,31 @@
 /* Four uniform words for each of 16 counters: word w of lane l in c[w][l]. */
 typedef struct { uint32_t c[4][16]; } words16;
 
-LANES_INLINE void philox_round(words16 *restrict out, const words16 *restrict in, uint32_t k0, uint32_t k1) {
-    for (int l = 0; l < 16; l++) {
-        uint64_t p0 = (uint64_t)in->c[0][l] * 0xD2511F53u, p1 = (uint64_t)in->c[2][l] * 0xCD9E8D57u;
-        out->c[0][l] = (uint32_t)(p1 >> 32) ^ in->c[1][l] ^ k0;
-        out->c[1][l] = (uint32_t)p1;
-        out->c[2][l] = (uint32_t)(p0 >> 32) ^ in->c[3][l] ^ k1;
-        out->c[3][l] = (uint32_t)p0;
-    }
-}
-
 /* Philox4x32-10 of the counters (16 * group + lane, middle, stream) under a key. */
 LANES_INLINE void philox_group(words16 *w, uint64_t group, uint32_t middle, uint32_t stream, uint64_t key) {
-    words16 t;
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     for (int l = 0; l < 16; l++) {
         uint64_t block = group * 16 + (uint64_t)l;
         w->c[0][l] = (uint32_t)block;
         w->c[1][l] = (uint32_t)(block >> 32);
-        w->c[2][l] = middle;
-        w->c[3][l] = stream;
     }
-    for (int round = 0; round < 10; round += 2) {
-        philox_round(&t, w, k0, k1);
-        philox_round(w, &t, k0 + 0x9E3779B9u, k1 + 0xBB67AE85u);
-        k0 += 2 * 0x9E3779B9u;
-        k1 += 2 * 0xBB67AE85u;
+    for (int l = 0; l < 16; l += VECTOR_LANES) {
+        vuint c0 = vload_uint(w->c[0] + l), c1 = vload_uint(w->c[1] + l), c2 = (vuint){0} + middle, c3 = (vuint){0} + stream;
+        uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+        for (int round = 0; round < 10; round++) {
+            vuint high0, low0, high1, low1;
+            vmul_wide(c0, 0xD2511F53u, &high0, &low0);
+            vmul_wide(c2, 0xCD9E8D57u, &high1, &low1);
+            c0 = high1 ^ c1 ^ k0;
+            c1 = low1;
+            c2 = high0 ^ c3 ^ k1;
+            c3 = low0;
+            k0 += 0x9E3779B9u;
+            k1 += 0xBB67AE85u;
+        }
+        vstore_uint(w->c[0] + l, c0);
+        vstore_uint(w->c[1] + l, c1);
+        vstore_uint(w->c[2] + l, c2);
+        vstore_uint(w->c[3] + l, c3);
     }
 }
 

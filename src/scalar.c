@@ -1,5 +1,6 @@
 /* Functions without a vector variant: the choice of a variant, single draws, ranks, and the workers' counters. */
 #include "fastes_core.h"
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -43,31 +44,51 @@ void fastes_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
     out[3] = c3;
 }
 
-/* Non-finite values compare as equal to each other and below everything else. */
-static int below(double a, double b) {
-    int a_finite = a - a == 0.0, b_finite = b - b == 0.0;
-    if (!a_finite || !b_finite) return !a_finite && b_finite;
-    return a < b;
+/* Stable merge of a[0..na) and b[0..nb) into out, without a branch on the comparison. */
+static void merge(fastes_ranked *out, const fastes_ranked *a, int64_t na, const fastes_ranked *b, int64_t nb) {
+    while (na > 0 && nb > 0) {
+        int second = b->key < a->key;
+        const fastes_ranked *next = second ? b : a;
+        *out++ = *next;
+        a += !second;
+        na -= !second;
+        b += second;
+        nb -= second;
+    }
+    memcpy(out, na > 0 ? a : b, (size_t)(na > 0 ? na : nb) * sizeof *out);
 }
 
-void fastes_centered_ranks(float *ranks, const double *values, int64_t n, int64_t *work) {
-    int64_t *order = work, *merged = work + n;
-    for (int64_t i = 0; i < n; i++) order[i] = i;
-    for (int64_t width = 1; width < n; width *= 2) { /* bottom-up merge sort */
+#define SHORT_RUN 8
+
+static void insertion_sort(fastes_ranked *a, int64_t n) {
+    for (int64_t i = 1; i < n; i++) {
+        fastes_ranked x = a[i];
+        int64_t k = i;
+        for (; k > 0 && x.key < a[k - 1].key; k--) a[k] = a[k - 1];
+        a[k] = x;
+    }
+}
+
+void fastes_centered_ranks(float *ranks, const double *values, int64_t n, fastes_ranked *work) {
+    fastes_ranked *sorted = work, *other = work + n;
+    for (int64_t i = 0; i < n; i++) {
+        sorted[i].key = values[i] - values[i] == 0.0 ? values[i] : -INFINITY;
+        sorted[i].index = i;
+    }
+    for (int64_t left = 0; left < n; left += SHORT_RUN) insertion_sort(sorted + left, n - left < SHORT_RUN ? n - left : SHORT_RUN);
+    for (int64_t width = SHORT_RUN; width < n; width *= 2) {
         for (int64_t left = 0; left < n; left += 2 * width) {
             int64_t mid = left + width < n ? left + width : n, end = left + 2 * width < n ? left + 2 * width : n;
-            int64_t a = left, b = mid;
-            for (int64_t k = left; k < end; k++)
-                merged[k] = a < mid && (b >= end || !below(values[order[b]], values[order[a]])) ? order[a++] : order[b++];
+            merge(other + left, sorted + left, mid - left, sorted + mid, end - mid);
         }
-        int64_t *t = order;
-        order = merged;
-        merged = t;
+        fastes_ranked *t = sorted;
+        sorted = other;
+        other = t;
     }
     for (int64_t first = 0, last; first < n; first = last + 1) {
-        for (last = first; last + 1 < n && !below(values[order[first]], values[order[last + 1]]); last++) {}
+        for (last = first; last + 1 < n && sorted[last + 1].key == sorted[first].key; last++) {}
         double rank = n > 1 ? 0.5 * (double)(first + last) / (double)(n - 1) - 0.5 : 0.0;
-        for (int64_t k = first; k <= last; k++) ranks[order[k]] = (float)rank;
+        for (int64_t k = first; k <= last; k++) ranks[sorted[k].index] = (float)rank;
     }
 }
 

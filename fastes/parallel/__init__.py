@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fastes.parallel.cpus import available_cpus
 from fastes.parallel.jobs import Batch, PoolSpec
 from fastes.parallel.pool import ProcessPool
 from fastes.parallel.serial import SerialPool
@@ -15,4 +14,4 @@ def make_pool(spec: PoolSpec, n_workers: int) -> Pool:
     return ProcessPool(spec, n_workers) if n_workers else SerialPool(spec)
 
 
-__all__ = ["Batch", "Pool", "PoolSpec", "ProcessPool", "SerialPool", "available_cpus", "make_pool"]
+__all__ = ["Batch", "Pool", "PoolSpec", "ProcessPool", "SerialPool", "make_pool"]

@@ -17,7 +17,8 @@ class ActionHead:
     """What the C core needs to know of an action space.
 
     kind: clip, squash, bins (Box), categorical (Discrete, MultiDiscrete), binary (MultiBinary). size: components.
-    num_outputs: width of the last layer. cast: dtype that actions of the space have when it is not the kernel's. low, high: bounds of Box components. nvec, start: choices of categorical ones.
+    num_outputs: width of the last layer. low, high: bounds of Box components. nvec, start: choices of categorical ones.
+    cast: dtype that actions of the space have when it is not the kernel's, else empty.
     """
 
     kind: str
