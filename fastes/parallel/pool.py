@@ -77,6 +77,10 @@ class Worker:
         self.stderr_tail.extend(lines)
         return lines
 
+    def last_output(self) -> str:
+        """The end of what it wrote to stderr, an unfinished line too."""
+        return "\n".join([*self.stderr_tail, self._partial.decode(errors="replace")])
+
     def kill(self) -> None:
         self.process.kill()
         self._release()
@@ -228,7 +232,7 @@ class ProcessPool:
         self._crashes[job] += 1
         if self._crashes[job] >= _MAX_CRASHES:
             seed = None if job is None else self._env_seed(job)
-            output = "\n".join(worker.stderr_tail)
+            output = worker.last_output()
             raise WorkerCrashed(
                 f"worker processes died {_MAX_CRASHES} times {what} of generation {round_.generation} (env seed {seed}), "
                 f"the last one by {how}. Its last output:\n{output}",
