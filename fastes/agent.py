@@ -237,9 +237,15 @@ class FastES:
                 self.strategy.table.size,
                 settings.normalize_obs,
             )
-            self._pool = make_pool(spec, self.n_workers)
-            self._pool.start()  # their environments are built while the table is filled
-            self.strategy.table.place(self._pool.noise)
+            pool = make_pool(spec, self.n_workers)
+            try:
+                pool.start()  # their environments are built while the table is filled
+                self.strategy.table.place(pool.noise)
+            except BaseException:
+                self.strategy.table.forget()
+                pool.close()
+                raise
+            self._pool = pool
         return self._pool
 
     def _evaluate_generation(self, asked: Perturbations) -> Batch:

@@ -15,6 +15,8 @@ from processes import children, wait_until
 from fastes import _core
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 _HANG_SECONDS = 240
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -29,11 +30,12 @@ def run_script(code: str, folder: Path, *arguments: str) -> subprocess.Completed
     )
 
 
-def start_script(code: str, folder: Path) -> subprocess.Popen[str]:
-    """Start code as a script in a process group of its own."""
+@contextlib.contextmanager
+def started_script(code: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A script that runs in a process group of its own; it is killed at the end."""
     script = folder / "script.py"
     script.write_text(textwrap.dedent(code))
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, str(script)],
         cwd=folder,
         env=environment(),
@@ -42,6 +44,11 @@ def start_script(code: str, folder: Path) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def fastes_command() -> list[str]:

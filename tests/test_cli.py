@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import os
 import re
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from envs_for_tests import Toy
-from processes import environment, fastes_command, run_fastes, run_script, start_script, wait_until
+from processes import environment, fastes_command, run_fastes, run_script, started_script, wait_until
 
 from fastes import FastES, Settings, __version__
 from fastes.checkpoint import read_checkpoint
@@ -293,23 +294,24 @@ def test_flags_reach_the_settings(tmp_path: Path) -> None:
 # --- Ctrl-C ----------------------------------------------------------------------------------------------------------
 
 
-def _start_train(root: Path, *flags: str) -> subprocess.Popen[str]:
+def _training(root: Path, *flags: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
     """`fastes train` with the environments of these tests, saving after each generation."""
     command = ["train", *flags, "--workers", "2", "--seed", "1", "--checkpoint-seconds", "0", "--quiet", *SMALL]
     code = f"import sys, envs_for_tests; from fastes.cli import main; sys.argv[1:] = {command!r}; sys.exit(main())"
-    return start_script(code, root)
+    return started_script(code, root)
 
 
 @pytest.mark.parametrize("to", ["parent", "group"])
 def test_one_interrupt_ends_after_the_generation_and_saves(to: str, tmp_path: Path) -> None:
     """A terminal sends Ctrl-C to the whole group: workers have to ignore it."""
-    process, run = _start_train(tmp_path, "Slow-v0"), tmp_path / "runs" / "Slow-v0" / "1"
-    wait_until(lambda: (run / "progress.csv").exists() and len(rows(run)) >= 2, "two generations are done")
-    if to == "group":
-        os.killpg(process.pid, signal.SIGINT)
-    else:
-        process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    run = tmp_path / "runs" / "Slow-v0" / "1"
+    with _training(tmp_path, "Slow-v0") as process:
+        wait_until(lambda: (run / "progress.csv").exists() and len(rows(run)) >= 2, "two generations are done")
+        if to == "group":
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "died" not in err
@@ -324,15 +326,15 @@ def test_one_interrupt_ends_after_the_generation_and_saves(to: str, tmp_path: Pa
 def test_two_interrupts_stop_at_once_with_the_last_checkpoint(tmp_path: Path) -> None:
     """The third generation never ends."""
     marker, seed = tmp_path / "marker", int(draw_pairs(1, 2, 2, 1, 1, 2)[1][1, 0])
-    process = _start_train(tmp_path, "Toy-v0", "--env-kwargs", f"hang_seeds=[{seed}]", f"marker={marker}")
-    assert process.stderr is not None
-    wait_until(marker.exists, "an episode hangs")
-    process.send_signal(signal.SIGINT)
-    lines = iter(process.stderr.readline, "")
-    assert any("again to stop at once" in line for line in lines)
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    with _training(tmp_path, "Toy-v0", "--env-kwargs", f"hang_seeds=[{seed}]", f"marker={marker}") as process:
+        assert process.stderr is not None
+        wait_until(marker.exists, "an episode hangs")
+        process.send_signal(signal.SIGINT)
+        lines = iter(process.stderr.readline, "")
+        assert any("again to stop at once" in line for line in lines)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "fastes train --resume runs/Toy-v0/1" in err

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from envs_for_tests import Toy, ToyError, UnpicklableError
-from processes import alive, children, start_script, wait_until
+from processes import alive, children, started_script, wait_until
 from training import Result, assert_same, assert_same_state, learn, theta_of, train
 
 from fastes import FastES, FastESError, WorkerCrashed, WorkerError
@@ -365,8 +365,7 @@ ENDLESS = """
 
 @pytest.mark.parametrize("when", ["working", "starting"])
 def test_workers_die_with_a_killed_parent(when: str, tmp_path: Path) -> None:
-    parent = start_script(ENDLESS, tmp_path)
-    try:
+    with started_script(ENDLESS, tmp_path) as parent:
         wait_until(lambda: len(children(parent.pid)) == 3, "three workers run")
         if when == "working":
             wait_until((tmp_path / "started").exists, "an episode was started")
@@ -374,23 +373,15 @@ def test_workers_die_with_a_killed_parent(when: str, tmp_path: Path) -> None:
         for pid in (parent.pid, *workers):
             with contextlib.suppress(FileNotFoundError):
                 assert "/dev/shm/" not in Path(f"/proc/{pid}/maps").read_text()
-    finally:
-        parent.kill()
-        parent.communicate()
     wait_until(lambda: not any(alive(pid) for pid in workers), "workers ended after their parent", 2.0)
 
 
 def test_workers_die_with_a_killed_parent_even_while_they_sleep_in_an_episode(tmp_path: Path) -> None:
     """A hung-up pipe alone would not be noticed before the episode ends."""
-    script = ENDLESS.replace("step_seconds=0.01", "step_seconds=100.0")
-    parent = start_script(script, tmp_path)
-    try:
+    with started_script(ENDLESS.replace("step_seconds=0.01", "step_seconds=100.0"), tmp_path) as parent:
         wait_until((tmp_path / "started").exists, "an episode was started")
         workers = children(parent.pid)
         assert len(workers) == 3
-    finally:
-        parent.kill()
-        parent.communicate()
     wait_until(lambda: not any(alive(pid) for pid in workers), "workers ended after their parent", 2.0)
 
 

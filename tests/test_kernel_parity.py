@@ -317,6 +317,7 @@ def test_moments_count_only_while_asked(variant: str) -> None:
 BOUNDS: dict[str, tuple[Any, Any]] = {
     "unit": (-1.0, 1.0),
     "pendulum": (-2.0, 2.0),
+    "low + (high - low) > high": (-0.7, 0.1),
     "one-sided": (0.0, np.inf),
     "unbounded": (-np.inf, np.inf),
     "tiny": (0.1, 0.1000001),
@@ -373,6 +374,7 @@ def test_choices(variant: str, sample: bool) -> None:
     cases: list[spaces.Space[Any]] = [
         *(spaces.Discrete(n, start=start) for n, start in ((1, 0), (2, 0), (3, -5), (16, 1), (17, 0), (33, 7), (100, 2**40))),
         spaces.MultiDiscrete([3, 2, 5]),
+        spaces.MultiDiscrete([3, 2], dtype=np.int32),
         spaces.MultiDiscrete([[4, 1], [17, 16]], start=[[1, -2], [0, 9]]),
         *(spaces.MultiBinary(n) for n in (1, 3, 15, 16, 17, 33)),
     ]
@@ -392,6 +394,21 @@ def test_choices_between_equal_and_nan_outputs(variant: str) -> None:
             head = make_action_head(space, "bins", num_bins=4)
             pair = actors(mlp(1, (), head, use_bias=False), params=np.array(row, np.float32))
             check_steps(f"{variant} {row} {space}", pair, [np.ones(1)])
+
+
+def test_choice_noise_to_the_last_bit(variant: str) -> None:
+    """Outputs that the noise cancels exactly, then one of them an ulp higher: that one is chosen."""
+    for space in (spaces.Discrete(33), spaces.MultiBinary(33)):
+        binary = isinstance(space, spaces.MultiBinary)
+        kernel, _ = actors(mlp(1, (), make_action_head(space), use_bias=False))
+        for key in (0, SEED):
+            outputs = -reference.choice_noise(33, key, 0, binary)
+            for k in range(33):
+                kernel.parameters[:] = outputs
+                kernel.parameters[k] = np.nextafter(outputs[k], np.float32(np.inf))
+                kernel.begin_episode(key, sample=True)
+                action = kernel.act(np.ones(1))
+                assert np.array_equal(action, np.eye(33)[k] if binary else k), f"{variant} {space}"
 
 
 def test_action_stream(variant: str) -> None:

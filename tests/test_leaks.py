@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
+import subprocess
 import threading
 import warnings
 from functools import partial
@@ -17,7 +19,13 @@ from training import Result, assert_same, learn, train
 
 from fastes import FastES, WorkerError
 
-SETTINGS: dict[str, Any] = {"population_size": 4, "seed": 5, "target_return": "none", "policy_kwargs": {"net_arch": [4]}}
+SETTINGS: dict[str, Any] = {
+    "preset": "default",
+    "population_size": 4,
+    "seed": 5,
+    "target_return": "none",
+    "policy_kwargs": {"net_arch": [4]},
+}
 
 
 def held() -> tuple[int, int, int, int]:
@@ -67,6 +75,28 @@ def test_an_exception_leaves_nothing(n_workers: int) -> None:
         with pytest.raises(WorkerError):
             learn(model, 1)
         model.close()
+    assert held() == before
+
+
+def test_a_process_that_cannot_be_started_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = train("Toy-v0", 2, **SETTINGS)
+    before = held()
+    popen, calls = subprocess.Popen, 0
+
+    def failing(*arguments: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return popen(*arguments, **kwargs)
+
+    with FastES("Toy-v0", n_workers=3, **SETTINGS) as model:
+        with monkeypatch.context() as patch:
+            patch.setattr("subprocess.Popen", failing)
+            with pytest.raises(BlockingIOError):
+                learn(model, 2)
+        records = learn(model, 2)
+        assert_same(expected, Result(model.snapshot(), records))
     assert held() == before
 
 

@@ -45,16 +45,20 @@ class Worker:
         self.stderr_tail: deque[str] = deque(maxlen=30)
         self._partial = b""
         ours, theirs = socketpair()
-        boot = _BOOT.format(path=sys.path, fd=theirs.fileno(), pid=os.getpid())
-        with theirs, _sigint_blocked():
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", boot],
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                pass_fds=(theirs.fileno(), block.fd),
-                env={**os.environ, **_SINGLE_THREAD},
-            )
         self.connection = Connection(ours.detach())
+        boot = _BOOT.format(path=sys.path, fd=theirs.fileno(), pid=os.getpid())
+        try:
+            with theirs, _sigint_blocked():
+                self.process = subprocess.Popen(
+                    [sys.executable, "-c", boot],
+                    stdin=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    pass_fds=(theirs.fileno(), block.fd),
+                    env={**os.environ, **_SINGLE_THREAD},
+                )
+        except BaseException:
+            self.connection.close()
+            raise
         assert self.process.stderr is not None
         self.stderr = self.process.stderr
         os.set_blocking(self.stderr.fileno(), False)
