@@ -77,12 +77,13 @@ class FastES:
         chosen = choose_settings(source, preset, settings)
         instance = source()
         try:
-            spec = make_policy_spec(chosen.policy, instance.observation_space, instance.action_space, chosen.policy_kwargs)
+            spaces = instance.observation_space, instance.action_space
+            spec = make_policy_spec(chosen.policy, *spaces, chosen.policy_kwargs)
+            seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
+            self._set_up(source, spec, chosen, seed, n_workers, verbose)
         except BaseException:
             instance.close()
             raise
-        seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
-        self._set_up(source, spec, chosen, seed, n_workers, verbose)
         self._env: Env | None = instance
 
     def _set_up(

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from envs_for_tests import AnySpaces, Toy
 from gymnasium import spaces
+from training import label
 
 from fastes import CheckpointError, EnvironmentUnavailable, EvolutionStrategy, FastES, FastESError
 from fastes.cli import main
@@ -234,6 +235,7 @@ def test_mappings_that_need_bounds() -> None:
         ({"seed": np.random.default_rng(0)}, TypeError, ("seed", "Generator", "int")),
         ({"preset": "no-such"}, ValueError, ("preset", "no-such", "default")),
     ],
+    ids=label,
 )
 def test_settings(settings: dict[str, Any], kind: Any, words: tuple[str, ...]) -> None:
     says(make("Pendulum-v1", **settings), kind, *words)
@@ -270,6 +272,7 @@ def test_callbacks_of_the_wrong_kind() -> None:
         ({"first_seed": 2**31}, ValueError, ("first_seed", str(2**31))),
         ({"first_seed": "0"}, TypeError, ("first_seed", "'0'", "int")),
     ],
+    ids=label,
 )
 def test_evaluate(arguments: dict[str, Any], kind: type[Exception], words: tuple[str, ...]) -> None:
     with FastES("CartPole-v1", n_workers=2) as model:
@@ -357,6 +360,7 @@ def test_load(tmp_path: Path) -> None:
         ({"top_fraction": 0}, ValueError, ("top_fraction", "0")),
         ({"top_fraction": 2}, ValueError, ("top_fraction", "2")),
     ],
+    ids=label,
 )
 def test_strategy(arguments: dict[str, Any], kind: type[Exception], words: tuple[str, ...]) -> None:
     says(lambda: EvolutionStrategy(**{"theta0": np.zeros(2), **arguments}), kind, *words)

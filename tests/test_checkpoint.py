@@ -22,7 +22,7 @@ import pytest
 from envs_for_tests import Toy
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
-from training import assert_same_state, learn
+from training import assert_same_state, label, learn
 
 from fastes import CheckpointError, FastES
 from fastes.checkpoint import FORMAT_VERSION, Checkpoint, read_checkpoint, write_checkpoint
@@ -71,6 +71,7 @@ def load(path: Path, **changes: Any) -> FastES:
         {"target_return": -1e300},
         {"learning_rate": "lin_0.1_0.01", "sigma": 1},
     ],
+    ids=label,
 )
 def test_round_trip(changes: dict[str, Any], tmp_path: Path) -> None:
     with _trained(**changes) as model:
@@ -102,6 +103,7 @@ class Tanh:
         {"target_return": -float("inf")},
         {"learning_rate": lambda remaining: 0.1 * remaining + 0.01},
     ],
+    ids=label,
 )
 def test_whatever_trains_can_be_saved(changes: dict[str, Any], tmp_path: Path) -> None:
     with _trained(**changes) as model:
@@ -427,6 +429,7 @@ def test_edited_data_is_a_checkpoint_error_or_loads(saved: Path, tmp_path: Path)
         {"kind": "categorical", "nvec": [1, 1], "start": [0, 0]},
         {"kind": "categorical", "nvec": [1, 1], "start": [0, 0], "dtype": "int64", "shape": []},
     ],
+    ids=label,
 )
 def test_a_policy_that_contradicts_itself_is_refused(change: dict[str, Any], saved: Path) -> None:
     """The C core believes the head: a shape smaller than its size would be written past its end."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from envs_for_tests import Toy
-from training import MANY, assert_same_state, learn, train, without_times
+from training import MANY, assert_same_state, label, learn, train, without_times
 
 from fastes import Callback, EvolutionStrategy, FastES, FastESError, _core
 from fastes.episode_cap import EpisodeCap
@@ -41,6 +41,7 @@ def quadratic(x: Any) -> float:
         {"learning_rate": "lin_0.1", "sigma": "lin_0.2_0.02"},
         {"learning_rate": lambda remaining: 0.1 * remaining + 1e-4},
     ],
+    ids=label,
 )
 def test_the_quadratic_example_converges(settings: dict[str, Any]) -> None:
     """https://openai.com/index/evolution-strategies: 50 candidates, sigma 0.1."""

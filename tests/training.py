@@ -84,3 +84,8 @@ def theta_of(state: Checkpoint) -> Any:
     theta = state.arrays["theta"]["theta"]
     assert theta.dtype == np.float32
     return theta
+
+
+def label(value: Any) -> str:
+    """A short id for a parametrised test: the settings of a dict, nothing for other arguments."""
+    return ",".join(f"{name}={str(setting):.24}" for name, setting in value.items()) if isinstance(value, dict) else "-"
