@@ -18,11 +18,25 @@ class ToyError(Exception):
 
 
 class UnpicklableError(Exception):
-    """An exception that pickle cannot rebuild."""
+    """An exception that pickle cannot write."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.function = lambda: None
+
+
+class TwoArgumentsError(Exception):
+    """An exception that pickle writes and cannot read."""
 
     def __init__(self, first: str, second: str) -> None:
-        super().__init__(first)
-        self.second, self.function = second, lambda: None
+        super().__init__(f"{first} {second}")
+
+
+ERRORS: dict[str, Any] = {
+    "ToyError": lambda seed: ToyError("toy fails", seed),
+    "UnpicklableError": lambda _: UnpicklableError("toy fails"),
+    "TwoArgumentsError": lambda _: TwoArgumentsError("toy", "fails"),
+}
 
 
 class Toy(gymnasium.Env[Any, Any]):
@@ -106,7 +120,7 @@ class Toy(gymnasium.Env[Any, Any]):
     def _misbehave(self) -> None:
         seed = self.env_seed
         if seed in self.fail_seeds and (not self.while_exists or os.path.exists(self.while_exists)):
-            raise UnpicklableError("toy", "fails") if self.error == "UnpicklableError" else ToyError("toy fails", seed)
+            raise ERRORS[self.error](seed)
         if seed in self.kill_seeds and self._first_time():
             os.kill(os.getpid(), signal.SIGKILL)
         if seed in self.hang_seeds and self._first_time():

@@ -148,6 +148,19 @@ def test_a_solved_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert saved.data["counters"]["generation"] == 0, "parameters that reached the target are not moved on"
 
 
+def test_the_parameters_that_solved_are_the_best(tmp_path: Path) -> None:
+    """Though an earlier, lucky evaluation was higher."""
+    flags = ["--population-size", "8", "--net-arch", "5", "--target-return", "9", "--target-episodes", "6", "--seed", "9"]
+    common = ["--preset", "default", "--workers", "0", "--quiet", "--runs", str(tmp_path), "--total-timesteps", "3000"]
+    assert main(["train", "Toy-v0", *flags, *common]) == 0
+    run = tmp_path / "Toy-v0" / "1"
+    evaluations = [float(row["eval_return"]) for row in rows(run)]
+    assert max(evaluations) > evaluations[-1] >= 9.0
+    best, last = (read_checkpoint(run / name) for name in ("best.zip", "checkpoint.zip"))
+    assert best.data["counters"]["generation"] == len(evaluations) - 1
+    assert best.arrays["theta"]["theta"].tobytes() == last.arrays["theta"]["theta"].tobytes()
+
+
 def test_resume_goes_on_and_keeps_the_record(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     subprocess.run(["cp", "-r", str(run), str(copy)], check=True)
@@ -295,8 +308,8 @@ def test_flags_reach_the_settings(tmp_path: Path) -> None:
 
 
 def _training(root: Path, *flags: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
-    """`fastes train` with the environments of these tests, saving after each generation."""
-    command = ["train", *flags, "--workers", "2", "--seed", "1", "--checkpoint-seconds", "0", "--quiet", *SMALL]
+    """`fastes train` with the environments of these tests."""
+    command = ["train", *flags, "--workers", "2", "--seed", "1", "--quiet", *SMALL]
     code = f"import sys, envs_for_tests; from fastes.cli import main; sys.argv[1:] = {command!r}; sys.exit(main())"
     return started_script(code, root)
 
@@ -323,10 +336,10 @@ def test_one_interrupt_ends_after_the_generation_and_saves(to: str, tmp_path: Pa
     assert (run / "learning_curve.png").exists()
 
 
-def test_two_interrupts_stop_at_once_with_the_last_checkpoint(tmp_path: Path) -> None:
-    """The third generation never ends."""
-    marker, seed = tmp_path / "marker", int(draw_pairs(1, 2, 2, 1, 1, 2)[1][1, 0])
-    with _training(tmp_path, "Toy-v0", "--env-kwargs", f"hang_seeds=[{seed}]", f"marker={marker}") as process:
+def _interrupt_twice(root: Path, *flags: str) -> tuple[int, str]:
+    """Two Ctrl-C in a generation 3 that never ends: exit status and stderr."""
+    marker, seed = root / "marker", int(draw_pairs(1, 2, 2, 1, 1, 2)[1][1, 0])
+    with _training(root, "Toy-v0", *flags, "--env-kwargs", f"hang_seeds=[{seed}]", f"marker={marker}") as process:
         assert process.stderr is not None
         wait_until(marker.exists, "an episode hangs")
         process.send_signal(signal.SIGINT)
@@ -335,11 +348,23 @@ def test_two_interrupts_stop_at_once_with_the_last_checkpoint(tmp_path: Path) ->
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
-    assert process.returncode == 130
+    return process.returncode, err
+
+
+def test_two_interrupts_stop_at_once_with_the_last_checkpoint(tmp_path: Path) -> None:
+    status, err = _interrupt_twice(tmp_path, "--checkpoint-seconds", "0")
+    assert status == 130
     assert "Traceback" not in err
     assert "fastes train --resume runs/Toy-v0/1" in err
     with FastES.load(tmp_path / "runs" / "Toy-v0" / "1" / "checkpoint.zip", n_workers=0) as model:
         assert model.generation == 2
+
+
+def test_two_interrupts_before_the_first_checkpoint_promise_nothing_that_is_not_there(tmp_path: Path) -> None:
+    status, err = _interrupt_twice(tmp_path)
+    assert status == 130
+    if "--resume" in err:
+        FastES.load(tmp_path / "runs" / "Toy-v0" / "1" / "checkpoint.zip", n_workers=0).close()
 
 
 # --- where it runs ---------------------------------------------------------------------------------------------------

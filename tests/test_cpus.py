@@ -84,8 +84,10 @@ def test_the_tightest_of_the_parents_counts(cgroups: Cgroups) -> None:
     assert cgroups.cpus() == 3
     cgroups.write("system.slice/docker/abc/cpu.max", "200000 100000\n")
     assert cgroups.cpus() == 2
+    cgroups.write("system.slice/docker/abc/cpu.max", "400000 100000\n")
+    assert cgroups.cpus() == 3
     cgroups.write("other/cpu.max", "100000 100000\n")
-    assert cgroups.cpus() == 2
+    assert cgroups.cpus() == 3
 
 
 @pytest.mark.parametrize(

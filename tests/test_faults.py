@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from envs_for_tests import Toy, ToyError, UnpicklableError
+from envs_for_tests import Toy, ToyError, TwoArgumentsError, UnpicklableError
 from processes import alive, children, started_script, wait_until
 from training import Result, assert_same, assert_same_state, learn, theta_of, train
 
@@ -229,13 +229,14 @@ def test_an_exception_in_an_evaluation_names_its_seed(n_workers: int) -> None:
 
 
 @pytest.mark.parametrize("n_workers", [0, 2])
-def test_an_exception_that_pickle_cannot_carry_is_reported_all_the_same(n_workers: int) -> None:
-    env = toy(fail_seeds=[seed_of(0, 0)], error="UnpicklableError")
+@pytest.mark.parametrize("kind", [UnpicklableError, TwoArgumentsError])
+def test_an_exception_that_pickle_cannot_carry_is_reported_all_the_same(kind: type[Exception], n_workers: int) -> None:
+    env = toy(fail_seeds=[seed_of(0, 0)], error=kind.__name__)
     with FastES(env, n_workers=n_workers, **SETTINGS) as model:
-        with pytest.raises(WorkerError, match="toy") as caught:
+        with pytest.raises(WorkerError, match="toy fails") as caught:
             learn(model, 1)
-        assert caught.value.__cause__ is None or isinstance(caught.value.__cause__, UnpicklableError)
-        assert "UnpicklableError" in str(caught.value)
+        assert isinstance(caught.value.__cause__, kind if n_workers == 0 else kind | None)
+        assert kind.__name__ in str(caught.value)
 
 
 def test_an_environment_that_only_workers_cannot_build_is_reported() -> None:

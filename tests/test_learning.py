@@ -243,14 +243,11 @@ def test_statistics_are_those_of_the_observations() -> None:
             return observation
 
     with FastES(Watched, n_workers=0, **TOY) as model:
-        asked = model.strategy.ask()
-        candidate_seeds = set(asked.env_seed.ravel().tolist())
-        learn(model, 1)
-        assert candidate_seeds
+        learn(model, 3)
         assert model.normalizer.count == model.num_timesteps
         table = np.array(seen)
         starts = np.flatnonzero(table[:, 2] == 0.0)
-        episodes = np.split(table, starts[1:])[:8]
+        episodes = [episode for k, episode in enumerate(np.split(table, starts[1:])) if k % 9 < 8]  # the ninth evaluates
         observed = np.concatenate([episode[:-1] for episode in episodes])
         assert len(observed) == model.normalizer.count, "the last observation of an episode is never acted on"
         assert model.normalizer.mean == pytest.approx(observed.mean(axis=0))

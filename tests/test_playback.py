@@ -132,6 +132,19 @@ def test_missing_system_library_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     assert main(["play", str(tmp_path / "m"), "--video", str(tmp_path / "v.mp4")]) == 1
 
 
+def test_an_environment_that_cannot_be_built_to_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = Toy.__init__
+
+    def no_display(self: Toy, *arguments: Any, render_mode: str | None = None, **kwargs: Any) -> None:
+        if render_mode:
+            raise OSError("libEGL.so.1: cannot open shared object file")
+        build(self, *arguments, **kwargs)
+
+    monkeypatch.setattr(Toy, "__init__", no_display)
+    with FastES("Toy-v0", n_workers=0, **TINY) as model:
+        _fails(model, ("Toy-v0", "libEGL.so.1", "libegl1"), video=tmp_path / "v.mp4")
+
+
 def test_an_environment_without_that_render_mode(tmp_path: Path) -> None:
     with FastES(lambda: Toy(), n_workers=0, **TINY) as model:
         _fails(model, ("render_mode", "rgb_array"), video=tmp_path / "v.mp4")

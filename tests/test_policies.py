@@ -302,6 +302,8 @@ def test_theta_is_read_only_and_kept_by_who_took_it() -> None:
         learn(model, 2)
         assert (theta == kept).all()
         assert (model.theta != kept).any()
+        with pytest.raises(ValueError, match="read-only"):
+            model.theta[0] = 1.0
 
 
 def test_training_goes_on_from_parameters_that_were_set() -> None:

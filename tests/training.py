@@ -86,6 +86,6 @@ def theta_of(state: Checkpoint) -> Any:
     return theta
 
 
-def label(value: Any) -> str:
-    """A short id for a parametrised test: the settings of a dict, nothing for other arguments."""
-    return ",".join(f"{name}={str(setting):.24}" for name, setting in value.items()) if isinstance(value, dict) else "-"
+def label(value: Any) -> str | None:
+    """A short id for a parametrised test: the settings in a dict; pytest names other arguments."""
+    return ",".join(f"{name}={setting!s:.24}" for name, setting in value.items()) if isinstance(value, dict) else None
