@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         FastESError,
         WorkerCrashed,
         WorkerError,
-        WorkerTimeout,
     )
     from fastes.evaluation import Evaluation
     from fastes.settings import Settings
@@ -30,7 +29,6 @@ _HOMES = {
     "FastESError": "errors",
     "WorkerCrashed": "errors",
     "WorkerError": "errors",
-    "WorkerTimeout": "errors",
     "Settings": "settings",
     "EvolutionStrategy": "strategy",
 }
@@ -46,7 +44,6 @@ __all__ = [
     "Settings",
     "WorkerCrashed",
     "WorkerError",
-    "WorkerTimeout",
 ]
 
 

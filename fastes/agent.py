@@ -6,8 +6,9 @@ import contextlib
 import math
 import os
 import secrets
+import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from fastes.parallel import Batch, Pool, PoolSpec, make_pool
 from fastes.policies import POLICIES, PolicySpec, initial_theta, make_policy_spec
 from fastes.predictor import Predictor
 from fastes.presets import load_preset, preset_for
-from fastes.restore import model_state, restore_model, settings_from, source_from, spec_from
+from fastes.restore import model_state, restore_model, seed_from, settings_from, source_from, spec_from
 from fastes.rollout import NO_LIMIT, EpisodeSettings
 from fastes.settings import Settings
 from fastes.shaping import mean_and_std
@@ -206,10 +207,15 @@ class FastES:
                 started, finished = finished, 0.0
                 asked = self.strategy.ask(max(0.0, 1.0 - self.num_timesteps / total))
                 batch = self._evaluate_generation(asked)
-                evaluation = self._note_evaluation(batch, callbacks)
-                self.solved = evaluation.mean >= self.target_return and self._target_confirmed()
-                update = None if self.solved else self._tell(batch)
-                self._count(batch)
+                seeds = draw_eval_seeds(self.seed, self.generation, self.settings.eval_episodes)
+                evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, seeds)
+                best = evaluation.mean > -math.inf and evaluation.mean >= self.best_eval_return
+                if best:
+                    callbacks.on_new_best(self, evaluation.mean)
+                solved = evaluation.mean >= self.target_return and self._target_confirmed()
+                with interrupts_wait():  # the generation counts as a whole or not at all
+                    update = None if solved else self._tell(batch)
+                    self._count(batch, evaluation, best, solved)
                 finished = time.perf_counter()
                 record = self._record(batch, evaluation, update, asked, finished - started)
                 going = callbacks.on_generation(self, record) is not False
@@ -240,10 +246,8 @@ class FastES:
             )
             pool = make_pool(spec, self.n_workers)
             try:
-                pool.start()  # their environments are built while the table is filled
-                self.strategy.table.place(pool.noise)
+                pool.start()  # their environments are built while the parent draws the noise table
             except BaseException:
-                self.strategy.table.forget()
                 pool.close()
                 raise
             self._pool = pool
@@ -253,19 +257,12 @@ class FastES:
         settings = self.settings
         training = EpisodeSettings(self.cap.steps, settings.action_noise, settings.sample_actions)
         seeds = draw_eval_seeds(self.seed, asked.generation, settings.eval_episodes)
-        return self._start_pool().evaluate(self.theta, asked, self.normalizer, seeds, training, self._noise_free())
+        pool = self._start_pool()
+        self.strategy.table.place_once(pool.noise)
+        return pool.evaluate(self.theta, asked, self.normalizer, seeds, training, self._noise_free())
 
     def _noise_free(self) -> EpisodeSettings:
         return EpisodeSettings(self.settings.max_episode_steps or NO_LIMIT)
-
-    def _note_evaluation(self, batch: Batch, callbacks: Callback) -> Evaluation:
-        seeds = draw_eval_seeds(self.seed, self.generation, self.settings.eval_episodes)
-        evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, seeds)
-        self.eval_timesteps += int(batch.eval_lengths.sum())
-        if evaluation.mean >= self.best_eval_return > -math.inf or evaluation.mean > self.best_eval_return:
-            self.best_eval_return = evaluation.mean
-            callbacks.on_new_best(self, evaluation.mean)
-        return evaluation
 
     def _target_confirmed(self) -> bool:
         """Evaluate theta on fresh seeds: one good episode is no solution.
@@ -275,10 +272,12 @@ class FastES:
         if self.num_timesteps < self.confirm_after:
             return False
         confirmation = self.evaluate(self.settings.target_episodes, first_seed=None)
-        steps = int(confirmation.lengths.sum())
-        self.eval_timesteps += steps
-        self.confirm_after = self.num_timesteps + steps
-        return confirmation.mean >= self.target_return
+        if confirmation.mean < self.target_return:
+            steps = int(confirmation.lengths.sum())
+            self.eval_timesteps += steps
+            self.confirm_after = self.num_timesteps + steps
+            return False
+        return True
 
     def _tell(self, batch: Batch) -> Update:
         fitness = batch.returns
@@ -290,9 +289,15 @@ class FastES:
         self.cap.update(batch.lengths // self.settings.episodes_per_candidate)
         return update
 
-    def _count(self, batch: Batch) -> None:
-        self.num_timesteps += int(batch.lengths.sum())
-        self.num_episodes += batch.returns.size * self.settings.episodes_per_candidate
+    def _count(self, batch: Batch, evaluation: Evaluation, best: bool, solved: bool) -> None:
+        """Book a generation. One that proved theta solved was not learned from: resuming would ask for it again."""
+        if best:
+            self.best_eval_return = evaluation.mean
+        self.solved = solved
+        self.eval_timesteps += int(batch.eval_lengths.sum())
+        if not solved:
+            self.num_timesteps += int(batch.lengths.sum())
+            self.num_episodes += batch.returns.size * self.settings.episodes_per_candidate
 
     def _record(
         self, batch: Batch, evaluation: Evaluation, update: Update | None, asked: Perturbations, seconds: float
@@ -390,11 +395,14 @@ class FastES:
         that was a function. Raises CheckpointError that says what is wrong with the file.
         """
         checkpoint = read_checkpoint(path)
+        if env is None and env_kwargs:
+            raise ValueError(f"env_kwargs = {dict(env_kwargs)!r} was given without env: pass env= as well")
+        spec, chosen = spec_from(checkpoint), settings_from(checkpoint, settings)
         source = source_from(checkpoint) if env is None else make_env_source(env, env_kwargs)
+        if env is not None:
+            _check_same_spaces(source, spec, chosen)
         model = cls.__new__(cls)
-        model._set_up(
-            source, spec_from(checkpoint), settings_from(checkpoint, settings), int(checkpoint.data["seed"]), n_workers, verbose
-        )
+        model._set_up(source, spec, chosen, seed_from(checkpoint), n_workers, verbose)
         restore_model(model, checkpoint)
         return model
 
@@ -424,9 +432,36 @@ class FastES:
         )
 
 
+def _check_same_spaces(source: EnvSource, spec: PolicySpec, settings: Settings) -> None:
+    """ValueError when a loaded policy does not fit the environment that was passed for it."""
+    env = source()
+    try:
+        own = make_policy_spec(settings.policy, env.observation_space, env.action_space, settings.policy_kwargs)
+    finally:
+        env.close()
+    if (own.obs_shape, own.head) != (spec.obs_shape, spec.head):
+        raise ValueError(
+            f"env = {source.name!r} does not fit the checkpoint: it has observations {own.obs_shape} and actions {own.head}, "
+            f"the policy was trained for {spec.obs_shape} and {spec.head}"
+        )
+
+
+@contextlib.contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Ctrl-C is held back meanwhile, and comes afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def choose_settings(source: EnvSource, preset: str | None, changes: Mapping[str, Any]) -> Settings:
     """A preset's settings with the given changes on top."""
     base = load_preset(preset if preset is not None else preset_for(source.name))
     if changes.get("policy", base.get("policy")) != base.get("policy"):
         base.pop("policy_kwargs", None)  # they were meant for another policy
-    return Settings().changed(**{**base, **changes})
+    merged = {**base, **changes}
+    if isinstance(changes.get("policy_kwargs"), Mapping):
+        merged["policy_kwargs"] = {**base.get("policy_kwargs", {}), **changes["policy_kwargs"]}
+    return Settings().changed(**merged)

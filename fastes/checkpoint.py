@@ -49,6 +49,7 @@ def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Pa
     The file that was there before stays as <name>.bak. Raises OSError when the folder cannot be written; the old file stays.
     """
     path = checkpoint_path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb") as file:
@@ -102,7 +103,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
             return _read_zip(path, archive)
     except CheckpointError:
         raise
-    except (zipfile.BadZipFile, SafetensorError, NotImplementedError, EOFError, ValueError, KeyError, OSError) as error:
+    except (zipfile.BadZipFile, SafetensorError, EOFError, RuntimeError, MemoryError, ValueError, KeyError, OSError) as error:
         raise CheckpointError(f"{path} is damaged or no checkpoint: {error}") from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import shlex
 import signal
 import sys
@@ -112,8 +113,12 @@ def _add_setting(group: Any, item: Any) -> None:
 
 def _int(text: str) -> int:
     """An int, also written 1e6 or 1_000_000."""
-    number = float(text.replace("_", ""))
-    if number != int(number):
+    try:
+        number = float(text.replace("_", ""))
+        whole = number == int(number)
+    except (ValueError, OverflowError):
+        whole = False
+    if not whole:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text.replace("_", "")) if text.replace("_", "").lstrip("+-").isdigit() else int(number)
 
@@ -222,8 +227,8 @@ class StopOnInterrupt(Callback):
 
 
 def run_train(arguments: argparse.Namespace) -> int:
-    if (arguments.env is None) == (arguments.resume is None):
-        raise ValueError("expected either an environment id, as in 'fastes train CartPole-v1', or --resume RUN")
+    if arguments.env is None and arguments.resume is None:
+        raise ValueError("expected an environment id, as in 'fastes train CartPole-v1', or --resume RUN")
     model, folder = _resumed(arguments) if arguments.resume else _new(arguments)
     command = shlex.join(["fastes", *sys.argv[1:]])
     folder.write_config(
@@ -241,12 +246,12 @@ def run_train(arguments: argparse.Namespace) -> int:
         try:
             model.learn(budget, [*callbacks, interrupt], reset_num_timesteps=False)
         except KeyboardInterrupt:
-            print(f"\nstopped at once; the last checkpoint is whole: {_resume_command(folder.path)}", file=sys.stderr)
+            print(f"\nstopped at once; the last checkpoint is whole: {_resume_command(model, folder.path)}", file=sys.stderr)
             return _INTERRUPTED
         except FastESError:
             folder.save(model)
             print(
-                f"training failed in generation {model.generation + 1}; everything before it is saved in {folder.path}",
+                f"training failed in generation {model.generation + 1}; what came before is saved in {folder.path}",
                 file=sys.stderr,
             )
             raise
@@ -278,7 +283,10 @@ def _new(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
 def _resumed(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
     if arguments.seed is not None or arguments.preset is not None or arguments.env_kwargs:
         raise ValueError("--seed, --preset and --env-kwargs belong to a new run: a resumed one keeps its own")
-    model = FastES.load(find_checkpoint(arguments.resume, "last"), n_workers=arguments.workers, **given_settings(arguments))
+    if not arguments.resume.is_dir():
+        raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
+    checkpoint = find_checkpoint(arguments.resume, "last")
+    model = FastES.load(checkpoint, arguments.env, arguments.workers, **given_settings(arguments))
     if model.settings.total_timesteps <= model.num_timesteps:
         raise ValueError(
             f"{arguments.resume} has spent its budget ({model.num_timesteps} of {model.settings.total_timesteps} timesteps): "
@@ -287,20 +295,23 @@ def _resumed(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
     return model, RunFolder(arguments.resume, arguments.checkpoint_seconds)
 
 
-def _resume_command(path: Path) -> str:
-    return f"fastes train --resume {shlex.quote(str(path))}"
+def _resume_command(model: FastES, path: Path) -> str:
+    """What goes on with the run; a checkpoint names no module to import, so the command line has to."""
+    env = f"{shlex.quote(model.source.name)} " if ":" in model.source.name else ""
+    return f"fastes train {env}--resume {shlex.quote(str(path))}"
 
 
 def _report(model: FastES, folder: RunFolder, seconds: float, interrupted: bool) -> None:
     path = shlex.quote(str(folder.path))
     print(f"{model.num_timesteps} timesteps in {model.generation} generations, {seconds:.1f} s")
     if interrupted:
-        print(f"stopped by Ctrl-C; to go on: {_resume_command(folder.path)}")
+        print(f"stopped by Ctrl-C; to go on: {_resume_command(model, folder.path)}")
     else:
         _choose_best(model, folder)
     if not folder.draw(model):
         print("no learning_curve.png: it needs matplotlib, pip install 'fastes[plots]'")
-    print(f"to play it back: fastes play {path} --video {model.source.name.split('/')[-1]}.mp4")
+    env = f"--env {shlex.quote(model.source.name)} " if ":" in model.source.name else ""
+    print(f"to play it back: fastes play {path} {env}--video {re.split('[/:]', model.source.name)[-1]}.mp4")
 
 
 def _choose_best(model: FastES, folder: RunFolder) -> None:
@@ -317,7 +328,9 @@ def _choose_best(model: FastES, folder: RunFolder) -> None:
     if not (folder.path / BEST).exists():
         folder.keep_as_best(model)
         return
-    with FastES.load(folder.path / BEST, n_workers=model.n_workers) as best_model:
+    with FastES.load(
+        folder.path / BEST, model.source.name if ":" in model.source.name else None, model.n_workers
+    ) as best_model:
         best = best_model.evaluate(episodes)
     print(f"best parameters: return {best.mean:.1f} +- {best.std:.1f} over the same seeds")
     if last.mean >= best.mean:
@@ -330,8 +343,8 @@ def _choose_best(model: FastES, folder: RunFolder) -> None:
 
 
 def _load(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
-    if arguments.episodes < 1:
-        raise ValueError(f"--episodes {arguments.episodes}: expected at least 1")
+    if arguments.episodes < 1 or arguments.first_seed < 0:
+        raise ValueError(f"--episodes {arguments.episodes} --first-seed {arguments.first_seed}: expected at least 1 and 0")
     path = find_checkpoint(arguments.model, arguments.checkpoint)
     return FastES.load(path, arguments.env, n_workers, env_kwargs=parse_env_kwargs(arguments.env_kwargs) or None)
 

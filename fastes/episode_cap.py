@@ -23,6 +23,11 @@ class EpisodeCap:
         self.limit = settings.max_episode_steps or NO_LIMIT
         self.steps = self.limit if self.rule == "none" else min(settings.episode_cap_start, self.limit)
 
+    def resume(self, steps: int) -> None:
+        """Go on from a checkpoint's value, within the limit of today's settings."""
+        if self.rule != "none":
+            self.steps = min(steps, self.limit)
+
     def update(self, lengths: npt.NDArray[np.int64]) -> None:
         """lengths: steps of this generation's episodes, any shape."""
         total = int(lengths.sum())

@@ -25,10 +25,6 @@ class WorkerCrashed(WorkerError):
     """The same job, or the start of a worker, killed its process several times."""
 
 
-class WorkerTimeout(WorkerError):
-    """An episode did not end within its deadline."""
-
-
 class CheckpointError(FastESError):
     """A checkpoint is missing, damaged, foreign, or made for something else."""
 

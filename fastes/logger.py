@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -70,6 +71,13 @@ def console_line(record: Record) -> str:
     return " ".join(f"{value:>{width}}" for value, width in zip(values, _WIDTHS, strict=True))
 
 
+def write_text(path: Path, text: str) -> None:
+    """Replace a file's text: a crash leaves the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
 class CsvLog:
     """Appends records to a CSV file, a line each, written through at once."""
 
@@ -87,7 +95,7 @@ class CsvLog:
         kept = [row for row in rows[1:] if len(row) == len(Record._fields) and int(row[0]) <= generation]
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([Record._fields, *kept])
-        self.path.write_text(text.getvalue(), encoding="utf-8")
+        write_text(self.path, text.getvalue())
 
     def _append(self, rows: Iterable[Iterable[object]]) -> None:
         with open(self.path, "a", newline="", encoding="utf-8") as file:

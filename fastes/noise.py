@@ -51,6 +51,11 @@ class NoiseTable:
         self._values = buffer.view()
         self._values.flags.writeable = False
 
+    def place_once(self, buffer: Float32) -> None:
+        """`place`, unless the table is in this very buffer already."""
+        if self._values is None or self._values.base is not buffer.base or self._values.ctypes.data != buffer.ctypes.data:
+            self.place(buffer)
+
     def forget(self) -> None:
         """Let go of the memory; the next use draws the same values again."""
         self._values = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from dataclasses import asdict
+from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,19 @@ from fastes.envs import EnvSource, from_json, to_json
 from fastes.errors import CheckpointError
 from fastes.policies import ActionHead, PolicySpec
 from fastes.settings import Settings, setting_names
+from fastes.strategy import check_seed
 
 if TYPE_CHECKING:
     from fastes.agent import FastES
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")
+_FLOATS = ("float32", "float64")
+_DTYPES = {"clip": _FLOATS, "squash": _FLOATS, "bins": _FLOATS, "categorical": ("int64",), "binary": ("int8",)}
+_MAX_COUNTER = 2**53  # the generation is drawn from as 32 bits
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after")
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions that results depend on."""
     found = {"python": platform.python_version(), "noise_stream": str(_core.STREAM_VERSION)}
@@ -41,8 +47,8 @@ def model_state(model: FastES) -> Checkpoint:
     for bound in ("low", "high"):  # JSON has no infinity
         policy["head"][bound] = [x if math.isfinite(x) else str(x) for x in policy["head"][bound]]
     target = model.settings.to_dict()
-    if target["target_return"] == math.inf:
-        target["target_return"] = "none"
+    if not isinstance(target["target_return"], str) and math.isinf(target["target_return"]):
+        target["target_return"] = "none" if target["target_return"] > 0 else -1e308
     data = {
         "seed": model.seed,
         "env_name": model.source.name,
@@ -58,7 +64,7 @@ def model_state(model: FastES) -> Checkpoint:
             "confirm_after": model.confirm_after,
         },
         "best_eval_return": model.best_eval_return if math.isfinite(model.best_eval_return) else None,
-        "versions": versions(),
+        "versions": dict(versions()),
     }
     strategy = model.strategy.state()
     arrays = {"theta": {"theta": strategy.pop("theta")}, "optimizer": strategy, "normalizer": model.normalizer.state()}
@@ -68,6 +74,8 @@ def model_state(model: FastES) -> Checkpoint:
 def source_from(checkpoint: Checkpoint) -> EnvSource:
     """The environment's source; one that can only raise when it is needed, where the file does not say enough."""
     data = checkpoint.data.get("env")
+    if data is not None and not (isinstance(data, dict) and "id" in data and isinstance(data.get("kwargs", {}), dict)):
+        raise CheckpointError(f"the checkpoint's 'env' is {data!r}: the file is damaged or was edited")
     try:
         return from_json(data)
     except ValueError as error:
@@ -84,11 +92,26 @@ class _Missing:
         raise ValueError(self.reason)
 
 
+def seed_from(checkpoint: Checkpoint) -> int:
+    """The run's seed."""
+    try:
+        return check_seed(checkpoint.data.get("seed"))
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"the checkpoint's seed is damaged: {error}") from error
+
+
 def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
     """The file's settings with changes on top; a schedule that was a function must be among them to go on training."""
     stored = require(checkpoint.data, "settings", dict)
-    values = {name: value for name, value in stored.items() if name in setting_names()}
-    values.update(changes)
+    if set(stored) != set(setting_names()):
+        odd = sorted(set(stored) ^ set(setting_names()))
+        raise CheckpointError(f"the checkpoint's settings are damaged: {odd} are missing or unknown")
+    for name in ("policy", "policy_kwargs"):
+        if name in changes and changes[name] != stored[name]:
+            raise ValueError(
+                f"{name} = {changes[name]!r} cannot change on loading, the checkpoint has {stored[name]!r}: start a new run"
+            )
+    values = {**stored, **changes}
     for name in ("sigma", "learning_rate"):
         if values.get(name) == "function":
             values[name] = _missing_schedule(name)
@@ -123,17 +146,27 @@ def spec_from(checkpoint: Checkpoint) -> PolicySpec:
         sizes = (*spec.layer_sizes, spec.head.size)
         if len(spec.layer_sizes) < 2 or not all(isinstance(n, int) and n > 0 for n in sizes):
             raise ValueError(f"layer sizes {spec.layer_sizes}")
-        if spec.layer_sizes[-1] != _outputs(spec.head):
-            raise ValueError(f"{spec.layer_sizes[-1]} outputs for {spec.head}")
         if spec.head.kind not in _core.ACTION_KINDS or spec.activation not in _core.ACTIVATIONS:
             raise ValueError(f"head {spec.head.kind!r}, activation {spec.activation!r}")
+        if spec.layer_sizes[-1] != _outputs(spec.head):
+            raise ValueError(f"{spec.layer_sizes[-1]} outputs for {spec.head}")
+        if math.prod(spec.obs_shape) != spec.obs_size or not all(isinstance(n, int) and n >= 0 for n in spec.obs_shape):
+            raise ValueError(f"observation shape {spec.obs_shape} for {spec.obs_size} inputs")
+        if not isinstance(spec.use_bias, bool) or not isinstance(spec.flattened, bool):
+            raise ValueError(f"use_bias {spec.use_bias!r}, flattened {spec.flattened!r}")
+        theta = checkpoint.arrays.get("theta", {}).get("theta")
+        if theta is None or theta.shape != (spec.num_params,):
+            raise ValueError(f"it has {spec.num_params} parameters, theta has {0 if theta is None else theta.size}")
         return spec
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"the checkpoint's policy is damaged: {error}") from error
 
 
 def _outputs(head: ActionHead) -> int:
-    """The width of the last layer that the C core will read."""
+    """The width of the last layer that the C core will read; ValueError for a head that it must not see."""
+    shape_fits = all(isinstance(n, int) and n >= 0 for n in head.shape) and math.prod(head.shape) == head.size
+    if len(head.shape) > 32 or not shape_fits or head.dtype not in _DTYPES[head.kind]:
+        raise ValueError(f"shape {head.shape}, dtype {head.dtype!r} for {head.size} components")
     if head.kind == "categorical":
         if not len(head.nvec) == len(head.start) == head.size or min(head.nvec) < 1:
             raise ValueError(f"choices {head.nvec}")
@@ -144,6 +177,8 @@ def _outputs(head: ActionHead) -> int:
         return head.size
     if not len(head.low) == len(head.high) == head.size:
         raise ValueError(f"bounds {head.low}, {head.high}")
+    if head.kind == "bins" and not (isinstance(head.num_bins, int) and head.num_bins >= 2):
+        raise ValueError(f"{head.num_bins} bins")
     return head.size * (head.num_bins if head.kind == "bins" else 1)
 
 
@@ -151,7 +186,8 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
     """Put the file's arrays and counters into a model that was set up with its settings."""
     counters = require(checkpoint.data, "counters", dict)
     for name in _COUNTERS:
-        if require(counters, name, int) < 0:
+        limit = 2**32 - 1 if name == "generation" else _MAX_COUNTER
+        if isinstance(require(counters, name, int), bool) or not (name == "episode_cap") <= counters[name] <= limit:
             raise CheckpointError(f"the checkpoint's counter {name!r} is {counters[name]}: the file is damaged")
     groups = checkpoint.arrays
     for group in ("theta", "optimizer", "normalizer"):
@@ -168,7 +204,8 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
     model.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
     model.normalizer.load_state(groups["normalizer"])
     model.num_timesteps, model.eval_timesteps = counters["num_timesteps"], counters["eval_timesteps"]
-    model.num_episodes, model.cap.steps = counters["num_episodes"], counters["episode_cap"]
+    model.num_episodes = counters["num_episodes"]
+    model.cap.resume(counters["episode_cap"])
     model.confirm_after = counters["confirm_after"]
     best = checkpoint.data.get("best_eval_return")
-    model.best_eval_return = float(best) if isinstance(best, (int, float)) else -math.inf
+    model.best_eval_return = best if isinstance(best, float) else -math.inf

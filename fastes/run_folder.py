@@ -14,7 +14,7 @@ import tomli_w
 from fastes.callbacks import Callback
 from fastes.checkpoint import Checkpoint, write_checkpoint
 from fastes.errors import CheckpointError
-from fastes.logger import CsvLog, Record
+from fastes.logger import CsvLog, Record, write_text
 from fastes.plots import plot_learning_curve
 from fastes.presets import tomllib
 from fastes.restore import versions
@@ -49,6 +49,15 @@ def find_checkpoint(path: Path, which: str = "best") -> Path:
     raise CheckpointError(f"{path} holds no {' or '.join(names)}: expected a run folder such as runs/CartPole-v1/1")
 
 
+def _earlier(config: Path) -> list[dict[str, Any]]:
+    """What a run folder's configuration was at each start before, oldest first; a damaged file is forgotten."""
+    try:
+        before = tomllib.loads(config.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return []
+    return [*before.pop("earlier", []), before]
+
+
 class RunFolder(Callback):
     """Writes a run folder while training goes on: figures at once, checkpoints every checkpoint_seconds and at the end."""
 
@@ -62,19 +71,25 @@ class RunFolder(Callback):
         """config.toml: how the run was started (`run`: command, preset, ...), all settings, and versions."""
         settings = {name: value for name, value in model.settings.to_dict().items() if value is not None}
         config: dict[str, Any] = {
-            "run": {"env": model.source.name, "seed": model.seed, "n_workers": model.n_workers, **run},
+            "run": {
+                "env": model.source.name,
+                "seed": model.seed,
+                "n_workers": model.n_workers,
+                **run,
+                "env_kwargs": str(dict(model.source.make_kwargs)),
+            },
             "settings": settings,
             "versions": versions(),
         }
         previous = self.path / CONFIG
         if previous.exists():
-            before = tomllib.loads(previous.read_text(encoding="utf-8"))
-            config["earlier"] = [*before.pop("earlier", []), before["run"]]
-        previous.write_text(tomli_w.dumps(config), encoding="utf-8")
+            config["earlier"] = _earlier(previous)
+        write_text(previous, tomli_w.dumps(config))
 
     def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
         self._log = CsvLog(self.path / PROGRESS)
         self._log.truncate(model.generation)
+        self.save(model)  # whatever happens next, there is something to go on with
 
     def on_new_best(self, model: FastES, eval_return: float) -> None:  # noqa: ARG002
         self._best = model.snapshot()
@@ -86,11 +101,11 @@ class RunFolder(Callback):
             self.save(model)
 
     def save(self, model: FastES) -> None:
-        """Write the checkpoint, and best.zip when there is a new best."""
-        model.save(self.path / CHECKPOINT)
+        """Write best.zip when there is a new best, then the checkpoint, which knows of it."""
         if self._best is not None:
             write_checkpoint(self.path / BEST, self._best)
             self._best = None
+        model.save(self.path / CHECKPOINT)
         self._saved_at = time.monotonic()
 
     def keep_as_best(self, model: FastES) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 Schedule = Callable[[float], float]
 ScheduleSetting = float | str | Schedule
 
@@ -30,7 +32,7 @@ def make_schedule(name: str, value: ScheduleSetting) -> Schedule:
         first = checked_value(name, numbers[0])
         last = checked_value(name, numbers[1]) if len(numbers) == 2 else 0.0
         return lambda remaining: last + (first - last) * remaining
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {FORMS}")
     constant = checked_value(name, value)
     return lambda _: constant

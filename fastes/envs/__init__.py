@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import importlib
 import json
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
@@ -76,8 +80,31 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
     )
 
 
+def own_registrations() -> bytes:
+    """What this process has registered in Gymnasium beside Gymnasium's own, pickled; what cannot be pickled stays out."""
+    specs = {}
+    for env_id, spec in gymnasium.registry.items():
+        if str(spec.entry_point).startswith("gymnasium.") or str(spec.vector_entry_point).startswith("gymnasium."):
+            continue
+        try:
+            specs[env_id] = cloudpickle.dumps(spec)
+        except Exception:
+            continue
+    return pickle.dumps(specs)
+
+
+def register(registrations: bytes) -> None:
+    """Register in a worker what `own_registrations` found in its parent; what cannot be loaded there stays out."""
+    for env_id, pickled in pickle.loads(registrations).items():
+        with contextlib.suppress(Exception):
+            gymnasium.registry.setdefault(env_id, cloudpickle.loads(pickled))
+
+
 def _find_spec(env_id: str) -> EnvSpec:
+    module, _, env_id = env_id.rpartition(":")
     try:
+        if module:
+            importlib.import_module(module)
         spec = gymnasium.spec(env_id)
     except ModuleNotFoundError as error:
         raise EnvironmentUnavailable(
@@ -96,6 +123,8 @@ def _spec_of(env: Env) -> tuple[str, EnvSpec]:
     try:
         spec = env.spec
         if spec is not None:
+            spec = copy.deepcopy(spec)
+            spec.kwargs.pop("render_mode", None)  # workers have nobody to show it to
             _make(spec, {}).close()
             return spec.id, spec
     except Exception as error:
@@ -134,8 +163,8 @@ def to_json(source: EnvSource) -> dict[str, Any] | None:
         kwargs["max_episode_steps"] = spec.max_episode_steps
     kwargs = {key: value for key, value in kwargs.items() if key not in registered.kwargs or value != registered.kwargs[key]}
     try:
-        return {"id": spec.id, "kwargs": json.loads(json.dumps(kwargs))}
-    except TypeError:
+        return {"id": spec.id, "kwargs": json.loads(json.dumps(kwargs, allow_nan=False))}
+    except (TypeError, ValueError):
         return None
 
 

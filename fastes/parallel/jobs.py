@@ -83,6 +83,7 @@ class JobRunner:
         self.num_pairs, self.episodes = spec.num_pairs, spec.episodes
         self.actor = _core.Actor(spec.policy)
         self.flatten = observation_flattener(env.observation_space)
+        self.running_seed = -1  # of the episode that is being played, for error messages
 
     def begin(self, round_: Round) -> None:
         """Take over the round's normaliser snapshot."""
@@ -108,8 +109,8 @@ class JobRunner:
         actor.count_moments(self.normalize)
         total, length = 0.0, 0
         for episode in range(self.episodes):
-            env_seed, key = int(block.env_seed[pair, episode]), int(block.action_key[pair, episode])
-            result = run_episode(self.env, actor, env_seed, round_.training, key, self.flatten)
+            self.running_seed, key = int(block.env_seed[pair, episode]), int(block.action_key[pair, episode])
+            result = run_episode(self.env, actor, self.running_seed, round_.training, key, self.flatten)
             total, length = total + result.episode_return, length + result.length
         block.moments[job] = actor.observation_moments
         return total / self.episodes, length
@@ -117,14 +118,8 @@ class JobRunner:
     def _run_evaluation(self, number: int, round_: Round) -> tuple[float, int]:
         self.actor.parameters[:] = self.block.theta
         self.actor.count_moments(False)
-        env_seed = int(self.block.eval_seed[number])
-        return run_episode(self.env, self.actor, env_seed, round_.evaluation, 0, self.flatten)
-
-    def env_seed(self, job: int) -> int:
-        """The seed of a job's first episode, for error messages."""
-        if job < 2 * self.num_pairs:
-            return int(self.block.env_seed[job // 2, 0])
-        return int(self.block.eval_seed[job - 2 * self.num_pairs])
+        self.running_seed = int(self.block.eval_seed[number])
+        return run_episode(self.env, self.actor, self.running_seed, round_.evaluation, 0, self.flatten)
 
 
 def describe_job(job: int, num_pairs: int) -> str:
@@ -141,7 +136,10 @@ def publish(
     normalizer: ObsNormalizer,
     eval_seeds: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """Write a generation's inputs into the block; returns its jobs, candidates (if any) first."""
+    """Write a generation's inputs into the block; returns its jobs in the order of claiming.
+
+    Evaluations come first: they have no adaptive cap, and the longest episode should not be the last to start.
+    """
     block.theta[:] = theta
     block.obs_mean[:] = normalizer.mean
     block.obs_inv_std[:] = 1.0 / normalizer.std
@@ -153,7 +151,7 @@ def publish(
     block.noise_index[:] = perturbations.noise_index
     block.env_seed[:] = perturbations.env_seed
     block.action_key[:] = perturbations.action_key
-    return np.concatenate([np.arange(first_eval, dtype=np.int64), evaluations])
+    return np.concatenate([evaluations, np.arange(first_eval, dtype=np.int64)])
 
 
 def collect(block: Block, jobs: npt.NDArray[np.int64], rerun: int) -> Batch:

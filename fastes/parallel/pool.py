@@ -9,9 +9,12 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 from collections import Counter, deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from multiprocessing.connection import Connection
 from socket import socketpair
 
@@ -20,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
+from fastes.envs import own_registrations
 from fastes.errors import WorkerCrashed, WorkerError
 from fastes.noise import Perturbations
 from fastes.normalizer import ObsNormalizer
@@ -46,24 +50,18 @@ class Worker:
         self._partial = b""
         ours, theirs = socketpair()
         self.connection = Connection(ours.detach())
-        boot = _BOOT.format(path=sys.path, fd=theirs.fileno(), pid=os.getpid())
+        boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], fd=theirs.fileno(), pid=os.getpid())
         try:
-            with theirs, _sigint_blocked():
-                self.process = subprocess.Popen(
-                    [sys.executable, "-c", boot],
-                    stdin=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
-                    pass_fds=(theirs.fileno(), block.fd),
-                    env={**os.environ, **_SINGLE_THREAD},
-                )
+            with theirs:
+                self.process = _popen([sys.executable, "-c", boot], (theirs.fileno(), block.fd))
         except BaseException:
             self.connection.close()
             raise
         assert self.process.stderr is not None
         self.stderr = self.process.stderr
         os.set_blocking(self.stderr.fileno(), False)
-        self.pidfd = os.pidfd_open(self.process.pid) if hasattr(os, "pidfd_open") else -1
-        start = Start(index, spec, block.layout, block.fd, _core.variant())
+        self.pidfd = _open_pidfd(self.process.pid)
+        start = Start(index, spec, block.layout, block.fd, _core.variant(), own_registrations())
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a worker that died already is met in the wait
             self.connection.send_bytes(cloudpickle.dumps(start))
 
@@ -103,6 +101,37 @@ class Worker:
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
+
+
+def _open_pidfd(pid: int) -> int:
+    """A descriptor that becomes readable when the process ends, -1 where the system has none: its pipe tells, too."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return -1
+
+
+def _popen(command: list[str], fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
+    """Start a worker from a thread that lives as long as this process: Linux counts the end of its thread as its parent's."""
+
+    def start() -> subprocess.Popen[bytes]:
+        with _sigint_blocked():
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=fds,
+                env={**os.environ, **_SINGLE_THREAD},
+            )
+
+    if threading.current_thread() is threading.main_thread():
+        return start()
+    return _spawner().submit(start).result()
+
+
+@cache
+def _spawner() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "fastes-spawner")
 
 
 @contextlib.contextmanager
@@ -211,7 +240,7 @@ class ProcessPool:
         if failed.job is None:
             message, seed = "while it was built", None
         else:
-            seed = self._env_seed(failed.job)
+            seed = failed.env_seed
             job = describe_job(failed.job, self.spec.num_pairs)
             message = f"generation {round_.generation}, {job}, env seed {seed}"
         cause = pickle.loads(failed.exception) if failed.exception else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import numpy as np
 import numpy.typing as npt
 
@@ -54,10 +56,11 @@ class SerialPool:
             try:
                 self._runner.run(job, round_)
             except Exception as error:
-                seed = self._runner.env_seed(job)
+                seed = self._runner.running_seed
+                where = f"generation {generation}, {describe_job(job, self.spec.num_pairs)}, env seed {seed}"
+                trace = "".join(traceback.format_exception(error))
                 raise WorkerError(
-                    f"{type(error).__name__} in the environment: {error} "
-                    f"[generation {generation}, {describe_job(job, self.spec.num_pairs)}, env seed {seed}]",
+                    f"{type(error).__name__}: {error}\n[in the environment, {where}]\n\n{trace}",
                     generation,
                     job,
                     seed,

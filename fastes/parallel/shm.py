@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-_ALIGNMENT = 64  # a cache line: two writers never share one
+_ALIGNMENT = 64  # a cache line: arrays start on one
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ class Block:
 
 def _anonymous_file(size: int) -> int:
     """A descriptor of size bytes that really exist: a full memory or disk is an OSError here and never a SIGBUS later."""
-    if hasattr(os, "memfd_create"):
+    try:
         fd = os.memfd_create("fastes", os.MFD_CLOEXEC)
-    else:
+    except (AttributeError, OSError):  # not Linux, or forbidden
         fd, path = tempfile.mkstemp(prefix="fastes-")
         os.unlink(path)
     try:

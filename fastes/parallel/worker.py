@@ -19,6 +19,7 @@ from typing import NamedTuple
 import cloudpickle
 
 from fastes import _core
+from fastes.envs import register
 from fastes.parallel.jobs import JobRunner, PoolSpec, Round
 from fastes.parallel.shm import Block, Layout
 
@@ -31,6 +32,7 @@ class Start(NamedTuple):
     layout: Layout
     memory_fd: int
     kernels: str
+    registrations: bytes
 
 
 class Ready(NamedTuple):
@@ -47,6 +49,7 @@ class Failed(NamedTuple):
     """An exception in the environment; job is None while it was built. exception is pickled, b'' if it cannot be."""
 
     job: int | None
+    env_seed: int | None
     summary: str
     trace: str
     exception: bytes
@@ -81,10 +84,11 @@ def serve(connection: Connection) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the parent built the same environment and has shown them
+            register(start.registrations)
             env = start.spec.make_env()
         limit_threads()
     except Exception as error:
-        connection.send(failure(None, error))
+        connection.send(failure(None, None, error))
         return
     runner = JobRunner(env, start.spec, block)
     connection.send(Ready())
@@ -97,7 +101,7 @@ def serve(connection: Connection) -> None:
             try:
                 runner.run(job, round_)
             except Exception as error:
-                connection.send(failure(job, error))
+                connection.send(failure(job, runner.running_seed, error))
             current[0] = -1
         connection.send(Done(round_.number))
 
@@ -110,10 +114,10 @@ def limit_threads() -> None:
         sys.modules["torch"].set_num_threads(1)
 
 
-def failure(job: int | None, error: Exception) -> Failed:
+def failure(job: int | None, env_seed: int | None, error: Exception) -> Failed:
     try:
         pickled = pickle.dumps(error)
         pickle.loads(pickled)
     except Exception:
         pickled = b""
-    return Failed(job, f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)), pickled)
+    return Failed(job, env_seed, f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)), pickled)

@@ -63,7 +63,7 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
         return ActionHead("binary", "int8", shape, size, size)
     raise ValueError(
         f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary. "
-        "Wrap the environment so that its actions are one of these (for example gymnasium.wrappers.FlattenAction)"
+        "Wrap the environment (gymnasium.ActionWrapper) so that its actions are one of these"
     )
 
 
