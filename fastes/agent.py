@@ -6,9 +6,8 @@ import contextlib
 import math
 import os
 import secrets
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from fastes.cpus import available_cpus
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
 from fastes.episode_cap import EpisodeCap
 from fastes.evaluation import Evaluation
+from fastes.interrupts import interrupts_wait
 from fastes.logger import Record
 from fastes.noise import Perturbations, draw_eval_seeds
 from fastes.normalizer import ObsNormalizer
@@ -28,7 +28,7 @@ from fastes.parallel import Batch, Pool, PoolSpec, make_pool
 from fastes.policies import POLICIES, PolicySpec, initial_theta, make_policy_spec
 from fastes.predictor import Predictor
 from fastes.presets import load_preset, preset_for
-from fastes.restore import model_state, restore_model, seed_from, settings_from, source_from, spec_from
+from fastes.restore import check_same_spaces, model_state, restore_model, seed_from, settings_from, source_from, spec_from
 from fastes.rollout import NO_LIMIT, EpisodeSettings
 from fastes.settings import Settings
 from fastes.shaping import mean_and_std
@@ -86,6 +86,7 @@ class FastES:
             instance.close()
             raise
         self._env: Env | None = instance
+        self.env_shown = True
 
     def _set_up(
         self, source: EnvSource, spec: PolicySpec, settings: Settings, seed: int, n_workers: int | None, verbose: int
@@ -93,6 +94,7 @@ class FastES:
         self.source, self.policy_spec, self.settings, self.seed, self.verbose = source, spec, settings, seed, verbose
         self.n_workers = available_cpus() if n_workers is None else check_int("n_workers", n_workers, 0, 4096)
         self._env = None
+        self.env_shown = False  # whether building it here has shown what it prints; workers are silent then
         self._pool: Pool | None = None
         self.strategy = EvolutionStrategy(
             initial_theta(spec, seed),
@@ -243,6 +245,7 @@ class FastES:
                 max(settings.eval_episodes, settings.target_episodes),
                 self.strategy.table.size,
                 settings.normalize_obs,
+                self.env_shown,
             )
             pool = make_pool(spec, self.n_workers)
             try:
@@ -400,7 +403,7 @@ class FastES:
         spec, chosen = spec_from(checkpoint), settings_from(checkpoint, settings)
         source = source_from(checkpoint) if env is None else make_env_source(env, env_kwargs)
         if env is not None:
-            _check_same_spaces(source, spec, chosen)
+            check_same_spaces(source, spec, chosen)
         model = cls.__new__(cls)
         model._set_up(source, spec, chosen, seed_from(checkpoint), n_workers, verbose)
         restore_model(model, checkpoint)
@@ -430,30 +433,6 @@ class FastES:
         return (
             f"FastES({self.source.name!r}, generation={self.generation}, num_timesteps={self.num_timesteps}, seed={self.seed})"
         )
-
-
-def _check_same_spaces(source: EnvSource, spec: PolicySpec, settings: Settings) -> None:
-    """ValueError when a loaded policy does not fit the environment that was passed for it."""
-    env = source()
-    try:
-        own = make_policy_spec(settings.policy, env.observation_space, env.action_space, settings.policy_kwargs)
-    finally:
-        env.close()
-    if (own.obs_shape, own.head) != (spec.obs_shape, spec.head):
-        raise ValueError(
-            f"env = {source.name!r} does not fit the checkpoint: it has observations {own.obs_shape} and actions {own.head}, "
-            f"the policy was trained for {spec.obs_shape} and {spec.head}"
-        )
-
-
-@contextlib.contextmanager
-def interrupts_wait() -> Iterator[None]:
-    """Ctrl-C is held back meanwhile, and comes afterwards."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def choose_settings(source: EnvSource, preset: str | None, changes: Mapping[str, Any]) -> Settings:

@@ -83,7 +83,11 @@ def _keep_previous(path: Path) -> None:
         os.link(path, previous)
     except OSError:  # a file system without hard links
         shutil.copy2(path, previous)
-    os.replace(previous, path.with_name(path.name + ".bak"))
+    try:
+        os.replace(previous, path.with_name(path.name + ".bak"))
+    except OSError:
+        previous.unlink()
+        raise
 
 
 def _sync_folder(folder: Path) -> None:

@@ -227,6 +227,8 @@ class StopOnInterrupt(Callback):
 
 
 def run_train(arguments: argparse.Namespace) -> int:
+    if not 0.0 <= arguments.checkpoint_seconds < math.inf:
+        raise ValueError(f"--checkpoint-seconds {arguments.checkpoint_seconds}: expected seconds, 0 or more")
     if arguments.env is None and arguments.resume is None:
         raise ValueError("expected an environment id, as in 'fastes train CartPole-v1', or --resume RUN")
     model, folder = _resumed(arguments) if arguments.resume else _new(arguments)
@@ -283,7 +285,7 @@ def _new(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
 def _resumed(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
     if arguments.seed is not None or arguments.preset is not None or arguments.env_kwargs:
         raise ValueError("--seed, --preset and --env-kwargs belong to a new run: a resumed one keeps its own")
-    if not arguments.resume.is_dir():
+    if arguments.resume.is_file():
         raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
     checkpoint = find_checkpoint(arguments.resume, "last")
     model = FastES.load(checkpoint, arguments.env, arguments.workers, **given_settings(arguments))
@@ -328,9 +330,9 @@ def _choose_best(model: FastES, folder: RunFolder) -> None:
     if not (folder.path / BEST).exists():
         folder.keep_as_best(model)
         return
-    with FastES.load(
-        folder.path / BEST, model.source.name if ":" in model.source.name else None, model.n_workers
-    ) as best_model:
+    env = model.source.name if ":" in model.source.name else None
+    with FastES.load(folder.path / BEST, env, model.n_workers) as best_model:
+        best_model.env_shown = True
         best = best_model.evaluate(episodes)
     print(f"best parameters: return {best.mean:.1f} +- {best.std:.1f} over the same seeds")
     if last.mean >= best.mean:

@@ -106,6 +106,8 @@ class VideoWriter:
     def close(self) -> None:
         if self._ffmpeg is not None:
             self._ffmpeg.close()
+            if not self.path.is_file() or self.path.stat().st_size == 0:
+                raise RenderError(f"ffmpeg wrote no video to {self.path}: see its message above; use a name that ends in .mp4")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from fastes import _core
 from fastes.checkpoint import Checkpoint, require
 from fastes.envs import EnvSource, from_json, to_json
 from fastes.errors import CheckpointError
-from fastes.policies import ActionHead, PolicySpec
+from fastes.policies import ActionHead, PolicySpec, make_policy_spec
 from fastes.settings import Settings, setting_names
 from fastes.strategy import check_seed
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")
 _FLOATS = ("float32", "float64")
 _DTYPES = {"clip": _FLOATS, "squash": _FLOATS, "bins": _FLOATS, "categorical": ("int64",), "binary": ("int8",)}
+_CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
 _MAX_COUNTER = 2**53  # the generation is drawn from as 32 bits
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after")
 
@@ -164,14 +165,17 @@ def spec_from(checkpoint: Checkpoint) -> PolicySpec:
 
 def _outputs(head: ActionHead) -> int:
     """The width of the last layer that the C core will read; ValueError for a head that it must not see."""
+    if not all(isinstance(value, tuple) for value in (head.shape, head.low, head.high, head.nvec, head.start)):
+        raise ValueError(f"lists expected in {head}")
+    whole = (*head.shape, head.size, head.num_bins, *head.nvec, *head.start)
+    if not all(type(n) is int and abs(n) < 2**31 for n in whole) or head.cast not in _CASTS:
+        raise ValueError(f"numbers {whole}, cast {head.cast!r}")
     shape_fits = all(isinstance(n, int) and n >= 0 for n in head.shape) and math.prod(head.shape) == head.size
     if len(head.shape) > 32 or not shape_fits or head.dtype not in _DTYPES[head.kind]:
         raise ValueError(f"shape {head.shape}, dtype {head.dtype!r} for {head.size} components")
     if head.kind == "categorical":
         if not len(head.nvec) == len(head.start) == head.size or min(head.nvec) < 1:
             raise ValueError(f"choices {head.nvec}")
-        if head.cast and np.dtype(head.cast).kind not in "iu":
-            raise ValueError(f"dtype {head.cast}")
         return sum(head.nvec)
     if head.kind == "binary":
         return head.size
@@ -180,6 +184,20 @@ def _outputs(head: ActionHead) -> int:
     if head.kind == "bins" and not (isinstance(head.num_bins, int) and head.num_bins >= 2):
         raise ValueError(f"{head.num_bins} bins")
     return head.size * (head.num_bins if head.kind == "bins" else 1)
+
+
+def check_same_spaces(source: EnvSource, spec: PolicySpec, settings: Settings) -> None:
+    """ValueError when a loaded policy does not fit the environment that was passed for it."""
+    env = source()
+    try:
+        own = make_policy_spec(settings.policy, env.observation_space, env.action_space, settings.policy_kwargs)
+    finally:
+        env.close()
+    if (own.obs_shape, own.head) != (spec.obs_shape, spec.head):
+        raise ValueError(
+            f"env = {source.name!r} does not fit the checkpoint: it has observations {own.obs_shape} and actions {own.head}, "
+            f"the policy was trained for {spec.obs_shape} and {spec.head}"
+        )
 
 
 def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
@@ -201,6 +219,9 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
             raise CheckpointError(
                 f"the checkpoint's array {name!r} {shape}, the policy and optimizer need finite {array.dtype} {array.shape}"
             )
+    for name in ("squares", "counts"):
+        if (groups["normalizer"][name] < 0).any():
+            raise CheckpointError(f"the checkpoint's array {name!r} has negative values: the file is damaged")
     model.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
     model.normalizer.load_state(groups["normalizer"])
     model.num_timesteps, model.eval_timesteps = counters["num_timesteps"], counters["eval_timesteps"]

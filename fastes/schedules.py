@@ -40,7 +40,10 @@ def make_schedule(name: str, value: ScheduleSetting) -> Schedule:
 
 def checked_value(name: str, value: float) -> float:
     """value as a float, or ValueError when it is not positive and finite."""
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {FORMS}") from None
     if not math.isfinite(number) or number <= 0.0:
         raise ValueError(f"{name} = {value!r} is not a positive finite number: expected {FORMS}")
     return number

@@ -132,7 +132,9 @@ class Settings:
                 return registered if self.target_return == "auto" and registered is not None else math.inf
             raise ValueError(f"target_return = {self.target_return!r}: expected a number, 'auto' or 'none'")
         number = isinstance(self.target_return, (int, float, np.number)) and not isinstance(self.target_return, bool)
-        if not number or math.isnan(self.target_return):
+        if not number:
+            raise TypeError(f"target_return = {self.target_return!r}: expected a number, 'auto' or 'none'")
+        if math.isnan(self.target_return):
             raise ValueError(f"target_return = {self.target_return!r}: expected a number, 'auto' or 'none'")
         return float(self.target_return)
 

@@ -134,8 +134,8 @@ class EvolutionStrategy:
         fitness = np.array(returns, dtype=np.float64)
         if fitness.shape not in ((self.population_size,), (self.num_pairs, 2)):
             raise ValueError(
-                f"tell() got returns of shape {fitness.shape}, ask() gave {self.population_size} candidates: expected "
-                f"({self.population_size},) in job order or ({self.num_pairs}, 2)"
+                f"tell() got {fitness.size} returns of shape {fitness.shape}, ask() gave {self.population_size} candidates: "
+                f"expected ({self.population_size},) in job order or ({self.num_pairs}, 2)"
             )
         fitness = fitness.reshape(self.num_pairs, 2)
         shaped = shape_returns(fitness, asked.sigma, self.shaping, self.top_fraction)

@@ -298,18 +298,8 @@ def test_resume_keeps_the_environment_of_a_module_id(tmp_path: Path) -> None:
     first = run_fastes("train", "envs_for_tests:Toy-v0", *flags, "--total-timesteps", "200", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     (run,) = (tmp_path / "runs").glob("*/1")
-    second = run_fastes(
-        "train",
-        "envs_for_tests:Toy-v0",
-        "--resume",
-        str(run),
-        "--quiet",
-        "--workers",
-        "0",
-        "--total-timesteps",
-        "400",
-        cwd=tmp_path,
-    )
+    resume = ["train", "envs_for_tests:Toy-v0", "--resume", str(run), "--quiet", "--workers", "0"]
+    second = run_fastes(*resume, "--total-timesteps", "400", cwd=tmp_path)
     assert second.returncode == 0, second.stderr
 
 

@@ -47,7 +47,10 @@ class EnvSource:
     def __call__(self, **extra: Any) -> Env:
         """Build one environment; extra: more keyword arguments for gymnasium.make, such as render_mode."""
         if self.factory is not None:
-            return self.factory()
+            made = self.factory()
+            if not isinstance(made, gymnasium.Env):
+                raise TypeError(f"the function {self.name!r} made {made!r}, a {type(made).__name__}: expected a gymnasium.Env")
+            return made
         assert self.spec is not None
         return _make(self.spec, {**self.make_kwargs, **extra})
 
@@ -101,19 +104,19 @@ def register(registrations: bytes) -> None:
 
 
 def _find_spec(env_id: str) -> EnvSpec:
-    module, _, env_id = env_id.rpartition(":")
+    module, _, name = env_id.rpartition(":")
     try:
         if module:
             importlib.import_module(module)
-        spec = gymnasium.spec(env_id)
+        spec = gymnasium.spec(name)
     except ModuleNotFoundError as error:
         raise EnvironmentUnavailable(
             f"environment {env_id!r} cannot be found: its module {error.name!r} is not importable; check the spelling, install "
             "it, or run where it lies"
         ) from error
     except gymnasium.error.Error as error:
-        extra = _NAMESPACE_EXTRAS.get(env_id.split("/")[0]) if "/" in env_id else None
-        hint = f"; it may need: {extra}" if extra else suggest(env_id, gymnasium.registry)
+        extra = _NAMESPACE_EXTRAS.get(name.split("/")[0]) if "/" in name else None
+        hint = f"; it may need: {extra}" if extra else suggest(name, gymnasium.registry)
         hint = hint or "; import the package that registers it, or write 'module:Env-v0'"
         raise EnvironmentUnavailable(f"environment {env_id!r} is not registered in Gymnasium{hint}") from error
     return spec

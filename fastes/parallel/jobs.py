@@ -32,6 +32,7 @@ class PoolSpec:
     num_evals: int
     table_size: int
     normalize_obs: bool
+    env_shown: bool = True  # the parent has built one: what that prints need not be shown again
 
     def layout(self, n_workers: int) -> Layout:
         return Layout(

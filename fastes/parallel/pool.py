@@ -12,7 +12,6 @@ import sys
 import threading
 import warnings
 from collections import Counter, deque
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from multiprocessing.connection import Connection
@@ -25,11 +24,12 @@ import numpy.typing as npt
 from fastes import _core
 from fastes.envs import own_registrations
 from fastes.errors import WorkerCrashed, WorkerError
+from fastes.interrupts import interrupts_wait
 from fastes.noise import Perturbations
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel.jobs import Batch, PoolSpec, Round, collect, describe_job, publish
 from fastes.parallel.shm import Block
-from fastes.parallel.worker import Done, Failed, Ready, Start
+from fastes.parallel.worker import READY_MARK, Done, Failed, Start
 from fastes.rollout import EpisodeSettings
 
 _MAX_CRASHES = 3
@@ -45,7 +45,7 @@ class Worker:
 
     def __init__(self, index: int, spec: PoolSpec, block: Block) -> None:
         self.index = index
-        self.ready = False
+        self.ready, self.show_start = False, not spec.env_shown
         self.stderr_tail: deque[str] = deque(maxlen=30)
         self._partial = b""
         ours, theirs = socketpair()
@@ -70,14 +70,18 @@ class Worker:
             self.connection.send(round_)
 
     def read_stderr(self) -> list[str]:
-        """The lines that came since the last call."""
-        lines = []
+        """The lines that came since the last call, without those of a start whose output the parent has shown itself."""
+        lines: list[str] = []
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self.stderr.fileno(), 1 << 16):
                 *whole, self._partial = (self._partial + chunk).split(b"\n")
                 lines += [line.decode(errors="replace") for line in whole]
-        self.stderr_tail.extend(lines)
-        return lines
+        self.stderr_tail.extend(line for line in lines if line not in ("", READY_MARK))
+        if self.ready or READY_MARK not in lines:
+            return lines if self.ready or self.show_start else []
+        self.ready = True
+        mark = lines.index(READY_MARK)
+        return [*(lines[:mark] if self.show_start else []), *lines[mark + 1 :]]
 
     def last_output(self) -> str:
         """The end of what it wrote to stderr, an unfinished line too."""
@@ -115,7 +119,7 @@ def _popen(command: list[str], fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
     """Start a worker from a thread that lives as long as this process: Linux counts the end of its thread as its parent's."""
 
     def start() -> subprocess.Popen[bytes]:
-        with _sigint_blocked():
+        with interrupts_wait():  # until it has said that it ignores them
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -132,16 +136,6 @@ def _popen(command: list[str], fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
 @cache
 def _spawner() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "fastes-spawner")
-
-
-@contextlib.contextmanager
-def _sigint_blocked() -> Iterator[None]:
-    """A process started here is born with SIGINT blocked, until it has said that it ignores it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class ProcessPool:
@@ -227,9 +221,6 @@ class ProcessPool:
             message = worker.connection.recv()
         except (EOFError, OSError):
             return False
-        if isinstance(message, Ready):
-            worker.read_stderr()
-            worker.ready = True
         if isinstance(message, Failed):
             self._raise_failure(message, round_)
         if isinstance(message, Done) and message.round_number == round_.number:
@@ -262,7 +253,7 @@ class ProcessPool:
         status = worker.process.returncode
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         what = "outside any episode" if job is None else f"in {describe_job(job, self.spec.num_pairs)}"
-        self._crashes[job] += 1
+        self._crashes[job] += not (job is None and worker.ready)  # killed while idle: nobody's fault
         if self._crashes[job] >= _MAX_CRASHES:
             seed = None if job is None else self._env_seed(job)
             output = worker.last_output()
@@ -281,9 +272,9 @@ class ProcessPool:
         )
 
     def _show(self, worker: Worker) -> None:
-        """Pass on what a worker wrote to stderr since it was ready; a line that many workers write appears once."""
+        """Pass on what a worker wrote to stderr; a line that many workers write appears once."""
         for line in worker.read_stderr():
-            if worker.ready and line not in self._printed:
+            if line and line not in self._printed:
                 if len(self._printed) < 1000:
                     self._printed.add(line)
                 print(line, file=sys.stderr)

@@ -23,6 +23,8 @@ from fastes.envs import register
 from fastes.parallel.jobs import JobRunner, PoolSpec, Round
 from fastes.parallel.shm import Block, Layout
 
+READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr, not shown
+
 
 class Start(NamedTuple):
     """The first message: which slot this worker has, what to build, and the kernels to use."""
@@ -33,10 +35,6 @@ class Start(NamedTuple):
     memory_fd: int
     kernels: str
     registrations: bytes
-
-
-class Ready(NamedTuple):
-    """The environment is built. What was written to stderr so far, the parent has seen when it built its own."""
 
 
 class Done(NamedTuple):
@@ -83,7 +81,8 @@ def serve(connection: Connection) -> None:
     current = block.current_job[start.slot]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the parent built the same environment and has shown them
+            if start.spec.env_shown:
+                warnings.simplefilter("ignore")
             register(start.registrations)
             env = start.spec.make_env()
         limit_threads()
@@ -91,7 +90,7 @@ def serve(connection: Connection) -> None:
         connection.send(failure(None, None, error))
         return
     runner = JobRunner(env, start.spec, block)
-    connection.send(Ready())
+    os.write(2, f"\n{READY_MARK}\n".encode())
     while True:
         round_: Round = connection.recv()
         runner.begin(round_)

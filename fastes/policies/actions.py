@@ -47,6 +47,8 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
     """
     if mapping not in BOX_MAPPINGS:
         raise ValueError(f"unknown action_mapping {mapping!r}: expected one of {BOX_MAPPINGS}{suggest(mapping, BOX_MAPPINGS)}")
+    if isinstance(space, (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)) and 0 in space.shape:
+        raise ValueError(f"action space {space} is empty: expected at least one component")
     if isinstance(space, spaces.Box):
         return _box_head(space, mapping, num_bins)
     if isinstance(space, spaces.Discrete):
@@ -80,8 +82,8 @@ def _box_head(space: spaces.Box, mapping: str, num_bins: int) -> ActionHead:
     if mapping != "clip" and not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError(f"action_mapping {mapping!r} needs finite bounds, the action space is {space}: use 'clip'")
     bins = num_bins if mapping == "bins" else 0
-    if mapping == "bins" and num_bins < 2:
-        raise ValueError(f"num_bins = {num_bins} is too small: expected at least 2")
+    if not isinstance(num_bins, int) or num_bins < 2:
+        raise ValueError(f"num_bins = {num_bins!r} is no number of bins: expected an int of at least 2")
     outputs = len(low) * max(bins, 1)
     bounds = tuple(low.tolist()), tuple(high.tolist())
     return ActionHead(mapping, dtype.name, space.shape, len(low), outputs, bounds[0], bounds[1], bins)

@@ -84,10 +84,13 @@ def make_policy_spec(
     hidden = _checked_layers(kwargs.get("net_arch"), linear)
     head = make_action_head(action_space, kwargs.get("action_mapping", "clip"), kwargs.get("num_bins", 10))
     obs_size = flat_size(observation_space)
+    use_bias = kwargs.get("use_bias", not linear)
+    if not isinstance(use_bias, bool):
+        raise TypeError(f"use_bias = {use_bias!r} is a {type(use_bias).__name__}: expected True or False")
     return PolicySpec(
         layer_sizes=(obs_size, *hidden, head.num_outputs),
         activation=_activation_name(kwargs.get("activation_fn", "tanh")),
-        use_bias=bool(kwargs.get("use_bias", not linear)),
+        use_bias=use_bias,
         head=head,
         obs_shape=observation_space.shape if isinstance(observation_space, spaces.Box) else (obs_size,),
         flattened=not isinstance(observation_space, spaces.Box),
@@ -116,7 +119,8 @@ def _checked_layers(net_arch: Sequence[int] | None, linear: bool) -> tuple[int, 
             raise ValueError(f"LinearPolicy has no hidden layers, net_arch = {net_arch!r} was given: use 'MlpPolicy'")
         return ()
     sizes = (64, 64) if net_arch is None else net_arch
-    if isinstance(sizes, (str, Mapping)) or not all(isinstance(n, (int, np.integer)) and n > 0 for n in sizes):
+    listed = isinstance(sizes, Sequence) and not isinstance(sizes, str)
+    if not listed or not all(isinstance(n, (int, np.integer)) and n > 0 for n in sizes):
         raise ValueError(f"net_arch = {net_arch!r}: expected a list of positive layer sizes, such as [64, 64]")
     return tuple(int(n) for n in sizes)
 
