@@ -142,13 +142,8 @@ class FastES:
             self._env = self.source()
         return self._env
 
-    @property
-    def observation_space(self) -> Any:
-        return self.env.observation_space
-
-    @property
-    def action_space(self) -> Any:
-        return self.env.action_space
+    observation_space = property(lambda self: self.env.observation_space)
+    action_space = property(lambda self: self.env.action_space)
 
     @property
     def target_return(self) -> float:
@@ -211,13 +206,7 @@ class FastES:
                 batch = self._evaluate_generation(asked)
                 seeds = draw_eval_seeds(self.seed, self.generation, self.settings.eval_episodes)
                 evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, seeds)
-                best = evaluation.mean > -math.inf and evaluation.mean >= self.best_eval_return
-                if best:
-                    callbacks.on_new_best(self, evaluation.mean)
-                solved = evaluation.mean >= self.target_return and self._target_confirmed()
-                with interrupts_wait():  # the generation counts as a whole or not at all
-                    update = None if solved else self._tell(batch)
-                    self._count(batch, evaluation, best, solved)
+                update = self._finish_generation(batch, evaluation, callbacks)
                 finished = time.perf_counter()
                 record = self._record(batch, evaluation, update, asked, finished - started)
                 going = callbacks.on_generation(self, record) is not False
@@ -267,6 +256,23 @@ class FastES:
     def _noise_free(self) -> EpisodeSettings:
         return EpisodeSettings(self.settings.max_episode_steps or NO_LIMIT)
 
+    def _finish_generation(self, batch: Batch, evaluation: Evaluation, callbacks: Callback) -> Update | None:
+        """Note a best, stop (None) or move theta, and book it all; an exception leaves the model as it was before."""
+        booked = self.best_eval_return, self.eval_timesteps, self.confirm_after
+        try:
+            if evaluation.mean > -math.inf and evaluation.mean >= self.best_eval_return:
+                self.best_eval_return = evaluation.mean
+                callbacks.on_new_best(self, evaluation.mean)
+            solved = evaluation.mean >= self.target_return and self._target_confirmed()
+            with interrupts_wait():  # the generation counts as a whole or not at all
+                update = None if solved else self._tell(batch)
+                self._count(batch, solved)
+                booked = self.best_eval_return, self.eval_timesteps, self.confirm_after
+        except BaseException:
+            self.best_eval_return, self.eval_timesteps, self.confirm_after = booked
+            raise
+        return update
+
     def _target_confirmed(self) -> bool:
         """Evaluate theta on fresh seeds: one good episode is no solution.
 
@@ -292,10 +298,8 @@ class FastES:
         self.cap.update(batch.lengths // self.settings.episodes_per_candidate)
         return update
 
-    def _count(self, batch: Batch, evaluation: Evaluation, best: bool, solved: bool) -> None:
+    def _count(self, batch: Batch, solved: bool) -> None:
         """Book a generation. One that proved theta solved was not learned from: resuming would ask for it again."""
-        if best:
-            self.best_eval_return = evaluation.mean
         self.solved = solved
         self.eval_timesteps += int(batch.eval_lengths.sum())
         if not solved:

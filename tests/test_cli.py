@@ -173,7 +173,7 @@ def test_resume_goes_on_and_keeps_the_record(run: Path, tmp_path: Path) -> None:
     assert config["settings"]["total_timesteps"] == 3000
     assert config["settings"]["sigma"] == 0.1
     assert config["run"]["seed"] == 3
-    assert [earlier["n_workers"] for earlier in config["earlier"]] == [2]
+    assert [earlier["run"]["n_workers"] for earlier in config["earlier"]] == [2]
 
 
 def test_resume_of_a_spent_run_says_what_to_do(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
