@@ -25,5 +25,5 @@ def plot_learning_curve(progress: Path, picture: Path, title: str, target: float
         axes.axhline(target, color="#3d8f5f", linewidth=0.9, linestyle="--", label=f"target {target:g}")
     axes.set(title=title, xlabel="timesteps", ylabel="return")
     axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="lower right")
     figure.savefig(picture, dpi=120)
