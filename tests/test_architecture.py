@@ -161,7 +161,7 @@ def test_files_hold_one_idea() -> None:
 
 def _loaded_by(statement: str) -> set[str]:
     code = f"{statement}\nimport sys; print(' '.join({{name.split('.')[0] for name in sys.modules}}))"
-    result = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-I", "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
     return set(result.stdout.split())
 
@@ -250,7 +250,8 @@ def test_loading_a_preset_gives_a_copy() -> None:
 
 
 def test_the_package_lists_all_its_packages() -> None:
-    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())
+    root = Path(__file__).parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text())
     packages = {
         "fastes",
         *(f"fastes.{p.parent.relative_to(PACKAGE)}".replace("/", ".") for p in PACKAGE.rglob("*/__init__.py")),

@@ -434,7 +434,6 @@ def test_schedules_that_misbehave_change_nothing() -> None:
         ("train CartPole-v1 --checkpoint-seconds nan", ("checkpoint", "nan")),
         ("train CartPole-v1 --populaton-size 8", ("--populaton-size",)),
         ("train --resume no/such/run", ("no/such/run",)),
-        ("train CartPole-v1 --resume run", ("--resume",)),
         ("train --resume run --seed 3", ("--seed",)),
         ("eval no/such/run", ("no/such/run",)),
         ("eval no/such/run --episodes 0", ("--episodes", "0")),

@@ -81,7 +81,7 @@ def test_environment_variable_chooses_kernels() -> None:
     def ask(name: str) -> subprocess.CompletedProcess[str]:
         code = "import fastes._core as c; print(c.variant())"
         env = {**environment(), "FASTES_KERNELS": name}
-        return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+        return subprocess.run([sys.executable, "-I", "-c", code], env=env, capture_output=True, text=True, timeout=60)
 
     for name in _core.available_variants():
         assert ask(name).stdout.strip() == name
