@@ -120,6 +120,8 @@ def normal_fill(float[::1] out not None, uint64_t seed, int64_t start=0, uint32_
     if start < 0:
         raise ValueError(f"start = {start} is negative: expected the number of the first value, 0 or more")
     cdef int64_t n = out.shape[0]
+    if start > 2**62:
+        raise ValueError(f"start = {start} is out of range: expected at most 2**62")
     if n:
         with nogil:
             kernels.normal_fill(&out[0], start, n, seed, stream)
@@ -191,6 +193,7 @@ def philox(const uint32_t[:, ::1] counters not None, uint64_t seed):
 
 def claim(int64_t[::1] counter not None):
     """Take the next position of a job counter (1,) in shared memory: an atomic fetch and add."""
+    check_length("counter", counter.shape[0], 1)
     return fastes_claim(&counter[0])
 
 
@@ -248,6 +251,8 @@ cdef class Actor:
         self.nvec = np.array(head.nvec, dtype=np.int64)
         self.start = np.array(head.start, dtype=np.int64)
         self.action_ndim = len(head.shape)
+        if self.action_ndim > 32:
+            raise ValueError(f"the action space has {self.action_ndim} dimensions: expected at most 32")
         for i, dim in enumerate(head.shape):
             self.action_dims[i] = dim
         self.action_type = np.dtype(head.dtype).num

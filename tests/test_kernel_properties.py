@@ -227,6 +227,14 @@ def test_what_is_not_finite_counts_as_worst(returns: np.ndarray, top: float) -> 
     assert_same_bits("ranked", weights, shape_returns(below, 0.1, "centered_ranks").weights)
 
 
+@pytest.mark.parametrize("shaping", SHAPINGS)
+def test_pairs_that_tie_for_the_top_are_taken_in_order(shaping: str) -> None:
+    returns = np.zeros((300, 2))
+    returns[:, 0] = np.tile([1.0, 2.0, 3.0], 100)
+    kept = shape_returns(returns, 0.1, shaping, top_fraction=0.5).shaped.any(axis=1)
+    assert np.flatnonzero(kept).tolist() == sorted([*range(2, 300, 3), *range(1, 150, 3)])
+
+
 @pytest.mark.filterwarnings("error")
 @given(FINITE | st.just(0.0), st.integers(1, 12), st.sampled_from(SHAPINGS), st.floats(0.01, 1.0))
 @modest
