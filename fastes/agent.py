@@ -115,6 +115,7 @@ class FastES:
         self.cap = EpisodeCap(settings)
         self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
         self.confirm_after = 0
+        self.budget = 0  # num_timesteps at which the last `learn` was to end; schedules run towards it
         self.best_eval_return = -math.inf
         self.solved = False
         self._predictor = Predictor(spec, settings.normalize_obs)
@@ -193,7 +194,7 @@ class FastES:
         )
         if reset_num_timesteps:
             self.num_timesteps = self.eval_timesteps = self.num_episodes = self.confirm_after = 0
-        total = budget + self.num_timesteps
+        self.budget = total = budget + self.num_timesteps
         callbacks = self._callbacks(callback, progress_bar)
         self.solved = False
         self._start_pool()

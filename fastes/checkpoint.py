@@ -1,16 +1,20 @@
-"""Checkpoint files: a zip with one JSON member and safetensors members. No code runs when one is saved or loaded."""
+"""Checkpoint files: a zip with one JSON member and safetensors members. No code runs when one is saved or loaded.
+
+docs/checkpoint-format.md has the format in words.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +26,13 @@ from fastes.errors import CheckpointError
 
 FORMAT = "fastes-checkpoint"
 FORMAT_VERSION = 1
+GROUPS = ("theta", "optimizer", "normalizer")
 _DATA = "data"
 _SUFFIX = ".safetensors"
+_OURS = ("format", "format_version", "checksums")  # keys of the JSON member that belong to the format itself
 _MAX_DATA_BYTES = 4 << 20
-_MAX_MEMBER_BYTES = 4 << 30
+_MAX_FILE_BYTES = (4 << 30) - 1  # more would need zip64
+_LOCAL_HEADER, _END_RECORD = 30, 22  # bytes, without names and comments
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -43,6 +50,9 @@ def checkpoint_path(path: str | os.PathLike[str]) -> Path:
     return path if path.suffix == ".zip" else path.with_name(path.name + ".zip")
 
 
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
 def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
     """Write the whole file beside its place, flush it to disk, then rename: the path holds the old file or the new one.
 
@@ -50,35 +60,58 @@ def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Pa
     """
     path = checkpoint_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
-        with open(temporary, "xb") as file:
-            _write_zip(file, checkpoint)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_temporary(temporary, folder, checkpoint)
         _keep_previous(path)
         os.replace(temporary, path)
+        with contextlib.suppress(OSError):  # some file systems cannot sync a folder
+            os.fsync(folder)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    _sync_folder(path.parent)
+    finally:
+        os.close(folder)
     return path
 
 
-def _write_zip(file: Any, checkpoint: Checkpoint) -> None:
-    data = {"format": FORMAT, "format_version": FORMAT_VERSION, **checkpoint.data}
+def _write_temporary(temporary: Path, folder: int, checkpoint: Checkpoint) -> None:
+    """The file gets its name when it is whole, where the system can: a process killed while it writes leaves nothing."""
+    try:
+        with open(os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=folder), "wb") as file:
+            _write_zip(file, checkpoint)
+            # a descriptor of the folder makes Python call linkat(), which follows the link to the unnamed file
+            os.link(f"/proc/self/fd/{file.fileno()}", temporary.name, dst_dir_fd=folder)
+    except (AttributeError, OSError):  # not Linux, or a file system without it; a full disk is met again
+        with open(temporary, "xb") as file:
+            _write_zip(file, checkpoint)
+
+
+def _write_zip(file: IO[bytes], checkpoint: Checkpoint) -> None:
+    """Write it all, to the disk itself."""
+    checksums = {group: {name: _checksum(a) for name, a in arrays.items()} for group, arrays in checkpoint.arrays.items()}
+    data = {"format": FORMAT, "format_version": FORMAT_VERSION, "checksums": checksums, **checkpoint.data}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(_DATA, json.dumps(data, indent=1, allow_nan=False))
         for group, arrays in checkpoint.arrays.items():
             contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
             archive.writestr(group + _SUFFIX, save_tensors(contiguous))
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _checksum(array: npt.NDArray[Any]) -> str:
+    """SHA-256 of an array's dtype, shape and bytes in C order."""
+    described = f"{array.dtype.str} {array.shape}".encode()
+    return hashlib.sha256(described + b"\n" + np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
 def _keep_previous(path: Path) -> None:
     if not path.exists():
         return
-    previous = path.with_name(f".{path.name}.{secrets.token_hex(4)}.bak")
+    previous = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.bak")
     try:
         os.link(path, previous)
     except OSError:  # a file system without hard links
@@ -90,25 +123,31 @@ def _keep_previous(path: Path) -> None:
         raise
 
 
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # some file systems cannot sync a folder
-            os.fsync(fd)
-    finally:
-        os.close(fd)
+# --- reading --------------------------------------------------------------------------------------------------------
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint (with or without its suffix .zip). Raises CheckpointError that says what is wrong."""
+    """Read a checkpoint (with or without its suffix .zip). Raises CheckpointError that says what is wrong.
+
+    Memory stays within a few times the file's size; nothing is written, and no code from the file runs.
+    """
     path = _existing(path)
     try:
-        with zipfile.ZipFile(path) as archive:
-            return _read_zip(path, archive)
-    except CheckpointError:
-        raise
-    except (zipfile.BadZipFile, SafetensorError, EOFError, RuntimeError, MemoryError, ValueError, KeyError, OSError) as error:
-        raise CheckpointError(f"{path} is damaged or no checkpoint: {error}") from error
+        with open(path, "rb") as file:
+            return _read_zip(file)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}{_hint(path)}") from error
+    except Exception as error:  # whatever zipfile, json, safetensors or the memory has to say about hostile bytes
+        reason = f"{type(error).__name__}: {error}" if not isinstance(error, _EXPECTED) else error
+        raise CheckpointError(f"{path} is damaged or no checkpoint: {reason}{_hint(path)}") from error
+
+
+_EXPECTED = (zipfile.BadZipFile, SafetensorError, OSError, ValueError)
+
+
+def _hint(path: Path) -> str:
+    backup = path.with_name(path.name + ".bak")
+    return f" (the one saved before it is {backup})" if backup.is_file() else ""
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:
@@ -118,28 +157,92 @@ def _existing(path: str | os.PathLike[str]) -> Path:
     raise CheckpointError(f"there is no checkpoint at {path}" + (" (it is a folder)" if Path(path).is_dir() else ""))
 
 
-def _read_zip(path: Path, archive: zipfile.ZipFile) -> Checkpoint:
-    names = archive.namelist()
-    if _DATA not in names:
-        raise CheckpointError(f"{path} is not a FastES checkpoint: it has no member {_DATA!r}")
-    data = json.loads(_member(archive, _DATA, _MAX_DATA_BYTES))
+def _read_zip(file: IO[bytes]) -> Checkpoint:
+    _check_end(file)
+    with zipfile.ZipFile(file) as archive:
+        names = [info.filename for info in archive.infolist()]
+        if _DATA not in names:
+            raise CheckpointError(f"not a FastES checkpoint: it has no member {_DATA!r}")
+        # what it says of itself comes first: files of others and of newer versions may be laid out as they like
+        info = archive.getinfo(_DATA)
+        if info.file_size > _MAX_DATA_BYTES or info.compress_type != zipfile.ZIP_STORED:
+            raise CheckpointError(f"not a FastES checkpoint: member {_DATA!r} is compressed or larger than {_MAX_DATA_BYTES} bytes")
+        data = json.loads(archive.read(info), object_pairs_hook=_unique, parse_constant=_no_constant)
+        _check_format(data)
+        _check_layout(archive)
+        groups = [name.removesuffix(_SUFFIX) for name in names if name != _DATA]
+        arrays = {group: load_tensors(archive.read(group + _SUFFIX)) for group in groups}  # checks the member's CRC-32
+    _check_arrays(data["checksums"], arrays)
+    return Checkpoint({key: value for key, value in data.items() if key not in _OURS}, arrays)
+
+
+def _check_end(file: IO[bytes]) -> None:
+    """The end record comes last and counts few members: a long directory would fill the memory."""
+    size = file.seek(0, os.SEEK_END)
+    if size == 0:
+        raise CheckpointError("the file is empty")
+    file.seek(max(0, size - _END_RECORD))
+    end = file.read(_END_RECORD)
+    file.seek(0)
+    if len(end) < _END_RECORD or not end.startswith(b"PK\x05\x06"):
+        raise CheckpointError("damaged or no checkpoint: the file does not end as a zip without a comment does; it may be cut off")
+    members, directory = int.from_bytes(end[10:12], "little"), int.from_bytes(end[12:16], "little")
+    if size > _MAX_FILE_BYTES or members > 64 or directory > 1 << 16:
+        raise CheckpointError(f"not a FastES checkpoint: {size} bytes, {members} members, a directory of {directory} bytes")
+
+
+def _check_format(data: Any) -> None:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is not a FastES checkpoint; Stable-Baselines3 models are loaded with their own classes")
-    if data.get("format_version") != FORMAT_VERSION:
+        raise CheckpointError("not a FastES checkpoint; Stable-Baselines3 models are loaded with their own classes")
+    version = data.get("format_version")
+    if type(version) is not int or version != FORMAT_VERSION:
         raise CheckpointError(
-            f"{path} has format version {data.get('format_version')!r}, this FastES reads version {FORMAT_VERSION}: "
-            "load it with the version that wrote it, or a newer one"
+            f"the file has format version {version!r}, this FastES reads version {FORMAT_VERSION}: load it with the "
+            "version that wrote it, or a newer one"
         )
-    groups = [name for name in names if name.endswith(_SUFFIX)]
-    arrays = {name[: -len(_SUFFIX)]: load_tensors(_member(archive, name, _MAX_MEMBER_BYTES)) for name in groups}
-    return Checkpoint(data, arrays)
+    if not isinstance(data.get("checksums"), dict):
+        raise CheckpointError("the file is damaged: its arrays have no checksums")
 
 
-def _member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
-    info = archive.getinfo(name)
-    if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.file_size > limit:
-        raise CheckpointError(f"member {name!r} is compressed or larger than {limit} bytes: FastES does not write such files")
-    return archive.read(info)  # checks the member's CRC-32
+def _check_layout(archive: zipfile.ZipFile) -> None:
+    """Members lie one after the other from the first byte to the directory, stored, known and once each."""
+    at, seen = 0, set()
+    for info in archive.infolist():
+        known = info.filename == _DATA or info.filename in {group + _SUFFIX for group in GROUPS}
+        if not known or info.filename in seen:
+            kind = "twice" if known else "which is not a part of it"
+            raise CheckpointError(f"not a checkpoint that FastES wrote: it holds {info.filename!r}, {kind}")
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.flag_bits or info.extra:
+            raise CheckpointError(f"member {info.filename!r} is compressed, encrypted or extended: FastES does not write such files")
+        if info.header_offset != at:
+            raise CheckpointError(f"member {info.filename!r} overlaps another, or has something hidden before it")
+        seen.add(info.filename)
+        at += _LOCAL_HEADER + len(info.filename.encode()) + info.file_size
+    if at != archive.start_dir:
+        raise CheckpointError("something is hidden between the last member and the directory")
+
+
+def _check_arrays(checksums: Mapping[str, Any], arrays: Mapping[str, Arrays]) -> None:
+    for group, names in checksums.items():
+        missing = sorted(set(names) - set(arrays.get(group, ()))) if isinstance(names, dict) else [names]
+        if group not in arrays or missing:
+            raise CheckpointError(f"arrays {missing} of {group!r} are missing: the file is damaged or was edited")
+    for group, members in arrays.items():
+        for name, array in members.items():
+            expected = checksums[group].get(name) if isinstance(checksums.get(group), dict) else None
+            if expected != _checksum(array):
+                raise CheckpointError(f"array {name!r} of {group!r} does not match its checksum: the file is damaged or was edited")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise CheckpointError("the file is damaged or was edited: a key of its JSON member occurs twice")
+    return found
+
+
+def _no_constant(name: str) -> Iterator[Any]:
+    raise CheckpointError(f"the file is damaged or was edited: its JSON member has {name}")
 
 
 def require(mapping: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:

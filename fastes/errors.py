@@ -29,6 +29,10 @@ class CheckpointError(FastESError):
     """A checkpoint is missing, damaged, foreign, or made for something else."""
 
 
+class CheckpointMismatch(CheckpointError, ValueError):
+    """A whole checkpoint does not fit the environment, policy or settings that were passed with it."""
+
+
 class EnvironmentUnavailable(FastESError, ValueError):
     """An environment cannot be built: an unknown id, or a package that is not installed."""
 

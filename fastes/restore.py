@@ -14,7 +14,7 @@ import numpy as np
 from fastes import _core
 from fastes.checkpoint import Checkpoint, require
 from fastes.envs import EnvSource, from_json, to_json
-from fastes.errors import CheckpointError
+from fastes.errors import CheckpointError, CheckpointMismatch
 from fastes.policies import ActionHead, PolicySpec, make_policy_spec
 from fastes.settings import Settings, setting_names
 from fastes.strategy import check_seed
@@ -27,7 +27,7 @@ _FLOATS = ("float32", "float64")
 _DTYPES = {"clip": _FLOATS, "squash": _FLOATS, "bins": _FLOATS, "categorical": ("int64",), "binary": ("int8",)}
 _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
 _MAX_COUNTER = 2**53  # the generation is drawn from as 32 bits
-_COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after")
+_COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
 
 @cache
@@ -63,6 +63,7 @@ def model_state(model: FastES) -> Checkpoint:
             "num_episodes": model.num_episodes,
             "episode_cap": model.cap.steps,
             "confirm_after": model.confirm_after,
+            "budget": model.budget,
         },
         "best_eval_return": model.best_eval_return if math.isfinite(model.best_eval_return) else None,
         "versions": dict(versions()),
@@ -109,7 +110,7 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
         raise CheckpointError(f"the checkpoint's settings are damaged: {odd} are missing or unknown")
     for name in ("policy", "policy_kwargs"):
         if name in changes and changes[name] != stored[name]:
-            raise ValueError(
+            raise CheckpointMismatch(
                 f"{name} = {changes[name]!r} cannot change on loading, the checkpoint has {stored[name]!r}: start a new run"
             )
     values = {**stored, **changes}
@@ -187,14 +188,14 @@ def _outputs(head: ActionHead) -> int:
 
 
 def check_same_spaces(source: EnvSource, spec: PolicySpec, settings: Settings) -> None:
-    """ValueError when a loaded policy does not fit the environment that was passed for it."""
+    """CheckpointMismatch when a loaded policy does not fit the environment that was passed for it."""
     env = source()
     try:
         own = make_policy_spec(settings.policy, env.observation_space, env.action_space, settings.policy_kwargs)
     finally:
         env.close()
     if (own.obs_shape, own.head) != (spec.obs_shape, spec.head):
-        raise ValueError(
+        raise CheckpointMismatch(
             f"env = {source.name!r} does not fit the checkpoint: it has observations {own.obs_shape} and actions {own.head}, "
             f"the policy was trained for {spec.obs_shape} and {spec.head}"
         )
@@ -214,11 +215,15 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
     given = {**groups["theta"], **groups["optimizer"], **{f"normalizer.{k}": v for k, v in groups["normalizer"].items()}}
     for name, array in expected.items():
         got = given.get(name)
-        if got is None or got.shape != array.shape or got.dtype != array.dtype or not np.isfinite(got).all():
-            shape = "is missing" if got is None else f"has shape {got.shape} and dtype {got.dtype}"
-            raise CheckpointError(
-                f"the checkpoint's array {name!r} {shape}, the policy and optimizer need finite {array.dtype} {array.shape}"
-            )
+        if got is None or got.shape != array.shape or got.dtype != array.dtype:
+            found = "is missing" if got is None else f"has shape {got.shape} and dtype {got.dtype}"
+        elif not np.isfinite(got).all():
+            found = "has values that are not finite"
+        else:
+            continue
+        raise CheckpointError(f"the checkpoint's array {name!r} {found}: expected finite {array.dtype} {array.shape}")
+    if unknown := sorted(set(given) - set(expected)):
+        raise CheckpointError(f"the checkpoint's arrays {unknown} are no part of its policy and optimizer: it was edited")
     for name in ("squares", "counts"):
         if (groups["normalizer"][name] < 0).any():
             raise CheckpointError(f"the checkpoint's array {name!r} has negative values: the file is damaged")
@@ -227,6 +232,6 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
     model.num_timesteps, model.eval_timesteps = counters["num_timesteps"], counters["eval_timesteps"]
     model.num_episodes = counters["num_episodes"]
     model.cap.resume(counters["episode_cap"])
-    model.confirm_after = counters["confirm_after"]
+    model.confirm_after, model.budget = counters["confirm_after"], counters["budget"]
     best = checkpoint.data.get("best_eval_return")
     model.best_eval_return = best if isinstance(best, float) else -math.inf

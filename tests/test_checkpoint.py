@@ -375,8 +375,13 @@ def test_wrong_arrays_are_named(group: str, damage: str, saved: Path, tmp_path: 
         arrays["other"] = array
     elif damage != "missing":
         arrays[name] = changed[damage]
-    with pytest.raises(CheckpointError, match=name):
-        load(_write(tmp_path / "t.zip", {**members, group + ".safetensors": save_tensors(arrays)}))
+    with pytest.raises(CheckpointError, match=rf"{name}.* (checksum|missing)"):
+        load(_write(tmp_path / "edited.zip", {**members, group + ".safetensors": save_tensors(arrays)}))
+    intact = read_checkpoint(saved)
+    write_checkpoint(tmp_path / "forged.zip", intact._replace(arrays={**intact.arrays, group: arrays}))  # with true checksums
+    with pytest.raises(CheckpointError, match=name) as caught:
+        load(tmp_path / "forged.zip")
+    assert "checksum" not in str(caught.value)
 
 
 def _paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -439,12 +444,13 @@ def test_a_policy_that_contradicts_itself_is_refused(change: dict[str, Any], sav
 
 
 def test_negative_statistics_are_refused(saved: Path, tmp_path: Path) -> None:
-    members = _members(saved)
-    arrays = load_tensors(members["normalizer.safetensors"])
+    intact = read_checkpoint(saved)
+    normalizer = intact.arrays["normalizer"]
     for name in ("counts", "squares"):
-        changed = {**arrays, name: -np.abs(arrays[name]) - 1}
+        changed = {**normalizer, name: -np.abs(normalizer[name]) - 1}
+        write_checkpoint(tmp_path / "t", intact._replace(arrays={**intact.arrays, "normalizer": changed}))
         with pytest.raises(CheckpointError, match=name):
-            load(_write(tmp_path / "t.zip", {**members, "normalizer.safetensors": save_tensors(changed)}))
+            load(tmp_path / "t")
 
 
 def test_large_and_compressed_members_are_refused(saved: Path, tmp_path: Path) -> None:
