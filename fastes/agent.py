@@ -13,25 +13,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastes import _core
 from fastes.callbacks import Callback, CallbackList, ConsoleLog, ProgressBar, as_callback
 from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from fastes.cpus import available_cpus
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
 from fastes.episode_cap import EpisodeCap
 from fastes.evaluation import Evaluation
+from fastes.figures import OddFigures, make_record
 from fastes.interrupts import interrupts_wait
-from fastes.logger import Record
 from fastes.noise import Perturbations, draw_eval_seeds
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch, Pool, PoolSpec, make_pool
 from fastes.policies import POLICIES, PolicySpec, initial_theta, make_policy_spec
 from fastes.predictor import Predictor
-from fastes.presets import load_preset, preset_for
+from fastes.presets import choose_settings
+from fastes.replay import replay_job
 from fastes.restore import check_same_spaces, model_state, restore_model, seed_from, settings_from, source_from, spec_from
-from fastes.rollout import NO_LIMIT, EpisodeSettings
+from fastes.rollout import STEP_GUARD, Episode, EpisodeSettings
 from fastes.settings import Settings
-from fastes.shaping import mean_and_std
 from fastes.strategy import EvolutionStrategy, Update, check_int, check_seed
 
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
@@ -75,7 +74,7 @@ class FastES:
         source = make_env_source(env, env_kwargs)
         if policy is not None:
             settings["policy"] = policy
-        chosen = choose_settings(source, preset, settings)
+        chosen = choose_settings(source.name, preset, settings)
         instance = source()
         try:
             spaces = instance.observation_space, instance.action_space
@@ -119,6 +118,7 @@ class FastES:
         self.best_eval_return = -math.inf
         self.solved = False
         self._predictor = Predictor(spec, settings.normalize_obs)
+        self._odd = OddFigures()
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
@@ -203,18 +203,22 @@ class FastES:
             going, finished = self.num_timesteps < total, time.perf_counter()
             while going:
                 started, finished = finished, 0.0
-                asked = self.strategy.ask(max(0.0, 1.0 - self.num_timesteps / total))
+                asked = self.running_generation()
                 batch = self._evaluate_generation(asked)
-                seeds = draw_eval_seeds(self.seed, self.generation, self.settings.eval_episodes)
-                evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, seeds)
+                evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, self.eval_seeds())
                 update = self._finish_generation(batch, evaluation, callbacks)
                 finished = time.perf_counter()
-                record = self._record(batch, evaluation, update, asked, finished - started)
+                self._odd.look(self, asked.generation + 1, batch)
+                record = make_record(self, asked, batch, evaluation, update, finished - started)
                 going = callbacks.on_generation(self, record) is not False
                 going = going and not self.solved and self.num_timesteps < total
         finally:
             callbacks.on_end(self)
         return self
+
+    def running_generation(self) -> Perturbations:
+        """The running generation's perturbations; schedules run towards the budget."""
+        return self.strategy.ask(max(0.0, 1.0 - self.num_timesteps / max(self.budget, 1)))
 
     def _callbacks(self, callback: CallbackArgument, progress_bar: bool) -> CallbackList:
         callbacks = [as_callback(callback)]
@@ -226,18 +230,7 @@ class FastES:
 
     def _start_pool(self) -> Pool:
         if self._pool is None:
-            settings = self.settings
-            spec = PoolSpec(
-                self.source,
-                self.policy_spec,
-                self.strategy.num_pairs,
-                settings.episodes_per_candidate,
-                max(settings.eval_episodes, settings.target_episodes),
-                self.strategy.table.size,
-                settings.normalize_obs,
-                self.env_shown,
-            )
-            pool = make_pool(spec, self.n_workers)
+            pool = make_pool(self.pool_spec(), self.n_workers)
             try:
                 pool.start()  # their environments are built while the parent draws the noise table
             except BaseException:
@@ -246,16 +239,35 @@ class FastES:
             self._pool = pool
         return self._pool
 
-    def _evaluate_generation(self, asked: Perturbations) -> Batch:
+    def pool_spec(self) -> PoolSpec:
         settings = self.settings
-        training = EpisodeSettings(self.cap.steps, settings.action_noise, settings.sample_actions)
-        seeds = draw_eval_seeds(self.seed, asked.generation, settings.eval_episodes)
+        return PoolSpec(
+            self.source,
+            self.policy_spec,
+            self.strategy.num_pairs,
+            settings.episodes_per_candidate,
+            max(settings.eval_episodes, settings.target_episodes),
+            self.strategy.table.size,
+            settings.normalize_obs,
+            settings.on_env_error,
+            settings.timeout(),
+            self.env_shown,
+        )
+
+    def _evaluate_generation(self, asked: Perturbations) -> Batch:
         pool = self._start_pool()
         self.strategy.table.place_once(pool.noise)
-        return pool.evaluate(self.theta, asked, self.normalizer, seeds, training, self._noise_free())
+        return pool.evaluate(self.theta, asked, self.normalizer, self.eval_seeds(), *self.episode_settings())
 
-    def _noise_free(self) -> EpisodeSettings:
-        return EpisodeSettings(self.settings.max_episode_steps or NO_LIMIT)
+    def eval_seeds(self) -> npt.NDArray[np.int64]:
+        """Environment seeds of this generation's noise-free evaluation."""
+        return draw_eval_seeds(self.seed, self.generation, self.settings.eval_episodes)
+
+    def episode_settings(self) -> tuple[EpisodeSettings, EpisodeSettings]:
+        """Those of training episodes, and of noise-free ones."""
+        settings = self.settings
+        training = EpisodeSettings(self.cap.steps, settings.action_noise, settings.sample_actions)
+        return training, EpisodeSettings(settings.max_episode_steps or STEP_GUARD)
 
     def _finish_generation(self, batch: Batch, evaluation: Evaluation, callbacks: Callback) -> Update | None:
         """Note a best, stop (None) or move theta, and book it all; an exception leaves the model as it was before."""
@@ -307,39 +319,6 @@ class FastES:
             self.num_timesteps += int(batch.lengths.sum())
             self.num_episodes += batch.returns.size * self.settings.episodes_per_candidate
 
-    def _record(
-        self, batch: Batch, evaluation: Evaluation, update: Update | None, asked: Perturbations, seconds: float
-    ) -> Record:
-        finite = batch.returns[np.isfinite(batch.returns)]
-        mean, std = mean_and_std(finite.ravel().tolist())
-        steps = int(batch.lengths.sum() + batch.eval_lengths.sum())
-        unknown = math.nan
-        return Record(
-            generation=asked.generation + 1,
-            timesteps=self.num_timesteps,
-            return_mean=mean,
-            return_max=float(finite.max()) if finite.size else unknown,
-            return_std=std,
-            eval_return=evaluation.mean,
-            eval_std=evaluation.std,
-            eval_rank=1 + int(np.count_nonzero(finite > evaluation.mean)),
-            elite_share=float(np.count_nonzero(finite > mean)) / batch.returns.size,
-            theta_norm=update.theta_norm if update else math.sqrt(_core.sum_squares(self.theta)),
-            gradient_norm=update.gradient_norm if update else unknown,
-            update_ratio=update.update_ratio if update else unknown,
-            learning_rate=update.learning_rate if update else unknown,
-            sigma=asked.sigma,
-            episode_length=float(batch.lengths.sum()) / (batch.lengths.size * self.settings.episodes_per_candidate),
-            episode_cap=min(self.cap.steps, NO_LIMIT),
-            num_nonfinite=batch.returns.size - finite.size,
-            episodes=self.num_episodes,
-            eval_timesteps=self.eval_timesteps,
-            jobs_rerun=batch.rerun,
-            seconds=seconds,
-            steps_per_second=steps / seconds,
-            utilisation=batch.busy_seconds / (max(self.n_workers, 1) * seconds),
-        )
-
     def evaluate(self, episodes: int = 20, *, first_seed: int | None = 0) -> Evaluation:
         """Noise-free episodes of the current parameters on the workers; changes nothing.
 
@@ -353,10 +332,19 @@ class FastES:
         pool, returns, lengths = self._start_pool(), [], []
         for at in range(0, episodes, pool.spec.num_evals):
             part = seeds[at : at + pool.spec.num_evals]
-            batch = pool.evaluate(self.theta, None, self.normalizer, part, EpisodeSettings(), self._noise_free())
+            batch = pool.evaluate(self.theta, None, self.normalizer, part, *self.episode_settings())
             returns.append(batch.eval_returns)
             lengths.append(batch.eval_lengths)
         return Evaluation(np.concatenate(returns), np.concatenate(lengths), seeds)
+
+    def replay(self, generation: int, job: int) -> Episode:
+        """Play one job of the running generation again, in this process, as an error or a warning named it.
+
+        generation: the model's next one, generation + 1 (as errors and progress.csv count). job: a candidate's number, or
+        population_size + n for its n-th noise-free evaluation episode. Returns the mean return of the job's episodes and
+        their total length. What the environment raises comes as it is, and what kills a worker kills this process.
+        """
+        return replay_job(self, generation, job)
 
     # --- acting -----------------------------------------------------------------------------------------------------
 
@@ -438,14 +426,3 @@ class FastES:
         return (
             f"FastES({self.source.name!r}, generation={self.generation}, num_timesteps={self.num_timesteps}, seed={self.seed})"
         )
-
-
-def choose_settings(source: EnvSource, preset: str | None, changes: Mapping[str, Any]) -> Settings:
-    """A preset's settings with the given changes on top."""
-    base = load_preset(preset if preset is not None else preset_for(source.name))
-    if changes.get("policy", base.get("policy")) != base.get("policy"):
-        base.pop("policy_kwargs", None)  # they were meant for another policy
-    merged = {**base, **changes}
-    if isinstance(changes.get("policy_kwargs"), Mapping):
-        merged["policy_kwargs"] = {**base.get("policy_kwargs", {}), **changes["policy_kwargs"]}
-    return Settings().changed(**merged)

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import reprlib
 import secrets
 import shutil
 import zipfile
@@ -31,7 +32,9 @@ _DATA = "data"
 _SUFFIX = ".safetensors"
 _OURS = ("format", "format_version", "checksums")  # keys of the JSON member that belong to the format itself
 _MAX_DATA_BYTES = 4 << 20
+_MAX_DEPTH = 64  # of nested JSON: what walks over it later recurses
 _MAX_FILE_BYTES = (4 << 30) - 1  # more would need zip64
+_MAX_MEMBER_BYTES = 2_000_000_000  # from here on zipfile would write zip64, which the reader refuses
 _LOCAL_HEADER, _END_RECORD = 30, 22  # bytes, without names and comments
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -56,7 +59,8 @@ def checkpoint_path(path: str | os.PathLike[str]) -> Path:
 def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
     """Write the whole file beside its place, flush it to disk, then rename: the path holds the old file or the new one.
 
-    The file that was there before stays as <name>.bak. Raises OSError when the folder cannot be written; the old file stays.
+    The file that was there before stays as <name>.bak. Raises OSError when the folder cannot be written, ValueError for
+    arrays of 2 GB; the old file stays.
     """
     path = checkpoint_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +101,10 @@ def _write_zip(file: IO[bytes], checkpoint: Checkpoint) -> None:
         archive.writestr(_DATA, json.dumps(data, indent=1, allow_nan=False))
         for group, arrays in checkpoint.arrays.items():
             contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-            archive.writestr(group + _SUFFIX, save_tensors(contiguous))
+            packed = save_tensors(contiguous)
+            if len(packed) > _MAX_MEMBER_BYTES:
+                raise ValueError(f"the arrays of {group!r} take {len(packed)} bytes: a checkpoint holds {_MAX_MEMBER_BYTES}")
+            archive.writestr(group + _SUFFIX, packed)
     file.flush()
     os.fsync(file.fileno())
 
@@ -166,10 +173,13 @@ def _read_zip(file: IO[bytes]) -> Checkpoint:
         # what it says of itself comes first: files of others and of newer versions may be laid out as they like
         info = archive.getinfo(_DATA)
         if info.file_size > _MAX_DATA_BYTES or info.compress_type != zipfile.ZIP_STORED:
-            raise CheckpointError(f"not a FastES checkpoint: member {_DATA!r} is compressed or larger than {_MAX_DATA_BYTES} bytes")
+            raise CheckpointError(
+                f"not a FastES checkpoint: member {_DATA!r} is compressed or larger than {_MAX_DATA_BYTES} bytes"
+            )
         data = json.loads(archive.read(info), object_pairs_hook=_unique, parse_constant=_no_constant)
+        _check_depth(data)
         _check_format(data)
-        _check_layout(archive)
+        _check_layout(archive, file)
         groups = [name.removesuffix(_SUFFIX) for name in names if name != _DATA]
         arrays = {group: load_tensors(archive.read(group + _SUFFIX)) for group in groups}  # checks the member's CRC-32
     _check_arrays(data["checksums"], arrays)
@@ -185,10 +195,22 @@ def _check_end(file: IO[bytes]) -> None:
     end = file.read(_END_RECORD)
     file.seek(0)
     if len(end) < _END_RECORD or not end.startswith(b"PK\x05\x06"):
-        raise CheckpointError("damaged or no checkpoint: the file does not end as a zip without a comment does; it may be cut off")
+        raise CheckpointError(
+            "damaged or no checkpoint: the file does not end as a zip without a comment does; it may be cut off"
+        )
     members, directory = int.from_bytes(end[10:12], "little"), int.from_bytes(end[12:16], "little")
     if size > _MAX_FILE_BYTES or members > 64 or directory > 1 << 16:
         raise CheckpointError(f"not a FastES checkpoint: {size} bytes, {members} members, a directory of {directory} bytes")
+
+
+def _check_depth(data: Any) -> None:
+    level = [data]
+    for _ in range(_MAX_DEPTH):
+        inner = [value.values() if isinstance(value, dict) else value for value in level if isinstance(value, (dict, list))]
+        level = [value for values in inner for value in values]
+        if not level:
+            return
+    raise CheckpointError(f"the file is damaged or was edited: its JSON member is nested more than {_MAX_DEPTH} deep")
 
 
 def _check_format(data: Any) -> None:
@@ -204,7 +226,7 @@ def _check_format(data: Any) -> None:
         raise CheckpointError("the file is damaged: its arrays have no checksums")
 
 
-def _check_layout(archive: zipfile.ZipFile) -> None:
+def _check_layout(archive: zipfile.ZipFile, file: IO[bytes]) -> None:
     """Members lie one after the other from the first byte to the directory, stored, known and once each."""
     at, seen = 0, set()
     for info in archive.infolist():
@@ -212,10 +234,17 @@ def _check_layout(archive: zipfile.ZipFile) -> None:
         if not known or info.filename in seen:
             kind = "twice" if known else "which is not a part of it"
             raise CheckpointError(f"not a checkpoint that FastES wrote: it holds {info.filename!r}, {kind}")
-        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.flag_bits or info.extra:
-            raise CheckpointError(f"member {info.filename!r} is compressed, encrypted or extended: FastES does not write such files")
+        stored = info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
+        if not stored or info.flag_bits or info.extra or info.comment:
+            raise CheckpointError(
+                f"member {info.filename!r} is compressed, encrypted or extended: FastES does not write such files"
+            )
         if info.header_offset != at:
             raise CheckpointError(f"member {info.filename!r} overlaps another, or has something hidden before it")
+        header = info.FileHeader(zip64=False)
+        file.seek(at)
+        if info.orig_filename != info.filename or file.read(len(header)) != header:
+            raise CheckpointError(f"the header of member {info.filename!r} differs from the directory: the file is damaged")
         seen.add(info.filename)
         at += _LOCAL_HEADER + len(info.filename.encode()) + info.file_size
     if at != archive.start_dir:
@@ -231,7 +260,9 @@ def _check_arrays(checksums: Mapping[str, Any], arrays: Mapping[str, Arrays]) ->
         for name, array in members.items():
             expected = checksums[group].get(name) if isinstance(checksums.get(group), dict) else None
             if expected != _checksum(array):
-                raise CheckpointError(f"array {name!r} of {group!r} does not match its checksum: the file is damaged or was edited")
+                raise CheckpointError(
+                    f"array {name!r} of {group!r} does not match its checksum: the file is damaged or was edited"
+                )
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -249,5 +280,5 @@ def require(mapping: Mapping[str, Any], key: str, kind: type | tuple[type, ...])
     """mapping[key] of a kind, or CheckpointError."""
     value = mapping.get(key)
     if not isinstance(value, kind):
-        raise CheckpointError(f"the checkpoint's {key!r} is {value!r}: the file is damaged or was edited")
+        raise CheckpointError(f"the checkpoint's {key!r} is {reprlib.repr(value)}: the file is damaged or was edited")
     return value

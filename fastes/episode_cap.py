@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from fastes.rollout import NO_LIMIT
+from fastes.rollout import STEP_GUARD
 from fastes.settings import Settings
 
 
@@ -20,7 +20,7 @@ class EpisodeCap:
 
     def __init__(self, settings: Settings) -> None:
         self.rule, self.factor, self.share = settings.episode_cap, settings.episode_cap_factor, settings.episode_cap_share
-        self.limit = settings.max_episode_steps or NO_LIMIT
+        self.limit = settings.max_episode_steps or STEP_GUARD
         self.steps = self.limit if self.rule == "none" else min(settings.episode_cap_start, self.limit)
 
     def resume(self, steps: int) -> None:

@@ -13,16 +13,21 @@ class FastESError(Exception):
 class WorkerError(FastESError):
     """An environment raised an exception; its own traceback is part of the message.
 
-    Attributes: generation, job (None while the environment was built) and env_seed say which episode it was.
+    Attributes: generation (as in progress.csv; 0 outside of any), job (None while the environment was built) and env_seed
+    say which episode it was.
     """
 
-    def __init__(self, message: str, generation: int = -1, job: int | None = None, env_seed: int | None = None) -> None:
+    def __init__(self, message: str, generation: int = 0, job: int | None = None, env_seed: int | None = None) -> None:
         super().__init__(message)
         self.generation, self.job, self.env_seed = generation, job, env_seed
 
 
 class WorkerCrashed(WorkerError):
-    """The same job, or the start of a worker, killed its process several times."""
+    """The same job, or the start of a worker, lost its process three times."""
+
+
+class WorkerTimeout(WorkerCrashed):
+    """The last of these times the environment did not return from a step or reset."""
 
 
 class CheckpointError(FastESError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+import reprlib
 from dataclasses import asdict
 from functools import cache
 from importlib import metadata
@@ -26,6 +27,7 @@ _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")
 _FLOATS = ("float32", "float64")
 _DTYPES = {"clip": _FLOATS, "squash": _FLOATS, "bins": _FLOATS, "categorical": ("int64",), "binary": ("int8",)}
 _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
+_MAX_LAYERS = 10_000  # each costs memory, and a file can list millions
 _MAX_COUNTER = 2**53  # the generation is drawn from as 32 bits
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
@@ -77,7 +79,7 @@ def source_from(checkpoint: Checkpoint) -> EnvSource:
     """The environment's source; one that can only raise when it is needed, where the file does not say enough."""
     data = checkpoint.data.get("env")
     if data is not None and not (isinstance(data, dict) and "id" in data and isinstance(data.get("kwargs", {}), dict)):
-        raise CheckpointError(f"the checkpoint's 'env' is {data!r}: the file is damaged or was edited")
+        raise CheckpointError(f"the checkpoint's 'env' is {reprlib.repr(data)}: the file is damaged or was edited")
     try:
         return from_json(data)
     except ValueError as error:
@@ -119,10 +121,10 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
             values[name] = _missing_schedule(name)
     try:
         return Settings().changed(**values)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         if changes:
             raise
-        raise CheckpointError(f"the checkpoint's settings are damaged: {error}") from error
+        raise CheckpointError(f"the checkpoint's settings are damaged: {_short(error)}") from error
 
 
 def _missing_schedule(name: str) -> Any:
@@ -146,7 +148,7 @@ def spec_from(checkpoint: Checkpoint) -> PolicySpec:
         }
         spec = PolicySpec(head=ActionHead(**head), **rest)
         sizes = (*spec.layer_sizes, spec.head.size)
-        if len(spec.layer_sizes) < 2 or not all(isinstance(n, int) and n > 0 for n in sizes):
+        if not 2 <= len(spec.layer_sizes) <= _MAX_LAYERS or not all(isinstance(n, int) and n > 0 for n in sizes):
             raise ValueError(f"layer sizes {spec.layer_sizes}")
         if spec.head.kind not in _core.ACTION_KINDS or spec.activation not in _core.ACTIVATIONS:
             raise ValueError(f"head {spec.head.kind!r}, activation {spec.activation!r}")
@@ -161,7 +163,12 @@ def spec_from(checkpoint: Checkpoint) -> PolicySpec:
             raise ValueError(f"it has {spec.num_params} parameters, theta has {0 if theta is None else theta.size}")
         return spec
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise CheckpointError(f"the checkpoint's policy is damaged: {error}") from error
+        raise CheckpointError(f"the checkpoint's policy is damaged: {_short(error)}") from error
+
+
+def _short(error: Exception) -> str:
+    """What an error says, without megabytes of the file that it quotes."""
+    return f"{error!s:.500}"
 
 
 def _outputs(head: ActionHead) -> int:
@@ -227,6 +234,8 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
     for name in ("squares", "counts"):
         if (groups["normalizer"][name] < 0).any():
             raise CheckpointError(f"the checkpoint's array {name!r} has negative values: the file is damaged")
+    if (groups["normalizer"]["counts"] > _MAX_COUNTER).any():
+        raise CheckpointError("the checkpoint's array 'counts' has more observations than a run can make: the file is damaged")
     model.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
     model.normalizer.load_state(groups["normalizer"])
     model.num_timesteps, model.eval_timesteps = counters["num_timesteps"], counters["eval_timesteps"]

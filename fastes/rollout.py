@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import random
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import gymnasium
+import numpy as np
 from gymnasium import spaces
 
 from fastes._core import Actor
 
-NO_LIMIT = 2**31 - 1
+STEP_GUARD = 1_000_000  # steps after which an episode is cut when neither the environment nor a setting ends it
 
 
 class Episode(NamedTuple):
@@ -27,7 +30,7 @@ class EpisodeSettings(NamedTuple):
     sample: discrete actions are sampled from the policy's distribution instead of its mode.
     """
 
-    max_steps: int = NO_LIMIT
+    max_steps: int = STEP_GUARD
     action_noise: float = 0.0
     sample: bool = False
 
@@ -39,6 +42,17 @@ def observation_flattener(space: spaces.Space[Any]) -> Callable[[Any], Any] | No
     return lambda obs: spaces.flatten(space, obs)
 
 
+@contextlib.contextmanager
+def global_random_kept() -> Iterator[None]:
+    """Episodes of this process leave the caller's global random state as it was."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+
+
 def run_episode(
     env: gymnasium.Env[Any, Any],
     actor: Actor,
@@ -47,7 +61,12 @@ def run_episode(
     action_key: int = 0,
     flatten: Callable[[Any], Any] | None = None,
 ) -> Episode:
-    """Play one episode from env.reset(seed=env_seed); the actor's parameters, normaliser and counting are already set."""
+    """Play one episode from env.reset(seed=env_seed); the actor's parameters, normaliser and counting are already set.
+
+    Python's and NumPy's global random state start from the seed, too, for environments that draw from them.
+    """
+    random.seed(env_seed)
+    np.random.seed(env_seed)  # noqa: NPY002
     actor.begin_episode(action_key, settings.action_noise, settings.sample)
     act, step = actor.act, env.step
     if flatten is not None:

@@ -11,10 +11,12 @@ import numpy as np
 
 from fastes.errors import suggest
 from fastes.optim import OPTIMIZERS
+from fastes.rollout import STEP_GUARD
 from fastes.schedules import FORMS, ScheduleSetting, make_schedule
 from fastes.shaping import SHAPINGS
 from fastes.strategy import check_int, check_population_size
 
+ENV_ERRORS = ("stop", "penalise")
 EPISODE_CAPS = ("none", "mean", "share")
 
 
@@ -89,7 +91,7 @@ class Settings:
         0.0, "reward a step that training takes away (logs and evaluation keep it)", "episodes", low=-math.inf
     )
     max_episode_steps: int = _setting(
-        0, "steps after which every episode is cut; 0: the environment decides", "episodes", low=0
+        0, f"steps after which every episode is cut; 0: the environment decides, or {STEP_GUARD:,}", "episodes", low=0
     )
     episode_cap: str = _setting(
         "none",
@@ -101,6 +103,19 @@ class Settings:
     episode_cap_factor: float = _setting(2.0, "factor of the adaptive cap, more than 1", "episodes", above=1.0)
     episode_cap_share: float = _setting(
         0.5, "share of episodes at the cap from which rule share grows it, in (0, 1]", "episodes", above=0.0, high=1.0
+    )
+
+    on_env_error: str = _setting(
+        "stop",
+        "an exception in an episode: stop the training, or penalise (its candidate ranks worst)",
+        "faults",
+        choices=ENV_ERRORS,
+    )
+    step_timeout: float | str = _setting(
+        "auto",
+        "seconds without an env.step after which a worker is replaced; 'auto': 20 times the longest episode so far, at least "
+        "60, and 600 before the first",
+        "faults",
     )
 
     normalize_obs: bool = _setting(
@@ -124,19 +139,22 @@ class Settings:
             plain = _check(item.name, getattr(self, item.name), item.type, item.metadata)
             object.__setattr__(self, item.name, plain)
         self.target()
+        self.timeout()
 
     def target(self, registered: float | None = None) -> float:
         """The return at which training stops: a number, infinity for never."""
-        if isinstance(self.target_return, str):
-            if self.target_return in ("auto", "none"):
-                return registered if self.target_return == "auto" and registered is not None else math.inf
-            raise ValueError(f"target_return = {self.target_return!r}: expected a number, 'auto' or 'none'")
-        number = isinstance(self.target_return, (int, float, np.number)) and not isinstance(self.target_return, bool)
-        if not number:
-            raise TypeError(f"target_return = {self.target_return!r}: expected a number, 'auto' or 'none'")
-        if math.isnan(self.target_return):
-            raise ValueError(f"target_return = {self.target_return!r}: expected a number, 'auto' or 'none'")
-        return float(self.target_return)
+        if isinstance(self.target_return, str) and self.target_return in ("auto", "none"):
+            return registered if self.target_return == "auto" and registered is not None else math.inf
+        return _number("target_return", self.target_return, "a number, 'auto' or 'none'")
+
+    def timeout(self) -> float | None:
+        """Seconds without an env.step after which a worker counts as hung; None when that is learned."""
+        if isinstance(self.step_timeout, str) and self.step_timeout == "auto":
+            return None
+        seconds = _number("step_timeout", self.step_timeout, "seconds, more than 0, or 'auto'")
+        if seconds <= 0.0:
+            raise ValueError(f"step_timeout = {self.step_timeout!r}: expected seconds, more than 0, or 'auto'")
+        return seconds
 
     def changed(self, **values: Any) -> Settings:
         """A copy with these settings instead, or an error that suggests the right name."""
@@ -153,6 +171,15 @@ class Settings:
 
 def setting_names() -> tuple[str, ...]:
     return tuple(item.name for item in fields(Settings))
+
+
+def _number(name: str, value: object, expected: str) -> float:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if isinstance(value, str) or (number and math.isnan(value)):  # type: ignore[arg-type]
+        raise ValueError(f"{name} = {value!r}: expected {expected}")
+    if not number:
+        raise TypeError(f"{name} = {value!r}: expected {expected}")
+    return float(value)  # type: ignore[arg-type]
 
 
 def _check(name: str, value: Any, kind: object, limits: Mapping[str, Any]) -> Any:

@@ -50,7 +50,7 @@ cdef extern from "fastes_core.h" nogil:
         double key
         int64_t index
     void fastes_centered_ranks(float *, const double *, int64_t, fastes_ranked *)
-    int64_t fastes_claim(int64_t *)
+    int64_t fastes_claim(int64_t *, int64_t, int64_t)
     void fastes_commit(int64_t *, int64_t)
     int64_t fastes_committed(const int64_t *)
 
@@ -96,7 +96,10 @@ def use_variant(str name):
 
 
 if os.environ.get("FASTES_KERNELS"):
-    use_variant(os.environ["FASTES_KERNELS"])
+    try:
+        use_variant(os.environ["FASTES_KERNELS"])
+    except ValueError as error:
+        raise ValueError(f"environment variable FASTES_KERNELS: {error}") from None
 
 
 cdef int check_slice(int64_t index, int64_t length, int64_t table_size, str name) except -1:
@@ -191,10 +194,13 @@ def philox(const uint32_t[:, ::1] counters not None, uint64_t seed):
     return words
 
 
-def claim(int64_t[::1] counter not None):
-    """Take the next position of a job counter (1,) in shared memory: an atomic fetch and add."""
+def claim(int64_t[::1] counter not None, int64_t round_number, int64_t limit):
+    """The next position below limit of a job counter (1,) in shared memory, or -1 when there is none in this round.
+
+    The counter holds round << 32 | position; `commit(counter, 0, round << 32)` opens a round.
+    """
     check_length("counter", counter.shape[0], 1)
-    return fastes_claim(&counter[0])
+    return fastes_claim(&counter[0], round_number, limit)
 
 
 def commit(int64_t[::1] flags not None, int64_t slot, int64_t value):
@@ -223,6 +229,7 @@ cdef class Actor:
     cdef int action_type, action_ndim
     cdef cnp.npy_intp[32] action_dims
     cdef object params_array, moments_array, obs_shape, cast
+    cdef int64_t[::1] steps
     cdef float[::1] params, scratch0, scratch1
     cdef int32_t[::1] sizes
     cdef double[::1] mean, inv_std
@@ -246,6 +253,7 @@ cdef class Actor:
         self.inv_std = np.ones(self.obs_size)
         self.moments_array = np.zeros((2, self.obs_size))
         self.moments = self.moments_array
+        self.steps = np.zeros(1, dtype=np.int64)
         self.low = np.array(head.low, dtype=np.float64)
         self.high = np.array(head.high, dtype=np.float64)
         self.nvec = np.array(head.nvec, dtype=np.int64)
@@ -287,6 +295,11 @@ cdef class Actor:
     def parameters(self):
         """This actor's own parameters: a writable float32 view (num_params,)."""
         return self.params_array[: self.num_params]
+
+    def count_steps(self, int64_t[::1] steps not None):
+        """From now on each `act` adds one to steps (1,), which another process may watch."""
+        check_length("steps", steps.shape[0], 1)
+        self.steps = steps
 
     def set_normalizer(self, const double[::1] mean not None, const double[::1] inv_std not None, double clip):
         """From now on observations reach the first layer as clip((obs - mean) * inv_std, -clip, clip)."""
@@ -338,6 +351,7 @@ cdef class Actor:
         if cnp.PyArray_SIZE(array) != self.obs_size:
             raise ValueError(f"observation has shape {obs.shape}, the policy expects {self.obs_shape}")
         data = cnp.PyArray_DATA(array)
+        self.steps[0] += 1
         if self.scalar_action:
             with nogil:
                 kernels.act(&self.c, data, obs_dtype, &self.scratch_action[0], self.counting)

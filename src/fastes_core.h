@@ -94,8 +94,9 @@ void fastes_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
 typedef struct { double key; int64_t index; } fastes_ranked;
 void fastes_centered_ranks(float *ranks, const double *values, int64_t n, fastes_ranked *work);
 
-/* The next unclaimed position of a shared job counter; atomic across processes. */
-int64_t fastes_claim(int64_t *counter);
+/* The next unclaimed position below limit of a shared job counter, or -1; atomic across processes. The counter holds
+ * round << 32 | position: a process that is late finds another round's number there, and claims nothing. */
+int64_t fastes_claim(int64_t *counter, int64_t round, int64_t limit);
 
 /* Publishes everything this process wrote before it. */
 void fastes_commit(int64_t *flag, int64_t value);

@@ -92,7 +92,14 @@ void fastes_centered_ranks(float *ranks, const double *values, int64_t n, fastes
     }
 }
 
-int64_t fastes_claim(int64_t *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
+int64_t fastes_claim(int64_t *counter, int64_t round, int64_t limit)
+{
+    int64_t value = __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+    do {
+        if (value >> 32 != round || (value & 0xffffffff) >= limit) return -1;
+    } while (!__atomic_compare_exchange_n(counter, &value, value + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    return value & 0xffffffff;
+}
 
 void fastes_commit(int64_t *flag, int64_t value) { __atomic_store_n(flag, value, __ATOMIC_RELEASE); }
 

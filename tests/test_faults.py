@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from envs_for_tests import Toy, ToyError, TwoArgumentsError, UnpicklableError
 from processes import alive, children, started_script, wait_until
-from training import Result, assert_same, assert_same_state, learn, theta_of, train
+from training import MANY, Result, assert_same, assert_same_state, learn, theta_of, train
 
 from fastes import FastES, FastESError, WorkerCrashed, WorkerError
 from fastes.noise import NoiseTable, draw_eval_seeds, draw_pairs
-from fastes.parallel.pool import Worker
+from fastes.parallel.process import Worker
 
 PAIRS = 4
 SETTINGS: dict[str, Any] = {
@@ -80,7 +80,7 @@ def test_a_killed_worker_changes_no_result(n_workers: int, tmp_path: Path, undis
     (message,) = messages
     assert "SIGKILL" in message
     assert "candidate" in message
-    assert "generation 1" in message
+    assert "generation 2" in message
     reruns = [record.jobs_rerun for record in result.records]
     assert reruns[1] >= 1
     assert reruns[0] == reruns[2] == reruns[3] == 0
@@ -148,9 +148,9 @@ def test_a_job_that_always_kills_its_worker_is_named(n_workers: int) -> None:
         with pytest.raises(WorkerCrashed) as caught:
             learn(model, 4, on_record=lambda _: before.append(model.snapshot()))
         error = caught.value
-        assert (error.generation, error.env_seed) == (1, seed)
+        assert (error.generation, error.env_seed) == (2, seed)
         assert error.job in (6, 7)
-        for part in (f"candidate {error.job}", "pair 3", "generation 1", str(seed), "SIGKILL"):
+        for part in (f"candidate {error.job}", "pair 3", "generation 2", "Toy", str(seed), "SIGKILL"):
             assert part in str(error)
         assert_same_state(before[-1], model.snapshot())
         assert model.evaluate(2, first_seed=0).returns.shape == (2,)
@@ -177,9 +177,9 @@ def test_an_exception_reaches_the_user_whole(n_workers: int) -> None:
             learn(model, 4)
         error = caught.value
         assert not isinstance(error, WorkerCrashed)
-        assert (error.generation, error.env_seed) == (2, seed)
+        assert (error.generation, error.env_seed) == (3, seed)
         assert error.job in (2, 3)
-        for part in ("ToyError", "toy fails", f"candidate {error.job}", "pair 1", "generation 2", str(seed)):
+        for part in ("ToyError", "toy fails", f"candidate {error.job}", "pair 1", "generation 3", "Toy", str(seed)):
             assert part in str(error)
         assert isinstance(error.__cause__, ToyError)
         assert error.__cause__.args == ("toy fails", seed)
@@ -252,6 +252,7 @@ def test_an_environment_that_only_workers_cannot_build_is_reported() -> None:
 
 def test_a_generation_without_a_finite_return_changes_nothing(undisturbed: Result) -> None:
     with FastES(toy(all_nan=True), n_workers=0, **SETTINGS) as model:
+        model.budget = MANY  # as learn sets it
         before = model.snapshot()
         with pytest.raises(FastESError, match="finite"):
             learn(model, 1)
@@ -336,6 +337,7 @@ def test_interrupt_in_the_confirmation_of_the_target_counts_nothing(tmp_path: Pa
         whole = Result(model.snapshot(), records)
         assert model.solved
     with FastES(env, n_workers=0, **settings) as model:
+        model.budget = MANY  # as learn sets it
         before = model.snapshot()
         with pytest.raises(KeyboardInterrupt):
             learn(model, 4)
@@ -401,13 +403,13 @@ def test_a_line_that_comes_right_after_the_start_is_not_lost(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A worker is quicker than its parent: it has built its environment and played before the parent looks."""
-    send, started = Worker.send, tmp_path / "started"
+    offer, started = Worker.offer, tmp_path / "started"
 
-    def slow_send(self: Worker, round_: Any) -> None:
-        send(self, round_)
+    def slow_offer(self: Worker, round_: Any) -> None:
+        offer(self, round_)
         wait_until(started.exists, "an episode was started")
 
-    monkeypatch.setattr(Worker, "send", slow_send)
+    monkeypatch.setattr(Worker, "offer", slow_offer)
     with FastES(toy(noisy=True, started=str(started)), n_workers=1, **SETTINGS) as model:
         learn(model, 1)
     assert capfd.readouterr().err.splitlines().count("toy: first reset of a process") == 1

@@ -15,7 +15,7 @@ from fastes import Callback, EvolutionStrategy, FastES, FastESError, _core
 from fastes.episode_cap import EpisodeCap
 from fastes.normalizer import ObsNormalizer
 from fastes.policies import initial_theta, make_policy_spec
-from fastes.rollout import NO_LIMIT, EpisodeSettings, run_episode
+from fastes.rollout import STEP_GUARD, EpisodeSettings, run_episode
 from fastes.settings import Settings
 from fastes.shaping import shape_returns
 
@@ -330,7 +330,7 @@ def test_the_cap_by_share_of_episodes_that_reach_it() -> None:
 def test_no_cap() -> None:
     cap = _cap()
     cap.update(np.array([[10**6, 10**6]]))
-    assert cap.steps == NO_LIMIT
+    assert cap.steps == STEP_GUARD
     assert _cap(max_episode_steps=7).steps == 7
 
 

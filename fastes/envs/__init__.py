@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import importlib
 import json
+import os
 import pickle
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import cloudpickle
@@ -16,6 +19,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from fastes.errors import EnvironmentUnavailable, suggest
+from fastes.interrupts import handlers_kept
 
 Env = gymnasium.Env[Any, Any]
 EnvArgument = str | EnvSpec | Env | Callable[[], Env]
@@ -29,6 +33,8 @@ _EXTRAS = {
     "ale_py": "pip install 'fastes[atari]', and write the id as 'ale_py:ALE/...' or import ale_py first",
     "pygame": "pip install 'fastes[video]'",
 }
+# ids of Gymnasium's own whose arguments name code
+_COMPATIBILITY = ("GymV21Environment-v0", "GymV26Environment-v0")
 _NAMESPACE_EXTRAS = {"ALE": _EXTRAS["ale_py"]}
 
 
@@ -36,16 +42,25 @@ _NAMESPACE_EXTRAS = {"ALE": _EXTRAS["ale_py"]}
 class EnvSource:
     """Where environments come from: a Gymnasium spec, or a factory of the user's.
 
-    name: for folders and messages. spec: None for a factory. make_kwargs: passed on to gymnasium.make.
+    name: for folders and messages. spec: None for a factory. make_kwargs: passed on to gymnasium.make. folder: the working
+    directory when it was described, in which workers start: an environment may leave it.
     """
 
     name: str
     spec: EnvSpec | None
     factory: Callable[[], Env] | None
     make_kwargs: Mapping[str, Any]
+    folder: str | None = field(default_factory=lambda: _working_directory(), compare=False)
 
     def __call__(self, **extra: Any) -> Env:
-        """Build one environment; extra: more keyword arguments for gymnasium.make, such as render_mode."""
+        """Build one environment; extra: more keyword arguments for gymnasium.make, such as render_mode.
+
+        Handlers of SIGINT, SIGTERM and SIGHUP stay as they are, whatever the environment installs.
+        """
+        with handlers_kept():
+            return self._build(extra)
+
+    def _build(self, extra: Mapping[str, Any]) -> Env:
         if self.factory is not None:
             made = self.factory()
             if not isinstance(made, gymnasium.Env):
@@ -58,6 +73,13 @@ class EnvSource:
     def reward_threshold(self) -> float | None:
         """The registered reward_threshold: an environment counts as solved there."""
         return self.spec.reward_threshold if self.spec else None
+
+
+def _working_directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it was deleted
+        return None
 
 
 def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = None) -> EnvSource:
@@ -76,11 +98,16 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
     if callable(env):
         if kwargs:
             raise ValueError(f"env_kwargs = {kwargs!r} cannot reach a factory: pass lambda: factory(**env_kwargs) as env")
-        return EnvSource(getattr(env, "__name__", type(env).__name__).strip("<>"), None, env, {})
+        return EnvSource(_name_of(env), None, env, {})
     raise TypeError(
         f"env = {env!r} is a {type(env).__name__}: expected an environment id such as 'CartPole-v1', a gymnasium.Env, an "
         "EnvSpec or a function without arguments that returns an Env"
     )
+
+
+def _name_of(factory: Any) -> str:
+    inner = factory.func if isinstance(factory, functools.partial) else factory
+    return str(getattr(inner, "__name__", type(inner).__name__)).strip("<>")
 
 
 def own_registrations() -> bytes:
@@ -178,10 +205,24 @@ def from_json(data: Mapping[str, Any] | None) -> EnvSource:
             "the checkpoint does not say how to build its environment (a factory, wrappers, or an id that was not "
             "registered): pass it, as in FastES.load(path, env=make_env)"
         )
-    env_id = str(data["id"])
+    env_id, kwargs = str(data["id"]), dict(data.get("kwargs", {}))
+    if env_id in _COMPATIBILITY or not _harmless(kwargs):
+        raise ValueError(
+            f"the checkpoint's environment {env_id!r} has arguments {kwargs} that may name a file or a module, which FastES "
+            "does not take from a file: check them and pass env= and env_kwargs="
+        )
     if env_id not in gymnasium.registry:
         raise EnvironmentUnavailable(
             f"environment {env_id!r} of the checkpoint is not registered here{suggest(env_id, gymnasium.registry)}; import the "
             "package that registers it first, or pass env="
         )
-    return EnvSource(env_id, gymnasium.registry[env_id], None, dict(data.get("kwargs", {})))
+    return EnvSource(env_id, gymnasium.registry[env_id], None, kwargs)
+
+
+def _harmless(value: Any) -> bool:
+    """Whether an environment's argument from a file is numbers, flags and plain words: no path, no module, no command."""
+    if isinstance(value, dict):
+        return all(_harmless(item) for pair in value.items() for item in pair)
+    if isinstance(value, list):
+        return all(map(_harmless, value))
+    return not isinstance(value, str) or re.fullmatch(r"[\w-]{0,64}", value) is not None

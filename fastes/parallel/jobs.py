@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
-from collections.abc import Callable
+import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
+from fastes.envs import EnvSource
 from fastes.noise import Perturbations
 from fastes.normalizer import ObsNormalizer
-from fastes.parallel.shm import Block, Layout
+from fastes.parallel.shm import EPISODE, JOB, STEPS, Block, Layout
 from fastes.policies import PolicySpec
 from fastes.rollout import EpisodeSettings, observation_flattener, run_episode
 
-EnvFactory = Callable[[], gymnasium.Env[Any, Any]]
+PENALISE = "penalise"
 
 
 @dataclass(frozen=True)
 class PoolSpec:
-    """What a pool needs to know once: how to build the environment and the policy, and how much room a generation takes."""
+    """What a pool needs to know once: how to build the environment and the policy, and how much room a generation takes.
 
-    make_env: EnvFactory
+    on_env_error: 'stop' lets an exception of the environment end the round, 'penalise' makes it a return of NaN.
+    step_timeout: seconds after which a worker without an env.step counts as hung; None learns it from the episodes.
+    """
+
+    source: EnvSource
     policy: PolicySpec
     num_pairs: int
     episodes: int
     num_evals: int
     table_size: int
     normalize_obs: bool
+    on_env_error: str = "stop"
+    step_timeout: float | None = None
     env_shown: bool = True  # the parent has built one: what that prints need not be shown again
 
     def layout(self, n_workers: int) -> Layout:
@@ -77,57 +85,109 @@ class Batch:
 
 
 class JobRunner:
-    """Runs jobs with one environment over one block. Jobs below 2 * num_pairs are candidates, the others evaluate theta."""
+    """Runs jobs with one environment over one block. Jobs below 2 * num_pairs are candidates, the others evaluate theta.
 
-    def __init__(self, env: gymnasium.Env[Any, Any], spec: PoolSpec, block: Block) -> None:
-        self.env, self.block, self.normalize = env, block, spec.normalize_obs
+    slot: this runner's row of the block's `workers`, where it keeps what it is doing.
+    """
+
+    def __init__(self, spec: PoolSpec, block: Block, slot: int = 0) -> None:
+        self.spec, self.block, self.row = spec, block, block.workers[slot]
         self.num_pairs, self.episodes = spec.num_pairs, spec.episodes
+        self.env = spec.source()
+        self.flatten = observation_flattener(self.env.observation_space)
         self.actor = _core.Actor(spec.policy)
-        self.flatten = observation_flattener(env.observation_space)
-        self.running_seed = -1  # of the episode that is being played, for error messages
+        self.actor.count_steps(self.row[STEPS : STEPS + 1])
 
     def begin(self, round_: Round) -> None:
         """Take over the round's normaliser snapshot."""
-        if self.normalize:
+        if self.spec.normalize_obs:
             self.actor.set_normalizer(self.block.obs_mean, self.block.obs_inv_std, round_.obs_clip)
 
-    def run(self, job: int, round_: Round) -> None:
-        """Run a job and write its slot; the commit flag comes last."""
-        started = time.perf_counter()
-        block = self.block
-        if job < 2 * self.num_pairs:
-            total, length = self._run_candidate(job, round_)
-        else:
-            total, length = self._run_evaluation(job - 2 * self.num_pairs, round_)
+    def run(self, job: int, round_: Round) -> Exception | None:
+        """Run a job and write its slot; the commit flag comes last. Returns an exception that was penalised.
+
+        Any other exception leaves the job uncommitted and its number in the worker's row.
+        """
+        started, block, row = time.perf_counter(), self.block, self.row
+        steps_before, penalised = int(row[STEPS]), None
+        row[EPISODE] = 0
+        row[JOB] = job
+        try:
+            if job < 2 * self.num_pairs:
+                total, length = self._run_candidate(job, round_)
+            else:
+                total, length = self._run_evaluation(job, round_)
+        except Exception as error:
+            if self.spec.on_env_error != PENALISE:
+                raise
+            total, length, penalised = math.nan, int(row[STEPS]) - steps_before, error
+            block.moments[job] = math.nan
+            self._rebuild()
         block.returns[job], block.lengths[job] = total, length
         block.seconds[job] = time.perf_counter() - started
         _core.commit(block.committed, job, round_.number)
+        row[JOB] = -1
+        return penalised
 
     def _run_candidate(self, job: int, round_: Round) -> tuple[float, int]:
         block, actor, pair = self.block, self.actor, job // 2
         scale = round_.sigma if job % 2 == 0 else -round_.sigma
         _core.perturb(actor.parameters, block.theta, block.noise, int(block.noise_index[pair]), scale)
-        actor.count_moments(self.normalize)
+        actor.count_moments(self.spec.normalize_obs)
         total, length = 0.0, 0
         for episode in range(self.episodes):
-            self.running_seed, key = int(block.env_seed[pair, episode]), int(block.action_key[pair, episode])
-            result = run_episode(self.env, actor, self.running_seed, round_.training, key, self.flatten)
+            self.row[EPISODE] = episode
+            seed, key = int(block.env_seed[pair, episode]), int(block.action_key[pair, episode])
+            result = run_episode(self.env, actor, seed, round_.training, key, self.flatten)
             total, length = total + result.episode_return, length + result.length
         block.moments[job] = actor.observation_moments
         return total / self.episodes, length
 
-    def _run_evaluation(self, number: int, round_: Round) -> tuple[float, int]:
+    def _run_evaluation(self, job: int, round_: Round) -> tuple[float, int]:
         self.actor.parameters[:] = self.block.theta
         self.actor.count_moments(False)
-        self.running_seed = int(self.block.eval_seed[number])
-        return run_episode(self.env, self.actor, self.running_seed, round_.evaluation, 0, self.flatten)
+        seed = int(self.block.eval_seed[job - 2 * self.num_pairs])
+        return run_episode(self.env, self.actor, seed, round_.evaluation, 0, self.flatten)
+
+    def _rebuild(self) -> None:
+        """A new environment: who knows what state the exception left the old one in."""
+        with contextlib.suppress(Exception):
+            self.env.close()
+        self.env = self.spec.source()
 
 
-def describe_job(job: int, num_pairs: int) -> str:
-    """A job in words."""
-    if job >= 2 * num_pairs:
-        return f"evaluation episode {job - 2 * num_pairs}"
-    return f"candidate {job} (pair {job // 2}, side {job % 2})"
+class Where(NamedTuple):
+    """Which episode went wrong, in words and for an exception's attributes."""
+
+    text: str
+    generation: int
+    job: int
+    env_seed: int
+    replay: str
+
+
+def describe_episode(spec: PoolSpec, block: Block, round_: Round, job: int, episode: int) -> Where:
+    """An episode of a job in words, with what plays it again in one process. Generations are numbered as in progress.csv."""
+    candidates, generation = 2 * spec.num_pairs, round_.generation + 1
+    if job < candidates:
+        seed = int(block.env_seed[job // 2, episode])
+        what = f"candidate {job} (pair {job // 2}, side {job % 2})"
+    else:
+        seed = int(block.eval_seed[job - candidates])
+        what = f"evaluation episode {job - candidates}"
+    when = f"generation {generation}, " if generation > 0 else ""
+    replay = f"model.replay({generation}, {job})"
+    if generation == 0:
+        replay = f"model.evaluate(1, first_seed={seed}), with n_workers=0"
+    return Where(f"{spec.source.name}, {when}{what}, env seed {seed}", generation, job, seed, replay)
+
+
+def warn_of_penalty(known: set[str], summary: str, where: str, trace: str) -> None:
+    """Say once of each kind of exception that it was made a return of NaN."""
+    if summary in known or len(known) > 1000:
+        return
+    known.add(summary)
+    warnings.warn(f"{summary}: this episode ranks worst [{where}]\n{trace}", RuntimeWarning, stacklevel=2)
 
 
 def publish(

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes.errors import WorkerError
+from fastes.interrupts import handlers_kept
 from fastes.noise import Perturbations
 from fastes.normalizer import ObsNormalizer
-from fastes.parallel.jobs import Batch, JobRunner, PoolSpec, Round, collect, describe_job, publish
-from fastes.parallel.shm import Block
-from fastes.rollout import EpisodeSettings
+from fastes.parallel.jobs import (
+    Batch,
+    JobRunner,
+    PoolSpec,
+    Round,
+    Where,
+    collect,
+    describe_episode,
+    publish,
+    warn_of_penalty,
+)
+from fastes.parallel.shm import EPISODE, Block
+from fastes.rollout import Episode, EpisodeSettings, global_random_kept
 
 
 class SerialPool:
@@ -25,6 +38,7 @@ class SerialPool:
         self.block = Block(spec.layout(0))
         self.block.close()
         self._runner: JobRunner | None = None
+        self._warned: set[str] = set()
         self._rounds = 0
 
     @property
@@ -46,29 +60,72 @@ class SerialPool:
     ) -> Batch:
         """See ProcessPool.evaluate."""
         jobs = publish(self.block, perturbations, theta, normalizer, eval_seeds)
-        if self._runner is None:
-            self._runner = JobRunner(self.spec.make_env(), self.spec, self.block)
-        self._rounds += 1
-        sigma, generation = (perturbations.sigma, perturbations.generation) if perturbations else (0.0, -1)
-        round_ = Round(self._rounds, len(jobs), generation, sigma, normalizer.clip, training, evaluation)
-        self._runner.begin(round_)
-        for job in jobs.tolist():
-            try:
-                self._runner.run(job, round_)
-            except Exception as error:
-                seed = self._runner.running_seed
-                where = f"generation {generation}, {describe_job(job, self.spec.num_pairs)}, env seed {seed}"
-                trace = "".join(traceback.format_exception(error))
-                raise WorkerError(
-                    f"{type(error).__name__}: {error}\n[in the environment, {where}]\n\n{trace}",
-                    generation,
-                    job,
-                    seed,
-                ) from error
+        with self._round(perturbations, len(jobs), normalizer, training, evaluation) as (runner, round_):
+            for job in jobs.tolist():
+                self._run(runner, job, round_)
         return collect(self.block, jobs, 0)
+
+    def play(
+        self,
+        job: int,
+        theta: npt.NDArray[np.float32],
+        perturbations: Perturbations,
+        normalizer: ObsNormalizer,
+        eval_seeds: npt.NDArray[np.int64],
+        training: EpisodeSettings,
+        evaluation: EpisodeSettings,
+    ) -> Episode:
+        """One job of a generation: the mean return of its episodes, and their total length. Errors come as they are."""
+        publish(self.block, perturbations, theta, normalizer, eval_seeds)
+        with self._round(perturbations, 1, normalizer, training, evaluation) as (runner, round_):
+            error = runner.run(job, round_)
+        if error is not None:
+            raise error
+        return Episode(float(self.block.returns[job]), int(self.block.lengths[job]))
+
+    @contextlib.contextmanager
+    def _round(
+        self,
+        perturbations: Perturbations | None,
+        num_jobs: int,
+        normalizer: ObsNormalizer,
+        training: EpisodeSettings,
+        evaluation: EpisodeSettings,
+    ) -> Iterator[tuple[JobRunner, Round]]:
+        sigma, generation = (perturbations.sigma, perturbations.generation) if perturbations else (0.0, -1)
+        with handlers_kept(), global_random_kept():
+            if self._runner is None:
+                self._runner = JobRunner(self.spec, self.block)
+            self._rounds += 1
+            round_ = Round(self._rounds, num_jobs, generation, sigma, normalizer.clip, training, evaluation)
+            self._runner.begin(round_)
+            yield self._runner, round_
+
+    def _run(self, runner: JobRunner, job: int, round_: Round) -> None:
+        try:
+            error = runner.run(job, round_)
+        except Exception as raised:
+            where = self._describe(job, round_)
+            raise WorkerError(
+                f"{type(raised).__name__}: {raised}\n[in the environment: {where.text}; to play this episode again: "
+                f"{where.replay}]\n\n{_trace(raised)}",
+                where.generation,
+                job,
+                where.env_seed,
+            ) from raised
+        if error is not None:
+            where = self._describe(job, round_)
+            warn_of_penalty(self._warned, f"{type(error).__name__}: {error}", f"{where.text}; {where.replay}", _trace(error))
+
+    def _describe(self, job: int, round_: Round) -> Where:
+        return describe_episode(self.spec, self.block, round_, job, int(self.block.workers[0, EPISODE]))
 
     def close(self) -> None:
         """Close the environment. The pool can be used again."""
         if self._runner is not None:
             self._runner.env.close()
             self._runner = None
+
+
+def _trace(error: Exception) -> str:
+    return "".join(traceback.format_exception(error))

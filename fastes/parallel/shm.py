@@ -13,6 +13,12 @@ import numpy.typing as npt
 
 _ALIGNMENT = 64  # a cache line: arrays start on one
 
+# columns of a worker's row
+JOB = 0  # the job it runs, or -1
+EPISODE = 1  # which episode of that job
+ENTERED = 2  # the last round in which it began to claim jobs
+STEPS = 3  # env.step calls so far: whoever watches sees that it goes on
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -48,7 +54,7 @@ class Layout:
             "eval_seed": ((self.num_evals,), "i8"),
             "todo": ((jobs,), "i8"),  # the jobs of this round
             # shared
-            "next_todo": ((1,), "i8"),  # atomic: position in todo of the next unclaimed job
+            "next_todo": ((1,), "i8"),  # atomic: round << 32 | position in todo of the next unclaimed job
             # one writer a slot: the worker that runs the job
             "returns": ((jobs,), "f8"),
             "lengths": ((jobs,), "i8"),
@@ -56,7 +62,7 @@ class Layout:
             "moments": ((jobs, 2, self.obs_size), "f8"),
             "committed": ((jobs,), "i8"),  # written last: the round in which the slot was filled
             # one writer a row: the worker itself
-            "current_job": ((slots, 8), "i8"),  # column 0: the job it runs, or -1
+            "workers": ((slots, 8), "i8"),  # columns: see below
             "noise": ((self.table_size,), "f4"),
         }
 
@@ -90,7 +96,7 @@ class Block:
     seconds: npt.NDArray[np.float64]
     moments: npt.NDArray[np.float64]
     committed: npt.NDArray[np.int64]
-    current_job: npt.NDArray[np.int64]
+    workers: npt.NDArray[np.int64]
     noise: npt.NDArray[np.float32]
 
     def __init__(self, layout: Layout, fd: int | None = None) -> None:

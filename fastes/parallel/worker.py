@@ -1,6 +1,6 @@
 """A worker process: build the environment once, then claim and run jobs until the parent hangs up.
 
-Started by pool.py in a fresh interpreter, so scripts need no `__main__` guard, notebooks work, and no lock is forked.
+Started by process.py in a fresh interpreter, so scripts need no `__main__` guard, notebooks work, and no lock is forked.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import cloudpickle
 
 from fastes import _core
 from fastes.envs import register
+from fastes.interrupts import STOP_SIGNALS
 from fastes.parallel.jobs import JobRunner, PoolSpec, Round
-from fastes.parallel.shm import Block, Layout
+from fastes.parallel.shm import ENTERED, EPISODE, JOB, Block, Layout
 
 READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr, not shown
 
@@ -44,20 +45,25 @@ class Done(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """An exception in the environment; job is None while it was built. exception is pickled, b'' if it cannot be."""
+    """An exception in the environment; job is -1 while it was built. exception is pickled, b'' if it cannot be.
 
-    job: int | None
-    env_seed: int | None
+    penalised: the job is done all the same, with a return of NaN.
+    """
+
+    job: int
+    episode: int
     summary: str
     trace: str
     exception: bytes
+    penalised: bool
 
 
 def main(connection_fd: int, parent_pid: int) -> None:
     """Entry point of the process."""
     die_with_parent(parent_pid)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's: it ends the generation first
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    leave_signals_to_parent()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # it was born with these blocked
+    die_first_when_memory_is_short()
     os.set_inheritable(connection_fd, False)
     connection = Connection(connection_fd)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
@@ -73,35 +79,56 @@ def die_with_parent(parent_pid: int) -> None:
         os._exit(0)
 
 
+def leave_signals_to_parent() -> None:
+    """Ctrl-C, termination and hang-up reach the whole process group, and the parent ends the generation first.
+
+    SIGTERM has a handler that does nothing, and is not ignored: programs that an environment starts would inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+
+
+def die_first_when_memory_is_short() -> None:
+    """A worker can be replaced, its parent cannot."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
+        adjustment = min(int(file.read()) + 500, 1000)
+        file.seek(0)
+        file.write(str(adjustment))
+
+
 def serve(connection: Connection) -> None:
     start: Start = cloudpickle.loads(connection.recv_bytes())
     _core.use_variant(start.kernels)
     block = Block(start.layout, start.memory_fd)
     block.close()
-    current = block.current_job[start.slot]
+    row = block.workers[start.slot]
     try:
         with warnings.catch_warnings():
             if start.spec.env_shown:
                 warnings.simplefilter("ignore")
             register(start.registrations)
-            env = start.spec.make_env()
+            runner = JobRunner(start.spec, block, start.slot)
         limit_threads()
     except Exception as error:
-        connection.send(failure(None, None, error))
+        connection.send(failure(-1, 0, error))
         return
-    runner = JobRunner(env, start.spec, block)
     os.write(2, f"\n{READY_MARK}\n".encode())
     while True:
         round_: Round = connection.recv()
+        leave_signals_to_parent()  # whatever the environment has installed
         runner.begin(round_)
-        while (position := _core.claim(block.next_todo)) < round_.num_todo:
+        _core.commit(row, ENTERED, round_.number)  # before the first claim: the parent counts on it
+        while (position := _core.claim(block.next_todo, round_.number, round_.num_todo)) >= 0:
             job = int(block.todo[position])
-            current[0] = job
             try:
-                runner.run(job, round_)
+                penalised = runner.run(job, round_)
             except Exception as error:
-                connection.send(failure(job, runner.running_seed, error))
-            current[0] = -1
+                connection.send(failure(job, int(row[EPISODE]), error))
+                row[JOB] = -1
+            else:
+                if penalised is not None:
+                    connection.send(failure(job, int(row[EPISODE]), penalised, penalised=True))
         connection.send(Done(round_.number))
 
 
@@ -113,10 +140,11 @@ def limit_threads() -> None:
         sys.modules["torch"].set_num_threads(1)
 
 
-def failure(job: int | None, env_seed: int | None, error: Exception) -> Failed:
+def failure(job: int, episode: int, error: Exception, penalised: bool = False) -> Failed:
     try:
         pickled = pickle.dumps(error)
         pickle.loads(pickled)
     except Exception:
         pickled = b""
-    return Failed(job, env_seed, f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)), pickled)
+    trace = "".join(traceback.format_exception(error))
+    return Failed(job, episode, f"{type(error).__name__}: {error}", trace, pickled, penalised)

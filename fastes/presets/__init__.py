@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from fastes.errors import suggest
+from fastes.settings import Settings
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-__all__ = ["DEFAULT", "all_presets", "load_preset", "preset_for", "tomllib"]
+__all__ = ["DEFAULT", "all_presets", "choose_settings", "load_preset", "preset_for", "tomllib"]
 
 DEFAULT = "default"
 
@@ -40,3 +42,14 @@ def load_preset(name: str) -> dict[str, Any]:
 def preset_for(env_id: str) -> str:
     """The preset of an environment id: its own, or the default."""
     return env_id if env_id in all_presets() else DEFAULT
+
+
+def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any]) -> Settings:
+    """A preset's settings with the given changes on top."""
+    base = load_preset(preset if preset is not None else preset_for(env_name))
+    if changes.get("policy", base.get("policy")) != base.get("policy"):
+        base.pop("policy_kwargs", None)  # they were meant for another policy
+    merged = {**base, **changes}
+    if isinstance(changes.get("policy_kwargs"), Mapping):
+        merged["policy_kwargs"] = {**base.get("policy_kwargs", {}), **changes["policy_kwargs"]}
+    return Settings().changed(**merged)

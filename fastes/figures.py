@@ -1,0 +1,91 @@
+"""From what a generation gave to the figures that are logged, and to warnings about odd ones."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fastes import _core
+from fastes.evaluation import Evaluation
+from fastes.logger import Record
+from fastes.noise import Perturbations
+from fastes.parallel import Batch
+from fastes.rollout import STEP_GUARD
+from fastes.shaping import mean_and_std
+from fastes.strategy import Update
+
+if TYPE_CHECKING:
+    from fastes.agent import FastES
+
+
+def make_record(
+    model: FastES, asked: Perturbations, batch: Batch, evaluation: Evaluation, update: Update | None, seconds: float
+) -> Record:
+    """The figures of a generation that took so many seconds; update is None when it proved theta solved."""
+    finite = batch.returns[np.isfinite(batch.returns)]
+    mean, std = mean_and_std(finite.ravel().tolist())
+    steps = int(batch.lengths.sum() + batch.eval_lengths.sum())
+    unknown = math.nan
+    return Record(
+        generation=asked.generation + 1,
+        timesteps=model.num_timesteps,
+        return_mean=mean,
+        return_max=float(finite.max()) if finite.size else unknown,
+        return_std=std,
+        eval_return=evaluation.mean,
+        eval_std=evaluation.std,
+        eval_rank=1 + int(np.count_nonzero(finite > evaluation.mean)),
+        elite_share=float(np.count_nonzero(finite > mean)) / batch.returns.size,
+        theta_norm=update.theta_norm if update else math.sqrt(_core.sum_squares(model.theta)),
+        gradient_norm=update.gradient_norm if update else unknown,
+        update_ratio=update.update_ratio if update else unknown,
+        learning_rate=update.learning_rate if update else unknown,
+        sigma=asked.sigma,
+        episode_length=float(batch.lengths.sum()) / (batch.lengths.size * model.settings.episodes_per_candidate),
+        episode_cap=model.cap.steps,
+        num_nonfinite=batch.returns.size - finite.size,
+        episodes=model.num_episodes,
+        eval_timesteps=model.eval_timesteps,
+        jobs_rerun=batch.rerun,
+        seconds=seconds,
+        steps_per_second=steps / seconds,
+        utilisation=batch.busy_seconds / (max(model.n_workers, 1) * seconds),
+    )
+
+
+class OddFigures:
+    """Warns once of each kind of figure that a user would want to know of."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def look(self, model: FastES, generation: int, batch: Batch) -> None:
+        """generation: as in progress.csv."""
+        nonfinite = int(np.count_nonzero(~np.isfinite(batch.returns)))
+        if nonfinite:
+            self._say(
+                "returns",
+                f"{nonfinite} of {batch.returns.size} returns of generation {generation} are not finite: they rank worst "
+                "(column num_nonfinite of progress.csv counts them)",
+            )
+        if model.normalizer.skipped:
+            self._say(
+                "observations",
+                f"{model.normalizer.skipped} candidates up to generation {generation} saw observations that are not finite or "
+                "too large to square: the statistics leave them out",
+            )
+        longest = max(batch.lengths.max() // model.settings.episodes_per_candidate, batch.eval_lengths.max(initial=0))
+        if not model.settings.max_episode_steps and longest >= STEP_GUARD:
+            self._say(
+                "steps",
+                f"an episode of generation {generation} was cut after {STEP_GUARD:,} steps: the environment did not end it; "
+                "set max_episode_steps",
+            )
+
+    def _say(self, kind: str, message: str) -> None:
+        if kind not in self._said:
+            self._said.add(kind)
+            warnings.warn(message, RuntimeWarning, stacklevel=4)

@@ -1,0 +1,31 @@
+"""Playing one job of a generation again in this process: the way from an error message to a debugger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastes.parallel import SerialPool
+from fastes.rollout import Episode
+from fastes.strategy import check_int
+
+if TYPE_CHECKING:
+    from fastes.agent import FastES
+
+
+def replay_job(model: FastES, generation: int, job: int) -> Episode:
+    """See FastES.replay."""
+    check_int("generation", generation, 1)
+    check_int("job", job, 0, model.strategy.population_size + model.settings.eval_episodes - 1)
+    if generation != model.generation + 1:
+        raise ValueError(
+            f"generation = {generation} cannot be played again: the model has done {model.generation}, so expected "
+            f"{model.generation + 1}; load the checkpoint of that generation (a training that fails saves it)"
+        )
+    asked = model.running_generation()
+    pool = SerialPool(model.pool_spec())
+    try:
+        model.strategy.table.place(pool.noise)
+        return pool.play(job, model.theta, asked, model.normalizer, model.eval_seeds(), *model.episode_settings())
+    finally:
+        model.strategy.table.forget()  # it must not stay in this pool's memory
+        pool.close()
