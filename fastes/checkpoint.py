@@ -125,9 +125,8 @@ def _keep_previous(path: Path) -> None:
         shutil.copy2(path, previous)
     try:
         os.replace(previous, path.with_name(path.name + ".bak"))
-    except OSError:
-        previous.unlink()
-        raise
+    finally:
+        previous.unlink(missing_ok=True)  # rename() leaves it where both names are links to one file
 
 
 # --- reading --------------------------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
-"""The command line: fastes train, play, eval."""
+"""The command line: fastes train, play, eval, replay."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 import shlex
@@ -11,31 +10,32 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import MISSING, fields
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from fastes import __version__
 from fastes.agent import FastES
+from fastes.arguments import build_parser, given_settings, parse_env_kwargs
 from fastes.callbacks import Callback, ConsoleLog, ProgressBar
-from fastes.errors import FastESError
+from fastes.errors import FastESError, WorkerError
+from fastes.interrupts import Terminated
 from fastes.logger import Record
 from fastes.playback import play
 from fastes.run_folder import BEST, CHECKPOINT, RunFolder, find_checkpoint, new_run_folder
-from fastes.settings import Settings
 
 _INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status. Wrong arguments give 2, a failed training 1, Ctrl-C 130."""
+    """Run a command; returns the exit status. Wrong arguments give 2, a failed training 1, Ctrl-C 130, SIGTERM 143."""
     arguments = build_parser().parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        return _COMMANDS[arguments.command](arguments)
     except KeyboardInterrupt:
         print("\nstopped at once", file=sys.stderr)
         return _INTERRUPTED
+    except Terminated as ended:
+        return ended.exit_status
     except (ValueError, TypeError) as error:
         print(f"fastes: error: {error}", file=sys.stderr)
         return 2
@@ -44,183 +44,40 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-# --- arguments ------------------------------------------------------------------------------------------------------
-
-
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="fastes", description="Evolution Strategies for Gymnasium environments.")
-    parser.add_argument("--version", action="version", version=f"fastes {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="command")
-    _add_train(commands)
-    _add_eval(commands)
-    _add_play(commands)
-    return parser
-
-
-def _add_train(commands: Any) -> None:
-    train = commands.add_parser(
-        "train",
-        help="train a policy on all cores",
-        description="Train a policy. Settings without a flag come from the environment's preset; defaults below are those of "
-        "an environment without one.",
-    )
-    train.set_defaults(run=run_train)
-    train.add_argument("env", nargs="?", help="environment id, such as HalfCheetah-v5 or module:Env-v0")
-    train.add_argument(
-        "--resume", type=Path, metavar="RUN", help="go on with a run folder; --total-timesteps is its new budget"
-    )
-    train.add_argument("--seed", type=int, help="int >= 0; everything follows from it (default: drawn and recorded)")
-    train.add_argument("--workers", type=int, metavar="N", help="worker processes; 0: in this one (default: one a usable core)")
-    train.add_argument("--preset", help="settings to start from: an environment id or 'default' (default: the environment's)")
-    train.add_argument(
-        "--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of the environment, values as JSON"
-    )
-    train.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (default: runs)")
-    train.add_argument(
-        "--checkpoint-seconds", type=float, default=30.0, metavar="S", help="seconds between checkpoints (default: 30)"
-    )
-    train.add_argument("--quiet", action="store_true", help="no progress bar and no line a generation")
-    groups: dict[str, Any] = {}
-    for item in fields(Settings):
-        group = item.metadata["group"]
-        if group not in groups:
-            groups[group] = train.add_argument_group(group)
-        _add_setting(groups[group], item)
-
-
-def _add_setting(group: Any, item: Any) -> None:
-    flag, text = "--" + item.name.replace("_", "-"), item.metadata["help"].replace("%", "%%")
-    if item.name == "policy_kwargs":
-        group.add_argument(
-            "--net-arch", type=int, nargs="*", metavar="N", help="sizes of MlpPolicy's hidden layers (default: 64 64)"
-        )
-        group.add_argument("--activation-fn", help="between layers: tanh or relu (default: tanh)")
-        group.add_argument(
-            "--use-bias", action=argparse.BooleanOptionalAction, help="biases in the layers (default: MlpPolicy only)"
-        )
-        group.add_argument("--action-mapping", help="Box actions: clip, squash or bins (default: clip)")
-        group.add_argument("--num-bins", type=int, help="values of each component with bins (default: 10)")
-        return
-    default = item.default if item.default is not MISSING else None
-    text = f"{text} (default: {default})"
-    if item.type == "bool":
-        group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
-        return
-    kinds = {"int": _int, "float": float, "str": str}
-    metavar = item.type.removesuffix("Setting").split(" ")[0].upper()
-    group.add_argument(flag, type=kinds.get(item.type, _number_or_text), metavar=metavar, help=text)
-
-
-def _int(text: str) -> int:
-    """An int, also written 1e6 or 1_000_000."""
-    try:
-        number = float(text.replace("_", ""))
-        whole = number == int(number)
-    except (ValueError, OverflowError):
-        whole = False
-    if not whole:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text.replace("_", "")) if text.replace("_", "").lstrip("+-").isdigit() else int(number)
-
-
-def _number_or_text(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _add_eval(commands: Any) -> None:
-    evaluate = commands.add_parser("eval", help="noise-free return of a trained policy over many episodes")
-    evaluate.set_defaults(run=run_eval)
-    _add_run(evaluate, episodes=100)
-    evaluate.add_argument(
-        "--workers", type=int, metavar="N", help="worker processes; 0: in this one (default: one a usable core)"
-    )
-
-
-def _add_play(commands: Any) -> None:
-    player = commands.add_parser("play", help="play a trained policy and print the return of each episode")
-    player.set_defaults(run=run_play)
-    _add_run(player, episodes=1)
-    show = player.add_mutually_exclusive_group()
-    show.add_argument("--video", type=Path, metavar="FILE", help="write an mp4; needs no screen")
-    show.add_argument("--render", action="store_true", help="open a window")
-    player.add_argument(
-        "--max-frames",
-        type=int,
-        default=1000,
-        metavar="N",
-        help="frames the video has at most (default: 1000); episodes end as always",
-    )
-
-
-def _add_run(parser: Any, episodes: int) -> None:
-    parser.add_argument("model", type=Path, help="a run folder or a checkpoint file")
-    parser.add_argument("--episodes", type=int, default=episodes, metavar="N", help=f"episodes (default: {episodes})")
-    parser.add_argument(
-        "--first-seed", type=int, default=0, metavar="S", help="env seed of the first episode, then S+1, ... (default: 0)"
-    )
-    parser.add_argument(
-        "--checkpoint", choices=("best", "last"), default="best", help="which one of a run folder (default: best)"
-    )
-    parser.add_argument("--env", help="environment id, when the checkpoint cannot rebuild its own")
-    parser.add_argument("--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="arguments for --env, values as JSON")
-
-
-def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The settings whose flags were given."""
-    given = {}
-    for item in fields(Settings):
-        value = getattr(arguments, item.name, None)
-        if value is not None:
-            given[item.name] = value
-    policy_kwargs = {
-        name: getattr(arguments, name)
-        for name in ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins")
-        if getattr(arguments, name) is not None
-    }
-    if policy_kwargs:
-        given["policy_kwargs"] = policy_kwargs
-    return given
-
-
-def parse_env_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
-    """KEY=VALUE strings as a dict; a value that is not JSON is a string."""
-    kwargs = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key.isidentifier():
-            raise ValueError(f"--env-kwargs {pair!r}: expected KEY=VALUE, such as healthy_reward=0.5")
-        try:
-            kwargs[key] = json.loads(text)
-        except json.JSONDecodeError:
-            kwargs[key] = text
-    return kwargs
-
-
 # --- train ----------------------------------------------------------------------------------------------------------
 
 
-class StopOnInterrupt(Callback):
-    """The first Ctrl-C ends training after the running generation, the second one at once."""
+class StopOnSignal(Callback):
+    """The first Ctrl-C ends training after the running generation, the second one at once.
+
+    SIGTERM and SIGHUP raise Terminated at once: whoever sends them does not wait for long.
+    """
 
     def __init__(self) -> None:
         self.requested = False
-        self._before: Any = None
+        self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> StopOnInterrupt:
-        self._before = signal.signal(signal.SIGINT, self._handle)
+    def __enter__(self) -> StopOnSignal:
+        self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                self._before[number] = signal.signal(number, self._terminate)
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
         print("\nCtrl-C: ending after this generation; again to stop at once", file=sys.stderr)
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        for each in self._before:
+            signal.signal(each, signal.SIG_IGN)  # the checkpoint that is now written must not be stopped
+        raise Terminated(number)
 
     def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
         return not self.requested
@@ -239,31 +96,40 @@ def run_train(arguments: argparse.Namespace) -> int:
     settings = model.settings
     print(
         f"{model.source.name}: {settings.policy}, {model.num_params} parameters, {settings.population_size} candidates "
-        f"a generation, {model.n_workers} workers, seed {model.seed}, run folder {folder.path}"
+        f"a generation, {model.n_workers} workers, seed {model.seed}, run folder {folder.shown}"
     )
     callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(), folder, ProgressBar()]
     started = time.perf_counter()
-    with model, StopOnInterrupt() as interrupt:
+    with model, StopOnSignal() as interrupt:
         budget = model.settings.total_timesteps - model.num_timesteps
         try:
             model.learn(budget, [*callbacks, interrupt], reset_num_timesteps=False)
         except KeyboardInterrupt:
-            print(f"\nstopped at once; the last checkpoint is whole: {_resume_command(model, folder.path)}", file=sys.stderr)
+            print(f"\nstopped at once; the last checkpoint is whole: {_resume_command(model, folder.shown)}", file=sys.stderr)
             return _INTERRUPTED
-        except FastESError:
-            folder.save(model)
+        except Terminated as ended:
+            saved = folder.save_somewhere(model)
+            name = signal.Signals(ended.number).name
+            print(f"\n{name}: {saved} is written; to go on: {_resume_command(model, folder.shown)}", file=sys.stderr)
+            return ended.exit_status
+        except FastESError as error:
+            saved = folder.save_somewhere(model)
             print(
-                f"training failed in generation {model.generation + 1}; what came before is saved in {folder.path}",
-                file=sys.stderr,
+                f"training failed in generation {model.generation + 1}; what came before is saved in {saved}", file=sys.stderr
             )
+            if isinstance(error, WorkerError) and error.job is not None and error.generation:
+                print(f"to play that episode again: {_replay_command(model, folder.shown, error)}", file=sys.stderr)
             raise
-        folder.save(model)
+        saved = folder.save_somewhere(model)
+        if saved.parent != folder.path:
+            return 1
         seconds = time.perf_counter() - started
         _report(model, folder, seconds, interrupt.requested)
     return _INTERRUPTED if interrupt.requested else 0
 
 
 def _new(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
+    runs = arguments.runs.absolute()  # an environment may leave the working directory
     model = FastES(
         arguments.env,
         preset=arguments.preset,
@@ -273,13 +139,14 @@ def _new(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
         **given_settings(arguments),
     )
     try:
-        path = new_run_folder(arguments.runs, model.source.name)
+        path = new_run_folder(runs, model.source.name)
     except OSError as error:
         model.close()
         raise OSError(
             f"the run folder cannot be made in {arguments.runs}: {error.strerror}; choose another with --runs"
         ) from error
-    return model, RunFolder(path, arguments.checkpoint_seconds)
+    shown = arguments.runs / path.relative_to(runs)
+    return model, RunFolder(path, arguments.checkpoint_seconds, arguments.on_save_error, shown)
 
 
 def _resumed(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
@@ -287,14 +154,15 @@ def _resumed(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
         raise ValueError("--seed, --preset and --env-kwargs belong to a new run: a resumed one keeps its own")
     if arguments.resume.is_file():
         raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
-    checkpoint = find_checkpoint(arguments.resume, "last")
+    resume = arguments.resume.absolute()
+    checkpoint = find_checkpoint(resume, "last")
     model = FastES.load(checkpoint, arguments.env, arguments.workers, **given_settings(arguments))
     if model.settings.total_timesteps <= model.num_timesteps:
         raise ValueError(
             f"{arguments.resume} has spent its budget ({model.num_timesteps} of {model.settings.total_timesteps} timesteps): "
             "give a larger one with --total-timesteps"
         )
-    return model, RunFolder(arguments.resume, arguments.checkpoint_seconds)
+    return model, RunFolder(resume, arguments.checkpoint_seconds, arguments.on_save_error, arguments.resume)
 
 
 def _resume_command(model: FastES, path: Path) -> str:
@@ -303,11 +171,16 @@ def _resume_command(model: FastES, path: Path) -> str:
     return f"fastes train {env}--resume {shlex.quote(str(path))}"
 
 
+def _replay_command(model: FastES, path: Path, error: WorkerError) -> str:
+    env = f" --env {shlex.quote(model.source.name)}" if ":" in model.source.name else ""
+    return f"fastes replay {shlex.quote(str(path))} --generation {error.generation} --job {error.job}{env}"
+
+
 def _report(model: FastES, folder: RunFolder, seconds: float, interrupted: bool) -> None:
-    path = shlex.quote(str(folder.path))
+    path = shlex.quote(str(folder.shown))
     print(f"{model.num_timesteps} timesteps in {model.generation} generations, {seconds:.1f} s")
     if interrupted:
-        print(f"stopped by Ctrl-C; to go on: {_resume_command(model, folder.path)}")
+        print(f"stopped by Ctrl-C; to go on: {_resume_command(model, folder.shown)}")
     else:
         _choose_best(model, folder)
     if not folder.draw(model):
@@ -345,13 +218,25 @@ def _choose_best(model: FastES, folder: RunFolder) -> None:
 
 
 def _load(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
-    if arguments.episodes < 1 or arguments.first_seed < 0:
-        raise ValueError(f"--episodes {arguments.episodes} --first-seed {arguments.first_seed}: expected at least 1 and 0")
     path = find_checkpoint(arguments.model, arguments.checkpoint)
     return FastES.load(path, arguments.env, n_workers, env_kwargs=parse_env_kwargs(arguments.env_kwargs) or None)
 
 
+def _check_episodes(arguments: argparse.Namespace) -> None:
+    if arguments.episodes < 1 or arguments.first_seed < 0:
+        raise ValueError(f"--episodes {arguments.episodes} --first-seed {arguments.first_seed}: expected at least 1 and 0")
+
+
+def run_replay(arguments: argparse.Namespace) -> int:
+    with _load(arguments, 0) as model:
+        episode = model.replay(arguments.generation, arguments.job)
+    where = f"{model.source.name}, generation {arguments.generation}, job {arguments.job}"
+    print(f"{where}: return {episode.episode_return:.2f}, {episode.length} steps; nothing went wrong this time")
+    return 0
+
+
 def run_eval(arguments: argparse.Namespace) -> int:
+    _check_episodes(arguments)
     with _load(arguments, arguments.workers) as model:
         result = model.evaluate(arguments.episodes, first_seed=arguments.first_seed)
     returns = result.returns
@@ -368,6 +253,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
 
 
 def run_play(arguments: argparse.Namespace) -> int:
+    _check_episodes(arguments)
     if arguments.max_frames < 1:
         raise ValueError(f"--max-frames {arguments.max_frames}: expected at least 1")
     with _load(arguments, 0) as model:
@@ -386,6 +272,9 @@ def run_play(arguments: argparse.Namespace) -> int:
     if arguments.video:
         print(f"{arguments.video}: {frames} frames" + (" (cut by --max-frames)" if frames == arguments.max_frames else ""))
     return 0
+
+
+_COMMANDS = {"train": run_train, "eval": run_eval, "play": run_play, "replay": run_replay}
 
 
 if __name__ == "__main__":

@@ -10,6 +10,19 @@ from collections.abc import Iterator
 STOP_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP asked this process to end; number is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def exit_status(self) -> int:
+        """What shells report of a process that this signal ended: 143 for SIGTERM."""
+        return 128 + self.number
+
+
 @contextlib.contextmanager
 def interrupts_wait() -> Iterator[None]:
     """They are blocked in this thread meanwhile, and come afterwards; a process that is started here is born like that."""

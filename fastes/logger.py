@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,15 +79,21 @@ def write_text(path: Path, text: str) -> None:
 
 
 class CsvLog:
-    """Appends records to a CSV file, a line each, written through at once."""
+    """Appends records to a CSV file, a line each, written through at once.
+
+    Raises OSError when it cannot; no torn line stays then, and the next write brings what is owed.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._owed: list[Record] = []
         if not path.exists():
-            self._append([Record._fields])
+            self._append([])
 
     def write(self, record: Record) -> None:
-        self._append([record])
+        self._owed.append(record)
+        self._append(self._owed)
+        self._owed.clear()
 
     def truncate(self, generation: int) -> None:
         """Drop the records after a generation: those of a run that went on past its last checkpoint."""
@@ -97,9 +103,18 @@ class CsvLog:
         csv.writer(text, lineterminator="\n").writerows([Record._fields, *kept])
         write_text(self.path, text.getvalue())
 
-    def _append(self, rows: Iterable[Iterable[object]]) -> None:
-        with open(self.path, "a", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows(rows)
+    def _append(self, rows: Sequence[Record]) -> None:
+        with open(self.path, "ab", buffering=0) as file:
+            size = file.tell()
+            text = io.StringIO()
+            csv.writer(text, lineterminator="\n").writerows([*([] if size else [Record._fields]), *rows])
+            content = text.getvalue().encode()
+            try:
+                while content:
+                    content = content[file.write(content) :]
+            except OSError:
+                file.truncate(size)
+                raise
 
 
 def read_progress(path: Path) -> dict[str, list[float]]:

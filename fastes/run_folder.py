@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
+import tempfile
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,10 +62,18 @@ def _earlier(config: Path) -> list[dict[str, Any]]:
 
 
 class RunFolder(Callback):
-    """Writes a run folder while training goes on: figures at once, checkpoints every checkpoint_seconds and at the end."""
+    """Writes a run folder while training goes on: figures at once, checkpoints every checkpoint_seconds and at the end.
 
-    def __init__(self, path: Path, checkpoint_seconds: float = 30.0) -> None:
-        self.path, self.checkpoint_seconds = path, checkpoint_seconds
+    on_save_error: what a full disk or a folder that became read-only does to the training: 'continue' warns, keeps the old
+    files and the figures to be written, and tries again; 'stop' raises the OSError. shown: path as messages name it.
+    """
+
+    def __init__(
+        self, path: Path, checkpoint_seconds: float = 30.0, on_save_error: str = "continue", shown: Path | None = None
+    ) -> None:
+        self.path, self.checkpoint_seconds, self.on_save_error = path, checkpoint_seconds, on_save_error
+        self.shown = shown or path
+        self._failing: set[str] = set()  # what could not be written at the last try
         self._best: Checkpoint | None = None
         self._saved_at = time.monotonic()
         self._log: CsvLog | None = None
@@ -96,17 +107,55 @@ class RunFolder(Callback):
 
     def on_generation(self, model: FastES, record: Record) -> None:
         assert self._log is not None
-        self._log.write(record)
+        with self._surviving(PROGRESS):
+            self._log.write(record)
         if time.monotonic() - self._saved_at >= self.checkpoint_seconds:
-            self.save(model)
+            with self._surviving(CHECKPOINT):
+                self.save(model)
+
+    @contextlib.contextmanager
+    def _surviving(self, name: str) -> Iterator[None]:
+        try:
+            yield
+            self._failing.discard(name)
+        except OSError as error:
+            if self.on_save_error == "stop":
+                raise
+            if name not in self._failing:
+                self._failing.add(name)
+                warnings.warn(
+                    f"{self.path / name} cannot be written ({error}): training goes on, what was there stays, and writing is "
+                    "tried again",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
 
     def save(self, model: FastES) -> None:
-        """Write best.zip when there is a new best, then the checkpoint, which knows of it."""
+        """Write best.zip when there is a new best, then the checkpoint, which knows of it. Raises OSError."""
+        self._saved_at = time.monotonic()
         if self._best is not None:
             write_checkpoint(self.path / BEST, self._best)
             self._best = None
         model.save(self.path / CHECKPOINT)
-        self._saved_at = time.monotonic()
+
+    def save_somewhere(self, model: FastES) -> Path:
+        """`save` at the end; where the folder cannot take it, the checkpoint goes to the first other place that can."""
+        try:
+            self.save(model)
+            return self.path / CHECKPOINT
+        except OSError as error:
+            name = re.sub(r"[^\w.+-]+", "-", f"fastes-{model.source.name}-{self.path.name}-{CHECKPOINT}")
+            for place in (Path.cwd(), Path.home(), Path(tempfile.gettempdir())):
+                with contextlib.suppress(OSError):
+                    model.save(place / name)
+                    warnings.warn(
+                        f"{self.path} cannot be written ({error}): the checkpoint is in {place / name}; copy it there as "
+                        f"{CHECKPOINT} to go on",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
+                    return place / name
+            raise
 
     def keep_as_best(self, model: FastES) -> None:
         """Make the model as it is now the best one."""

@@ -20,7 +20,8 @@ from processes import environment, fastes_command, run_fastes, run_script, start
 
 from fastes import FastES, Settings, __version__
 from fastes.checkpoint import read_checkpoint
-from fastes.cli import build_parser, main
+from fastes.arguments import build_parser
+from fastes.cli import main
 from fastes.logger import Record
 from fastes.noise import draw_pairs
 from fastes.presets import tomllib
