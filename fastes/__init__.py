@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from fastes.callbacks import Callback
     from fastes.errors import (
         CheckpointError,
+        CheckpointMismatch,
         EnvironmentUnavailable,
         FastESError,
         WorkerCrashed,
         WorkerError,
+        WorkerTimeout,
     )
     from fastes.evaluation import Evaluation
     from fastes.settings import Settings
@@ -25,10 +27,12 @@ _HOMES = {
     "Evaluation": "evaluation",
     "Callback": "callbacks",
     "CheckpointError": "errors",
+    "CheckpointMismatch": "errors",
     "EnvironmentUnavailable": "errors",
     "FastESError": "errors",
     "WorkerCrashed": "errors",
     "WorkerError": "errors",
+    "WorkerTimeout": "errors",
     "Settings": "settings",
     "EvolutionStrategy": "strategy",
 }
@@ -36,6 +40,7 @@ _HOMES = {
 __all__ = [
     "Callback",
     "CheckpointError",
+    "CheckpointMismatch",
     "EnvironmentUnavailable",
     "Evaluation",
     "EvolutionStrategy",
@@ -44,6 +49,7 @@ __all__ = [
     "Settings",
     "WorkerCrashed",
     "WorkerError",
+    "WorkerTimeout",
 ]
 
 

@@ -52,6 +52,8 @@ def model_state(model: FastES) -> Checkpoint:
     target = model.settings.to_dict()
     if not isinstance(target["target_return"], str) and math.isinf(target["target_return"]):
         target["target_return"] = "none" if target["target_return"] > 0 else -1e308
+    if not isinstance(target["step_timeout"], str) and math.isinf(target["step_timeout"]):
+        target["step_timeout"] = 1e308
     data = {
         "seed": model.seed,
         "env_name": model.source.name,
@@ -120,11 +122,16 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
         if values.get(name) == "function":
             values[name] = _missing_schedule(name)
     try:
-        return Settings().changed(**values)
+        settings = Settings().changed(**values)
     except (TypeError, ValueError, OverflowError) as error:
         if changes:
             raise
         raise CheckpointError(f"the checkpoint's settings are damaged: {_short(error)}") from error
+    theta = checkpoint.arrays.get("theta", {}).get("theta")
+    size = settings.noise_table_size
+    if theta is not None and 0 < size < theta.size and "noise_table_size" not in changes:
+        raise CheckpointError(f"the checkpoint's settings are damaged: noise_table_size {size} for {theta.size} parameters")
+    return settings
 
 
 def _missing_schedule(name: str) -> Any:
@@ -154,7 +161,9 @@ def spec_from(checkpoint: Checkpoint) -> PolicySpec:
             raise ValueError(f"head {spec.head.kind!r}, activation {spec.activation!r}")
         if spec.layer_sizes[-1] != _outputs(spec.head):
             raise ValueError(f"{spec.layer_sizes[-1]} outputs for {spec.head}")
-        if math.prod(spec.obs_shape) != spec.obs_size or not all(isinstance(n, int) and n >= 0 for n in spec.obs_shape):
+        # types first: a product of lists and numbers is a list of any length
+        whole = isinstance(spec.obs_shape, tuple) and all(type(n) is int and 0 <= n < 2**31 for n in spec.obs_shape)
+        if not whole or len(spec.obs_shape) > 64 or math.prod(spec.obs_shape) != spec.obs_size:
             raise ValueError(f"observation shape {spec.obs_shape} for {spec.obs_size} inputs")
         if not isinstance(spec.use_bias, bool) or not isinstance(spec.flattened, bool):
             raise ValueError(f"use_bias {spec.use_bias!r}, flattened {spec.flattened!r}")

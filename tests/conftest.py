@@ -10,7 +10,9 @@ from types import FrameType
 
 import envs_for_tests  # noqa: F401  registers Toy-v0
 import pytest
+from faults import SETTINGS, toy
 from processes import children, wait_until
+from training import Result, train
 
 from fastes import _core
 
@@ -47,6 +49,12 @@ def _no_process_left() -> Iterator[None]:
     if set(children()) - before:
         gc.collect()
         wait_until(lambda: not set(children()) - before, "processes that the test started ended", 10.0)
+
+
+@pytest.fixture(scope="session")
+def undisturbed() -> Result:
+    """Four generations of the toy training, without a fault."""
+    return train(toy(), 4, **SETTINGS)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -39,11 +40,22 @@ ERRORS: dict[str, Any] = {
 }
 
 
+def die(how: str) -> None:
+    """End this process as real faults do: 'segfault', 'exit' for os._exit(7), or a signal's name."""
+    if how == "segfault":
+        ctypes.string_at(0)
+    elif how == "exit":
+        os._exit(7)
+    else:
+        os.kill(os.getpid(), signal.Signals[how])
+
+
 class Toy(gymnasium.Env[Any, Any]):
     """A point to be held near zero; 8 to `length` steps. Bad habits are switched on for env seeds, at a step.
 
     marker: a path that makes a habit happen once: it is made first, and the habit needs it to be absent.
     while_exists: a path that must exist for `fail_seeds` to fail. parent_pid: the process in which build_* habits rest.
+    death: how `kill_seeds` end the process, see `die`. build_hang: a marker of its own.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
@@ -68,6 +80,8 @@ class Toy(gymnasium.Env[Any, Any]):
         build_kill: bool = False,
         reuse_buffer: bool = False,
         started: str = "",
+        death: str = "SIGKILL",
+        build_hang: str = "",
         render_mode: str | None = None,
     ) -> None:
         self.observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
@@ -77,6 +91,7 @@ class Toy(gymnasium.Env[Any, Any]):
         self.fail_seeds, self.kill_seeds, self.nan_seeds = set(fail_seeds), set(kill_seeds), set(nan_seeds)
         self.hang_seeds, self.interrupt_seeds = set(hang_seeds), set(interrupt_seeds)
         self.marker, self.while_exists, self.started = marker, while_exists, started
+        self.death = death
         self.all_nan, self.noisy, self.step_seconds = all_nan, noisy, step_seconds
         self.buffer = np.zeros(3) if reuse_buffer else None
         self.reported = False
@@ -85,6 +100,8 @@ class Toy(gymnasium.Env[Any, Any]):
         if os.getpid() != parent_pid:
             if build_error:
                 raise ToyError(build_error)
+            if build_hang and self._first_time(build_hang):
+                time.sleep(60.0)
             if build_kill:
                 os.kill(os.getpid(), signal.SIGKILL)
 
@@ -122,19 +139,21 @@ class Toy(gymnasium.Env[Any, Any]):
         if seed in self.fail_seeds and (not self.while_exists or os.path.exists(self.while_exists)):
             raise ERRORS[self.error](seed)
         if seed in self.kill_seeds and self._first_time():
-            os.kill(os.getpid(), signal.SIGKILL)
+            die(self.death)
         if seed in self.hang_seeds and self._first_time():
-            with open(self.marker, "w") as file:
-                file.write(f"{os.getpid()}\n")
+            if self.marker:
+                with open(self.marker, "w") as file:
+                    file.write(f"{os.getpid()}\n")
             time.sleep(60.0)
         if seed in self.interrupt_seeds and self._first_time():
             raise KeyboardInterrupt
 
-    def _first_time(self) -> bool:
-        if not self.marker:
+    def _first_time(self, marker: str = "") -> bool:
+        marker = marker or self.marker
+        if not marker:
             return True
         try:
-            os.close(os.open(self.marker, os.O_CREAT | os.O_EXCL))
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return False
         return True

@@ -19,8 +19,8 @@ from envs_for_tests import Toy
 from processes import environment, fastes_command, run_fastes, run_script, started_script, wait_until
 
 from fastes import FastES, Settings, __version__
-from fastes.checkpoint import read_checkpoint
 from fastes.arguments import build_parser
+from fastes.checkpoint import read_checkpoint
 from fastes.cli import main
 from fastes.logger import Record
 from fastes.noise import draw_pairs

@@ -1,0 +1,300 @@
+"""Risk: a worker dies, stops or hangs; its episodes are lost, counted twice, or never end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from faults import SETTINGS, caught_warnings, seed_of, toy
+from processes import alive, children, wait_until
+from training import Result, assert_same, assert_same_records, assert_same_state, learn, theta_of, train
+
+from fastes import FastES, WorkerCrashed, WorkerTimeout
+from fastes.noise import draw_eval_seeds
+from fastes.parallel.process import Worker
+from fastes.parallel.watch import Watch
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_a_killed_worker_changes_no_result(n_workers: int, tmp_path: Path, undisturbed: Result) -> None:
+    env = toy(kill_seeds=[seed_of(1, 2)], marker=str(tmp_path / "marker"))
+    with caught_warnings() as messages:
+        result = train(env, 4, n_workers, **SETTINGS)
+    assert (tmp_path / "marker").exists()
+    assert_same(undisturbed, result)
+    (message,) = messages
+    assert "SIGKILL" in message
+    assert "candidate" in message
+    assert "generation 2" in message
+    reruns = [record.jobs_rerun for record in result.records]
+    assert reruns[1] >= 1
+    assert reruns[0] == reruns[2] == reruns[3] == 0
+
+
+def test_a_worker_killed_in_an_evaluation_episode_changes_no_result(tmp_path: Path, undisturbed: Result) -> None:
+    env = toy(kill_seeds=draw_eval_seeds(5, 2, 1).tolist(), marker=str(tmp_path / "marker"))
+    with caught_warnings() as messages:
+        assert_same(undisturbed, train(env, 4, 2, **SETTINGS))
+    (message,) = messages
+    assert "evaluation episode 0" in message
+
+
+def test_a_worker_killed_from_outside_changes_no_result(tmp_path: Path, undisturbed: Result) -> None:
+    marker = tmp_path / "marker"
+
+    def kill() -> None:
+        wait_until(lambda: marker.exists() and marker.read_text().endswith("\n"), "a worker hangs in an episode")
+        os.kill(int(marker.read_text()), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with caught_warnings() as messages:
+        result = train(toy(hang_seeds=[seed_of(2, 0)], marker=str(marker)), 4, 2, **SETTINGS)
+    killer.join()
+    assert_same(undisturbed, result)
+    assert len(messages) == 1
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+@pytest.mark.parametrize(
+    ("death", "words"),
+    [
+        ("segfault", "died by signal SIGSEGV"),
+        ("SIGABRT", "died by signal SIGABRT"),
+        ("exit", "died by exit status 7"),
+        ("SIGSTOP", "was stopped by a signal"),
+    ],
+)
+def test_other_ways_to_lose_a_worker(death: str, words: str, n_workers: int, tmp_path: Path, undisturbed: Result) -> None:
+    env = toy(kill_seeds=[seed_of(2, 1)], marker=str(tmp_path / "marker"), death=death)
+    with caught_warnings() as messages:
+        result = train(env, 4, n_workers, **SETTINGS)
+    assert_same(undisturbed, result)
+    (message,) = messages
+    assert words in message
+    assert "generation 3" in message
+    assert result.records[2].jobs_rerun >= 1
+
+
+def test_a_stopped_worker_is_noticed_within_a_second(tmp_path: Path) -> None:
+    """No deadline is waited for, and a worker that has nothing to do is noticed as well."""
+    marker = tmp_path / "marker"
+    env = toy(hang_seeds=[seed_of(0, 0)], marker=str(marker))
+    times: list[float] = []
+
+    def stop() -> None:
+        wait_until(lambda: marker.exists() and marker.read_text().endswith("\n"), "a worker hangs in an episode")
+        for pid in children():
+            os.kill(pid, signal.SIGSTOP)
+        times.append(time.monotonic())
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    with FastES(env, n_workers=2, step_timeout=50.0, **SETTINGS) as model, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        shown: list[float] = []
+        show, warnings.showwarning = warnings.showwarning, lambda *_, **__: shown.append(time.monotonic())
+        learn(model, 1)
+        warnings.showwarning = show
+    stopper.join()
+    assert len(shown) + len(caught) == 2
+    assert max(shown) - times[0] < 5.0, "far from the deadline, even on a machine that is busy"
+
+
+def test_a_step_that_never_returns_is_ended(tmp_path: Path, undisturbed: Result) -> None:
+    env = toy(hang_seeds=[seed_of(1, 1)], marker=str(tmp_path / "marker"))
+    with caught_warnings() as messages:
+        result = train(env, 4, 2, **{**SETTINGS, "step_timeout": 1.0})
+    assert_same_records(undisturbed.records, result.records)
+    assert theta_of(undisturbed.state).tobytes() == theta_of(result.state).tobytes()
+    (message,) = messages
+    for words in ("hung", "step_timeout", "generation 2", "pair 1", str(seed_of(1, 1))):
+        assert words in message
+
+
+def test_an_environment_that_hangs_while_it_is_built_does_not_stop_the_others(tmp_path: Path, undisturbed: Result) -> None:
+    env = toy(build_hang=str(tmp_path / "marker"), parent_pid=os.getpid())
+    started = time.monotonic()
+    assert_same(undisturbed, train(env, 4, 2, **SETTINGS))
+    assert time.monotonic() - started < 30.0
+    assert (tmp_path / "marker").exists()
+
+
+def test_a_step_that_hangs_each_time_is_named() -> None:
+    seed = seed_of(1, 3)
+    with FastES(toy(hang_seeds=[seed]), n_workers=2, step_timeout=0.5, **SETTINGS) as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(WorkerTimeout) as caught:
+            learn(model, 4)
+        assert (caught.value.generation, caught.value.env_seed) == (2, seed)
+        for words in ("hung", "step_timeout", f"model.replay(2, {caught.value.job})", str(seed)):
+            assert words in str(caught.value)
+
+
+def test_slow_steps_are_no_hang(undisturbed: Result) -> None:
+    """The time counts from step to step: an episode may take longer than the deadline."""
+    with caught_warnings() as messages:
+        result = train(toy(step_seconds=0.1), 1, 3, **{**SETTINGS, "step_timeout": 1.2})
+    assert messages == []
+    assert result.records[0].seconds > 1.2
+    assert_same_records(undisturbed.records[:1], result.records)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Watched:
+    """A worker that does nothing."""
+
+    ready = True
+
+    def __init__(self) -> None:
+        self.row, self.stopped = np.zeros(8, dtype=np.int64), False
+
+    def is_stopped(self) -> bool:
+        return self.stopped
+
+
+def test_the_deadline_is_learned() -> None:
+    watch = Watch(None)
+    assert watch.limit == 600.0
+    watch.learn(0.1)
+    assert watch.limit == 60.0
+    watch.learn(30.0)
+    watch.learn(1.0)
+    assert watch.limit == 600.0
+    assert Watch(7.0).limit == 7.0
+
+
+def test_a_training_that_was_suspended_blames_nobody() -> None:
+    """After Ctrl-Z and `fg`, hours have passed, and workers may look stopped once."""
+    clock, worker = Clock(), Watched()
+    watch = Watch(10.0, clock)
+    for clock.now in (0.3, 0.6, 7200.0):
+        worker.stopped = clock.now == 7200.0
+        assert watch.look([worker]) == []  # type: ignore[list-item]
+    worker.stopped = False
+    for clock.now in np.arange(7200.5, 7208.0, 0.5):
+        assert watch.look([worker]) == []  # type: ignore[list-item]
+    for clock.now in np.arange(7208.0, 7212.0, 0.5):
+        found = watch.look([worker])  # type: ignore[list-item]
+    ((who, what),) = found
+    assert who is worker
+    assert "hung" in what
+
+
+@pytest.mark.parametrize("n_workers", [2, 4])
+def test_workers_killed_while_idle_are_replaced(n_workers: int, undisturbed: Result) -> None:
+    """Nobody's job killed them: one death each is no reason to give up, however many workers there are."""
+    with FastES(toy(), n_workers=n_workers, **SETTINGS) as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        records = learn(model, 2)
+        workers = children()
+        assert len(workers) == n_workers
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not any(alive(pid) for pid in workers), "killed workers ended")
+        records += learn(model, 4)
+        assert_same(undisturbed, Result(model.snapshot(), records))
+        assert len(children()) == n_workers
+
+
+def test_the_thread_that_started_the_workers_may_end(undisturbed: Result) -> None:
+    records: list[Any] = []
+    with FastES(toy(), n_workers=3, **SETTINGS) as model:
+        thread = threading.Thread(target=lambda: records.extend(learn(model, 2)))
+        thread.start()
+        thread.join()
+        time.sleep(0.2)
+        with caught_warnings() as messages:
+            records += learn(model, 4)
+        assert_same(undisturbed, Result(model.snapshot(), records))
+    assert messages == []
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_a_job_that_always_kills_its_worker_is_named(n_workers: int) -> None:
+    seed = seed_of(1, 3)
+    with FastES(toy(kill_seeds=[seed]), n_workers=n_workers, **SETTINGS) as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before: list[Any] = []
+        with pytest.raises(WorkerCrashed) as caught:
+            learn(model, 4, on_record=lambda _: before.append(model.snapshot()))
+        error = caught.value
+        assert (error.generation, error.env_seed) == (2, seed)
+        assert error.job in (6, 7)
+        for part in (f"candidate {error.job}", "pair 3", "generation 2", "Toy", str(seed), "SIGKILL"):
+            assert part in str(error)
+        assert_same_state(before[-1], model.snapshot())
+        assert model.evaluate(2, first_seed=0).returns.shape == (2,)
+
+
+def test_a_slow_starter_gets_no_pile_of_messages(tmp_path: Path) -> None:
+    """Others finish hundreds of generations while one worker builds its environment; its pipe must not fill up."""
+    env = toy(build_hang=str(tmp_path / "marker"), parent_pid=os.getpid())
+    with FastES(env, n_workers=2, **SETTINGS) as model:
+        learn(model, 1000)
+        assert (tmp_path / "marker").exists()
+        assert len(children()) == 2
+
+
+def test_a_worker_that_cannot_start_is_no_endless_loop() -> None:
+    env = toy(build_kill=True, parent_pid=os.getpid())
+    with FastES(env, n_workers=2, **SETTINGS) as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(WorkerCrashed, match="SIGKILL"):
+            learn(model, 1)
+        assert model.generation == 0
+        assert children() == []
+
+
+# --- what workers write ----------------------------------------------------------------------------------------------
+
+
+def test_lines_of_many_workers_appear_once(capfd: pytest.CaptureFixture[str]) -> None:
+    with FastES(toy(noisy=True), n_workers=3, **SETTINGS) as model:
+        learn(model, 3)
+    lines = capfd.readouterr().err.splitlines()
+    assert lines.count("toy: built") == 1
+    assert lines.count("toy: reset") == 1
+
+
+def test_a_line_that_comes_right_after_the_start_is_not_lost(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A worker is quicker than its parent: it has built its environment and played before the parent looks."""
+    offer, started = Worker.offer, tmp_path / "started"
+
+    def slow_offer(self: Worker, round_: Any) -> None:
+        offer(self, round_)
+        wait_until(started.exists, "an episode was started")
+
+    monkeypatch.setattr(Worker, "offer", slow_offer)
+    with FastES(toy(noisy=True, started=str(started)), n_workers=1, **SETTINGS) as model:
+        learn(model, 1)
+    assert capfd.readouterr().err.splitlines().count("toy: first reset of a process") == 1
+
+
+def test_a_loaded_model_shows_what_its_environment_says_when_it_is_built(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with FastES("Toy-v0", env_kwargs={"noisy": True}, n_workers=2, **SETTINGS) as model:
+        model.save(tmp_path / "m")
+    capfd.readouterr()
+    with FastES.load(tmp_path / "m", n_workers=2) as model:
+        model.evaluate(2)
+    assert capfd.readouterr().err.splitlines().count("toy: built") == 1

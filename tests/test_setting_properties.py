@@ -1,0 +1,328 @@
+"""Risk: a setting is lost or changed on its way through a file or a command line, or a wrong one is taken or named badly."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from envs_for_tests import Toy
+from gymnasium import spaces
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fastes import FastES, Settings
+from fastes.checkpoint import Checkpoint
+from fastes.cli import build_parser, given_settings
+from fastes.policies import make_policy_spec
+from fastes.policies.actions import BOX_MAPPINGS
+from fastes.policies.spec import ACTIVATIONS
+from fastes.presets import tomllib
+from fastes.restore import model_state, settings_from
+from fastes.run_folder import CONFIG, RunFolder
+
+modest = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FIELDS = {item.name: item for item in fields(Settings)}
+ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=False)
+POSITIVE = st.floats(0.0, exclude_min=True, allow_infinity=False)
+
+# --- valid values, by the fields' types and metadata -----------------------------------------------------------------
+
+
+def _schedule(numbers: list[float]) -> Any:
+    return "_".join(["lin", *map(repr, numbers)])
+
+
+SCHEDULES = POSITIVE | st.lists(POSITIVE, min_size=1, max_size=2).map(_schedule)
+POLICY_KWARGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "net_arch": st.lists(st.integers(1, 512), max_size=4),
+        "activation_fn": st.sampled_from(ACTIVATIONS),
+        "use_bias": st.booleans(),
+        "action_mapping": st.sampled_from(BOX_MAPPINGS),
+        "num_bins": st.integers(2, 1000),
+    },
+)
+SPECIAL: dict[str, st.SearchStrategy[Any]] = {
+    "population_size": st.integers(1, 2**20).map(lambda pairs: 2 * pairs),
+    "sigma": SCHEDULES,
+    "learning_rate": SCHEDULES,
+    "policy": st.sampled_from(["MlpPolicy", "LinearPolicy"]),
+    "policy_kwargs": POLICY_KWARGS,
+    "target_return": ANY_FLOAT | st.sampled_from(["auto", "none", 1e308, 5e-324, -0.0]),
+}
+
+
+def valid(name: str) -> st.SearchStrategy[Any]:
+    item, limits = FIELDS[name], FIELDS[name].metadata
+    if name in SPECIAL:
+        return SPECIAL[name]
+    if "choices" in limits:
+        return st.sampled_from(limits["choices"])
+    if item.type == "bool":
+        return st.booleans()
+    if item.type == "int":
+        return st.integers(limits["low"], limits.get("high", 2**62))
+    assert item.type == "float", f"{name} is of a kind that these tests do not know: {item.type}"
+    low, high = limits.get("low", limits.get("above")), limits.get("high", limits.get("below"))
+    return st.floats(
+        None if low == -math.inf else low,
+        high,
+        exclude_min="above" in limits,
+        exclude_max="below" in limits,
+        allow_nan=False,
+        allow_infinity=False,
+    )
+
+
+VALUES = st.fixed_dictionaries({}, optional={name: valid(name) for name in FIELDS})
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[FastES]:
+    """A small model whose settings a test replaces: what is written is theirs."""
+    with FastES(partial(Toy), n_workers=0, seed=0, preset="default", policy="LinearPolicy") as made:
+        yield made
+
+
+# --- round trips -----------------------------------------------------------------------------------------------------
+
+
+@given(VALUES)
+@modest
+def test_settings_survive_a_checkpoint(model: FastES, values: dict[str, Any]) -> None:
+    model.settings = Settings().changed(**values)
+    data = json.loads(json.dumps(model_state(model).data, allow_nan=False))
+    read = settings_from(Checkpoint(data, {}), {})
+    assert read == model.settings
+    assert {name: getattr(read, name) for name in values} == values
+    assert list(map(type, read.to_dict().values())) == list(map(type, model.settings.to_dict().values()))
+
+
+@pytest.mark.parametrize(("given_target", "target"), [(math.inf, math.inf), (-math.inf, -1e308), (1e308, 1e308)])
+def test_infinite_targets_survive_a_checkpoint(model: FastES, given_target: float, target: float) -> None:
+    """JSON has no infinity."""
+    model.settings = Settings(target_return=given_target)
+    data = json.loads(json.dumps(model_state(model).data, allow_nan=False))
+    assert settings_from(Checkpoint(data, {}), {}).target(5.0) == target
+
+
+@given(VALUES)
+@modest
+def test_settings_survive_a_config_file(model: FastES, tmp_path: Path, values: dict[str, Any]) -> None:
+    model.settings = Settings().changed(**values)
+    (tmp_path / CONFIG).unlink(missing_ok=True)
+    RunFolder(tmp_path).write_config(model, {"command": "fastes train"})
+    read = tomllib.loads((tmp_path / CONFIG).read_text(encoding="utf-8"))["settings"]
+    assert Settings().changed(**read) == model.settings
+
+
+def flags(values: dict[str, Any], joined: bool) -> list[str]:
+    """Settings as a user types them. joined: --flag=value rather than --flag value."""
+    typed = []
+    for name, value in {**values, **values.get("policy_kwargs", {})}.items():
+        flag = "--" + name.replace("_", "-")
+        if name == "policy_kwargs":
+            continue
+        if isinstance(value, bool):
+            typed.append(flag if value else "--no-" + flag[2:])
+        elif isinstance(value, list):
+            typed += [flag, *map(str, value)]
+        else:
+            typed += [f"{flag}={value}"] if joined else [flag, str(value)]
+    return typed
+
+
+@given(VALUES, st.booleans())
+@modest
+def test_settings_survive_the_command_line(values: dict[str, Any], joined: bool) -> None:
+    """Negative numbers after a space have a test of their own."""
+    negative = any(isinstance(value, float) and math.copysign(1.0, value) < 0.0 for value in values.values())
+    arguments = build_parser().parse_args(["train", "CartPole-v1", *flags(values, joined or negative)])
+    read = given_settings(arguments)
+    assert Settings().changed(**read) == Settings().changed(**values)
+    assert set(read) == set(values) - ({"policy_kwargs"} if not values.get("policy_kwargs") else set())
+
+
+@pytest.mark.parametrize("name", ["alive_bonus", "target_return"])
+@pytest.mark.parametrize("text", ["-1", "-0.5", "-.5", "-1e-05", "-1E5", "-2.5e+3", "-1_000.0"])
+def test_negative_numbers_after_a_space(name: str, text: str) -> None:
+    """argparse alone takes -1e-05 for an option."""
+    arguments = build_parser().parse_args(["train", "CartPole-v1", "--" + name.replace("_", "-"), text])
+    assert getattr(Settings().changed(**given_settings(arguments)), name) == float(text)
+
+
+NUMPY: dict[str, tuple[Any, ...]] = {
+    "int": (np.int64, np.int32, np.uint8, np.uint64),
+    "float": (np.float64, np.float32, np.float16, np.int64, np.uint8, int),
+    "ScheduleSetting": (np.float64, np.float32, np.float16, np.int64, np.uint8, int),
+    "float | str": (np.float64, np.float32, np.float16, np.int64, np.uint8, int),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name, item in FIELDS.items() for kind in NUMPY.get(str(item.type), ())]
+)
+def test_numbers_of_numpy_are_plain_afterwards(name: str, kind: Any, model: FastES) -> None:
+    """Each can be written into a checkpoint. The value fits the field."""
+    limits = FIELDS[name].metadata
+    fits_one = limits.get("below", math.inf) > 1.0 > limits.get("above", -math.inf)
+    value = kind(2 if FIELDS[name].type == "int" or limits.get("above") == 1.0 else 1 if fits_one else 0)
+    model.settings = Settings().changed(**{name: value})
+    data = json.loads(json.dumps(model_state(model).data, allow_nan=False))
+    assert data["settings"][name] == value
+    assert settings_from(Checkpoint(data, {}), {}) == model.settings
+
+
+# --- garbage ---------------------------------------------------------------------------------------------------------
+
+JUNK: tuple[Any, ...] = (
+    b"0.1",
+    [],
+    [0.1],
+    (1, 2),
+    {1, 2},
+    1j,
+    np.complex64(1.0),
+    np.array([1, 2]),
+    np.array(["adam", "sgd"]),
+    np.array([]),
+    Decimal("0.5"),
+    object(),
+    ...,
+    Settings,
+)
+NO_NUMBERS: tuple[Any, ...] = (*JUNK, None, "", "x", "0.1", "1e3", {}, {"a": 1})
+NO_INTS: tuple[Any, ...] = (
+    *NO_NUMBERS,
+    True,
+    np.True_,
+    1.5,
+    2.0,
+    math.nan,
+    math.inf,
+    -math.inf,
+    np.float32(2.0),
+    10**400,
+    -(10**400),
+)
+NO_FLOATS: tuple[Any, ...] = (*NO_NUMBERS, True, math.nan, math.inf, -math.inf, np.float32(np.nan), 10**400, -(10**400))
+NO_SCHEDULES: tuple[Any, ...] = (
+    *(value for value in NO_FLOATS if value is not Settings),  # a class can be called
+    *("lin", "lin_", "lin_x", "lin_1_2_3", "lin_nan", "lin_inf", "lin_-1", "lin_1_-1", "lin_1_0", "LIN_1", "lin_1_nan"),
+    *(0, 0.0, -0.0, -1, -5e-324, np.int64(0), "function"),
+)
+WRONG: dict[str, tuple[Any, ...]] = {
+    "sigma": NO_SCHEDULES,
+    "learning_rate": NO_SCHEDULES,
+    "target_return": (*JUNK, None, "", "x", "AUTO", {}, True, math.nan, np.float32(np.nan), 10**400),
+    "policy": (*JUNK, None, 5, 0.5, True, {}),
+    "policy_kwargs": (*(value for value in JUNK if not isinstance(value, dict)), 5, 0.5, True, "net_arch", "", math.nan),
+    "population_size": (*NO_INTS, 0, 1, 3, -2, np.int64(7)),
+}
+
+
+def wrong(name: str) -> list[Any]:
+    """Values of the wrong type, and those just outside of the field's limits."""
+    item, limits = FIELDS[name], FIELDS[name].metadata
+    if name in WRONG:
+        return list(WRONG[name])
+    if "choices" in limits:
+        return [
+            *NO_FLOATS,
+            0,
+            *(f"{choice} " for choice in limits["choices"]),
+            *(choice.upper() for choice in limits["choices"]),
+        ]
+    if item.type == "bool":
+        return [*NO_FLOATS[:-2], 0, 1, 0.0, "True", np.int64(1)]
+    values = list(NO_INTS if item.type == "int" else NO_FLOATS)
+    step = 1 if item.type == "int" else 0.0
+    if limits.get("low", -math.inf) > -math.inf:
+        values.append(limits["low"] - step if step else math.nextafter(limits["low"], -math.inf))
+    if "high" in limits:
+        values.append(limits["high"] + step if step else math.nextafter(limits["high"], math.inf))
+    return [*values, *(limits[bound] for bound in ("above", "below") if bound in limits)]
+
+
+def wrongly(build: Callable[[], object], name: str, value: Any) -> list[str]:
+    """What is wrong with how build refuses the value; nothing for an error that names the setting."""
+    shown = f"{value!r:.60}"
+    try:
+        build()
+    except Exception as error:
+        named = type(error) in (ValueError, TypeError) and name in str(error)
+        return [] if named else [f"{shown}: {type(error).__name__}: {error!s:.100}"]
+    return [f"{shown} was taken"]
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.filterwarnings("ignore")
+def test_garbage_is_refused_by_name(name: str) -> None:
+    values = [value for value in wrong(name) if not (value is True and FIELDS[name].type == "bool")]
+    assert len(values) > 10
+    assert [found for value in values for found in wrongly(partial(Settings().changed, **{name: value}), name, value)] == []
+
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.binary(max_size=4)
+    | st.complex_numbers(),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3) | st.tuples(inner, inner)
+    ),
+    max_leaves=4,
+)
+
+
+@given(st.sampled_from(list(FIELDS)), ANYTHING)
+@settings(modest, max_examples=300)
+def test_anything_is_taken_as_it_is_or_refused_by_name(model: FastES, name: str, value: Any) -> None:
+    try:
+        chosen = Settings().changed(**{name: value})
+    except (ValueError, TypeError):
+        assert wrongly(partial(Settings().changed, **{name: value}), name, value) == []
+        return
+    if name == "policy_kwargs":  # checked with the spaces, when a policy is made
+        assert value is None or isinstance(value, dict)
+        return
+    assert getattr(chosen, name) == value
+    if name != "policy" and not (name == "target_return" and math.isinf(chosen.target())):
+        model.settings = chosen
+        data = json.loads(json.dumps(model_state(model).data, allow_nan=False))
+        assert settings_from(Checkpoint(data, {}), {}) == chosen
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        (
+            "net_arch",
+            [*JUNK[:1], 5, "64", 0.5, [0], [-1], [1.5], ["64"], [None], [[64]], {"pi": [64]}, [True, "x"], [2, math.nan]],
+        ),
+        ("activation_fn", [*JUNK, None, "", "sigmoid", 5, ["tanh"], np.array(["tanh", "relu"])]),
+        ("use_bias", [*JUNK, "no", 0, 1, 0.0]),
+        ("action_mapping", [*JUNK, None, "", "CLIP", 5, ["clip"], np.array(["clip", "bins"])]),
+        ("num_bins", [*JUNK, None, "", "5", 1, 0, -3, 2.5, math.nan, True]),
+        ("no_such_key", [None, 1, "x"]),
+    ],
+)
+def test_garbage_in_policy_kwargs_is_refused_by_name(key: str, values: list[Any]) -> None:
+    box = spaces.Box(-1.0, 1.0, (2,))
+
+    def build(value: Any) -> object:
+        return make_policy_spec("MlpPolicy", box, box, Settings(policy_kwargs={key: value}).policy_kwargs)
+
+    assert [found for value in values for found in wrongly(partial(build, value), key, value)] == []
