@@ -54,7 +54,7 @@ class StopOnSignal(Callback):
     """
 
     def __init__(self) -> None:
-        self.requested = False
+        self.requested = self.terminated = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopOnSignal:
@@ -66,7 +66,8 @@ class StopOnSignal(Callback):
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            if not self.terminated:  # else a second SIGTERM would change the exit status
+                signal.signal(number, handler)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.requested:
@@ -75,6 +76,7 @@ class StopOnSignal(Callback):
         print("\nCtrl-C: ending after this generation; again to stop at once", file=sys.stderr)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        self.terminated = True
         for each in self._before:
             signal.signal(each, signal.SIG_IGN)  # the checkpoint that is now written must not be stopped
         raise Terminated(number)

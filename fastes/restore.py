@@ -109,9 +109,8 @@ def seed_from(checkpoint: Checkpoint) -> int:
 def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
     """The file's settings with changes on top; a schedule that was a function must be among them to go on training."""
     stored = require(checkpoint.data, "settings", dict)
-    if set(stored) != set(setting_names()):
-        odd = sorted(set(stored) ^ set(setting_names()))
-        raise CheckpointError(f"the checkpoint's settings are damaged: {odd} are missing or unknown")
+    if odd := sorted(set(stored) - set(setting_names())):  # a missing one is newer than the file: its default changes nothing
+        raise CheckpointError(f"the checkpoint's settings are damaged, or of a newer FastES: {reprlib.repr(odd)} are unknown")
     for name in ("policy", "policy_kwargs"):
         if name in changes and changes[name] != stored[name]:
             raise CheckpointMismatch(

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import os
+import random
 import signal
+import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from faults import SETTINGS, seed_of, toy
-from processes import alive, children, started_script, wait_until
-from training import MANY, Result, assert_same, assert_same_state, learn
+from processes import alive, children, environment, fastes_command, run_fastes, started_script, wait_until
+from training import MANY, TIMES, Result, assert_same, assert_same_state, learn
 
 from fastes import FastES
+from fastes.checkpoint import read_checkpoint
 from fastes.noise import NoiseTable, draw_eval_seeds
 
 
@@ -133,3 +138,152 @@ def test_workers_die_with_a_killed_parent_even_while_they_sleep_in_an_episode(tm
         workers = children(parent.pid)
         assert len(workers) == 3
     wait_until(lambda: not any(alive(pid) for pid in workers), "workers ended after their parent", 2.0)
+
+
+TRAIN = [
+    "CartPole-v1",
+    "--seed",
+    "3",
+    "--workers",
+    "2",
+    "--preset",
+    "default",
+    "--population-size",
+    "8",
+    "--target-return",
+    "none",
+]
+TRAIN += ["--total-timesteps", "1000000000", "--checkpoint-seconds", "0.2", "--quiet"]
+
+
+def _started_training(folder: Path, *flags: str) -> subprocess.Popen[str]:
+    """`fastes train` in a process group of its own, once it has written figures."""
+    process = subprocess.Popen(
+        [*fastes_command(), "train", *TRAIN, *flags],
+        cwd=folder,
+        env={**environment(), "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    run = folder / "runs" / "CartPole-v1" / "1"
+    wait_until(lambda: (run / "progress.csv").exists() and len(_generations(run)) > 5, "some generations are done")
+    return process
+
+
+def _generations(run: Path) -> list[int]:
+    with open(run / "progress.csv", newline="") as file:
+        return [int(row["generation"]) for row in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("whole_group", [False, True])
+def test_termination_saves_and_says_so_in_the_exit_status(number: int, whole_group: bool, tmp_path: Path) -> None:
+    """Batch systems send SIGTERM, some of them to every process of the job, and wait for a few seconds."""
+    process = _started_training(tmp_path, "--checkpoint-seconds", "1e9")
+    workers = children(process.pid)
+    assert len(workers) == 2
+    (os.killpg if whole_group else os.kill)(process.pid, number)
+    started = time.monotonic()
+    _, error = process.communicate(timeout=60)
+    assert time.monotonic() - started < 10.0
+    assert process.returncode == 128 + number
+    run = tmp_path / "runs" / "CartPole-v1" / "1"
+    with FastES.load(run / "checkpoint.zip", n_workers=0) as model:
+        assert model.generation >= _generations(run)[-1] > 5
+    assert "--resume" in error
+    assert "Traceback" not in error
+    assert "Warning" not in error
+    assert not any(alive(pid) for pid in workers)
+
+
+def test_a_second_termination_does_not_cut_the_save_short(tmp_path: Path) -> None:
+    process = _started_training(tmp_path, "--checkpoint-seconds", "1e9")
+    for _ in range(20):
+        process.terminate()
+        time.sleep(0.002)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 143, error
+    FastES.load(tmp_path / "runs" / "CartPole-v1" / "1" / "checkpoint.zip", n_workers=0).close()
+
+
+def test_termination_of_a_training_in_python_leaves_the_model_whole(tmp_path: Path) -> None:
+    """The recipe of docs/reliability.md for scripts."""
+    script = """
+        import signal, sys
+        from fastes import FastES
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        model = FastES("CartPole-v1", seed=0, n_workers=2, preset="default", population_size=8, target_return="none")
+        try:
+            model.learn(10**12, lambda m, r: print(r.generation, flush=True))
+        finally:
+            model.save("end")
+            print("saved", model.generation, flush=True)
+    """
+    with started_script(script, tmp_path) as process:
+        assert process.stdout is not None
+        for _ in range(5):
+            process.stdout.readline()
+        process.terminate()
+        output, error = process.communicate(timeout=60)
+        assert process.returncode == 143, error
+    lines = output.split()
+    with FastES.load(tmp_path / "end", n_workers=0) as model:
+        assert model.generation == int(lines[-1]) >= 5
+
+
+@pytest.mark.parametrize("whole_group", [False, True])
+def test_a_killed_training_leaves_a_checkpoint_and_nothing_else(whole_group: bool, tmp_path: Path) -> None:
+    before = set(os.listdir("/dev/shm"))
+    process = _started_training(tmp_path)
+    run = tmp_path / "runs" / "CartPole-v1" / "1"
+    wait_until(lambda: (run / "checkpoint.zip.bak").exists(), "two checkpoints were written")
+    workers = children(process.pid)
+    assert len(workers) == 2
+    (os.killpg if whole_group else os.kill)(process.pid, signal.SIGKILL)
+    wait_until(lambda: not any(alive(pid) for pid in workers), "workers ended after their parent", 2.0)
+    process.communicate()
+    assert set(os.listdir("/dev/shm")) <= before
+    assert os.listdir(tmp_path) == ["runs"], "nothing in the temporary folder either"
+    assert {p.name for p in run.iterdir()} <= {
+        "checkpoint.zip", "checkpoint.zip.bak", "best.zip", "best.zip.bak", "config.toml", "progress.csv"
+    }  # fmt: skip
+    with FastES.load(run / "checkpoint.zip", n_workers=0) as model:
+        assert model.generation > 0
+
+
+def test_a_training_that_is_killed_again_and_again_ends_as_if_it_was_not(tmp_path: Path) -> None:
+    flags = ["--seed", "4", "--quiet", "--workers", "2", "--preset", "default", "--population-size", "20"]
+    flags += ["--target-return", "none", "--checkpoint-seconds", "0", "--total-timesteps", "40000"]
+    whole = run_fastes("train", "CartPole-v1", *flags, "--runs", "whole", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    chance, command, kills = random.Random(0), ["train", "CartPole-v1", *flags, "--runs", "parts"], 0
+    run = tmp_path / "parts" / "CartPole-v1" / "1"
+    while True:
+        process = subprocess.Popen(
+            [*fastes_command(), *command], cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        try:
+            process.wait(timeout=chance.uniform(1.2, 2.0) if kills < 4 else None)
+            break
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+        if (run / "checkpoint.zip").exists():
+            kills += 1
+            command = ["train", "--resume", str(run), "--quiet", "--workers", str(kills % 3), "--checkpoint-seconds", "0"]
+    assert process.stderr is not None
+    error = process.stderr.read().decode()
+    process.stderr.close()
+    assert process.returncode == 0 or "has spent its budget" in error, error  # it was killed after its last generation
+    assert kills >= 1
+    ends = [read_checkpoint(tmp_path / name / "CartPole-v1" / "1" / "checkpoint.zip") for name in ("whole", "parts")]
+    assert_same_state(*ends)
+    figures = [_figures(tmp_path / name / "CartPole-v1" / "1") for name in ("whole", "parts")]
+    assert figures[0] == figures[1]
+
+
+def _figures(run: Path) -> list[dict[str, str]]:
+    with open(run / "progress.csv", newline="") as file:
+        return [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
