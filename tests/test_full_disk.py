@@ -1,0 +1,169 @@
+"""Risk: a disk that is full, or a folder that became read-only, ends a training or tears its files."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from envs_for_tests import Toy
+from faults import caught_warnings
+from processes import run_script
+from training import learn, without_times
+
+from fastes import FastES
+from fastes.checkpoint import read_checkpoint
+from fastes.logger import CsvLog, Record
+from fastes.run_folder import RunFolder
+
+SETTINGS: dict[str, Any] = {"population_size": 4, "seed": 5, "target_return": "none", "policy_kwargs": {"net_arch": [4]}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run's folder that can be taken away and given back."""
+    (tmp_path / "run").mkdir()
+    return tmp_path / "run"
+
+
+def _take_away(folder: Path) -> None:
+    """Nothing can be written below a plain file; root may write into any folder, so permissions would not do."""
+    folder.rename(folder.with_name("aside"))
+    folder.write_text("in the way")
+
+
+def _give_back(folder: Path) -> None:
+    folder.unlink()
+    folder.with_name("aside").rename(folder)
+
+
+def _rows(folder: Path) -> list[dict[str, str]]:
+    with open(folder / "progress.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_training_goes_on_and_writes_later_what_it_could_not(folder: Path) -> None:
+    run = RunFolder(folder, checkpoint_seconds=0.0)
+    records: list[Record] = []
+
+    def disturb(_: FastES, record: Record) -> bool:
+        records.append(record)
+        if record.generation == 3:
+            _take_away(folder)
+        if record.generation == 7:
+            _give_back(folder)
+        return record.generation < 9
+
+    with FastES(Toy, n_workers=0, **SETTINGS) as model:
+        with caught_warnings() as messages:
+            model.learn(10**6, [run, disturb])
+        assert model.generation == 9
+    assert [int(row["generation"]) for row in _rows(folder)] == list(range(1, 10))
+    assert [float(row["theta_norm"]) for row in _rows(folder)] == [record.theta_norm for record in records]
+    assert read_checkpoint(folder / "checkpoint.zip").data["counters"]["generation"] == 9
+    assert sum("progress.csv cannot be written" in message for message in messages) == 1
+    assert sum("checkpoint.zip cannot be written" in message for message in messages) == 1
+    assert len(messages) == 2
+
+
+def test_training_stops_where_that_is_asked_for(folder: Path) -> None:
+    run = RunFolder(folder, checkpoint_seconds=0.0, on_save_error="stop")
+
+    def disturb(_: FastES, record: Record) -> bool:
+        if record.generation == 3:
+            _take_away(folder)
+        return record.generation < 9
+
+    with FastES(Toy, n_workers=0, **SETTINGS) as model:
+        with pytest.raises(OSError):
+            model.learn(10**6, [run, disturb])
+        assert model.generation == 4
+        learn(model, 5)  # the model is whole
+    _give_back(folder)
+    assert read_checkpoint(folder / "checkpoint.zip").data["counters"]["generation"] == 3
+
+
+def test_a_training_that_cannot_save_at_all_does_not_begin(folder: Path) -> None:
+    _take_away(folder)
+    with FastES(Toy, n_workers=0, **SETTINGS) as model, pytest.raises(OSError):
+        model.learn(10**6, RunFolder(folder))
+
+
+def test_the_end_of_a_training_is_saved_somewhere(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with FastES(Toy, n_workers=0, **SETTINGS) as model:
+        learn(model, 2)
+        run = RunFolder(folder)
+        assert run.save_somewhere(model) == folder / "checkpoint.zip"
+        _take_away(folder)
+        with caught_warnings() as messages:
+            place = run.save_somewhere(model)
+        assert place.parent == tmp_path / "here"
+        assert read_checkpoint(place).data["counters"]["generation"] == 2
+        assert str(place) in messages[0]
+
+
+def test_a_file_size_limit_tears_nothing(tmp_path: Path) -> None:
+    """A real quota: RLIMIT_FSIZE makes write() fail in the middle of a line and of a checkpoint."""
+    script = """
+        import csv, resource, signal, sys, warnings
+        from fastes import FastES
+        from fastes.run_folder import RunFolder
+        from pathlib import Path
+        run, limit = Path("run"), int(sys.argv[1])
+        run.mkdir()
+        def limited(model, record):
+            if record.generation == 2:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+            if record.generation == 12:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            if 2 <= record.generation < 12:
+                FastES.load(run / "checkpoint.zip", n_workers=0).close()
+                rows = list(csv.reader(open(run / "progress.csv")))
+                assert all(len(row) == len(rows[0]) for row in rows), rows
+            return record.generation < 14
+        with FastES("CartPole-v1", n_workers=2, population_size=4, seed=0, target_return="none") as model:
+            model.learn(10**9, [RunFolder(run, 0.0), limited])
+        rows = list(csv.reader(open(run / "progress.csv")))
+        assert [int(row[0]) for row in rows[1:]] == list(range(1, 15)), rows
+        with FastES.load(run / "checkpoint.zip", n_workers=0) as model:
+            assert model.generation == 14
+    """
+    for limit in (1, 700, 1111, 2000):
+        (tmp_path / str(limit)).mkdir()
+        result = run_script(script, tmp_path / str(limit), str(limit))
+        assert result.returncode == 0, result.stderr
+        assert "cannot be written" in result.stderr
+        assert not [name for name in os.listdir(tmp_path / str(limit) / "run") if name.endswith(".tmp")]
+
+
+def test_figures_that_are_owed_come_in_order(tmp_path: Path) -> None:
+    with FastES(Toy, n_workers=0, **SETTINGS) as model:
+        records = learn(model, 3)
+    log = CsvLog(tmp_path / "progress.csv")
+    log.write(records[0])
+    shutil.move(tmp_path / "progress.csv", tmp_path / "aside")
+    (tmp_path / "progress.csv").mkdir()
+    with pytest.raises(OSError):
+        log.write(records[1])
+    (tmp_path / "progress.csv").rmdir()
+    shutil.move(tmp_path / "aside", tmp_path / "progress.csv")
+    log.write(records[2])
+    rows = _rows(tmp_path)
+    assert [row["generation"] for row in rows] == ["1", "2", "3"]
+    assert [float(row["return_mean"]) for row in rows] == [without_times(record)["return_mean"] for record in records]
+
+
+def test_the_command_line_passes_the_choice_on(tmp_path: Path) -> None:
+    from fastes.arguments import build_parser
+
+    assert build_parser().parse_args(["train", "CartPole-v1"]).on_save_error == "continue"
+    assert build_parser().parse_args(["train", "CartPole-v1", "--on-save-error", "stop"]).on_save_error == "stop"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert RunFolder(tmp_path).on_save_error == "continue"
