@@ -36,13 +36,57 @@ def held() -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("n_workers", [0, 1])
-def test_ten_models_in_sequence_leave_nothing(n_workers: int) -> None:
+def test_twenty_models_in_sequence_leave_nothing(n_workers: int) -> None:
     train("Toy-v0", 1, n_workers, **SETTINGS)
     before = held()
-    for _ in range(10):
+    for _ in range(20):
         train("Toy-v0", 1, n_workers, **SETTINGS)
         assert held() == before
     assert before[2:] == (0, 0)
+
+
+def test_replaying_leaves_nothing() -> None:
+    before = held()
+    model = FastES("Toy-v0", n_workers=0, **SETTINGS)
+    model.replay(1, 0)
+    assert held()[0] == before[0]
+    assert held()[3] == before[3]
+    model.close()
+
+
+def resident_kilobytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+def test_memory_stays_flat_over_500_generations(tmp_path: Path) -> None:
+    """Of this process and of its workers, with saves in between."""
+    sizes: list[int] = []
+
+    def note(model: FastES, record: Any) -> bool:
+        if record.generation % 50 == 0:
+            model.save(tmp_path / "m")
+        if record.generation in (100, 300, 500):
+            gc.collect()
+            workers = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4 for pid in children()]
+            sizes.append(resident_kilobytes() + sum(workers))
+        return record.generation < 500
+
+    with FastES("Toy-v0", n_workers=2, **{**SETTINGS, "noise_table_size": 1 << 16}) as model:
+        model.learn(10**9, note)
+    first, _, last = sizes
+    assert last - first < 1500, f"{sizes} kB resident: 400 generations may not keep 4 kB each"
+
+
+def test_memory_stays_flat_over_models(tmp_path: Path) -> None:
+    for _ in range(5):
+        train("Toy-v0", 1, 0, **SETTINGS)
+    gc.collect()
+    before = resident_kilobytes()
+    for _ in range(20):
+        train("Toy-v0", 1, 0, **SETTINGS)
+    gc.collect()
+    assert resident_kilobytes() - before < 20 * 400, "a model's noise table alone is 4 MB"
 
 
 def test_a_model_that_is_dropped_leaves_nothing() -> None:

@@ -213,6 +213,21 @@ def test_workers_killed_while_idle_are_replaced(n_workers: int, undisturbed: Res
         assert len(children()) == n_workers
 
 
+def test_workers_leave_polite_signals_to_their_parent(undisturbed: Result) -> None:
+    """Batch systems and terminals send them to every process; the parent decides what to do."""
+    with FastES(toy(), n_workers=2, **SETTINGS) as model:
+        records = learn(model, 2)
+        workers = children()
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            for pid in workers:
+                os.kill(pid, number)
+        with caught_warnings() as messages:
+            records += learn(model, 4)
+        assert messages == []
+        assert sorted(children()) == sorted(workers)
+        assert_same(undisturbed, Result(model.snapshot(), records))
+
+
 def test_the_thread_that_started_the_workers_may_end(undisturbed: Result) -> None:
     records: list[Any] = []
     with FastES(toy(), n_workers=3, **SETTINGS) as model:
@@ -246,8 +261,10 @@ def test_a_job_that_always_kills_its_worker_is_named(n_workers: int) -> None:
 def test_a_slow_starter_gets_no_pile_of_messages(tmp_path: Path) -> None:
     """Others finish hundreds of generations while one worker builds its environment; its pipe must not fill up."""
     env = toy(build_hang=str(tmp_path / "marker"), parent_pid=os.getpid())
+    started = time.monotonic()
     with FastES(env, n_workers=2, **SETTINGS) as model:
         learn(model, 1000)
+        assert time.monotonic() - started < 45.0
         assert (tmp_path / "marker").exists()
         assert len(children()) == 2
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.chaos_env import EXIT, HANG, give_order, takers
+from benchmarks.chaos.env import EXIT, HANG, give_order, takers
 from fastes.settings import setting_names
 
 SIGNALS = {

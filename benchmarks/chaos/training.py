@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.chaos_env import make_env
+from benchmarks.chaos.env import make_env
 from fastes import Callback, FastES
 from fastes.logger import Record
 from fastes.parallel.worker import die_with_parent
@@ -49,7 +49,7 @@ class Line(NamedTuple):
 
 def start_training(plan: Plan, log: Path) -> subprocess.Popen[bytes]:
     """A process that follows the plan; its lines come through stdout, what it prints is added to the log."""
-    command = [sys.executable, "-m", "benchmarks.chaos_training", json.dumps(plan._asdict()), str(os.getpid())]
+    command = [sys.executable, "-m", "benchmarks.chaos.training", json.dumps(plan._asdict()), str(os.getpid())]
     with open(log, "ab") as stderr:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, bufsize=0, start_new_session=True

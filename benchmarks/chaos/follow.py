@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.chaos_faults import KILL_TRAINING, Injector, kill_with_children
-from benchmarks.chaos_training import Line, Plan, parse_line, start_training
+from benchmarks.chaos.faults import KILL_TRAINING, Injector, kill_with_children
+from benchmarks.chaos.training import Line, Plan, parse_line, start_training
 
 _STALLED_SECONDS = 120.0
 _SETTLE_SECONDS = 1.0  # in which the successor of a worker starts
