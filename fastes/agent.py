@@ -18,6 +18,7 @@ from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from fastes.cpus import available_cpus
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
 from fastes.episode_cap import EpisodeCap
+from fastes.errors import FastESError
 from fastes.evaluation import Evaluation
 from fastes.figures import OddFigures, make_record
 from fastes.interrupts import interrupts_wait
@@ -82,7 +83,8 @@ class FastES:
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             self._set_up(source, spec, chosen, seed, n_workers, verbose)
         except BaseException:
-            instance.close()
+            with contextlib.suppress(Exception):
+                instance.close()
             raise
         self._env: Env | None = instance
         self.env_shown = True
@@ -303,6 +305,11 @@ class FastES:
 
     def _tell(self, batch: Batch) -> Update:
         fitness = batch.returns
+        if batch.penalised and not np.isfinite(fitness).any():
+            raise FastESError(
+                f"every candidate of generation {self.generation + 1} failed, one of them with {batch.penalised}; parameters "
+                "are unchanged. With on_env_error='stop' the first exception ends the training and is shown whole"
+            )
         if self.settings.alive_bonus:
             fitness = fitness - self.settings.alive_bonus * batch.lengths / self.settings.episodes_per_candidate
         update = self.strategy.tell(fitness)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -13,8 +15,13 @@ from fastes import __version__
 from fastes.settings import Settings
 
 
+class _Parser(argparse.ArgumentParser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        return super().parse_known_args(_join_negative_numbers(sys.argv[1:] if args is None else args), namespace)
+
+
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="fastes", description="Evolution Strategies for Gymnasium environments.")
+    parser = _Parser(prog="fastes", description="Evolution Strategies for Gymnasium environments.")
     parser.add_argument("--version", action="version", version=f"fastes {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_train(commands)
@@ -154,6 +161,17 @@ def _add_run(parser: Any, episodes: int) -> None:
 def _add_env(parser: Any) -> None:
     parser.add_argument("--env", help="environment id, when the checkpoint cannot rebuild its own")
     parser.add_argument("--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="arguments for --env, values as JSON")
+
+
+def _join_negative_numbers(argv: Sequence[str]) -> list[str]:
+    """--flag -1e5 as --flag=-1e5: argparse takes a negative number with an exponent for a flag."""
+    joined: list[str] = []
+    for argument in argv:
+        if re.fullmatch(r"-[\d._]+([eE][+-]?\d+)?|-inf", argument) and joined and re.fullmatch(r"--[\w-]+", joined[-1]):
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -52,6 +52,8 @@ class ObsNormalizer:
         together = self.squares + spread + shift * shift * (self.count * (added / total))
         if np.isfinite(mean).all() and np.isfinite(together).all():
             self.mean, self.squares, self.count = mean, together, total
+        else:
+            self.skipped += int(np.count_nonzero(usable))
 
     def state(self) -> dict[str, Float64 | npt.NDArray[np.int64]]:
         return {

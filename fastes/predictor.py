@@ -68,7 +68,10 @@ class Predictor:
 
     def _flat_rows(self, observation: Any, space: Any) -> tuple[Any, bool]:
         flatten = observation_flattener(space)
-        assert flatten is not None
+        if flatten is None:
+            raise ValueError(
+                f"the policy was made for observations that are flattened, the environment has {space}: pass its own env"
+            )
         if space.contains(observation):
             return [flatten(observation)], True
         if isinstance(observation, (np.ndarray, list)) and len(observation) and all(space.contains(one) for one in observation):

@@ -183,8 +183,9 @@ def _outputs(head: ActionHead) -> int:
     """The width of the last layer that the C core will read; ValueError for a head that it must not see."""
     if not all(isinstance(value, tuple) for value in (head.shape, head.low, head.high, head.nvec, head.start)):
         raise ValueError(f"lists expected in {head}")
-    whole = (*head.shape, head.size, head.num_bins, *head.nvec, *head.start)
-    if not all(type(n) is int and abs(n) < 2**31 for n in whole) or head.cast not in _CASTS:
+    whole = (*head.shape, head.size, head.num_bins, *head.nvec)
+    small = all(type(n) is int and abs(n) < 2**31 for n in whole)
+    if not small or not all(type(n) is int and -(2**63) <= n < 2**63 - 2**31 for n in head.start) or head.cast not in _CASTS:
         raise ValueError(f"numbers {whole}, cast {head.cast!r}")
     shape_fits = all(isinstance(n, int) and n >= 0 for n in head.shape) and math.prod(head.shape) == head.size
     if len(head.shape) > 32 or not shape_fits or head.dtype not in _DTYPES[head.kind]:

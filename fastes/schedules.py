@@ -32,7 +32,7 @@ def make_schedule(name: str, value: ScheduleSetting) -> Schedule:
         first = checked_value(name, numbers[0])
         last = checked_value(name, numbers[1]) if len(numbers) == 2 else 0.0
         return lambda remaining: last + (first - last) * remaining
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {FORMS}")
     constant = checked_value(name, value)
     return lambda _: constant
@@ -42,6 +42,8 @@ def checked_value(name: str, value: float) -> float:
     """value as a float, or ValueError when it is not positive and finite."""
     try:
         number = float(value)
+    except OverflowError:
+        number = math.inf
     except (TypeError, ValueError):
         raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {FORMS}") from None
     if not math.isfinite(number) or number <= 0.0:

@@ -16,6 +16,7 @@ from fastes.schedules import FORMS, ScheduleSetting, make_schedule
 from fastes.shaping import SHAPINGS
 from fastes.strategy import check_int, check_population_size
 
+_REAL = (int, float, np.integer, np.floating)
 ENV_ERRORS = ("stop", "penalise")
 EPISODE_CAPS = ("none", "mean", "share")
 
@@ -174,12 +175,17 @@ def setting_names() -> tuple[str, ...]:
 
 
 def _number(name: str, value: object, expected: str) -> float:
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if isinstance(value, str) or (number and math.isnan(value)):  # type: ignore[arg-type]
+    if isinstance(value, str):
         raise ValueError(f"{name} = {value!r}: expected {expected}")
-    if not number:
-        raise TypeError(f"{name} = {value!r}: expected {expected}")
-    return float(value)  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, _REAL):
+        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {expected}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.nan
+    if math.isnan(number):
+        raise ValueError(f"{name} = {repr(value)[:100]}: expected {expected}")
+    return number
 
 
 def _check(name: str, value: Any, kind: object, limits: Mapping[str, Any]) -> Any:
@@ -193,10 +199,10 @@ def _check(name: str, value: Any, kind: object, limits: Mapping[str, Any]) -> An
         return _checked_float(name, value, limits)
     elif name == "policy_kwargs":
         return {key: _plain(item) for key, item in value.items()}
-    elif isinstance(value, np.floating):
-        return float(value)
-    elif "choices" in limits and value not in limits["choices"]:
+    elif "choices" in limits and (not isinstance(value, str) or value not in limits["choices"]):
         raise ValueError(f"{name} = {value!r}: expected one of {limits['choices']}{suggest(value, limits['choices'])}")
+    elif isinstance(value, np.generic):
+        return value.item()
     return value
 
 
@@ -210,8 +216,7 @@ def _plain(value: Any) -> Any:
 
 
 def _checked_float(name: str, value: Any, limits: Mapping[str, Any]) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected a number")
+    value = _number(name, value, "a number")
     low, above = limits.get("low", -math.inf), limits.get("above", -math.inf)
     high, below = limits.get("high", math.inf), limits.get("below", math.inf)
     if not (math.isfinite(value) and low <= value <= high and above < value < below):

@@ -69,12 +69,16 @@ def mean_and_std(values: list[float]) -> tuple[float, float]:
     """Mean and population standard deviation of finite values, exactly rounded sums: the same on every machine."""
     if not values:
         return math.nan, math.nan
-    mean = _fsum(values) / len(values)
-    return mean, math.sqrt(_fsum([(v - mean) * (v - mean) for v in values]) / len(values))
+    largest = max(map(abs, values))
+    exponent = math.frexp(largest)[1]
+    if exponent > 500:  # their squares, or their sum, would overflow
+        mean, std = mean_and_std([math.ldexp(v, -exponent) for v in values])
+        return _times_power(mean, exponent, largest), _times_power(std, exponent, largest)
+    mean = math.fsum(values) / len(values)
+    return mean, math.sqrt(math.fsum([(v - mean) * (v - mean) for v in values]) / len(values))
 
 
-def _fsum(values: list[float]) -> float:
-    try:
-        return math.fsum(values)
-    except OverflowError:
-        return math.inf
+def _times_power(x: float, exponent: int, largest: float) -> float:
+    """x * 2^exponent, at most largest in size: rounding may have passed it."""
+    size = largest if abs(x) >= math.ldexp(largest, -exponent) else math.ldexp(abs(x), exponent)
+    return math.copysign(size, x)

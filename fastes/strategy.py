@@ -151,11 +151,11 @@ class EvolutionStrategy:
         with np.errstate(over="ignore", invalid="ignore"):
             step = self.optimizer.step(gradient, learning_rate)
             theta = self._theta + step
-        if not np.isfinite(theta).all():
+        if not all(np.isfinite(array).all() for array in (theta, *self.optimizer.state().values())):
             self.optimizer.load_state(before)
             raise FastESError(
-                f"the step of generation {self.generation} is not finite (learning_rate {learning_rate:g}, sigma "
-                f"{sigma:g}); parameters are unchanged. Lower the learning rate"
+                f"the step of generation {self.generation + 1} is not finite (learning_rate {learning_rate:g}, sigma "
+                f"{sigma:g}, weight_decay {self.weight_decay:g}); parameters are unchanged. Lower the learning rate"
             )
         theta.flags.writeable = False
         theta_norm, step_norm = _norm(self._theta), _norm(step)
@@ -192,7 +192,7 @@ def _checked_theta(theta: npt.ArrayLike) -> Float32:
 
 def check_population_size(population_size: object) -> int:
     """An even int of at least 2, or an error that says so."""
-    size = check_int("population_size", population_size, 2)
+    size = check_int("population_size", population_size, 2, 2**31 - 2)
     if size % 2:
         raise ValueError(f"population_size = {size} is odd: candidates come in mirrored pairs, use {size + 1}")
     return size

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """The border between NumPy and C: checks every argument once, then calls the kernels of fastes_core.h."""
+import numbers
 import os
 
 import numpy as np
@@ -327,6 +328,21 @@ cdef class Actor:
         """Sums of obs - mean and of its square since count_moments(): float64 (2, obs_size)."""
         return self.moments_array
 
+    cdef as_numbers(self, obs):
+        """An observation of any type as float64, or an error that says what came."""
+        try:
+            array = np.asarray(obs)
+        except ValueError:  # rows of different lengths
+            array = np.empty(0, dtype=object)
+        if array.dtype.kind == "O" and array.size and all(isinstance(x, numbers.Real) for x in array.flat):
+            return array.astype(np.float64)
+        if array.dtype.kind not in "fiub":
+            kind = f"dtype {array.dtype}" if isinstance(obs, np.ndarray) else f"type {type(obs).__name__}"
+            raise ValueError(
+                f"observation {repr(obs)[:100]} has {kind} and shape {array.shape}: expected numbers of shape {self.obs_shape}"
+            )
+        return array.astype(np.float64)
+
     def act(self, obs):
         """The action for one observation of the space's shape: an int for Discrete, else a new array of the space."""
         cdef int32_t obs_dtype
@@ -334,7 +350,7 @@ cdef class Actor:
         cdef cnp.ndarray array
         cdef void *data
         if type(obs) is not cnp.ndarray:
-            obs = np.asarray(obs, dtype=np.float64)
+            obs = self.as_numbers(obs)
         array = <cnp.ndarray>obs
         kind = cnp.PyArray_TYPE(array)
         if kind == cnp.NPY_FLOAT64:
@@ -344,12 +360,12 @@ cdef class Actor:
         elif kind == cnp.NPY_UINT8:
             obs_dtype = FASTES_OBS_UINT8
         else:
-            array = array.astype(np.float64)
+            array = self.as_numbers(obs)
             obs_dtype = FASTES_OBS_FLOAT64
         if not cnp.PyArray_ISCARRAY_RO(array):
             array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
         if cnp.PyArray_SIZE(array) != self.obs_size:
-            raise ValueError(f"observation has shape {obs.shape}, the policy expects {self.obs_shape}")
+            raise ValueError(f"observation has shape {np.shape(array)}, the policy expects {self.obs_shape}")
         data = cnp.PyArray_DATA(array)
         self.steps[0] += 1
         if self.scalar_action:

@@ -6,6 +6,7 @@ import contextlib
 import math
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,7 +73,8 @@ class Batch:
 
     returns float64 (num_pairs, 2), means over a candidate's episodes; lengths int64 (num_pairs, 2), their total steps;
     moments float64 (2 * num_pairs, 2, obs_size); eval_returns float64, eval_lengths int64 (num_evals,);
-    busy_seconds: summed over workers; rerun: jobs run again because their worker died.
+    busy_seconds: summed over workers; rerun: jobs run again because their worker died; penalised: what one of the exceptions
+    said that were made a return of NaN, or ''.
     """
 
     returns: npt.NDArray[np.float64]
@@ -82,6 +84,7 @@ class Batch:
     eval_lengths: npt.NDArray[np.int64]
     busy_seconds: float
     rerun: int
+    penalised: str
 
 
 class JobRunner:
@@ -103,13 +106,14 @@ class JobRunner:
         if self.spec.normalize_obs:
             self.actor.set_normalizer(self.block.obs_mean, self.block.obs_inv_std, round_.obs_clip)
 
-    def run(self, job: int, round_: Round) -> Exception | None:
-        """Run a job and write its slot; the commit flag comes last. Returns an exception that was penalised.
+    def run(self, job: int, round_: Round, on_penalty: Callable[[Exception], None]) -> None:
+        """Run a job and write its slot; the commit flag comes last.
 
-        Any other exception leaves the job uncommitted and its number in the worker's row.
+        on_penalty gets an exception that is made a return of NaN, before the job counts as done. Any other exception leaves
+        the job uncommitted and its number in the worker's row.
         """
         started, block, row = time.perf_counter(), self.block, self.row
-        steps_before, penalised = int(row[STEPS]), None
+        steps_before = int(row[STEPS])
         row[EPISODE] = 0
         row[JOB] = job
         try:
@@ -120,14 +124,14 @@ class JobRunner:
         except Exception as error:
             if self.spec.on_env_error != PENALISE:
                 raise
-            total, length, penalised = math.nan, int(row[STEPS]) - steps_before, error
+            on_penalty(error)
+            total, length = math.nan, int(row[STEPS]) - steps_before
             block.moments[job] = math.nan
             self._rebuild()
         block.returns[job], block.lengths[job] = total, length
         block.seconds[job] = time.perf_counter() - started
         _core.commit(block.committed, job, round_.number)
         row[JOB] = -1
-        return penalised
 
     def _run_candidate(self, job: int, round_: Round) -> tuple[float, int]:
         block, actor, pair = self.block, self.actor, job // 2
@@ -183,10 +187,11 @@ def describe_episode(spec: PoolSpec, block: Block, round_: Round, job: int, epis
 
 
 def warn_of_penalty(known: set[str], summary: str, where: str, trace: str) -> None:
-    """Say once of each kind of exception that it was made a return of NaN."""
-    if summary in known or len(known) > 1000:
+    """Say once of each kind of exception that it was made a return of NaN. summary: its type, a colon, what it says."""
+    kind = summary.partition(":")[0]
+    if kind in known:
         return
-    known.add(summary)
+    known.add(kind)
     warnings.warn(f"{summary}: this episode ranks worst [{where}]\n{trace}", RuntimeWarning, stacklevel=2)
 
 
@@ -215,7 +220,7 @@ def publish(
     return np.concatenate([evaluations, np.arange(first_eval, dtype=np.int64)])
 
 
-def collect(block: Block, jobs: npt.NDArray[np.int64], rerun: int) -> Batch:
+def collect(block: Block, jobs: npt.NDArray[np.int64], rerun: int, penalised: str) -> Batch:
     """Copy a finished generation's results out of the block."""
     candidates = 2 * block.layout.num_pairs
     evaluations = jobs[jobs >= candidates]
@@ -227,4 +232,5 @@ def collect(block: Block, jobs: npt.NDArray[np.int64], rerun: int) -> Batch:
         eval_lengths=block.lengths[evaluations],
         busy_seconds=float(block.seconds[jobs].sum()),
         rerun=rerun,
+        penalised=penalised,
     )

@@ -15,7 +15,7 @@ from fastes import _core
 from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
 from fastes.noise import Perturbations
 from fastes.normalizer import ObsNormalizer
-from fastes.parallel.jobs import Batch, PoolSpec, Round, collect, describe_episode, publish, warn_of_penalty
+from fastes.parallel.jobs import PENALISE, Batch, PoolSpec, Round, collect, describe_episode, publish, warn_of_penalty
 from fastes.parallel.process import Worker
 from fastes.parallel.shm import ENTERED, EPISODE, JOB, Block
 from fastes.parallel.watch import HUNG, TICK, Watch
@@ -37,6 +37,8 @@ class ProcessPool:
         self._watch = Watch(spec.step_timeout)
         self._crashes: Counter[int] = Counter()
         self._printed: set[str] = set()
+        self._warned: set[str] = set()
+        self._penalised = ""
         self._round = 0
 
     @property
@@ -78,6 +80,7 @@ class ProcessPool:
         sigma, generation = (perturbations.sigma, perturbations.generation) if perturbations else (0.0, -1)
         first, todo, rerun = self._round + 1, jobs, 0
         self._crashes.clear()
+        self._penalised = ""
         self._watch.begin()
         try:
             self.start()
@@ -91,7 +94,7 @@ class ProcessPool:
             self.kill()
             raise
         self._watch.learn(float(self.block.seconds[jobs].max()))
-        return collect(self.block, jobs, rerun)
+        return collect(self.block, jobs, rerun, self._penalised)
 
     def _run_round(self, round_: Round, todo: npt.NDArray[np.int64], first: int) -> None:
         """Wake every worker for the jobs in todo; return when all are done, or when nobody is left who could do them."""
@@ -114,6 +117,9 @@ class ProcessPool:
             for worker, fault in self._watch.look(self._workers.values()):
                 worker.killed_for = fault
                 self._replace(worker, round_)
+        if self.spec.on_env_error == PENALISE:
+            for worker in list(self._workers.values()):
+                self._receive(worker, round_)  # penalties were sent before their jobs counted as done
 
     def _is_over(self, round_: Round, todo: npt.NDArray[np.int64], first: int) -> bool:
         """Every job is done, or all are claimed and no living worker that claimed any goes on.
@@ -154,7 +160,8 @@ class ProcessPool:
             where, generation, job, env_seed = episode[:4]
             replay = f"; to play this episode again in one process: {episode.replay}"
         if failed.penalised:
-            warn_of_penalty(self._printed, failed.summary, where + replay, failed.trace)
+            self._penalised = failed.summary
+            warn_of_penalty(self._warned, failed.summary, where + replay, failed.trace)
             return
         cause = pickle.loads(failed.exception) if failed.exception else None
         raise WorkerError(

@@ -39,6 +39,7 @@ class SerialPool:
         self.block.close()
         self._runner: JobRunner | None = None
         self._warned: set[str] = set()
+        self._penalised = ""
         self._rounds = 0
 
     @property
@@ -61,9 +62,10 @@ class SerialPool:
         """See ProcessPool.evaluate."""
         jobs = publish(self.block, perturbations, theta, normalizer, eval_seeds)
         with self._round(perturbations, len(jobs), normalizer, training, evaluation) as (runner, round_):
+            self._penalised = ""
             for job in jobs.tolist():
                 self._run(runner, job, round_)
-        return collect(self.block, jobs, 0)
+        return collect(self.block, jobs, 0, self._penalised)
 
     def play(
         self,
@@ -78,9 +80,7 @@ class SerialPool:
         """One job of a generation: the mean return of its episodes, and their total length. Errors come as they are."""
         publish(self.block, perturbations, theta, normalizer, eval_seeds)
         with self._round(perturbations, 1, normalizer, training, evaluation) as (runner, round_):
-            error = runner.run(job, round_)
-        if error is not None:
-            raise error
+            runner.run(job, round_, _raise)
         return Episode(float(self.block.returns[job]), int(self.block.lengths[job]))
 
     @contextlib.contextmanager
@@ -102,20 +102,22 @@ class SerialPool:
             yield self._runner, round_
 
     def _run(self, runner: JobRunner, job: int, round_: Round) -> None:
+        def penalise(error: Exception) -> None:
+            where = self._describe(job, round_)
+            self._penalised = f"{type(error).__name__}: {error}"
+            warn_of_penalty(self._warned, self._penalised, f"{where.text}; {where.replay}", _trace(error))
+
         try:
-            error = runner.run(job, round_)
-        except Exception as raised:
+            runner.run(job, round_, penalise)
+        except Exception as error:
             where = self._describe(job, round_)
             raise WorkerError(
-                f"{type(raised).__name__}: {raised}\n[in the environment: {where.text}; to play this episode again: "
-                f"{where.replay}]\n\n{_trace(raised)}",
+                f"{type(error).__name__}: {error}\n[in the environment: {where.text}; to play this episode again: "
+                f"{where.replay}]\n\n{_trace(error)}",
                 where.generation,
                 job,
                 where.env_seed,
-            ) from raised
-        if error is not None:
-            where = self._describe(job, round_)
-            warn_of_penalty(self._warned, f"{type(error).__name__}: {error}", f"{where.text}; {where.replay}", _trace(error))
+            ) from error
 
     def _describe(self, job: int, round_: Round) -> Where:
         return describe_episode(self.spec, self.block, round_, job, int(self.block.workers[0, EPISODE]))
@@ -125,6 +127,10 @@ class SerialPool:
         if self._runner is not None:
             self._runner.env.close()
             self._runner = None
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def _trace(error: Exception) -> str:

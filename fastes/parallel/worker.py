@@ -121,14 +121,15 @@ def serve(connection: Connection) -> None:
         _core.commit(row, ENTERED, round_.number)  # before the first claim: the parent counts on it
         while (position := _core.claim(block.next_todo, round_.number, round_.num_todo)) >= 0:
             job = int(block.todo[position])
+
+            def report(error: Exception, job: int = job) -> None:
+                connection.send(failure(job, int(row[EPISODE]), error, penalised=True))
+
             try:
-                penalised = runner.run(job, round_)
+                runner.run(job, round_, report)
             except Exception as error:
                 connection.send(failure(job, int(row[EPISODE]), error))
                 row[JOB] = -1
-            else:
-                if penalised is not None:
-                    connection.send(failure(job, int(row[EPISODE]), penalised, penalised=True))
         connection.send(Done(round_.number))
 
 

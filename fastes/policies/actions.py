@@ -49,6 +49,8 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
         raise ValueError(f"unknown action_mapping {mapping!r}: expected one of {BOX_MAPPINGS}{suggest(mapping, BOX_MAPPINGS)}")
     if isinstance(space, (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)) and 0 in space.shape:
         raise ValueError(f"action space {space} is empty: expected at least one component")
+    if len(space.shape or ()) > 32:
+        raise ValueError(f"action space {space} has {len(space.shape or ())} dimensions: expected at most 32")
     if isinstance(space, spaces.Box):
         return _box_head(space, mapping, num_bins)
     if isinstance(space, spaces.Discrete):

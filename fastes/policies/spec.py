@@ -119,7 +119,7 @@ def _checked_layers(net_arch: Sequence[int] | None, linear: bool) -> tuple[int, 
             raise ValueError(f"LinearPolicy has no hidden layers, net_arch = {net_arch!r} was given: use 'MlpPolicy'")
         return ()
     sizes = (64, 64) if net_arch is None else net_arch
-    listed = isinstance(sizes, Sequence) and not isinstance(sizes, str)
+    listed = isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes))
     if not listed or not all(isinstance(n, (int, np.integer)) and n > 0 for n in sizes):
         raise ValueError(f"net_arch = {net_arch!r}: expected a list of positive layer sizes, such as [64, 64]")
     return tuple(int(n) for n in sizes)
