@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+import warnings
 import reprlib
 from dataclasses import asdict
 from functools import cache
@@ -224,6 +225,14 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
         limit = 2**32 - 1 if name == "generation" else _MAX_COUNTER
         if isinstance(require(counters, name, int), bool) or not (name == "episode_cap") <= counters[name] <= limit:
             raise CheckpointError(f"the checkpoint's counter {name!r} is {counters[name]}: the file is damaged")
+    stream = require(checkpoint.data, "versions", dict).get("noise_stream")
+    if stream != versions()["noise_stream"]:
+        warnings.warn(
+            f"the checkpoint was trained with version {stream!r} of the random streams, this FastES draws version "
+            f"{versions()['noise_stream']}: it acts as before, but training goes on with other noise",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     groups = checkpoint.arrays
     for group in ("theta", "optimizer", "normalizer"):
         require(groups, group, dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -17,6 +18,7 @@ from fastes.presets import all_presets, load_preset, tomllib
 from fastes.settings import Settings
 
 PACKAGE = Path(fastes.__file__).parent
+ROOT = Path(__file__).parents[1]
 GROUPS: tuple[tuple[str, ...], ...] = (
     ("errors", "_core", "reference"),
     ("noise", "normalizer", "shaping", "optim", "schedules", "policies"),
@@ -257,3 +259,13 @@ def test_the_package_lists_all_its_packages() -> None:
         *(f"fastes.{p.parent.relative_to(PACKAGE)}".replace("/", ".") for p in PACKAGE.rglob("*/__init__.py")),
     }
     assert set(project["tool"]["setuptools"]["packages"]) == packages
+
+
+def test_documents_name_tests_and_files_that_exist() -> None:
+    """docs/reliability.md is worth what its proofs are worth."""
+    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(?:tests/)?(test_\w+|\w+\.py)", text))
+    sources = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("*.py")}
+    functions = {name for source in sources.values() for name in re.findall(r"^def (test_\w+)", source, re.MULTILINE)}
+    assert len(named) > 40
+    assert sorted(name for name in named if name not in functions and name + ".py" not in sources and name not in sources) == []
