@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import platform
-import warnings
 import reprlib
+import warnings
 from dataclasses import asdict
 from functools import cache
 from importlib import metadata
