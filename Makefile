@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help build test test-all lint format docs bench wheel clean
+.PHONY: help build test test-all sanitize fuzz chaos lint format docs bench wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -13,6 +13,15 @@ test: ## the tests that a change must pass
 
 test-all: ## those, and the slow ones
 	$(PYTHON) -m pytest -m "slow or not slow"
+
+sanitize: ## the C core under AddressSanitizer and UBSan, its atomics under ThreadSanitizer
+	$(PYTHON) tests/sanitize.py
+
+fuzz: ## a minute of coverage-guided fuzzing of the checkpoint reader (extra: fuzz)
+	$(PYTHON) tests/fuzz_checkpoint.py --seconds 60
+
+chaos: ## an hour of training with a fault every ten seconds, beside the same one left in peace
+	$(PYTHON) -m benchmarks.chaos
 
 lint: ## ruff and mypy
 	ruff check .
