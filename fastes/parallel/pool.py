@@ -40,6 +40,7 @@ class ProcessPool:
         self._warned: set[str] = set()
         self._penalised = ""
         self._round = 0
+        self._first = 1  # the generation's first round: a commit flag of at least this is one of this generation
 
     @property
     def noise(self) -> npt.NDArray[np.float32]:
@@ -78,7 +79,7 @@ class ProcessPool:
         """
         jobs = publish(self.block, perturbations, theta, normalizer, eval_seeds)
         sigma, generation = (perturbations.sigma, perturbations.generation) if perturbations else (0.0, -1)
-        first, todo, rerun = self._round + 1, jobs, 0
+        self._first, todo, rerun = self._round + 1, jobs, 0
         self._crashes.clear()
         self._penalised = ""
         self._watch.begin()
@@ -87,8 +88,8 @@ class ProcessPool:
             while len(todo):
                 self._round += 1
                 round_ = Round(self._round, len(todo), generation, sigma, normalizer.clip, training, evaluation)
-                self._run_round(round_, todo, first)
-                todo = todo[self.block.committed[todo] < first]
+                self._run_round(round_, todo)
+                todo = todo[self.block.committed[todo] < self._first]
                 rerun += len(todo)
         except BaseException:
             self.kill()
@@ -96,7 +97,7 @@ class ProcessPool:
         self._watch.learn(float(self.block.seconds[jobs].max()))
         return collect(self.block, jobs, rerun, self._penalised)
 
-    def _run_round(self, round_: Round, todo: npt.NDArray[np.int64], first: int) -> None:
+    def _run_round(self, round_: Round, todo: npt.NDArray[np.int64]) -> None:
         """Wake every worker for the jobs in todo; return when all are done, or when nobody is left who could do them."""
         block = self.block
         block.todo[: len(todo)] = todo
@@ -104,7 +105,7 @@ class ProcessPool:
         for worker in self._workers.values():
             worker.offer(round_)
         timeout = 0.0  # whoever died while nobody looked is met first
-        while timeout == 0.0 or not self._is_over(round_, todo, first):
+        while timeout == 0.0 or not self._is_over(round_, todo):
             events, timeout = self._selector.select(timeout), TICK
             for key, _ in events:
                 worker, channel = key.data
@@ -121,7 +122,7 @@ class ProcessPool:
             for worker in list(self._workers.values()):
                 self._receive(worker, round_)  # penalties were sent before their jobs counted as done
 
-    def _is_over(self, round_: Round, todo: npt.NDArray[np.int64], first: int) -> bool:
+    def _is_over(self, round_: Round, todo: npt.NDArray[np.int64]) -> bool:
         """Every job is done, or all are claimed and no living worker that claimed any goes on.
 
         A worker that is still building has claimed nothing: it says that it enters a round before its first claim.
@@ -132,7 +133,7 @@ class ProcessPool:
         number = round_.number
         if all(w.done_round == number or _core.committed(w.row, ENTERED) != number for w in self._workers.values()):
             return True
-        return bool((self.block.committed[todo] >= first).all())
+        return bool((self.block.committed[todo] >= self._first).all())
 
     def _receive(self, worker: Worker, round_: Round) -> bool:
         """Take what it has sent; False when it hung up."""
@@ -173,7 +174,7 @@ class ProcessPool:
         self._show(worker)
         self._remove(worker)
         worker.kill()
-        job = int(worker.row[JOB])
+        job = self._unfinished_job(worker)
         how = worker.how_it_died()
         if job == _OUTSIDE:
             episode, what = None, "outside any episode" if worker.ready else "while it built its environment"
@@ -198,6 +199,12 @@ class ProcessPool:
             stacklevel=5,
         )
         self._start_worker(worker.slot).offer(round_)
+
+    def _unfinished_job(self, worker: Worker) -> int:
+        """What a dead worker was at; _OUTSIDE when it had finished that, in this generation or an earlier one."""
+        job = int(worker.row[JOB])
+        finished = worker.row[ENTERED] < self._first or (job >= 0 and self.block.committed[job] >= self._first)
+        return _OUTSIDE if finished else job
 
     def _show(self, worker: Worker) -> None:
         """Pass on what a worker wrote to stderr; a line that many workers write appears once."""
