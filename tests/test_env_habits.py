@@ -787,6 +787,14 @@ def test_a_failed_episode_ranks_as_one_without_a_finite_return() -> None:
     assert np.isfinite(theta_of(failed.state)).all()
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_failed_episode_leaves_no_mark_in_the_statistics() -> None:
+    with FastES(fragile({(0, 1): ToyError}), n_workers=0, **PENALISE) as model:
+        learn(model, 1)
+        assert model.normalizer.skipped == 2, "both sides of the pair"
+        assert 0 < model.normalizer.count < model.num_timesteps
+
+
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_one_warning_for_each_kind_of_error(n_workers: int) -> None:
     with caught_warnings() as messages:
