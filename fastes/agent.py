@@ -7,7 +7,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from fastes.errors import FastESError
 from fastes.evaluation import Evaluation
 from fastes.figures import OddFigures, make_record
 from fastes.interrupts import interrupts_wait
+from fastes.logger import Record
 from fastes.noise import Perturbations, draw_eval_seeds
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch, Pool, PoolSpec, make_pool
@@ -121,6 +122,7 @@ class FastES:
         self.solved = False
         self._predictor = Predictor(spec, settings.normalize_obs)
         self._odd = OddFigures()
+        self.untold: Record | None = None  # of a generation that is booked, while callbacks are told of it
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
@@ -198,8 +200,8 @@ class FastES:
             self.num_timesteps = self.eval_timesteps = self.num_episodes = self.confirm_after = 0
         self.budget = total = budget + self.num_timesteps
         callbacks = self._callbacks(callback, progress_bar)
-        self.solved = False
-        self._start_pool()
+        self.solved, self.untold = False, None
+        self._start_pool(training=True)
         callbacks.on_start(self, total)
         try:
             going, finished = self.num_timesteps < total, time.perf_counter()
@@ -208,11 +210,14 @@ class FastES:
                 asked = self.running_generation()
                 batch = self._evaluate_generation(asked)
                 evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, self.eval_seeds())
-                update = self._finish_generation(batch, evaluation, callbacks)
-                finished = time.perf_counter()
+                with self._booking(evaluation, callbacks) as solved, interrupts_wait():  # as a whole or not at all
+                    update = None if solved else self._tell(batch)
+                    self._count(batch, solved)
+                    finished = time.perf_counter()
+                    self.untold = make_record(self, asked, batch, evaluation, update, finished - started)
+                going = callbacks.on_generation(self, self.untold) is not False
+                self.untold = None
                 self._odd.look(self, asked.generation + 1, batch)
-                record = make_record(self, asked, batch, evaluation, update, finished - started)
-                going = callbacks.on_generation(self, record) is not False
                 going = going and not self.solved and self.num_timesteps < total
         finally:
             callbacks.on_end(self)
@@ -230,9 +235,13 @@ class FastES:
             callbacks.append(ProgressBar())
         return CallbackList(callbacks)
 
-    def _start_pool(self) -> Pool:
+    def _start_pool(self, training: bool) -> Pool:
+        """The pool; one that was started for evaluation has no room for training and is started anew."""
+        if self._pool is not None and training and not self._pool.spec.num_pairs:
+            self._pool.close()
+            self._pool = None
         if self._pool is None:
-            pool = make_pool(self.pool_spec(), self.n_workers)
+            pool = make_pool(self.pool_spec(training), self.n_workers)
             try:
                 pool.start()  # their environments are built while the parent draws the noise table
             except BaseException:
@@ -241,15 +250,16 @@ class FastES:
             self._pool = pool
         return self._pool
 
-    def pool_spec(self) -> PoolSpec:
+    def pool_spec(self, training: bool = True) -> PoolSpec:
+        """What a pool is made for; evaluation alone needs no noise table."""
         settings = self.settings
         return PoolSpec(
             self.source,
             self.policy_spec,
-            self.strategy.num_pairs,
+            self.strategy.num_pairs if training else 0,
             settings.episodes_per_candidate,
             max(settings.eval_episodes, settings.target_episodes),
-            self.strategy.table.size,
+            self.strategy.table.size if training else 0,
             settings.normalize_obs,
             settings.on_env_error,
             settings.timeout(),
@@ -257,7 +267,7 @@ class FastES:
         )
 
     def _evaluate_generation(self, asked: Perturbations) -> Batch:
-        pool = self._start_pool()
+        pool = self._start_pool(training=True)
         self.strategy.table.place_once(pool.noise)
         return pool.evaluate(self.theta, asked, self.normalizer, self.eval_seeds(), *self.episode_settings())
 
@@ -271,22 +281,19 @@ class FastES:
         training = EpisodeSettings(self.cap.steps, settings.action_noise, settings.sample_actions)
         return training, EpisodeSettings(settings.max_episode_steps or STEP_GUARD)
 
-    def _finish_generation(self, batch: Batch, evaluation: Evaluation, callbacks: Callback) -> Update | None:
-        """Note a best, stop (None) or move theta, and book it all; an exception leaves the model as it was before."""
+    @contextlib.contextmanager
+    def _booking(self, evaluation: Evaluation, callbacks: Callback) -> Iterator[bool]:
+        """Note a best, and give whether theta is solved; an exception, in the block too, takes it all back."""
         booked = self.best_eval_return, self.eval_timesteps, self.confirm_after
         try:
             if evaluation.mean > -math.inf and evaluation.mean >= self.best_eval_return:
                 self.best_eval_return = evaluation.mean
                 callbacks.on_new_best(self, evaluation.mean)
-            solved = evaluation.mean >= self.target_return and self._target_confirmed()
-            with interrupts_wait():  # the generation counts as a whole or not at all
-                update = None if solved else self._tell(batch)
-                self._count(batch, solved)
-                booked = self.best_eval_return, self.eval_timesteps, self.confirm_after
+            yield evaluation.mean >= self.target_return and self._target_confirmed()
         except BaseException:
-            self.best_eval_return, self.eval_timesteps, self.confirm_after = booked
+            if self.untold is None:  # not booked
+                self.best_eval_return, self.eval_timesteps, self.confirm_after = booked
             raise
-        return update
 
     def _target_confirmed(self) -> bool:
         """Evaluate theta on fresh seeds: one good episode is no solution.
@@ -312,9 +319,10 @@ class FastES:
             )
         if self.settings.alive_bonus:
             fitness = fitness - self.settings.alive_bonus * batch.lengths / self.settings.episodes_per_candidate
+        merged = self.normalizer.merged(batch.moments, batch.lengths.ravel()) if self.settings.normalize_obs else None
         update = self.strategy.tell(fitness)
-        if self.settings.normalize_obs:
-            self.normalizer.merge(batch.moments, batch.lengths.ravel())
+        if merged is not None:
+            self.normalizer.load_state(merged)
         self.cap.update(batch.lengths // self.settings.episodes_per_candidate)
         return update
 
@@ -336,7 +344,7 @@ class FastES:
             seeds = draw_eval_seeds(self.seed, 2**32 - 1 - self.generation, episodes)
         else:
             seeds = check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes) + np.arange(episodes, dtype=np.int64)
-        pool, returns, lengths = self._start_pool(), [], []
+        pool, returns, lengths = self._start_pool(training=False), [], []
         for at in range(0, episodes, pool.spec.num_evals):
             part = seeds[at : at + pool.spec.num_evals]
             batch = pool.evaluate(self.theta, None, self.normalizer, part, *self.episode_settings())

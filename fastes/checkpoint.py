@@ -35,7 +35,7 @@ _MAX_DATA_BYTES = 4 << 20
 _MAX_DEPTH = 64  # of nested JSON: what walks over it later recurses
 _MAX_FILE_BYTES = (4 << 30) - 1  # more would need zip64
 _MAX_MEMBER_BYTES = 2_000_000_000  # from here on zipfile would write zip64, which the reader refuses
-_LOCAL_HEADER, _END_RECORD = 30, 22  # bytes, without names and comments
+_LOCAL_HEADER, _END_RECORD, _ZIP64_LOCATOR = 30, 22, 20  # bytes, without names and comments
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -190,16 +190,19 @@ def _check_end(file: IO[bytes]) -> None:
     size = file.seek(0, os.SEEK_END)
     if size == 0:
         raise CheckpointError("the file is empty")
-    file.seek(max(0, size - _END_RECORD))
-    end = file.read(_END_RECORD)
+    file.seek(max(0, size - _END_RECORD - _ZIP64_LOCATOR))
+    locator, end = (tail := file.read())[:-_END_RECORD], tail[-_END_RECORD:]
     file.seek(0)
     if len(end) < _END_RECORD or not end.startswith(b"PK\x05\x06"):
         raise CheckpointError(
             "damaged or no checkpoint: the file does not end as a zip without a comment does; it may be cut off"
         )
     members, directory = int.from_bytes(end[10:12], "little"), int.from_bytes(end[12:16], "little")
+    start = int.from_bytes(end[16:20], "little")
     if size > _MAX_FILE_BYTES or members > 64 or directory > 1 << 16:
         raise CheckpointError(f"not a FastES checkpoint: {size} bytes, {members} members, a directory of {directory} bytes")
+    if locator.startswith(b"PK\x06\x07") or start + directory + _END_RECORD != size:
+        raise CheckpointError("not a checkpoint that FastES wrote: its end record does not lead to its directory")
 
 
 def _check_depth(data: Any) -> None:

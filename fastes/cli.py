@@ -18,7 +18,7 @@ from fastes.agent import FastES
 from fastes.arguments import build_parser, given_settings, parse_env_kwargs
 from fastes.callbacks import Callback, ConsoleLog, ProgressBar
 from fastes.errors import FastESError, WorkerError
-from fastes.interrupts import Terminated
+from fastes.interrupts import Terminated, interrupts_wait
 from fastes.logger import Record
 from fastes.playback import play
 from fastes.run_folder import BEST, CHECKPOINT, RunFolder, find_checkpoint, new_run_folder
@@ -54,7 +54,7 @@ class StopOnSignal(Callback):
     """
 
     def __init__(self) -> None:
-        self.requested = self.terminated = False
+        self.requested, self.terminated = False, 0  # the number of the signal that came
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopOnSignal:
@@ -66,22 +66,24 @@ class StopOnSignal(Callback):
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            if not self.terminated:  # else a second SIGTERM would change the exit status
-                signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if self.terminated else handler)  # a second one must not change the status
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.terminated:
+            return
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
         print("\nCtrl-C: ending after this generation; again to stop at once", file=sys.stderr)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        self.terminated = True
-        for each in self._before:
-            signal.signal(each, signal.SIG_IGN)  # the checkpoint that is now written must not be stopped
-        raise Terminated(number)
+        if not self.terminated:  # else the checkpoint is being written, and must be
+            self.terminated = number
+            raise Terminated(number)
 
     def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
+        if self.terminated:  # somebody has caught the exception
+            raise Terminated(self.terminated)
         return not self.requested
 
 
@@ -106,6 +108,8 @@ def run_train(arguments: argparse.Namespace) -> int:
         budget = model.settings.total_timesteps - model.num_timesteps
         try:
             model.learn(budget, [*callbacks, interrupt], reset_num_timesteps=False)
+            with interrupts_wait():
+                saved = folder.save_somewhere(model)
         except KeyboardInterrupt:
             print(f"\nstopped at once; the last checkpoint is whole: {_resume_command(model, folder.shown)}", file=sys.stderr)
             return _INTERRUPTED
@@ -114,15 +118,15 @@ def run_train(arguments: argparse.Namespace) -> int:
             name = signal.Signals(ended.number).name
             print(f"\n{name}: {saved} is written; to go on: {_resume_command(model, folder.shown)}", file=sys.stderr)
             return ended.exit_status
-        except FastESError as error:
-            saved = folder.save_somewhere(model)
+        except Exception as error:
+            with interrupts_wait():
+                saved = folder.save_somewhere(model)
             print(
                 f"training failed in generation {model.generation + 1}; what came before is saved in {saved}", file=sys.stderr
             )
             if isinstance(error, WorkerError) and error.job is not None and error.generation:
                 print(f"to play that episode again: {_replay_command(model, folder.shown, error)}", file=sys.stderr)
             raise
-        saved = folder.save_somewhere(model)
         if saved.parent != folder.path:
             return 1
         seconds = time.perf_counter() - started

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 STOP_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
@@ -25,7 +26,43 @@ class Terminated(BaseException):
 
 @contextlib.contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """They are blocked in this thread meanwhile, and come afterwards; a process that is started here is born like that."""
+    """Handlers of these signals run afterwards, not meanwhile: what is done here is done whole.
+
+    Blocking the signals in this thread would not do: another thread (of NumPy's BLAS, say) takes them then, and Python runs
+    the handler in the main thread all the same.
+    """
+    if threading.current_thread() is not threading.main_thread():  # no handler runs here
+        yield
+        return
+    held: list[int] = []
+    before: dict[int, Any] = {n: handler for n in STOP_SIGNALS if callable(handler := signal.getsignal(n))}
+    try:
+        for number in before:
+            signal.signal(number, lambda number, _: held.append(number))
+        yield
+    finally:
+        _restore(before)
+        for number in held:
+            before[number](number, None)
+
+
+def _restore(handlers: Mapping[int, Any]) -> None:
+    """Set handlers; a signal that comes in between raises only when all are set."""
+    raised: BaseException | None = None
+    while True:
+        try:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            break
+        except BaseException as error:
+            raised = error
+    if raised is not None:
+        raise raised
+
+
+@contextlib.contextmanager
+def born_blocked() -> Iterator[None]:
+    """A process that is started here has these signals blocked until it unblocks them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield

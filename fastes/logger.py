@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -74,7 +75,10 @@ def console_line(record: Record) -> str:
 def write_text(path: Path, text: str) -> None:
     """Replace a file's text: a crash leaves the old one or the new one."""
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(temporary, path)
 
 
@@ -87,18 +91,34 @@ class CsvLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._owed: list[Record] = []
+        self._last = -1  # generation that was given last
         if not path.exists():
             self._append([])
 
     def write(self, record: Record) -> None:
-        self._owed.append(record)
-        self._append(self._owed)
-        self._owed.clear()
+        """Write a record; one that was given before is not written twice."""
+        if record.generation > self._last:
+            self._last = record.generation
+            self._owed.append(record)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is owed."""
+        if self._owed:
+            self._append(self._owed)
+            self._owed.clear()
 
     def truncate(self, generation: int) -> None:
         """Drop the records after a generation: those of a run that went on past its last checkpoint."""
-        rows = list(csv.reader(io.StringIO(self.path.read_text(encoding="utf-8"))))
-        kept = [row for row in rows[1:] if len(row) == len(Record._fields) and int(row[0]) <= generation]
+        rows = list(csv.reader(io.StringIO(self.path.read_text(encoding="utf-8", errors="replace").replace("\0", ""))))
+        kept = [row for row in rows[1:] if len(row) == len(Record._fields) and row[0].isdecimal() and int(row[0]) <= generation]
+        if [int(row[0]) for row in kept] != list(range(1, generation + 1)):
+            warnings.warn(
+                f"{self.path} has {len(kept)} whole rows for {generation} generations of the checkpoint: some are lost",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self._last = generation
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([Record._fields, *kept])
         write_text(self.path, text.getvalue())

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Float64 = npt.NDArray[np.float64]
+State = dict[str, Float64 | npt.NDArray[np.int64]]
 
 
 class ObsNormalizer:
@@ -31,38 +32,41 @@ class ObsNormalizer:
         return np.maximum(np.sqrt(self.squares / self.count), self.std_floor)
 
     def merge(self, moments: Float64, counts: npt.NDArray[np.int64]) -> None:
-        """Add episodes: moments (jobs, 2, obs_size), sums of obs - mean and of its square; counts (jobs,), observations.
+        """Add episodes: moments (jobs, 2, obs_size), sums of obs - mean and of its square; counts (jobs,), observations."""
+        self.load_state(self.merged(moments, counts))
+
+    def merged(self, moments: Float64, counts: npt.NDArray[np.int64]) -> State:
+        """The state that `merge` leads to; changes nothing.
 
         Summed in job order, then joined with what was known (Chan et al. 1979, equation 2.1). An episode with a
         non-finite observation is left out.
         """
         usable = np.isfinite(moments).all(axis=(1, 2)) & (counts > 0)
-        self.skipped += int(np.count_nonzero(~usable & (counts > 0)))
+        skipped = self.skipped + int(np.count_nonzero(~usable & (counts > 0)))
         sums, squares, added = np.zeros(self.obs_size), np.zeros(self.obs_size), 0
         for job in np.flatnonzero(usable):
             sums += moments[job, 0]
             squares += moments[job, 1]
             added += int(counts[job])
         if added == 0:
-            return
+            return _state(self.mean, self.squares, self.count, skipped)
         total = self.count + added
         shift = sums / added  # mean of the new observations, less self.mean
         spread = np.maximum(squares - sums * shift, 0.0)
         mean = self.mean + shift * (added / total)
         together = self.squares + spread + shift * shift * (self.count * (added / total))
         if np.isfinite(mean).all() and np.isfinite(together).all():
-            self.mean, self.squares, self.count = mean, together, total
-        else:
-            self.skipped += int(np.count_nonzero(usable))
+            return _state(mean, together, total, skipped)
+        return _state(self.mean, self.squares, self.count, skipped + int(np.count_nonzero(usable)))
 
-    def state(self) -> dict[str, Float64 | npt.NDArray[np.int64]]:
-        return {
-            "mean": self.mean.copy(),
-            "squares": self.squares.copy(),
-            "counts": np.array([self.count, self.skipped], dtype=np.int64),
-        }
+    def state(self) -> State:
+        return _state(self.mean, self.squares, self.count, self.skipped)
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]) -> None:
         self.mean = np.array(state["mean"], dtype=np.float64)
         self.squares = np.array(state["squares"], dtype=np.float64)
         self.count, self.skipped = (int(n) for n in state["counts"])
+
+
+def _state(mean: Float64, squares: Float64, count: int, skipped: int) -> State:
+    return {"mean": mean.copy(), "squares": squares.copy(), "counts": np.array([count, skipped], dtype=np.int64)}

@@ -98,6 +98,8 @@ class RunFolder(Callback):
         write_text(previous, tomli_w.dumps(config))
 
     def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
+        for left in self.path.glob(".*.zip.*-*.*"):  # by a save that was killed between naming and renaming
+            left.unlink(missing_ok=True)
         self._log = CsvLog(self.path / PROGRESS)
         self._log.truncate(model.generation)
         self.save(model)  # whatever happens next, there is something to go on with
@@ -112,6 +114,12 @@ class RunFolder(Callback):
         if time.monotonic() - self._saved_at >= self.checkpoint_seconds:
             with self._surviving(CHECKPOINT):
                 self.save(model)
+
+    def on_end(self, model: FastES) -> None:
+        """A generation that was booked before an interrupt, of which nobody was told, has its figures all the same."""
+        if model.untold is not None and self._log is not None:
+            with self._surviving(PROGRESS):
+                self._log.write(model.untold)
 
     @contextlib.contextmanager
     def _surviving(self, name: str) -> Iterator[None]:
@@ -131,8 +139,13 @@ class RunFolder(Callback):
                 )
 
     def save(self, model: FastES) -> None:
-        """Write best.zip when there is a new best, then the checkpoint, which knows of it. Raises OSError."""
+        """Write the figures that are owed, best.zip when there is a new best, and the checkpoint, which knows of both.
+
+        Raises OSError.
+        """
         self._saved_at = time.monotonic()
+        if self._log is not None:
+            self._log.flush()
         if self._best is not None:
             write_checkpoint(self.path / BEST, self._best)
             self._best = None

@@ -148,21 +148,24 @@ class EvolutionStrategy:
 
     def _apply(self, gradient: Float32, learning_rate: float, sigma: float, num_nonfinite: int) -> Update:
         before = self.optimizer.state()
-        with np.errstate(over="ignore", invalid="ignore"):
-            step = self.optimizer.step(gradient, learning_rate)
-            theta = self._theta + step
-        if not all(np.isfinite(array).all() for array in (theta, *self.optimizer.state().values())):
+        try:
+            with np.errstate(all="ignore"):
+                step = self.optimizer.step(gradient, learning_rate)
+                theta = self._theta + step
+            if not all(np.isfinite(array).all() for array in (theta, *self.optimizer.state().values())):
+                raise FastESError(
+                    f"the step of generation {self.generation + 1} is not finite (learning_rate {learning_rate:g}, sigma "
+                    f"{sigma:g}, weight_decay {self.weight_decay:g}); parameters are unchanged. Lower the learning rate"
+                )
+            gradient_norm, step_norm, theta_norm = _norm(gradient), _norm(step), _norm(self._theta)
+        except BaseException:
             self.optimizer.load_state(before)
-            raise FastESError(
-                f"the step of generation {self.generation + 1} is not finite (learning_rate {learning_rate:g}, sigma "
-                f"{sigma:g}, weight_decay {self.weight_decay:g}); parameters are unchanged. Lower the learning rate"
-            )
+            raise
         theta.flags.writeable = False
-        theta_norm, step_norm = _norm(self._theta), _norm(step)
         self._theta, self._asked = theta, None
         self.generation += 1
         ratio = step_norm / theta_norm if theta_norm > 0.0 else math.inf if step_norm else 0.0
-        return Update(theta_norm, _norm(gradient), step_norm, ratio, num_nonfinite, learning_rate, sigma)
+        return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, sigma)
 
     def state(self) -> Arrays:
         """Arrays that, with the settings and the generation, determine everything to come."""

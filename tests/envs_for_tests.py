@@ -47,7 +47,7 @@ def die(how: str) -> None:
     elif how == "exit":
         os._exit(7)
     else:
-        os.kill(os.getpid(), signal.Signals[how])
+        os.kill(os.getpid(), int(how) if how.isdigit() else signal.Signals[how])
 
 
 class Toy(gymnasium.Env[Any, Any]):

@@ -717,3 +717,21 @@ def test_a_hostile_file_is_refused_for_what_it_is(name: str, outcomes: dict[str,
     assert "MemoryError" not in outcome.reason
     assert outcome.length < 2000
     assert outcome.seconds < 5.0
+
+
+def test_a_directory_behind_a_zip64_record_is_not_read(tmp_path: Path) -> None:
+    """The end record counts one member; a zip64 record before it, which zipfile would believe, counts a hundred thousand."""
+    members = 100_000
+    entry = struct.pack("<4s4B4HL2L5H2L", b"PK\x01\x02", 20, 3, 20, 0, 0, 0, 0, 33, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"a"
+    directory = entry * members
+    record = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, members, members, len(directory), 0)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, len(directory), 1)
+    (tmp_path / "t.zip").write_bytes(
+        directory + record + locator + struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, 47, 0, 0)
+    )
+    with pytest.raises(CheckpointError, match="end record"):
+        read_checkpoint(tmp_path / "t.zip")
+    behind = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, 47, len(directory) + len(record), 0)
+    (tmp_path / "t.zip").write_bytes(directory + record + locator + behind)
+    with pytest.raises(CheckpointError, match="end record"):
+        read_checkpoint(tmp_path / "t.zip")

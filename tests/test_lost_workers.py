@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 import warnings
@@ -12,12 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, seed_of, toy
 from processes import alive, children, wait_until
 from training import Result, assert_same, assert_same_records, assert_same_state, learn, theta_of, train
 
 from fastes import FastES, WorkerCrashed, WorkerTimeout
 from fastes.noise import draw_eval_seeds
+from fastes.parallel.pool import ProcessPool
 from fastes.parallel.process import Worker
 from fastes.parallel.watch import Watch
 
@@ -170,14 +173,28 @@ class Watched:
 
 
 def test_the_deadline_is_learned() -> None:
-    watch = Watch(None)
+    clock = Clock()
+    watch = Watch(None, clock)
     assert watch.limit == 600.0
-    watch.learn(0.1)
-    assert watch.limit == 60.0
-    watch.learn(30.0)
-    watch.learn(1.0)
+    for seconds, longest in ((0.1, 0.1), (30.0, 30.0), (1.0, 1.0)):
+        watch.begin()
+        for _ in range(int(seconds / 0.5) + 1):
+            clock.now += 0.5
+            watch.look([])
+        watch.learn(longest)
     assert watch.limit == 600.0
     assert Watch(7.0).limit == 7.0
+
+
+def test_a_night_of_suspension_is_no_long_episode() -> None:
+    """Hours by the wall clock, of which a few seconds were seen, teach a few seconds."""
+    clock = Clock()
+    watch = Watch(None, clock)
+    watch.begin()
+    for clock.now in (0.3, 0.6, 28800.0, 28800.3):
+        watch.look([])
+    watch.learn(28800.0)
+    assert watch.limit == 60.0
 
 
 def test_a_training_that_was_suspended_blames_nobody() -> None:
@@ -315,3 +332,103 @@ def test_a_loaded_model_shows_what_its_environment_says_when_it_is_built(
     with FastES.load(tmp_path / "m", n_workers=2) as model:
         model.evaluate(2)
     assert capfd.readouterr().err.splitlines().count("toy: built") == 1
+
+
+# --- starting and stopping at bad moments ----------------------------------------------------------------------------
+
+
+def test_a_large_environment_does_not_go_through_a_pipe() -> None:
+    """Workers that are stopped before they read a word, with megabytes to read: the parent goes on."""
+    ballast = np.zeros(3_000_000)
+
+    def large() -> Toy:
+        assert ballast.size
+        return Toy()
+
+    stopped: list[int] = []
+    popen = subprocess.Popen.__init__
+
+    def stop_the_first(self: Any, *arguments: Any, **kwargs: Any) -> None:
+        popen(self, *arguments, **kwargs)
+        if not stopped:
+            stopped.append(self.pid)
+            os.kill(self.pid, signal.SIGSTOP)
+
+    with pytest.MonkeyPatch.context() as patch, caught_warnings() as messages:
+        patch.setattr(subprocess.Popen, "__init__", stop_the_first)
+        with FastES(large, n_workers=2, **SETTINGS) as model:
+            learn(model, 2)
+            wait_until(
+                lambda: bool(learn(model, model.generation + 1)) and not alive(stopped[0]), "the stopped one is replaced"
+            )
+    assert any("was stopped" in message for message in messages)
+
+
+@pytest.mark.parametrize("how", ["redirect", "close"])
+def test_an_environment_that_silences_its_output_works_as_any_other(how: str, undisturbed: Result) -> None:
+    parent = os.getpid()
+
+    def silent() -> Toy:
+        if os.getpid() != parent:
+            if how == "redirect":
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            else:
+                os.close(2)
+        return Toy()
+
+    shown = 0
+    show = ProcessPool._show
+
+    def count(self: ProcessPool, worker: Worker) -> None:
+        nonlocal shown
+        shown += 1
+        show(self, worker)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ProcessPool, "_show", count)
+        result = train(silent, 4, 2, **SETTINGS)
+    assert_same_records(undisturbed.records, result.records)
+    assert shown < 50, "an end of file is looked at once"
+
+
+def test_a_worker_that_never_ends_its_line_is_shown_and_forgotten(capfd: pytest.CaptureFixture[str]) -> None:
+    class Bar(Toy):
+        def step(self, action: Any) -> Any:
+            os.write(2, b"\r%d " % self.steps + b"=" * 2000)
+            return super().step(action)
+
+    with FastES(Bar, n_workers=1, **SETTINGS) as model:
+        learn(model, 3)
+        (worker,) = model._pool._workers.values()  # type: ignore[union-attr]
+        assert len(worker._partial) <= 1 << 16
+    assert "1 ===" in capfd.readouterr().err
+
+
+def test_a_signal_without_a_name_is_survived(tmp_path: Path, undisturbed: Result) -> None:
+    number = signal.SIGRTMIN + 1
+    env = toy(kill_seeds=[seed_of(2, 1)], marker=str(tmp_path / "marker"), death=str(int(number)))
+    with caught_warnings() as messages:
+        assert_same_records(undisturbed.records, train(env, 4, 2, **SETTINGS).records)
+    assert f"signal {int(number)}" in messages[0]
+
+
+def test_workers_of_an_interrupted_call_do_not_write_into_the_next() -> None:
+    """A second Ctrl-C that comes while the workers are being ended."""
+    with FastES(toy(step_seconds=0.02), n_workers=2, **SETTINGS) as model:
+        learn(model, 1)
+        expected = model.evaluate(3, first_seed=0).returns
+        pool: Any = model._pool
+        with pytest.MonkeyPatch.context() as patch:
+
+            def interrupted(*_: Any) -> None:
+                raise KeyboardInterrupt
+
+            patch.setattr(ProcessPool, "_is_over", interrupted)
+            patch.setattr(ProcessPool, "kill", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                model.evaluate(8, first_seed=100)
+        left = sorted(children())
+        assert len(left) == 2
+        assert model.evaluate(3, first_seed=0).returns.tolist() == expected.tolist()
+        assert not set(left) & set(children())
+        assert pool is model._pool

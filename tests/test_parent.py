@@ -20,7 +20,9 @@ from training import MANY, TIMES, Result, assert_same, assert_same_state, learn
 
 from fastes import FastES
 from fastes.checkpoint import read_checkpoint
+from fastes.cli import StopOnSignal, main
 from fastes.noise import NoiseTable, draw_eval_seeds
+from fastes.normalizer import ObsNormalizer
 
 
 def test_interrupt_leaves_the_last_whole_generation(tmp_path: Path, undisturbed: Result) -> None:
@@ -287,3 +289,125 @@ def test_a_training_that_is_killed_again_and_again_ends_as_if_it_was_not(tmp_pat
 def _figures(run: Path) -> list[dict[str, str]]:
     with open(run / "progress.csv", newline="") as file:
         return [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
+
+
+# --- signals in the middle of booking --------------------------------------------------------------------------------
+
+
+class Slow:
+    """Lets a signal come in the middle of booking a generation, and gives other threads the time to take it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int, generation: int) -> None:
+        merged = ObsNormalizer.merged
+        self.calls = 0
+
+        def slow(normalizer: ObsNormalizer, *arguments: Any) -> Any:
+            self.calls += 1
+            if self.calls == generation:
+                os.kill(os.getpid(), number)
+                time.sleep(0.2)
+            return merged(normalizer, *arguments)
+
+        monkeypatch.setattr(ObsNormalizer, "merged", slow)
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_an_interrupt_while_a_generation_is_booked_leaves_it_whole(
+    n_workers: int, monkeypatch: pytest.MonkeyPatch, undisturbed: Result
+) -> None:
+    records: list[Any] = []
+    stop = threading.Event()
+    other = threading.Thread(target=stop.wait)  # the system may give it the signal
+    other.start()
+    with FastES(toy(), n_workers=n_workers, **SETTINGS) as model:
+        Slow(monkeypatch, signal.SIGINT, 3)
+        with pytest.raises(KeyboardInterrupt):
+            learn(model, 4, on_record=records.append)
+        assert model.generation == 3
+        assert model.untold is not None
+        assert model.untold.generation == 3
+        records += [model.untold, *learn(model, 4)]
+        assert_same(undisturbed, Result(model.snapshot(), records))
+    stop.set()
+    other.join()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_while_it_books_has_figures_without_a_gap(
+    number: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ctrl-C twice at once, and SIGTERM: whatever the checkpoint has, progress.csv has."""
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    flags = ["CartPole-v1", "--seed", "4", "--quiet", "--workers", "0", "--preset", "default", "--population-size", "6"]
+    flags += ["--target-return", "none", "--total-timesteps", "2000", "--checkpoint-seconds", "0"]
+    assert main(["train", *flags, "--runs", str(tmp_path / "whole")]) == 0
+    with monkeypatch.context() as patch:
+        Slow(patch, number, 3)
+        status = main(["train", *flags, "--runs", str(tmp_path / "parts")])
+    for each, handler in before.items():
+        signal.signal(each, handler)
+    assert status == (143 if number == signal.SIGTERM else 130)
+    run = tmp_path / "parts" / "CartPole-v1" / "1"
+    assert read_checkpoint(run / "checkpoint.zip").data["counters"]["generation"] == _generations(run)[-1] == 3
+    assert main(["train", "--resume", str(run), "--quiet", "--workers", "0"]) == 0
+    assert _figures(run) == _figures(tmp_path / "whole" / "CartPole-v1" / "1")
+
+
+def test_a_termination_that_somebody_swallows_ends_the_training_all_the_same(tmp_path: Path) -> None:
+    script = """
+        import sys
+        import envs_for_tests
+        import gymnasium
+        from fastes.cli import main
+        class Deaf(envs_for_tests.Toy):
+            def step(self, action):
+                try:
+                    for _ in range(2000):
+                        pass
+                except:
+                    print("swallowed", flush=True)
+                return super().step(action)
+        gymnasium.register("Deaf-v0", entry_point=Deaf)
+        print("ready", flush=True)
+        flags = ["--workers", "0", "--population-size", "4", "--target-return", "none", "--total-timesteps", "100000000"]
+        sys.exit(main(["train", "Deaf-v0", *flags, "--quiet"]))
+    """
+    with started_script(script, tmp_path) as process:
+        run = tmp_path / "runs" / "Deaf-v0" / "1"
+        wait_until(lambda: (run / "progress.csv").exists() and len(_generations(run)) > 3, "some generations are done")
+        process.terminate()
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 143, error
+        assert "--resume" in error
+
+
+@pytest.mark.parametrize("error", ["OSError", "ValueError", "MemoryError"])
+def test_whatever_ends_a_training_what_it_has_is_saved(error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: dict[str, type[Exception]] = {"OSError": OSError, "ValueError": ValueError, "MemoryError": MemoryError}
+
+    def failing(self: Any, model: FastES, record: Any) -> bool:
+        if record.generation == 3:
+            raise kinds[error]("from a callback")
+        return True
+
+    flags = [
+        "train",
+        "CartPole-v1",
+        "--quiet",
+        "--workers",
+        "0",
+        "--seed",
+        "1",
+        "--population-size",
+        "4",
+        "--runs",
+        str(tmp_path),
+    ]
+    monkeypatch.setattr(StopOnSignal, "on_generation", failing)
+    if error == "MemoryError":
+        with pytest.raises(MemoryError):
+            main([*flags, "--checkpoint-seconds", "1e9"])
+    else:
+        assert main([*flags, "--checkpoint-seconds", "1e9"]) in (1, 2)
+    run = tmp_path / "CartPole-v1" / "1"
+    assert read_checkpoint(run / "checkpoint.zip").data["counters"]["generation"] == _generations(run)[-1] == 3

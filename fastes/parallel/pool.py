@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import selectors
 import sys
+import time
 import warnings
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
+from fastes.interrupts import interrupts_wait
 from fastes.noise import Perturbations
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel.jobs import PENALISE, Batch, PoolSpec, Round, collect, describe_episode, publish, warn_of_penalty
-from fastes.parallel.process import Worker
+from fastes.parallel.process import Parcel, Worker
 from fastes.parallel.shm import ENTERED, EPISODE, JOB, Block
 from fastes.parallel.watch import HUNG, TICK, Watch
 from fastes.parallel.worker import Done, Failed
 from fastes.rollout import EpisodeSettings
 
 _MAX_CRASHES = 3
+_LEAVE_SECONDS = 1.0
 _OUTSIDE = -1  # stands for the job of a worker that died outside any
 
 
@@ -36,9 +41,11 @@ class ProcessPool:
         self._selector = selectors.DefaultSelector()
         self._watch = Watch(spec.step_timeout)
         self._crashes: Counter[int] = Counter()
+        self._parcel: Parcel | None = None
         self._printed: set[str] = set()
         self._warned: set[str] = set()
         self._penalised = ""
+        self._unfinished = False
         self._round = 0
         self._first = 1  # the generation's first round: a commit flag of at least this is one of this generation
 
@@ -49,17 +56,19 @@ class ProcessPool:
 
     def start(self) -> None:
         """Start the workers that are not running, so that they build their environments while the caller goes on."""
+        if self._parcel is None:
+            self._parcel = Parcel(self.spec, self.block)
         for slot in range(self.n_workers):
             if slot not in self._workers:
-                self._start_worker(slot)
+                self._start_worker(slot, self._parcel)
 
-    def _start_worker(self, slot: int) -> Worker:
-        self.block.workers[slot, [JOB, ENTERED]] = -1, 0
-        worker = self._workers[slot] = Worker(slot, self.spec, self.block)
-        self._selector.register(worker.connection, selectors.EVENT_READ, (worker, "message"))
-        self._selector.register(worker.stderr, selectors.EVENT_READ, (worker, "stderr"))
-        if worker.pidfd >= 0:
-            self._selector.register(worker.pidfd, selectors.EVENT_READ, (worker, "exit"))
+    def _start_worker(self, slot: int, parcel: Parcel) -> Worker:
+        with interrupts_wait():
+            worker = self._workers[slot] = Worker(slot, self.spec, self.block, parcel)
+            self._selector.register(worker.connection, selectors.EVENT_READ, (worker, "message"))
+            self._selector.register(worker.stderr, selectors.EVENT_READ, (worker, "stderr"))
+            if worker.pidfd >= 0:
+                self._selector.register(worker.pidfd, selectors.EVENT_READ, (worker, "exit"))
         return worker
 
     def evaluate(
@@ -77,6 +86,9 @@ class ProcessPool:
         environment, WorkerCrashed (WorkerTimeout when it hung) when one job loses its worker three times; the pool can
         be used again after both.
         """
+        if self._unfinished:  # an interrupt came before the workers of the last call could be ended
+            self.kill()
+        self._unfinished = True
         jobs = publish(self.block, perturbations, theta, normalizer, eval_seeds)
         sigma, generation = (perturbations.sigma, perturbations.generation) if perturbations else (0.0, -1)
         self._first, todo, rerun = self._round + 1, jobs, 0
@@ -94,6 +106,7 @@ class ProcessPool:
         except BaseException:
             self.kill()
             raise
+        self._unfinished = False
         self._watch.learn(float(self.block.seconds[jobs].max()))
         return collect(self.block, jobs, rerun, self._penalised)
 
@@ -162,9 +175,11 @@ class ProcessPool:
             replay = f"; to play this episode again in one process: {episode.replay}"
         if failed.penalised:
             self._penalised = failed.summary
-            warn_of_penalty(self._warned, failed.summary, where + replay, failed.trace)
+            warn_of_penalty(self._warned, failed.summary, where, failed.trace)
             return
-        cause = pickle.loads(failed.exception) if failed.exception else None
+        cause = None
+        with contextlib.suppress(Exception):  # it may load in the worker alone
+            cause = pickle.loads(failed.exception) if failed.exception else None
         raise WorkerError(
             f"{failed.summary}\n[in the environment: {where}{replay}]\n\n{failed.trace}", generation, job, env_seed
         ) from cause
@@ -172,12 +187,14 @@ class ProcessPool:
     def _replace(self, worker: Worker, round_: Round) -> None:
         """Bury a worker that is dead or has to die, and start another in its place, which helps with this round."""
         self._show(worker)
-        self._remove(worker)
-        worker.kill()
+        with interrupts_wait():
+            worker.kill()
+            self._remove(worker)
         job = self._unfinished_job(worker)
         how = worker.how_it_died()
         if job == _OUTSIDE:
             episode, what = None, "outside any episode" if worker.ready else "while it built its environment"
+            what += f", in generation {round_.generation + 1}" if round_.generation >= 0 else ""
         else:
             episode = describe_episode(self.spec, self.block, round_, job, int(worker.row[EPISODE]))
             what = f"in {episode.text}"
@@ -198,7 +215,8 @@ class ProcessPool:
             RuntimeWarning,
             stacklevel=5,
         )
-        self._start_worker(worker.slot).offer(round_)
+        assert self._parcel is not None
+        self._start_worker(worker.slot, self._parcel).offer(round_)
 
     def _unfinished_job(self, worker: Worker) -> int:
         """What a dead worker was at; _OUTSIDE when it had finished that, in this generation or an earlier one."""
@@ -208,34 +226,48 @@ class ProcessPool:
 
     def _show(self, worker: Worker) -> None:
         """Pass on what a worker wrote to stderr; a line that many workers write appears once."""
-        for line in worker.read_stderr():
+        lines, open_ = worker.read_stderr()
+        for line in lines:
             if line and line not in self._printed:
                 if len(self._printed) < 1000:
                     self._printed.add(line)
                 print(line, file=sys.stderr)
+        if not open_:
+            self._forget(worker.stderr)
+
+    def _forget(self, channel: Any) -> None:
+        with contextlib.suppress(KeyError, ValueError, OSError):  # it is forgotten or closed already
+            self._selector.unregister(channel)
 
     def _remove(self, worker: Worker) -> None:
-        self._selector.unregister(worker.connection)
-        self._selector.unregister(worker.stderr)
-        if worker.pidfd >= 0:
-            self._selector.unregister(worker.pidfd)
-        del self._workers[worker.slot]
+        """Bury a worker that was killed or is dead."""
+        for channel in (worker.connection, worker.stderr, worker.pidfd):
+            if channel != -1:
+                self._forget(channel)
+        self._workers.pop(worker.slot, None)
+        worker.bury()
 
     def kill(self) -> None:
         """End every worker at once; the next `evaluate` starts new ones."""
-        for worker in list(self._workers.values()):
-            self._remove(worker)
-            worker.kill()
+        with interrupts_wait():
+            workers = list(self._workers.values())
+            for worker in workers:
+                worker.kill()
+            for worker in workers:
+                self._remove(worker)
 
     def close(self) -> None:
-        """End the workers and let go of the memory."""
-        workers = list(self._workers.values())
-        for worker in workers:
-            self._show(worker)
-            self._remove(worker)
-        for worker in workers:
-            worker.connection.close()
-        for worker in workers:
-            worker.stop()
-        self._selector.close()
-        self.block.close()
+        """End the workers and let go of the memory. Workers that do not leave within a second are killed."""
+        with interrupts_wait():
+            for worker in list(self._workers.values()):
+                self._show(worker)
+                self._forget(worker.connection)
+                worker.hang_up()
+            limit = time.monotonic() + _LEAVE_SECONDS
+            for worker in list(self._workers.values()):
+                worker.wait(max(0.0, limit - time.monotonic()))
+            self.kill()
+            self._selector.close()
+            self.block.close()
+            if self._parcel is not None:
+                self._parcel.close()

@@ -18,34 +18,56 @@ import cloudpickle
 
 from fastes import _core
 from fastes.envs import own_registrations
-from fastes.interrupts import interrupts_wait
+from fastes.interrupts import born_blocked
 from fastes.parallel.jobs import PoolSpec, Round
-from fastes.parallel.shm import Block
-from fastes.parallel.worker import READY_MARK, Start
+from fastes.parallel.shm import ENTERED, JOB, READY, Block, anonymous_file
+from fastes.parallel.worker import READY_MARK, Arguments, Start
 
 _SINGLE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 # sys.path comes from the parent: with `-m`, a folder named fastes in the working directory would be taken for the package.
-_BOOT = "import sys; sys.path[:] = {path!r}; from fastes.parallel.worker import main; main({fd}, {pid})"
+_BOOT = "import sys; sys.path[:] = {path!r}; from fastes.parallel.worker import main; main({arguments!r})"
+_MAX_LINE = 1 << 16  # bytes of a worker's unfinished line that are kept
+_READS = 16  # chunks of output taken at a time: whoever writes without end must not hold the parent up
+_DEATH_SECONDS = 2.0  # for a killed process to end; one in the kernel's hands (a lost network disk) may not
+
+
+class Parcel:
+    """What every worker of a pool is given, pickled once, in a file without a name: no pipe can fill up with it."""
+
+    def __init__(self, spec: PoolSpec, block: Block) -> None:
+        content = cloudpickle.dumps(Start(spec, block.layout, block.fd, _core.variant(), own_registrations()))
+        self.size = len(content)
+        self.fd = anonymous_file(self.size)
+        with open(os.dup(self.fd), "wb") as file:
+            file.write(content)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 class Worker:
     """A worker process. slot: its row of the block's `workers`."""
 
-    def __init__(self, slot: int, spec: PoolSpec, block: Block) -> None:
+    def __init__(self, slot: int, spec: PoolSpec, block: Block, parcel: Parcel) -> None:
         self.slot, self.row = slot, block.workers[slot]
-        self.ready, self.show_start = False, not spec.env_shown
+        self.row[[JOB, ENTERED, READY]] = -1, 0, 0
+        self._show_lines = not spec.env_shown
         self.sent_round = self.done_round = 0  # the last round it was told of, and the last that it said it is done with
         self.killed_for = ""  # why the parent killed it
         self.stderr_tail: deque[str] = deque(maxlen=30)
         self._partial = b""
         ours, theirs = socketpair()
         self.connection = Connection(ours.detach())
-        boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], fd=theirs.fileno(), pid=os.getpid())
+        arguments = Arguments(theirs.fileno(), os.getpid(), slot, parcel.fd, parcel.size)
+        boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], arguments=tuple(arguments))
         try:
             with theirs:
-                self.process = _popen([sys.executable, "-c", boot], (theirs.fileno(), block.fd), spec.source.folder)
+                fds = theirs.fileno(), block.fd, parcel.fd
+                self.process = _popen([sys.executable, "-c", boot], fds, spec.source.folder)
         except BaseException:
             self.connection.close()
             raise
@@ -53,9 +75,11 @@ class Worker:
         self.stderr = self.process.stderr
         os.set_blocking(self.stderr.fileno(), False)
         self.pidfd = _open_pidfd(self.process.pid)
-        start = Start(slot, spec, block.layout, block.fd, _core.variant(), own_registrations())
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a worker that died already is met in the wait
-            self.connection.send_bytes(cloudpickle.dumps(start))
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has built its environment."""
+        return _core.committed(self.row, READY) != 0
 
     def offer(self, round_: Round) -> None:
         """Tell it of a round, unless it has not answered the one before: messages to a slow starter must not pile up."""
@@ -78,41 +102,62 @@ class Worker:
         if self.killed_for:
             return self.killed_for
         status = self.process.returncode
-        return f"died by signal {signal.Signals(-status).name}" if status < 0 else f"died by exit status {status}"
+        if status is None:
+            return "hung up and does not end"
+        if status >= 0:
+            return f"died by exit status {status}"
+        with contextlib.suppress(ValueError):  # real-time signals have no name
+            return f"died by signal {signal.Signals(-status).name}"
+        return f"died by signal {-status}"
 
-    def read_stderr(self) -> list[str]:
-        """The lines that came since the last call, without those of a start whose output the parent has shown itself."""
-        lines: list[str] = []
+    def read_stderr(self) -> tuple[list[str], bool]:
+        """The lines that came since the last call, without those of a start whose output the parent has shown itself.
+
+        And whether more may come: an environment may close or redirect it.
+        """
+        lines, open_ = [], True
         with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self.stderr.fileno(), 1 << 16):
-                *whole, self._partial = (self._partial + chunk).split(b"\n")
+            for _ in range(_READS):
+                chunk = os.read(self.stderr.fileno(), 1 << 16)
+                open_ = bool(chunk)
+                if not chunk:
+                    break
+                *whole, partial = (self._partial + chunk).replace(b"\r", b"\n").split(b"\n")
+                self._partial = partial[-_MAX_LINE:]
                 lines += [line.decode(errors="replace") for line in whole]
         self.stderr_tail.extend(line for line in lines if line not in ("", READY_MARK))
-        if self.ready or READY_MARK not in lines:
-            return lines if self.ready or self.show_start else []
-        self.ready = True
-        mark = lines.index(READY_MARK)
-        return [*(lines[:mark] if self.show_start else []), *lines[mark + 1 :]]
+        if self._show_lines:
+            return [line for line in lines if line != READY_MARK], open_
+        if READY_MARK not in lines:
+            return [], open_
+        self._show_lines = True
+        return lines[lines.index(READY_MARK) + 1 :], open_
 
     def last_output(self) -> str:
         """The end of what it wrote to stderr, an unfinished line too."""
         return "\n".join([*self.stderr_tail, self._partial.decode(errors="replace")])
 
+    def hang_up(self) -> None:
+        """Tell it to leave when it is done with what it does."""
+        self.connection.close()
+
+    def wait(self, seconds: float) -> None:
+        """Until it has ended, or for so long."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=seconds)
+
     def kill(self) -> None:
+        """End it at once; `bury` has to follow."""
         self.process.kill()
-        self.process.wait()
+
+    def bury(self) -> None:
+        """Wait for a killed worker's end and let go of its descriptors."""
+        self.wait(_DEATH_SECONDS)
         self.connection.close()
         self.stderr.close()
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
-
-    def stop(self) -> None:
-        """Hang up; a worker that does not leave within a second is killed."""
-        self.connection.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=1.0)
-        self.kill()
 
 
 def _open_pidfd(pid: int) -> int:
@@ -127,7 +172,7 @@ def _popen(command: list[str], fds: tuple[int, ...], folder: str | None) -> subp
     """Start a worker from a thread that lives as long as this process: Linux counts the end of its thread as its parent's."""
 
     def start() -> subprocess.Popen[bytes]:
-        with interrupts_wait():  # until it has said that it leaves them to its parent
+        with born_blocked():  # until it has said that it leaves them to its parent
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

@@ -105,11 +105,14 @@ class SerialPool:
         def penalise(error: Exception) -> None:
             where = self._describe(job, round_)
             self._penalised = f"{type(error).__name__}: {error}"
-            warn_of_penalty(self._warned, self._penalised, f"{where.text}; {where.replay}", _trace(error))
+            warn_of_penalty(self._warned, self._penalised, where.text, _trace(error))
 
         try:
             runner.run(job, round_, penalise)
         except Exception as error:
+            with contextlib.suppress(Exception):  # who knows what state it is in
+                runner.env.close()
+            self._runner = None
             where = self._describe(job, round_)
             raise WorkerError(
                 f"{type(error).__name__}: {error}\n[in the environment: {where.text}; to play this episode again: "

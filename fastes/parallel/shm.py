@@ -17,6 +17,7 @@ _ALIGNMENT = 64  # a cache line: arrays start on one
 JOB = 0  # the job it runs, or -1
 EPISODE = 1  # which episode of that job
 ENTERED = 2  # the last round in which it began to claim jobs
+READY = 4  # 1 once its environment is built
 STEPS = 3  # env.step calls so far: whoever watches sees that it goes on
 
 
@@ -102,7 +103,7 @@ class Block:
     def __init__(self, layout: Layout, fd: int | None = None) -> None:
         self.layout = layout
         places, size = layout.offsets()
-        self.fd = _anonymous_file(size) if fd is None else fd
+        self.fd = anonymous_file(size) if fd is None else fd
         memory = mmap.mmap(self.fd, size)
         for name, (shape, dtype) in layout.arrays().items():
             count = math.prod(shape)
@@ -115,7 +116,7 @@ class Block:
             self.fd = -1
 
 
-def _anonymous_file(size: int) -> int:
+def anonymous_file(size: int) -> int:
     """A descriptor of size bytes that really exist: a full memory or disk is an OSError here and never a SIGBUS later."""
     try:
         fd = os.memfd_create("fastes", os.MFD_CLOEXEC)

@@ -37,11 +37,13 @@ class Watch:
         self.timeout, self.clock = timeout, clock
         self._longest = 0.0
         self._looked_at = clock()
+        self._counted = 0.0  # seconds of this round
         self._seen: dict[Worker, _Seen] = {}
 
     def learn(self, seconds: float) -> None:
-        """The longest of some jobs took so long."""
-        self._longest = max(self._longest, seconds)
+        """The longest job of the round took so long by the wall clock; no longer than what was counted of the round."""
+        counted = self._counted + min(self.clock() - self._looked_at, _PAUSE)
+        self._longest = max(self._longest, min(seconds, counted))
 
     @property
     def limit(self) -> float:
@@ -53,6 +55,7 @@ class Watch:
     def begin(self) -> None:
         """A round begins: the time since the last one does not count."""
         self._looked_at = self.clock()
+        self._counted = 0.0
 
     def look(self, workers: Iterable[Worker]) -> list[tuple[Worker, str]]:
         """(worker, what is wrong with it) of each that has to be replaced; looks at most once a TICK."""
@@ -61,6 +64,7 @@ class Watch:
         if passed < TICK:
             return []
         self._looked_at = now
+        self._counted += passed
         before, self._seen = self._seen, {}
         return [(worker, fault) for worker in workers if (fault := self._fault(worker, before.get(worker), passed))]
 

@@ -22,15 +22,24 @@ from fastes import _core
 from fastes.envs import register
 from fastes.interrupts import STOP_SIGNALS
 from fastes.parallel.jobs import JobRunner, PoolSpec, Round
-from fastes.parallel.shm import ENTERED, EPISODE, JOB, Block, Layout
+from fastes.parallel.shm import ENTERED, EPISODE, JOB, READY, Block, Layout
 
 READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr, not shown
 
 
-class Start(NamedTuple):
-    """The first message: which slot this worker has, what to build, and the kernels to use."""
+class Arguments(NamedTuple):
+    """Of the process: its end of the connection, its parent, its row of the block's `workers`, and where its Start lies."""
 
+    connection_fd: int
+    parent_pid: int
     slot: int
+    start_fd: int
+    start_size: int
+
+
+class Start(NamedTuple):
+    """What to build, where the shared memory is, the kernels to use, and what the parent has registered in Gymnasium."""
+
     spec: PoolSpec
     layout: Layout
     memory_fd: int
@@ -58,16 +67,19 @@ class Failed(NamedTuple):
     penalised: bool
 
 
-def main(connection_fd: int, parent_pid: int) -> None:
+def main(arguments: tuple[int, ...]) -> None:
     """Entry point of the process."""
-    die_with_parent(parent_pid)
+    given = Arguments(*arguments)
+    die_with_parent(given.parent_pid)
     leave_signals_to_parent()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # it was born with these blocked
     die_first_when_memory_is_short()
-    os.set_inheritable(connection_fd, False)
-    connection = Connection(connection_fd)
+    os.set_inheritable(given.connection_fd, False)
+    connection = Connection(given.connection_fd)
+    start: Start = cloudpickle.loads(os.pread(given.start_fd, given.start_size, 0))
+    os.close(given.start_fd)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        serve(connection)
+        serve(connection, start, given.slot)
 
 
 def die_with_parent(parent_pid: int) -> None:
@@ -97,23 +109,24 @@ def die_first_when_memory_is_short() -> None:
         file.write(str(adjustment))
 
 
-def serve(connection: Connection) -> None:
-    start: Start = cloudpickle.loads(connection.recv_bytes())
+def serve(connection: Connection, start: Start, slot: int) -> None:
     _core.use_variant(start.kernels)
     block = Block(start.layout, start.memory_fd)
     block.close()
-    row = block.workers[start.slot]
+    row = block.workers[slot]
     try:
         with warnings.catch_warnings():
             if start.spec.env_shown:
                 warnings.simplefilter("ignore")
             register(start.registrations)
-            runner = JobRunner(start.spec, block, start.slot)
+            runner = JobRunner(start.spec, block, slot)
         limit_threads()
     except Exception as error:
         connection.send(failure(-1, 0, error))
         return
-    os.write(2, f"\n{READY_MARK}\n".encode())
+    with contextlib.suppress(OSError):  # the environment may have closed it
+        os.write(2, f"\n{READY_MARK}\n".encode())
+    _core.commit(row, READY, 1)
     while True:
         round_: Round = connection.recv()
         leave_signals_to_parent()  # whatever the environment has installed
@@ -142,10 +155,18 @@ def limit_threads() -> None:
 
 
 def failure(job: int, episode: int, error: Exception, penalised: bool = False) -> Failed:
+    """The message, small enough to go through the pipe at once: a worker that is stopped halfway must not hold its parent."""
     try:
         pickled = pickle.dumps(error)
         pickle.loads(pickled)
     except Exception:
         pickled = b""
-    trace = "".join(traceback.format_exception(error))
-    return Failed(job, episode, f"{type(error).__name__}: {error}", trace, pickled, penalised)
+    summary = _shortened(f"{type(error).__name__}: {error}", 2000)
+    trace = _shortened("".join(traceback.format_exception(error)), 6000)
+    return Failed(job, episode, summary, trace, pickled if len(pickled) <= 6000 else b"", penalised)
+
+
+def _shortened(text: str, limit: int) -> str:
+    """The beginning and the end of a text of at most limit bytes in ASCII."""
+    text = text.encode("ascii", "backslashreplace").decode() if len(text.encode()) > limit else text
+    return text if len(text) <= limit else f"{text[: limit // 3]}\n[...]\n{text[-limit // 2 :]}"
