@@ -391,17 +391,18 @@ def test_an_environment_that_silences_its_output_works_as_any_other(how: str, un
     assert shown < 50, "an end of file is looked at once"
 
 
-def test_a_worker_that_never_ends_its_line_is_shown_and_forgotten(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("begin", [b"\r%d ", b"%d "])
+def test_a_worker_that_never_ends_its_line_fills_no_memory(begin: bytes, capfd: pytest.CaptureFixture[str]) -> None:
     class Bar(Toy):
         def step(self, action: Any) -> Any:
-            os.write(2, b"\r%d " % self.steps + b"=" * 2000)
+            os.write(2, begin % self.steps + b"=" * 2000)
             return super().step(action)
 
     with FastES(Bar, n_workers=1, **SETTINGS) as model:
         learn(model, 3)
         (worker,) = model._pool._workers.values()  # type: ignore[union-attr]
         assert len(worker._partial) <= 1 << 16
-    assert "1 ===" in capfd.readouterr().err
+    assert ("1 ===" in capfd.readouterr().err) == begin.startswith(b"\r"), "progress bars are shown"
 
 
 def test_a_signal_without_a_name_is_survived(tmp_path: Path, undisturbed: Result) -> None:

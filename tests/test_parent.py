@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from faults import SETTINGS, seed_of, toy
-from processes import alive, children, environment, fastes_command, run_fastes, started_script, wait_until
+from processes import alive, children, environment, fastes_command, run_fastes, run_script, started_script, wait_until
 from training import MANY, TIMES, Result, assert_same, assert_same_state, learn
 
 from fastes import FastES
@@ -355,15 +355,19 @@ def test_a_run_that_is_stopped_while_it_books_has_figures_without_a_gap(
 
 def test_a_termination_that_somebody_swallows_ends_the_training_all_the_same(tmp_path: Path) -> None:
     script = """
-        import sys
+        import os, signal, sys
         import envs_for_tests
         import gymnasium
         from fastes.cli import main
         class Deaf(envs_for_tests.Toy):
+            played = 0
             def step(self, action):
+                Deaf.played += 1
                 try:
-                    for _ in range(2000):
-                        pass
+                    if Deaf.played == 500:
+                        os.kill(os.getpid(), signal.SIGTERM)
+                        for _ in range(1000):
+                            pass
                 except:
                     print("swallowed", flush=True)
                 return super().step(action)
@@ -372,13 +376,10 @@ def test_a_termination_that_somebody_swallows_ends_the_training_all_the_same(tmp
         flags = ["--workers", "0", "--population-size", "4", "--target-return", "none", "--total-timesteps", "100000000"]
         sys.exit(main(["train", "Deaf-v0", *flags, "--quiet"]))
     """
-    with started_script(script, tmp_path) as process:
-        run = tmp_path / "runs" / "Deaf-v0" / "1"
-        wait_until(lambda: (run / "progress.csv").exists() and len(_generations(run)) > 3, "some generations are done")
-        process.terminate()
-        _, error = process.communicate(timeout=60)
-        assert process.returncode == 143, error
-        assert "--resume" in error
+    result = run_script(script, tmp_path)
+    assert "swallowed" in result.stdout
+    assert result.returncode == 143, result.stderr
+    assert "--resume" in result.stderr
 
 
 @pytest.mark.parametrize("error", ["OSError", "ValueError", "MemoryError"])
