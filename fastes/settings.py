@@ -216,6 +216,8 @@ def _plain(value: Any) -> Any:
 
 
 def _checked_float(name: str, value: Any, limits: Mapping[str, Any]) -> float:
+    if isinstance(value, str):
+        raise TypeError(f"{name} = {value!r} is a str: expected a number")
     value = _number(name, value, "a number")
     low, above = limits.get("low", -math.inf), limits.get("above", -math.inf)
     high, below = limits.get("high", math.inf), limits.get("below", math.inf)

@@ -148,8 +148,8 @@ def test_mappings_that_need_bounds() -> None:
     ("settings", "kind", "words"),
     [
         ({"population_size": 7}, ValueError, ("population_size", "7", "odd", "8")),
-        ({"population_size": 0}, ValueError, ("population_size", "0", "at least 2")),
-        ({"population_size": -4}, ValueError, ("population_size", "-4", "at least 2")),
+        ({"population_size": 0}, ValueError, ("population_size", "0", "from 2")),
+        ({"population_size": -4}, ValueError, ("population_size", "-4", "from 2")),
         ({"population_size": 8.0}, TypeError, ("population_size", "8.0", "float", "int")),
         ({"population_size": "8"}, TypeError, ("population_size", "'8'", "str", "int")),
         ({"population_size": True}, TypeError, ("population_size", "True", "bool", "int")),

@@ -565,3 +565,18 @@ def test_a_written_checkpoint_is_what_was_given(tmp_path: Path) -> None:
         state = model.snapshot()
     write_checkpoint(tmp_path / "m", state)
     assert_same_state(state, read_checkpoint(tmp_path / "m"))
+
+
+def test_evaluation_needs_no_room_for_training(saved: Path) -> None:
+    """A file may ask for a table of 256 GB and a million candidates; who only plays it back allocates nothing of that."""
+    path = _edited(saved, lambda data: data["settings"].update(noise_table_size=2**36, population_size=2**24))
+    for n_workers in (0, 1):
+        with FastES.load(path, n_workers=n_workers) as model:
+            assert len(model.evaluate(2).returns) == 2
+    with load(saved) as model:  # and a model that was evaluated first trains as any other
+        model.evaluate(2)
+        learn(model, 4)
+        expected = model.snapshot()
+    with load(saved) as model:
+        learn(model, 4)
+        assert_same_state(expected, model.snapshot())
