@@ -198,8 +198,9 @@ class ProcessPool:
         else:
             episode = describe_episode(self.spec, self.block, round_, job, int(worker.row[EPISODE]))
             what = f"in {episode.text}"
-        self._crashes[job] += not (job == _OUTSIDE and worker.ready)  # killed while idle: nobody's fault
-        if self._crashes[job] >= _MAX_CRASHES:
+        blamed = job if job != _OUTSIDE else -1 - worker.slot  # several that are killed while they start prove nothing
+        self._crashes[blamed] += not (job == _OUTSIDE and worker.ready)  # killed while idle: nobody's fault
+        if self._crashes[blamed] >= _MAX_CRASHES:
             kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
             again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""
             raise kind(

@@ -53,8 +53,7 @@ class Watch:
         return max(_FLOOR, _FACTOR * self._longest) if self._longest else _UNLEARNED
 
     def begin(self) -> None:
-        """A round begins: the time since the last one does not count."""
-        self._looked_at = self.clock()
+        """A round begins. Looks go on at their own pace: rounds may be shorter than a TICK."""
         self._counted = 0.0
 
     def look(self, workers: Iterable[Worker]) -> list[tuple[Worker, str]]:
