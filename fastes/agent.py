@@ -409,7 +409,7 @@ class FastES:
         if env is None and env_kwargs:
             raise ValueError(f"env_kwargs = {dict(env_kwargs)!r} was given without env: pass env= as well")
         spec, chosen = spec_from(checkpoint), settings_from(checkpoint, settings)
-        source = source_from(checkpoint) if env is None else make_env_source(env, env_kwargs)
+        source = source_from(checkpoint, env, env_kwargs)
         if env is not None:
             check_same_spaces(source, spec, chosen)
         model = cls.__new__(cls)

@@ -72,7 +72,9 @@ def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Pa
         os.replace(temporary, path)
         with contextlib.suppress(OSError):  # some file systems cannot sync a folder
             os.fsync(folder)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(path)
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 import shlex
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -21,6 +23,8 @@ from fastes.errors import FastESError, WorkerError
 from fastes.interrupts import Terminated, interrupts_wait
 from fastes.logger import Record
 from fastes.playback import play
+from fastes.replay import check_job
+from fastes.restore import MissingEnv
 from fastes.run_folder import BEST, CHECKPOINT, RunFolder, find_checkpoint, new_run_folder
 
 _INTERRUPTED = 130
@@ -29,6 +33,8 @@ _INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status. Wrong arguments give 2, a failed training 1, Ctrl-C 130, SIGTERM 143."""
     arguments = build_parser().parse_args(argv)
+    if ":" in (arguments.env or ""):
+        sys.path.append(os.getcwd())  # modules that lie here; last, so that nothing of that name is taken for a package
     try:
         return _COMMANDS[arguments.command](arguments)
     except KeyboardInterrupt:
@@ -162,7 +168,7 @@ def _resumed(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
         raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
     resume = arguments.resume.absolute()
     checkpoint = find_checkpoint(resume, "last")
-    model = FastES.load(checkpoint, arguments.env, arguments.workers, **given_settings(arguments))
+    model = _buildable(FastES.load(checkpoint, arguments.env, arguments.workers, **given_settings(arguments)))
     if model.settings.total_timesteps <= model.num_timesteps:
         raise ValueError(
             f"{arguments.resume} has spent its budget ({model.num_timesteps} of {model.settings.total_timesteps} timesteps): "
@@ -198,7 +204,7 @@ def _report(model: FastES, folder: RunFolder, seconds: float, interrupted: bool)
 def _choose_best(model: FastES, folder: RunFolder) -> None:
     """Compare the last parameters with those of the best evaluation over the same seeds; best.zip gets the better ones."""
     episodes = model.settings.target_episodes
-    last = model.evaluate(episodes)
+    last = model.evaluate(episodes, first_seed=None if model.solved else 0)  # None: the confirmation once more
     if model.solved:
         folder.keep_as_best(model)
         target = f"target {model.target_return:g}"
@@ -225,7 +231,15 @@ def _choose_best(model: FastES, folder: RunFolder) -> None:
 
 def _load(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
     path = find_checkpoint(arguments.model, arguments.checkpoint)
-    return FastES.load(path, arguments.env, n_workers, env_kwargs=parse_env_kwargs(arguments.env_kwargs) or None)
+    model = FastES.load(path, arguments.env, n_workers, env_kwargs=parse_env_kwargs(arguments.env_kwargs) or None)
+    return _buildable(model)
+
+
+def _buildable(model: FastES) -> FastES:
+    """The model, unless its environment cannot be built: better said now than by a worker."""
+    if isinstance(model.source.factory, MissingEnv):
+        model.source()
+    return model
 
 
 def _check_episodes(arguments: argparse.Namespace) -> None:
@@ -235,7 +249,12 @@ def _check_episodes(arguments: argparse.Namespace) -> None:
 
 def run_replay(arguments: argparse.Namespace) -> int:
     with _load(arguments, 0) as model:
-        episode = model.replay(arguments.generation, arguments.job)
+        check_job(model, arguments.generation, arguments.job)
+        try:
+            episode = model.replay(arguments.generation, arguments.job)
+        except Exception:  # this is what it is for
+            traceback.print_exc()
+            return 1
     where = f"{model.source.name}, generation {arguments.generation}, job {arguments.job}"
     print(f"{where}: return {episode.episode_return:.2f}, {episode.length} steps; nothing went wrong this time")
     return 0
@@ -271,12 +290,12 @@ def run_play(arguments: argparse.Namespace) -> int:
             render=arguments.render,
             max_frames=arguments.max_frames,
         )
-        frames = 0
+        frames = steps = 0
         for seed, episode_return, length, written in episodes:
-            frames += written
+            frames, steps = frames + written, steps + length
             print(f"env seed {seed}: return {episode_return:.2f}, {length} steps", flush=True)
     if arguments.video:
-        print(f"{arguments.video}: {frames} frames" + (" (cut by --max-frames)" if frames == arguments.max_frames else ""))
+        print(f"{arguments.video}: {frames} frames" + (" (cut by --max-frames)" if frames < steps else ""))
     return 0
 
 

@@ -65,13 +65,13 @@ class OddFigures:
     def look(self, model: FastES, generation: int, batch: Batch) -> None:
         """generation: as in progress.csv."""
         nonfinite = int(np.count_nonzero(~np.isfinite(batch.returns)))
-        if nonfinite:
+        if nonfinite and not batch.penalised:
             self._say(
                 "returns",
                 f"{nonfinite} of {batch.returns.size} returns of generation {generation} are not finite: they rank worst "
-                "(column num_nonfinite of progress.csv counts them)",
+                "(num_nonfinite counts them)",
             )
-        if model.normalizer.skipped:
+        if model.normalizer.skipped and not batch.penalised:
             self._say(
                 "observations",
                 f"{model.normalizer.skipped} candidates up to generation {generation} saw observations that are not finite or "

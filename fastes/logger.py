@@ -75,11 +75,16 @@ def console_line(record: Record) -> str:
 def write_text(path: Path, text: str) -> None:
     """Replace a file's text: a crash leaves the old one or the new one."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 class CsvLog:

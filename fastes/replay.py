@@ -14,13 +14,7 @@ if TYPE_CHECKING:
 
 def replay_job(model: FastES, generation: int, job: int) -> Episode:
     """See FastES.replay."""
-    check_int("generation", generation, 1)
-    check_int("job", job, 0, model.strategy.population_size + model.settings.eval_episodes - 1)
-    if generation != model.generation + 1:
-        raise ValueError(
-            f"generation = {generation} cannot be played again: the model has done {model.generation}, so expected "
-            f"{model.generation + 1}; load the checkpoint of that generation (a training that fails saves it)"
-        )
+    check_job(model, generation, job)
     asked = model.running_generation()
     pool = SerialPool(model.pool_spec())
     try:
@@ -29,3 +23,14 @@ def replay_job(model: FastES, generation: int, job: int) -> Episode:
     finally:
         model.strategy.table.forget()  # it must not stay in this pool's memory
         pool.close()
+
+
+def check_job(model: FastES, generation: int, job: int) -> None:
+    """TypeError or ValueError for a job that the model cannot play."""
+    check_int("generation", generation, 1)
+    check_int("job", job, 0, model.strategy.population_size + model.settings.eval_episodes - 1)
+    if generation != model.generation + 1:
+        raise ValueError(
+            f"generation = {generation} cannot be played again: the model has done {model.generation}, so expected "
+            f"{model.generation + 1}; load the checkpoint of that generation (a training that fails saves it)"
+        )

@@ -6,6 +6,7 @@ import math
 import platform
 import reprlib
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from importlib import metadata
@@ -15,7 +16,7 @@ import numpy as np
 
 from fastes import _core
 from fastes.checkpoint import Checkpoint, require
-from fastes.envs import EnvSource, from_json, to_json
+from fastes.envs import EnvArgument, EnvSource, from_json, make_env_source, plain_kwargs, to_json
 from fastes.errors import CheckpointError, CheckpointMismatch
 from fastes.policies import ActionHead, PolicySpec, make_policy_spec
 from fastes.settings import Settings, setting_names
@@ -78,18 +79,29 @@ def model_state(model: FastES) -> Checkpoint:
     return Checkpoint(data, arrays)  # type: ignore[arg-type]
 
 
-def source_from(checkpoint: Checkpoint) -> EnvSource:
-    """The environment's source; one that can only raise when it is needed, where the file does not say enough."""
+def source_from(
+    checkpoint: Checkpoint, env: EnvArgument | None = None, env_kwargs: Mapping[str, Any] | None = None
+) -> EnvSource:
+    """The environment's source: env, where it is given; an id that the file names, too, keeps the file's arguments.
+
+    One that can only raise when it is needed, where neither says enough.
+    """
     data = checkpoint.data.get("env")
     if data is not None and not (isinstance(data, dict) and "id" in data and isinstance(data.get("kwargs", {}), dict)):
         raise CheckpointError(f"the checkpoint's 'env' is {reprlib.repr(data)}: the file is damaged or was edited")
+    if env is not None:
+        if isinstance(env, str) and env_kwargs is None and data is not None and env.rpartition(":")[2] == data["id"]:
+            env_kwargs = plain_kwargs(data)
+        return make_env_source(env, env_kwargs)
+    name = str(checkpoint.data.get("env_name", "unknown"))
     try:
         return from_json(data)
     except ValueError as error:
-        return EnvSource(str(checkpoint.data.get("env_name", "unknown")), None, _Missing(str(error)), {})
+        hint = f" (on the command line: {name!r})" if ":" in name else ""
+        return EnvSource(name, None, MissingEnv(f"{error}{hint}"), {})
 
 
-class _Missing:
+class MissingEnv:
     """An environment factory that says why there is none."""
 
     def __init__(self, reason: str) -> None:

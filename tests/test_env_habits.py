@@ -795,6 +795,14 @@ def test_a_failed_episode_leaves_no_mark_in_the_statistics() -> None:
         assert 0 < model.normalizer.count < model.num_timesteps
 
 
+def test_a_failed_episode_is_told_as_what_it_is() -> None:
+    """And not as a return or an observation that is not finite."""
+    with caught_warnings() as messages:
+        train(fragile({(0, 1): ToyError}), 1, 0, **PENALISE)
+    (message,) = messages
+    assert "ToyError" in message
+
+
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_one_warning_for_each_kind_of_error(n_workers: int) -> None:
     with caught_warnings() as messages:

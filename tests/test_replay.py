@@ -74,7 +74,11 @@ def test_a_job_that_kills_its_worker_kills_the_process_that_replays_it(tmp_path:
     assert words[words.index("--env") + 1] == env
     replayed = run_fastes(*words, "--env-kwargs", f"kill_seeds=[{victim}]", "death=exit", cwd=tmp_path)
     assert replayed.returncode == 7, replayed.stderr
-    harmless = run_fastes(*words, cwd=tmp_path)
+    assert run_fastes(*words, cwd=tmp_path).returncode == 7, "the arguments are those of the run"
+    failing = run_fastes(*words, "--env-kwargs", f"fail_seeds=[{victim}]", cwd=tmp_path)
+    assert failing.returncode == 1
+    assert "_misbehave" in failing.stderr, "the traceback is what one wants to see"
+    harmless = run_fastes(*words, "--env-kwargs", "length=20", cwd=tmp_path)
     assert harmless.returncode == 0, harmless.stderr
     assert "return" in harmless.stdout
 

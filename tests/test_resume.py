@@ -315,3 +315,34 @@ def test_records_of_a_resumed_model_follow_on(tmp_path: Path) -> None:
             model = FastES.load(tmp_path / "m", n_workers=0)
         model.close()
     assert_same_records(whole.records, records)
+
+
+def test_a_module_id_keeps_the_arguments_of_its_environment(tmp_path: Path) -> None:
+    """Train, stop, resume and play with the printed commands: the environment is the one with the arguments, all along."""
+    flags = ["--workers", "0", "--quiet", "--population-size", "4", "--seed", "1", "--target-return", "none"]
+    (tmp_path / "near.py").write_text("import envs_for_tests\n")  # a module that lies in the working directory
+    env = "near:Toy-v0"
+    first = run_fastes("train", env, *flags, "--env-kwargs", "length=8", "--total-timesteps", "200", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    (run,) = (tmp_path / "runs").glob("*/1")
+    second = run_fastes("train", env, "--resume", str(run), "--quiet", "--total-timesteps", "400", cwd=tmp_path)
+    assert second.returncode == 0, second.stderr
+    assert read_checkpoint(run / "checkpoint.zip").data["env"]["kwargs"] == {"length": 8}
+    played = run_fastes("play", str(run), "--env", env, "--episodes", "3", cwd=tmp_path)
+    assert played.stdout.count(", 8 steps") == 3, played.stdout + played.stderr
+    other = run_fastes("eval", str(run), "--env", env, "--env-kwargs", "length=20", "--episodes", "5", cwd=tmp_path)
+    assert "mean length 8.0" not in other.stdout
+    assert other.returncode == 0, other.stderr
+
+
+def test_a_module_id_that_is_missing_is_asked_for_before_anything_happens(tmp_path: Path) -> None:
+    flags = ["--workers", "0", "--quiet", "--population-size", "4", "--seed", "1", "--target-return", "none"]
+    assert run_fastes("train", "envs_for_tests:Toy-v0", *flags, "--total-timesteps", "200", cwd=tmp_path).returncode == 0
+    (run,) = (tmp_path / "runs").glob("*/1")
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    for command in (["train", "--resume", str(run), "--total-timesteps", "400"], ["eval", str(run)], ["play", str(run)]):
+        result = run_fastes(*command, cwd=tmp_path)
+        assert result.returncode == 2, result.stderr
+        assert "'envs_for_tests:Toy-v0'" in result.stderr
+        assert "Traceback" not in result.stderr
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before

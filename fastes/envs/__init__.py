@@ -205,18 +205,24 @@ def from_json(data: Mapping[str, Any] | None) -> EnvSource:
             "the checkpoint does not say how to build its environment (a factory, wrappers, or an id that was not "
             "registered): pass it, as in FastES.load(path, env=make_env)"
         )
-    env_id, kwargs = str(data["id"]), dict(data.get("kwargs", {}))
-    if env_id in _COMPATIBILITY or not _harmless(kwargs):
-        raise ValueError(
-            f"the checkpoint's environment {env_id!r} has arguments {kwargs} that may name a file or a module, which FastES "
-            "does not take from a file: check them and pass env= and env_kwargs="
-        )
+    env_id, kwargs = str(data["id"]), plain_kwargs(data)
     if env_id not in gymnasium.registry:
         raise EnvironmentUnavailable(
             f"environment {env_id!r} of the checkpoint is not registered here{suggest(env_id, gymnasium.registry)}; import the "
             "package that registers it first, or pass env="
         )
     return EnvSource(env_id, gymnasium.registry[env_id], None, kwargs)
+
+
+def plain_kwargs(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a checkpoint has for its environment, or ValueError when they may name code or a file."""
+    env_id, kwargs = str(data["id"]), dict(data.get("kwargs", {}))
+    if env_id in _COMPATIBILITY or not _harmless(kwargs):
+        raise ValueError(
+            f"the checkpoint's environment {env_id!r} has arguments {kwargs} that may name a file or a module, which FastES "
+            "does not take from a file: check them and pass env= and env_kwargs="
+        )
+    return kwargs
 
 
 def _harmless(value: Any) -> bool:
