@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fastes.plugin import register_with_gymnasium
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -64,3 +66,6 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+register_with_gymnasium()

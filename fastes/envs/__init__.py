@@ -20,6 +20,9 @@ from gymnasium.envs.registration import EnvSpec
 
 from fastes.errors import EnvironmentUnavailable, suggest
 from fastes.interrupts import handlers_kept
+from fastes.plugin import register_envs
+
+register_envs()  # again, for a process whose import hooks have kept ours from seeing Gymnasium
 
 Env = gymnasium.Env[Any, Any]
 EnvArgument = str | EnvSpec | Env | Callable[[], Env]

@@ -1,0 +1,66 @@
+"""The environments of FastES in Gymnasium's registry, without importing Gymnasium for it.
+
+Gymnasium 1.0 loads no plugins any more (it knows no entry points): who imports a package registers its environments.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+_REGISTRY = "gymnasium.envs"  # importing it fills the registry
+
+
+def register_envs() -> None:
+    """Register the environments of FastES, those that are not registered yet."""
+    from gymnasium.envs.registration import register, registry
+
+    if "fastes/CyclicMDP-v0" not in registry:
+        register(
+            "fastes/CyclicMDP-v0",
+            entry_point="fastes.envs.cyclic_mdp:CyclicMDP",
+            reward_threshold=132.0,
+            max_episode_steps=99,
+        )
+
+
+def register_with_gymnasium() -> None:
+    """Register now where Gymnasium is imported already, and else as soon as it is."""
+    if _REGISTRY in sys.modules:
+        register_envs()
+    elif not any(isinstance(finder, _AfterGymnasium) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterGymnasium())
+
+
+class _AfterGymnasium:
+    """A finder that finds what the finders after it find, and registers once that is executed.
+
+    It stays: taking it out would make an import that runs in another thread skip a finder.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != _REGISTRY:
+            return None
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None and spec.loader is not None:
+                _register_after(spec.loader)
+                return spec
+        return None
+
+
+def _register_after(loader: Loader) -> None:
+    """Registration follows the loader's work; the loader stays the object that it is, for who looks at the module."""
+    execute = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        execute(module)
+        register_envs()
+
+    loader.exec_module = exec_module  # type: ignore[method-assign]
