@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastes.callbacks import Callback, CallbackList, ConsoleLog, ProgressBar, as_callback
+from fastes.callbacks import Callback, CallbackList, ConsoleLog, ProgressBar
 from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from fastes.cpus import available_cpus
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
@@ -32,13 +32,16 @@ from fastes.presets import choose_settings
 from fastes.replay import replay_job
 from fastes.restore import check_same_spaces, model_state, restore_model, seed_from, settings_from, source_from, spec_from
 from fastes.rollout import STEP_GUARD, Episode, EpisodeSettings
+from fastes.sb3.callbacks import as_callback
+from fastes.sb3.figures import LogFigures
+from fastes.sb3.interface import SB3Interface
 from fastes.settings import Settings
 from fastes.strategy import EvolutionStrategy, Update, check_int, check_seed
 
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
 
 
-class FastES:
+class FastES(SB3Interface):
     """Evolution Strategies for a Gymnasium environment, on every core.
 
     >>> from fastes import FastES
@@ -50,8 +53,8 @@ class FastES:
     returns an Env. policy: 'MlpPolicy' or 'LinearPolicy'; SB3's order FastES('MlpPolicy', env) works too.
     preset: name of the tuned settings to start from; None for the environment's own, or the default. n_workers: processes,
     None for one a usable core, 0 for none. seed: int >= 0; None draws one. env_kwargs: for gymnasium.make. verbose: 1
-    prints a line a generation. settings: any field of fastes.settings.Settings, such as population_size, sigma,
-    learning_rate.
+    prints a line a generation. tensorboard_log and stats_window_size mean what they mean in SB3. settings: any field of
+    fastes.settings.Settings, such as population_size, sigma, learning_rate.
 
     What training produces depends on (seed, settings, environment, library versions) alone and on no n_workers.
     Raises ValueError or TypeError for arguments that cannot work, before any process starts.
@@ -67,6 +70,8 @@ class FastES:
         seed: int | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
         verbose: int = 0,
+        tensorboard_log: str | None = None,
+        stats_window_size: int = 100,
         **settings: Any,
     ) -> None:
         if isinstance(env, str) and (env in POLICIES or env.endswith("Policy")):
@@ -87,6 +92,7 @@ class FastES:
             with contextlib.suppress(Exception):
                 instance.close()
             raise
+        self._init_interface(tensorboard_log, stats_window_size)
         self._env: Env | None = instance
         self.env_shown = True
 
@@ -94,6 +100,7 @@ class FastES:
         self, source: EnvSource, spec: PolicySpec, settings: Settings, seed: int, n_workers: int | None, verbose: int
     ) -> None:
         self.source, self.policy_spec, self.settings, self.seed, self.verbose = source, spec, settings, seed, verbose
+        self._init_interface()
         self.n_workers = available_cpus() if n_workers is None else check_int("n_workers", n_workers, 0, 4096)
         self._env = None
         self.env_shown = False  # whether building it here has shown what it prints; workers are silent then
@@ -155,40 +162,22 @@ class FastES:
         """Noise-free return at which `learn` stops; infinity for never."""
         return self.settings.target(self.source.reward_threshold)
 
-    def get_parameters(self) -> dict[str, dict[str, npt.NDArray[np.float32]]]:
-        """{'policy': parameter name -> array}, copies."""
-        return {"policy": {name: view.copy() for name, view in self.policy_spec.split(self.theta).items()}}
-
-    def set_parameters(self, parameters: Mapping[str, Mapping[str, npt.ArrayLike]]) -> None:
-        """Set the policy's parameters from what `get_parameters` returns; names and shapes must match exactly."""
-        shapes = self.policy_spec.parameter_shapes()
-        given = parameters.get("policy", {})
-        if set(given) != set(shapes):
-            raise ValueError(
-                f"set_parameters() got {sorted(given)}, expected {{'policy': {{name: array}}}} with {list(shapes)}"
-            )
-        theta = np.empty(self.num_params, dtype=np.float32)
-        for name, view in self.policy_spec.split(theta).items():
-            value = np.asarray(given[name], dtype=np.float32)
-            if value.shape != view.shape:
-                raise ValueError(f"parameter {name!r} has shape {value.shape}, expected {view.shape}")
-            view[...] = value
-        self.strategy.theta = theta
-
     # --- learning ---------------------------------------------------------------------------------------------------
 
     def learn(
         self,
         total_timesteps: int | None = None,
         callback: CallbackArgument = None,
-        *,
+        log_interval: int = 1,
+        tb_log_name: str = "FastES",
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
     ) -> FastES:
         """Train until the target return is confirmed, the budget is spent, or a callback says stop.
 
         total_timesteps: environment steps of candidates, None for settings.total_timesteps; with reset_num_timesteps=False
-        they come on top of num_timesteps. callback: see fastes.callbacks. progress_bar: show one.
+        they come on top of num_timesteps. callback: see fastes.callbacks; SB3's work unchanged. log_interval: generations
+        between writes to the logger. tb_log_name: of the run in tensorboard_log. progress_bar: show one.
 
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
         after its last whole generation: it can be saved, and learn goes on from there.
@@ -200,6 +189,7 @@ class FastES:
             self.num_timesteps = self.eval_timesteps = self.num_episodes = self.confirm_after = 0
         self.budget = total = budget + self.num_timesteps
         callbacks = self._callbacks(callback, progress_bar)
+        self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
         self.solved, self.untold = False, None
         self._start_pool(training=True)
         callbacks.on_start(self, total)
@@ -215,6 +205,7 @@ class FastES:
                     self._count(batch, solved)
                     finished = time.perf_counter()
                     self.untold = make_record(self, asked, batch, evaluation, update, finished - started)
+                self._note_episodes(batch)
                 going = callbacks.on_generation(self, self.untold) is not False
                 self.untold = None
                 self._odd.look(self, asked.generation + 1, batch)
@@ -228,7 +219,7 @@ class FastES:
         return self.strategy.ask(max(0.0, 1.0 - self.num_timesteps / max(self.budget, 1)))
 
     def _callbacks(self, callback: CallbackArgument, progress_bar: bool) -> CallbackList:
-        callbacks = [as_callback(callback)]
+        callbacks = [LogFigures(), as_callback(callback)]
         if self.verbose:
             callbacks.insert(0, ConsoleLog())
         if progress_bar:

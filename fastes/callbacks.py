@@ -103,18 +103,3 @@ class ProgressBar(Callback):
 
     def on_end(self, model: FastES) -> None:  # noqa: ARG002
         self._bar.close()
-
-
-def as_callback(callback: Callback | Callable[..., Any] | Sequence[Any] | None) -> Callback:
-    """A Callback from a Callback, a function of (model, record), a list of these, or None."""
-    if callback is None:
-        return Callback()
-    if isinstance(callback, Callback):
-        return callback
-    if isinstance(callback, Sequence):
-        return CallbackList([as_callback(item) for item in callback])
-    if callable(callback):
-        return FunctionCallback(callback)
-    raise TypeError(
-        f"callback = {callback!r} is a {type(callback).__name__}: expected a Callback, a function or a list of them"
-    )

@@ -1,0 +1,179 @@
+"""Callbacks that count environment steps, as those of Stable-Baselines3 do, beside a loop that counts generations.
+
+Nothing here imports SB3: whatever has `init_callback`, `on_training_start`, `on_rollout_start`, `on_step`, `on_rollout_end`,
+`on_training_end` and `update_locals` takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastes.callbacks import Callback, CallbackList, FunctionCallback
+from fastes.logger import Record
+
+if TYPE_CHECKING:
+    from fastes.agent import FastES
+
+# attributes that say "act when n_calls is a multiple of this"
+_PERIODS = ("eval_freq", "save_freq", "check_freq")
+
+
+def counts_steps(callback: object) -> bool:
+    """Whether an object speaks SB3's callback protocol."""
+    return all(callable(getattr(callback, name, None)) for name in ("init_callback", "on_step", "on_training_start"))
+
+
+class StepCallback(Callback):
+    """One callback of SB3's kind in the loop of FastES.
+
+    A generation's episodes end before anyone outside the workers hears of them, so its steps are told afterwards, in job
+    order, as those of one environment (`training_env.num_envs` is 1): n_calls counts the steps of candidates. num_timesteps
+    is the model's, with the generation's steps in it, throughout.
+
+    Callbacks that act every so many calls (`eval_freq`, `save_freq`, `check_freq`: EvalCallback, CheckpointCallback and
+    what derives from them) are called once in a generation in which they are due, however often that is; EveryNTimesteps,
+    StopTrainingOnMaxEpisodes and progress bars once a generation. Any other is called for each step. Of a step, `locals` has
+    dones, infos, rewards and new_obs as arrays of one: an episode's return is the reward of its last step, where infos holds
+    SB3's {'episode': {'r', 'l', 't'}}; new_obs is zeros, since observations stay in the workers.
+    """
+
+    def __init__(self, callback: Any) -> None:
+        self.callback = callback
+        self._locals: dict[str, Any] = {}
+
+    def on_start(self, model: FastES, total_timesteps: int) -> None:
+        shape = model.policy_spec.obs_shape
+        self._locals = {
+            "self": model,
+            "callback": self.callback,
+            "total_timesteps": total_timesteps,
+            "tb_log_name": model.tb_log_name,
+            "log_interval": model.log_interval,
+            "dones": np.zeros(1, dtype=bool),
+            "rewards": np.zeros(1, dtype=np.float32),
+            "infos": [{}],
+            "new_obs": np.zeros((1, *shape), dtype=np.float32),
+        }
+        self.callback.init_callback(model)
+        self.callback.on_training_start(self._locals, globals())
+        self.callback.on_rollout_start()
+
+    def on_generation(self, model: FastES, record: Record) -> bool:
+        self._locals["record"] = record
+        going = self._tell(self.callback, model)
+        if not going:
+            return False
+        self.callback.on_rollout_end()
+        self.callback.on_rollout_start()
+        return True
+
+    def on_end(self, model: FastES) -> None:  # noqa: ARG002
+        self.callback.on_training_end()
+
+    def _tell(self, callback: Any, model: FastES) -> bool:
+        """Tell a callback of the generation's steps; False when it stops the training."""
+        steps = sum(length for _, length in model.last_episodes)
+        if isinstance(children := getattr(callback, "callbacks", None), list):
+            callback.n_calls += steps
+            callback.num_timesteps = model.num_timesteps
+            answers = [self._tell(child, model) for child in children]  # each is told, whatever the others say
+            return all(answers)
+        if any(isinstance(getattr(callback, name, None), int) for name in _PERIODS):
+            return _tell_periodic(callback, model, steps)
+        if hasattr(callback, "pbar"):
+            callback.n_calls += steps - 1
+            callback.pbar.update(steps - 1)
+            return bool(callback.on_step())
+        if hasattr(callback, "last_time_trigger"):
+            callback.n_calls += steps - 1
+            return bool(callback.on_step())
+        if hasattr(callback, "max_episodes"):
+            callback.n_calls += steps - 1
+            callback.update_locals({"dones": np.ones(len(model.last_episodes), dtype=bool)})
+            return bool(callback.on_step())
+        for step in _steps(model):
+            callback.update_locals(step)
+            if not callback.on_step():
+                return False
+        return True
+
+
+def _tell_periodic(callback: Any, model: FastES, steps: int) -> bool:
+    periods = [p for name in _PERIODS if isinstance(p := getattr(callback, name, None), int) and p > 0]
+    after = callback.n_calls + steps
+    due = [p * (after // p) for p in periods if after // p > callback.n_calls // p]
+    if not due:
+        callback.n_calls, callback.num_timesteps = after, model.num_timesteps
+        return True
+    callback.n_calls = max(due) - 1
+    going = bool(callback.on_step())
+    callback.n_calls = after
+    return going
+
+
+def _steps(model: FastES) -> Iterator[dict[str, Any]]:
+    """What `locals` has of each step of the generation; dictionaries and arrays are the same objects until an episode ends."""
+    between: dict[str, Any] = {"dones": np.zeros(1, dtype=bool), "rewards": np.zeros(1, dtype=np.float32), "infos": [{}]}
+    for episode_return, length in model.last_episodes:
+        for _ in range(length - 1):
+            yield between
+        info = {"episode": {"r": episode_return, "l": length, "t": model.elapsed}}
+        yield {"dones": np.ones(1, dtype=bool), "rewards": np.array([episode_return], dtype=np.float32), "infos": [info]}
+
+
+def as_callback(callback: Any) -> Callback:
+    """A Callback from a Callback, one of SB3's, a function, a list of these, or None.
+
+    A function of two arguments gets (model, record) once a generation, or SB3's (locals, globals) for each step when its
+    first argument is called locals, _locals or locals_. What it returns stops the training when it is false, and not None.
+    """
+    if callback is None:
+        return Callback()
+    if isinstance(callback, Callback):
+        return callback
+    if counts_steps(callback):
+        return StepCallback(callback)
+    if isinstance(callback, Sequence):
+        return CallbackList([as_callback(item) for item in callback])
+    if callable(callback):
+        return StepCallback(_Function(callback)) if takes_locals(callback) else FunctionCallback(callback)
+    raise TypeError(
+        f"callback = {callback!r} is a {type(callback).__name__}: expected a Callback of FastES or SB3, a function or a list "
+        "of them"
+    )
+
+
+class _Function:
+    """A plain function of (locals, globals) as a callback of SB3's kind."""
+
+    def __init__(self, function: Callable[[dict[str, Any], dict[str, Any]], Any]) -> None:
+        self.function = function
+        self.locals: dict[str, Any] = {}
+        self.globals: dict[str, Any] = {}
+
+    def init_callback(self, model: FastES) -> None: ...
+
+    def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
+        self.locals, self.globals = locals_, globals_
+
+    def on_rollout_start(self) -> None: ...
+
+    def on_rollout_end(self) -> None: ...
+
+    def on_training_end(self) -> None: ...
+
+    def update_locals(self, locals_: dict[str, Any]) -> None:
+        self.locals.update(locals_)
+
+    def on_step(self) -> bool:
+        answer = self.function(self.locals, self.globals)
+        return answer is None or bool(answer)
+
+
+def takes_locals(function: Any) -> bool:
+    """Whether a plain function wants (locals, globals), as SB3's do, by its first argument's name."""
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_argcount >= 2 and code.co_varnames[code.co_argcount - 2].strip("_") == "locals"

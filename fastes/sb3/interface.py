@@ -1,0 +1,163 @@
+"""The names by which SB3's callbacks, helpers and scripts know an algorithm. FastES inherits them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from fastes.policies import PolicySpec
+from fastes.sb3 import logger as logging
+from fastes.strategy import EvolutionStrategy, check_int
+
+if TYPE_CHECKING:
+    from fastes.parallel import Batch
+
+Env = gymnasium.Env[Any, Any]
+
+
+class SB3Interface:
+    """What a Stable-Baselines3 algorithm has beside learn, predict, save and load.
+
+    Attributes: ep_info_buffer, deque of {'r', 'l', 't'} of the last stats_window_size training episodes (of candidates:
+    with noise on the parameters); tensorboard_log; logger.
+    """
+
+    verbose: int
+    num_timesteps: int
+    strategy: EvolutionStrategy
+    policy_spec: PolicySpec
+    device = "cpu"
+    use_sde = False
+    n_envs = 1
+
+    def _init_interface(self, tensorboard_log: str | None = None, stats_window_size: int = 100) -> None:
+        self.tensorboard_log = tensorboard_log
+        self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=check_int("stats_window_size", stats_window_size, 1))
+        self.ep_success_buffer: deque[bool] = deque(maxlen=stats_window_size)
+        self.last_episodes: list[tuple[float, int]] = []  # (return, length) of the last generation's candidates, in job order
+        self.log_interval, self.tb_log_name = 1, "FastES"
+        self._logger: Any = None
+        self._custom_logger = False
+        self._vec_env: Any = None
+        self._learn_started, self._timesteps_at_start = time.monotonic(), 0
+
+    @property
+    def env(self) -> Env:
+        """An environment of this process."""
+        raise NotImplementedError
+
+    def get_parameters(self) -> dict[str, dict[str, npt.NDArray[np.float32]]]:
+        """{'policy': parameter name -> array}, copies."""
+        return {"policy": {name: view.copy() for name, view in self.policy_spec.split(self.strategy.theta).items()}}
+
+    def set_parameters(self, parameters: Mapping[str, Mapping[str, npt.ArrayLike]]) -> None:
+        """Set the policy's parameters from what `get_parameters` returns; names and shapes must match exactly."""
+        shapes = self.policy_spec.parameter_shapes()
+        given = parameters.get("policy", {})
+        if set(given) != set(shapes):
+            raise ValueError(
+                f"set_parameters() got {sorted(given)}, expected {{'policy': {{name: array}}}} with {list(shapes)}"
+            )
+        theta = np.empty(self.policy_spec.num_params, dtype=np.float32)
+        for name, view in self.policy_spec.split(theta).items():
+            value = np.asarray(given[name], dtype=np.float32)
+            if value.shape != view.shape:
+                raise ValueError(f"parameter {name!r} has shape {value.shape}, expected {view.shape}")
+            view[...] = value
+        self.strategy.theta = theta
+
+    # --- environment ------------------------------------------------------------------------------------------------
+
+    def get_env(self) -> Any:
+        """An SB3 VecEnv of one environment of the kind that is trained on; callbacks know it as `training_env`.
+
+        Where SB3 is not in use, an object with num_envs, observation_space and action_space. Training happens in the
+        workers' own environments.
+        """
+        if self._vec_env is None:
+            sb3 = sys.modules.get("stable_baselines3")
+            self._vec_env = _OneEnv(self.env) if sb3 is None else _dummy_vec_env(self.env)
+        return self._vec_env
+
+    def get_vec_normalize_env(self) -> None:
+        """None: FastES normalises observations itself."""
+        return
+
+    @property
+    def policy(self) -> SB3Interface:
+        """Itself: `model.policy.predict` acts as `model.predict`."""
+        return self
+
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """SB3's signature. A run's seed determines its noise table, and is fixed when the model is made."""
+        if seed is not None and seed != getattr(self, "seed", seed):
+            raise ValueError(f"set_random_seed({seed}) cannot change the run's seed: pass seed={seed} to FastES")
+
+    # --- figures ----------------------------------------------------------------------------------------------------
+
+    @property
+    def logger(self) -> Any:
+        """SB3's Logger when set_logger was called with one, else FastES's own with the same interface."""
+        if self._logger is None:
+            self._logger = logging.configure_run(self.verbose, self.tensorboard_log, self.tb_log_name, True)
+        return self._logger
+
+    def set_logger(self, logger: Any) -> None:
+        """Use a logger of SB3 (stable_baselines3.common.logger.configure) or of fastes.sb3.logger.configure."""
+        self._logger, self._custom_logger = logger, True
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since `learn` was called."""
+        return time.monotonic() - self._learn_started
+
+    def _begin_logging(self, log_interval: int, tb_log_name: str, reset_num_timesteps: bool) -> None:
+        self.log_interval, self.tb_log_name = check_int("log_interval", log_interval, 1), tb_log_name
+        self._learn_started, self._timesteps_at_start = time.monotonic(), self.num_timesteps
+        if reset_num_timesteps:
+            self.ep_info_buffer.clear()
+        if not self._custom_logger:
+            self._logger = logging.configure_run(0, self.tensorboard_log, tb_log_name, reset_num_timesteps)
+
+    def _note_episodes(self, batch: Batch) -> None:
+        self.last_episodes = list(zip(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), strict=True))
+        elapsed = round(self.elapsed, 6)
+        self.ep_info_buffer.extend({"r": r, "l": length, "t": elapsed} for r, length in self.last_episodes)
+
+    def dump_logs(self, iteration: int = 0) -> None:
+        """Write what SB3's algorithms write each iteration, and whatever else was recorded."""
+        logger, steps = self.logger, self.num_timesteps - self._timesteps_at_start
+        if iteration:
+            logger.record("time/iterations", iteration, exclude="tensorboard")
+        if self.ep_info_buffer:
+            finite = [info["r"] for info in self.ep_info_buffer]
+            logger.record("rollout/ep_rew_mean", sum(finite) / len(finite))
+            logger.record("rollout/ep_len_mean", sum(info["l"] for info in self.ep_info_buffer) / len(self.ep_info_buffer))
+        logger.record("time/fps", int(steps / max(self.elapsed, 1e-9)))
+        logger.record("time/time_elapsed", int(self.elapsed), exclude="tensorboard")
+        logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
+        logger.dump(step=self.num_timesteps)
+
+
+class _OneEnv:
+    """What callbacks ask of `training_env`, without SB3."""
+
+    num_envs = 1
+
+    def __init__(self, env: Env) -> None:
+        self.envs = [env]
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+
+
+def _dummy_vec_env(env: Env) -> Any:
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    return DummyVecEnv([lambda: Monitor(env)])

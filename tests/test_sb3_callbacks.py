@@ -1,0 +1,215 @@
+"""Risk: a callback that works with PPO fails, counts otherwise, or is not asked with FastES."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from faults import SETTINGS, toy
+from training import learn
+
+from fastes import FastES
+from fastes.sb3.callbacks import counts_steps
+
+
+class Counter:
+    """SB3's protocol without SB3: notes what it is told."""
+
+    def __init__(self, stop_at: int = 10**9) -> None:
+        self.n_calls = self.num_timesteps = 0
+        self.stop_at, self.events, self.seen = stop_at, [], []  # type: ignore[var-annotated]
+
+    def init_callback(self, model: Any) -> None:
+        self.model = model
+        self.events.append("init")
+
+    def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
+        self.locals = locals_
+        self.events.append("start")
+
+    def on_rollout_start(self) -> None:
+        self.events.append("rollout")
+
+    def on_rollout_end(self) -> None:
+        self.events.append("rollout end")
+
+    def on_training_end(self) -> None:
+        self.events.append("end")
+
+    def update_locals(self, locals_: dict[str, Any]) -> None:
+        self.locals.update(locals_)
+
+    def on_step(self) -> bool:
+        self.n_calls += 1
+        self.num_timesteps = self.model.num_timesteps
+        self.seen.append((bool(self.locals["dones"][0]), float(self.locals["rewards"][0]), self.locals["infos"][0]))
+        return self.n_calls < self.stop_at
+
+
+def test_every_step_is_told_once_and_in_order() -> None:
+    callback = Counter()
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        model.learn(200, callback)
+        assert callback.n_calls == callback.num_timesteps == model.num_timesteps
+        assert sum(done for done, _, _ in callback.seen) == model.num_episodes
+        lengths = [info["episode"]["l"] for done, _, info in callback.seen if done]
+        ends = [number for number, (done, _, _) in enumerate(callback.seen) if done]
+        assert np.diff([-1, *ends]).tolist() == lengths
+        assert all((done, bool(info)) in ((True, True), (False, False)) for done, _, info in callback.seen)
+        assert [info["r"] for info in model.ep_info_buffer] == [info["episode"]["r"] for done, _, info in callback.seen if done]
+    rounds = model.generation
+    assert callback.events == ["init", "start", "rollout", *["rollout end", "rollout"] * rounds, "end"]
+    assert callback.locals["total_timesteps"] == 200
+    assert callback.locals["self"] is model
+
+
+def test_a_false_answer_stops_at_once() -> None:
+    callback = Counter(stop_at=3)
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        model.learn(10**6, callback)
+        assert model.generation == 1
+    assert callback.n_calls == 3
+    assert callback.events[-1] == "end"
+
+
+def test_functions_of_locals_are_told_steps_and_others_generations() -> None:
+    steps: list[int] = []
+    records: list[int] = []
+
+    def of_steps(_locals: dict[str, Any], _globals: dict[str, Any]) -> bool:
+        steps.append(_locals["self"].num_timesteps)
+        return True
+
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        model.learn(200, [of_steps, lambda _, record: records.append(record.generation)])
+        assert len(steps) == model.num_timesteps
+        assert records == list(range(1, model.generation + 1))
+
+
+def test_callbacks_change_no_result(tmp_path: Path) -> None:
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        learn(model, 3)
+        expected = model.theta.copy()
+    with FastES(toy(), n_workers=0, tensorboard_log=None, **SETTINGS) as model:
+        model.learn(10**6, [Counter(), lambda _, record: record.generation < 3])
+        assert (model.theta == expected).all()
+
+
+# --- SB3's own -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sb3() -> Any:
+    """stable_baselines3.common.callbacks."""
+    return pytest.importorskip("stable_baselines3.common.callbacks")
+
+
+def cartpole(**changes: Any) -> FastES:
+    settings = {"population_size": 8, "seed": 1, "target_return": "none", "preset": "default", "n_workers": 0}
+    return FastES("CartPole-v1", **{**settings, **changes})
+
+
+def test_sb3_callbacks_are_recognised(sb3: Any) -> None:
+    assert counts_steps(sb3.CheckpointCallback(10, "x"))
+    assert not counts_steps(lambda locals_, globals_: True)
+
+
+def test_evaluation_and_checkpoints(sb3: Any, tmp_path: Path) -> None:
+    evaluation = sb3.EvalCallback(
+        gymnasium.make("CartPole-v1"),
+        eval_freq=500,
+        n_eval_episodes=2,
+        log_path=str(tmp_path),
+        best_model_save_path=str(tmp_path),
+        verbose=0,
+        warn=False,
+    )
+    checkpoints = sb3.CheckpointCallback(700, str(tmp_path / "checkpoints"))
+    with cartpole() as model:
+        model.learn(3000, [evaluation, checkpoints])
+        steps = model.num_timesteps
+        names = os.listdir(tmp_path / "checkpoints")
+        assert f"rl_model_{steps}_steps.zip" in names or len(names) >= 2
+        for name in names:
+            with FastES.load(tmp_path / "checkpoints" / name, n_workers=0) as saved:
+                assert name == f"rl_model_{saved.num_timesteps}_steps.zip"
+    results = np.load(tmp_path / "evaluations.npz")
+    assert results["results"].shape == (len(results["timesteps"]), 2)
+    assert 1 <= len(results["timesteps"]) <= steps // 500
+    FastES.load(tmp_path / "best_model", n_workers=0).close()
+    assert evaluation.n_calls == checkpoints.n_calls == steps
+
+
+def test_stopping_rules(sb3: Any, tmp_path: Path) -> None:
+    stop = sb3.StopTrainingOnRewardThreshold(5.0)
+    evaluation = sb3.EvalCallback(gymnasium.make("CartPole-v1"), callback_on_new_best=stop, eval_freq=10, verbose=0, warn=False)
+    with cartpole() as model:
+        model.learn(10**6, evaluation)
+        assert model.generation == 1
+    with cartpole() as model:
+        model.learn(10**6, sb3.StopTrainingOnMaxEpisodes(30))
+        assert model.num_episodes == 32, "whole generations of 8"
+    patience = sb3.StopTrainingOnNoModelImprovement(0)
+    evaluation = sb3.EvalCallback(
+        gymnasium.make("CartPole-v1", max_episode_steps=1), callback_after_eval=patience, eval_freq=1, verbose=0, warn=False
+    )
+    with cartpole() as model:
+        model.learn(10**6, sb3.CallbackList([evaluation]))
+        assert model.generation < 5
+
+
+def test_every_n_timesteps(sb3: Any) -> None:
+    class Note(sb3.BaseCallback):  # type: ignore[misc]
+        def _on_step(self) -> bool:
+            at.append(self.num_timesteps)
+            return True
+
+    at: list[int] = []
+    with cartpole() as model:
+        model.learn(3000, sb3.EveryNTimesteps(1000, Note()))
+    assert 2 <= len(at) <= 3
+    assert (np.diff([0, *at]) >= 1000).all()
+
+
+def test_the_same_steps_are_told_to_a_callback_of_ones_own(sb3: Any) -> None:
+    class Own(sb3.BaseCallback):  # type: ignore[misc]
+        def _on_step(self) -> bool:
+            infos.extend(info for info in self.locals["infos"] if "episode" in info)
+            assert self.training_env.num_envs == 1
+            return True
+
+    infos: list[Any] = []
+    with cartpole() as model:
+        own = Own()
+        model.learn(1000, own)
+        assert own.n_calls == model.num_timesteps
+        assert len(infos) == model.num_episodes
+
+
+def test_evaluate_policy(sb3: Any) -> None:
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    with cartpole() as model:
+        model.learn(2000)
+        single, _ = evaluate_policy(model, gymnasium.make("CartPole-v1"), 3, warn=False)
+        several, _ = evaluate_policy(model.policy, make_vec_env("CartPole-v1", 3, seed=0), 6)
+        assert single > 0
+        assert several > 0
+
+
+def test_figures_go_to_a_logger_of_sb3(sb3: Any, tmp_path: Path) -> None:
+    from stable_baselines3.common.logger import configure
+
+    with cartpole() as model:
+        model.set_logger(configure(str(tmp_path), ["csv"]))
+        model.learn(1500)
+        model.logger.close()
+        rows = (tmp_path / "progress.csv").read_text().splitlines()
+        assert len(rows) == model.generation + 1
+        for key in ("rollout/ep_rew_mean", "rollout/ep_len_mean", "time/fps", "time/total_timesteps", "train/learning_rate"):
+            assert key in rows[0]
