@@ -19,6 +19,7 @@ import gymnasium
 import numpy as np
 import pytest
 from envs_for_tests import Toy, ToyError
+from faults import PAIRS, SETTINGS, caught_warnings, seed_of
 from gymnasium import spaces
 from processes import alive, children, run_script, wait_until
 from training import Result, assert_same, assert_same_state, learn, theta_of, train
@@ -26,22 +27,8 @@ from training import Result, assert_same, assert_same_state, learn, theta_of, tr
 from fastes import FastES, FastESError, WorkerError
 from fastes.checkpoint import read_checkpoint
 from fastes.cli import main
-from fastes.noise import draw_pairs
 
-PAIRS = 4
-SMALL: dict[str, Any] = {
-    "population_size": 2 * PAIRS,
-    "policy_kwargs": {"net_arch": [4]},
-    "seed": 5,
-    "target_return": "none",
-    "preset": "default",
-    "noise_table_size": 5000,
-}
-
-
-def seed_of(generation: int, pair: int) -> int:
-    """The env seed of a pair's only episode, for a model with SMALL."""
-    return int(draw_pairs(5, generation, PAIRS, 1, 30, 5000)[1][pair, 0])
+SMALL: dict[str, Any] = {**SETTINGS, "preset": "default"}
 
 
 def made(kind: Callable[..., Any], *arguments: Any, **habits: Any) -> Callable[[], Any]:
@@ -656,15 +643,6 @@ class Endless(Toy):
 
     def step(self, action: Any) -> Any:
         return *super().step(action)[:2], False, False, {}
-
-
-@contextlib.contextmanager
-def caught_warnings() -> Iterator[list[str]]:
-    messages: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield messages
-    messages.extend(str(warning.message) for warning in caught)
 
 
 @pytest.fixture

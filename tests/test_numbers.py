@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from faults import PAIRS, SETTINGS
 from gymnasium import spaces
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -23,15 +24,7 @@ from fastes.logger import Record
 from fastes.noise import draw_pairs
 
 NAN, INF = math.nan, math.inf
-PAIRS = 4
-SMALL: dict[str, Any] = {
-    "population_size": 2 * PAIRS,
-    "policy_kwargs": {"net_arch": [3]},
-    "seed": 5,
-    "target_return": "none",
-    "preset": "default",
-    "noise_table_size": 5000,
-}
+SMALL: dict[str, Any] = {**SETTINGS, "preset": "default", "policy_kwargs": {"net_arch": [3]}}
 OPTIMIZERS: tuple[dict[str, Any], ...] = (
     {"optimizer": "adam", "shaping": "centered_ranks"},
     {"optimizer": "adam", "shaping": "standardized"},
