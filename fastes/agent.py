@@ -87,12 +87,12 @@ class FastES(SB3Interface):
             spaces = instance.observation_space, instance.action_space
             spec = make_policy_spec(chosen.policy, *spaces, chosen.policy_kwargs)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
+            self._init_interface(tensorboard_log, stats_window_size)
             self._set_up(source, spec, chosen, seed, n_workers, verbose)
         except BaseException:
             with contextlib.suppress(Exception):
                 instance.close()
             raise
-        self._init_interface(tensorboard_log, stats_window_size)
         self._env: Env | None = instance
         self.env_shown = True
 
@@ -100,7 +100,6 @@ class FastES(SB3Interface):
         self, source: EnvSource, spec: PolicySpec, settings: Settings, seed: int, n_workers: int | None, verbose: int
     ) -> None:
         self.source, self.policy_spec, self.settings, self.seed, self.verbose = source, spec, settings, seed, verbose
-        self._init_interface()
         self.n_workers = available_cpus() if n_workers is None else check_int("n_workers", n_workers, 0, 4096)
         self._env = None
         self.env_shown = False  # whether building it here has shown what it prints; workers are silent then
@@ -404,6 +403,7 @@ class FastES(SB3Interface):
         if env is not None:
             check_same_spaces(source, spec, chosen)
         model = cls.__new__(cls)
+        model._init_interface()
         model._set_up(source, spec, chosen, seed_from(checkpoint), n_workers, verbose)
         restore_model(model, checkpoint)
         return model

@@ -177,15 +177,25 @@ def _resumed(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
     return model, RunFolder(resume, arguments.checkpoint_seconds, arguments.on_save_error, arguments.resume)
 
 
+def _module_id(model: FastES) -> str | None:
+    """The id of an environment that a module has to be imported for: a checkpoint names none, so the command line has to."""
+    return model.source.name if ":" in model.source.name else None
+
+
+def _env_flag(model: FastES) -> str:
+    """--env for the commands that play a run, where they need it."""
+    name = _module_id(model)
+    return f" --env {shlex.quote(name)}" if name else ""
+
+
 def _resume_command(model: FastES, path: Path) -> str:
-    """What goes on with the run; a checkpoint names no module to import, so the command line has to."""
-    env = f"{shlex.quote(model.source.name)} " if ":" in model.source.name else ""
-    return f"fastes train {env}--resume {shlex.quote(str(path))}"
+    """What goes on with the run."""
+    name = _module_id(model)
+    return f"fastes train {shlex.quote(name) + ' ' if name else ''}--resume {shlex.quote(str(path))}"
 
 
 def _replay_command(model: FastES, path: Path, error: WorkerError) -> str:
-    env = f" --env {shlex.quote(model.source.name)}" if ":" in model.source.name else ""
-    return f"fastes replay {shlex.quote(str(path))} --generation {error.generation} --job {error.job}{env}"
+    return f"fastes replay {shlex.quote(str(path))} --generation {error.generation} --job {error.job}{_env_flag(model)}"
 
 
 def _report(model: FastES, folder: RunFolder, seconds: float, interrupted: bool) -> None:
@@ -197,8 +207,7 @@ def _report(model: FastES, folder: RunFolder, seconds: float, interrupted: bool)
         _choose_best(model, folder)
     if not folder.draw(model):
         print("no learning_curve.png: it needs matplotlib, pip install 'fastes[plots]'")
-    env = f"--env {shlex.quote(model.source.name)} " if ":" in model.source.name else ""
-    print(f"to play it back: fastes play {path} {env}--video {re.split('[/:]', model.source.name)[-1]}.mp4")
+    print(f"to play it back: fastes play {path}{_env_flag(model)} --video {re.split('[/:]', model.source.name)[-1]}.mp4")
 
 
 def _choose_best(model: FastES, folder: RunFolder) -> None:
@@ -215,8 +224,7 @@ def _choose_best(model: FastES, folder: RunFolder) -> None:
     if not (folder.path / BEST).exists():
         folder.keep_as_best(model)
         return
-    env = model.source.name if ":" in model.source.name else None
-    with FastES.load(folder.path / BEST, env, model.n_workers) as best_model:
+    with FastES.load(folder.path / BEST, _module_id(model), model.n_workers) as best_model:
         best_model.env_shown = True
         best = best_model.evaluate(episodes)
     print(f"best parameters: return {best.mean:.1f} +- {best.std:.1f} over the same seeds")

@@ -28,9 +28,14 @@ if TYPE_CHECKING:
 CHECKPOINT, BEST, PROGRESS, CONFIG, CURVE = "checkpoint.zip", "best.zip", "progress.csv", "config.toml", "learning_curve.png"
 
 
+def _file_name(text: str) -> str:
+    """text with what may not be in a file's name replaced."""
+    return re.sub(r"[^\w.+-]+", "-", text)
+
+
 def new_run_folder(root: Path, env_name: str) -> Path:
     """root/<env>/<n>/ with the next free number. Raises OSError when it cannot be made."""
-    parent = root / re.sub(r"[^\w.+-]+", "-", env_name)
+    parent = root / _file_name(env_name)
     parent.mkdir(parents=True, exist_ok=True)
     number = 1 + max((int(p.name) for p in parent.iterdir() if p.name.isdigit()), default=0)
     while True:
@@ -157,7 +162,7 @@ class RunFolder(Callback):
             self.save(model)
             return self.path / CHECKPOINT
         except OSError as error:
-            name = re.sub(r"[^\w.+-]+", "-", f"fastes-{model.source.name}-{self.path.name}-{CHECKPOINT}")
+            name = _file_name(f"fastes-{model.source.name}-{self.path.name}-{CHECKPOINT}")
             for place in (Path.cwd(), Path.home(), Path(tempfile.gettempdir())):
                 with contextlib.suppress(OSError):
                     model.save(place / name)

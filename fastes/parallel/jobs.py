@@ -66,6 +66,20 @@ class Round(NamedTuple):
     training: EpisodeSettings
     evaluation: EpisodeSettings
 
+    @classmethod
+    def of(
+        cls,
+        number: int,
+        num_todo: int,
+        perturbations: Perturbations | None,
+        normalizer: ObsNormalizer,
+        training: EpisodeSettings,
+        evaluation: EpisodeSettings,
+    ) -> Round:
+        """A round of a generation; perturbations are None for evaluation only, which belongs to no generation (-1)."""
+        sigma, generation = (perturbations.sigma, perturbations.generation) if perturbations else (0.0, -1)
+        return cls(number, num_todo, generation, sigma, normalizer.clip, training, evaluation)
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -180,9 +194,8 @@ def describe_episode(spec: PoolSpec, block: Block, round_: Round, job: int, epis
         seed = int(block.eval_seed[job - candidates])
         what = f"evaluation episode {job - candidates}"
     when = f"generation {generation}, " if generation > 0 else ""
-    replay = f"model.replay({generation}, {job})"
-    if generation == 0:
-        replay = f"model.evaluate(1, first_seed={seed}), with n_workers=0"
+    evaluated = f"model.evaluate(1, first_seed={seed}), with n_workers=0"
+    replay = f"model.replay({generation}, {job})" if generation > 0 else evaluated
     return Where(f"{spec.source.name}, {when}{what}, env seed {seed}", generation, job, seed, replay)
 
 

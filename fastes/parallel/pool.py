@@ -90,7 +90,6 @@ class ProcessPool:
             self.kill()
         self._unfinished = True
         jobs = publish(self.block, perturbations, theta, normalizer, eval_seeds)
-        sigma, generation = (perturbations.sigma, perturbations.generation) if perturbations else (0.0, -1)
         self._first, todo, rerun = self._round + 1, jobs, 0
         self._crashes.clear()
         self._penalised = ""
@@ -99,7 +98,7 @@ class ProcessPool:
             self.start()
             while len(todo):
                 self._round += 1
-                round_ = Round(self._round, len(todo), generation, sigma, normalizer.clip, training, evaluation)
+                round_ = Round.of(self._round, len(todo), perturbations, normalizer, training, evaluation)
                 self._run_round(round_, todo)
                 todo = todo[self.block.committed[todo] < self._first]
                 rerun += len(todo)

@@ -92,12 +92,11 @@ class SerialPool:
         training: EpisodeSettings,
         evaluation: EpisodeSettings,
     ) -> Iterator[tuple[JobRunner, Round]]:
-        sigma, generation = (perturbations.sigma, perturbations.generation) if perturbations else (0.0, -1)
         with handlers_kept(), global_random_kept():
             if self._runner is None:
                 self._runner = JobRunner(self.spec, self.block)
             self._rounds += 1
-            round_ = Round(self._rounds, num_jobs, generation, sigma, normalizer.clip, training, evaluation)
+            round_ = Round.of(self._rounds, num_jobs, perturbations, normalizer, training, evaluation)
             self._runner.begin(round_)
             yield self._runner, round_
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # attributes that say "act when n_calls is a multiple of this"
 _PERIODS = ("eval_freq", "save_freq", "check_freq")
+# attributes of callbacks that only add up what a generation brought: progress bars, EveryNTimesteps, StopTrainingOnMaxEpisodes
+_SUMS = ("pbar", "last_time_trigger", "max_episodes")
 
 
 def counts_steps(callback: object) -> bool:
@@ -83,16 +85,12 @@ class StepCallback(Callback):
             return all(answers)
         if any(isinstance(getattr(callback, name, None), int) for name in _PERIODS):
             return _tell_periodic(callback, model, steps)
-        if hasattr(callback, "pbar"):
+        if any(hasattr(callback, name) for name in _SUMS):
             callback.n_calls += steps - 1
-            callback.pbar.update(steps - 1)
-            return bool(callback.on_step())
-        if hasattr(callback, "last_time_trigger"):
-            callback.n_calls += steps - 1
-            return bool(callback.on_step())
-        if hasattr(callback, "max_episodes"):
-            callback.n_calls += steps - 1
-            callback.update_locals({"dones": np.ones(len(model.last_episodes), dtype=bool)})
+            if hasattr(callback, "pbar"):
+                callback.pbar.update(steps - 1)
+            elif hasattr(callback, "max_episodes"):
+                callback.update_locals({"dones": np.ones(len(model.last_episodes), dtype=bool)})
             return bool(callback.on_step())
         for step in _steps(model):
             callback.update_locals(step)

@@ -137,8 +137,8 @@ class SB3Interface:
         if iteration:
             logger.record("time/iterations", iteration, exclude="tensorboard")
         if self.ep_info_buffer:
-            finite = [info["r"] for info in self.ep_info_buffer]
-            logger.record("rollout/ep_rew_mean", sum(finite) / len(finite))
+            returns = [info["r"] for info in self.ep_info_buffer]
+            logger.record("rollout/ep_rew_mean", sum(returns) / len(returns))
             logger.record("rollout/ep_len_mean", sum(info["l"] for info in self.ep_info_buffer) / len(self.ep_info_buffer))
         logger.record("time/fps", int(steps / max(self.elapsed, 1e-9)))
         logger.record("time/time_elapsed", int(self.elapsed), exclude="tensorboard")
