@@ -20,12 +20,13 @@ from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
 from fastes.episode_cap import EpisodeCap
 from fastes.errors import FastESError
 from fastes.evaluation import Evaluation
+from fastes.evaluator import Evaluator
 from fastes.figures import OddFigures, make_record
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record
 from fastes.noise import Perturbations, draw_eval_seeds
 from fastes.normalizer import ObsNormalizer
-from fastes.parallel import Batch, Pool, PoolSpec, make_pool
+from fastes.parallel import Batch
 from fastes.policies import POLICIES, PolicySpec, initial_theta, make_policy_spec
 from fastes.predictor import Predictor
 from fastes.presets import choose_settings
@@ -94,7 +95,7 @@ class FastES(SB3Interface):
                 instance.close()
             raise
         self._env: Env | None = instance
-        self.env_shown = True
+        self.evaluator.env_shown = True
 
     def _set_up(
         self, source: EnvSource, spec: PolicySpec, settings: Settings, seed: int, n_workers: int | None, verbose: int
@@ -102,8 +103,6 @@ class FastES(SB3Interface):
         self.source, self.policy_spec, self.settings, self.seed, self.verbose = source, spec, settings, seed, verbose
         self.n_workers = available_cpus() if n_workers is None else check_int("n_workers", n_workers, 0, 4096)
         self._env = None
-        self.env_shown = False  # whether building it here has shown what it prints; workers are silent then
-        self._pool: Pool | None = None
         self.strategy = EvolutionStrategy(
             initial_theta(spec, seed),
             settings.sigma,
@@ -119,6 +118,7 @@ class FastES(SB3Interface):
             episodes=settings.episodes_per_candidate,
             table_size=settings.noise_table_size,
         )
+        self.evaluator = Evaluator(source, spec, settings, self.strategy.table, self.n_workers)
         self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
         self.cap = EpisodeCap(settings)
         self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
@@ -190,14 +190,14 @@ class FastES(SB3Interface):
         callbacks = self._callbacks(callback, progress_bar)
         self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
         self.solved, self.untold = False, None
-        self._start_pool(training=True)
+        self.evaluator.start()
         callbacks.on_start(self, total)
         try:
             going, finished = self.num_timesteps < total, time.perf_counter()
             while going:
                 started, finished = finished, 0.0
                 asked = self.running_generation()
-                batch = self._evaluate_generation(asked)
+                batch = self.evaluator.run_generation(asked, self.normalizer, self.eval_seeds(), self.episode_settings())
                 evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, self.eval_seeds())
                 with self._booking(evaluation, callbacks) as solved, interrupts_wait():  # as a whole or not at all
                     update = None if solved else self._tell(batch)
@@ -224,42 +224,6 @@ class FastES(SB3Interface):
         if progress_bar:
             callbacks.append(ProgressBar())
         return CallbackList(callbacks)
-
-    def _start_pool(self, training: bool) -> Pool:
-        """The pool; one that was started for evaluation has no room for training and is started anew."""
-        if self._pool is not None and training and not self._pool.spec.num_pairs:
-            self._pool.close()
-            self._pool = None
-        if self._pool is None:
-            pool = make_pool(self.pool_spec(training), self.n_workers)
-            try:
-                pool.start()  # their environments are built while the parent draws the noise table
-            except BaseException:
-                pool.close()
-                raise
-            self._pool = pool
-        return self._pool
-
-    def pool_spec(self, training: bool = True) -> PoolSpec:
-        """What a pool is made for; evaluation alone needs no noise table."""
-        settings = self.settings
-        return PoolSpec(
-            self.source,
-            self.policy_spec,
-            self.strategy.num_pairs if training else 0,
-            settings.episodes_per_candidate,
-            max(settings.eval_episodes, settings.target_episodes),
-            self.strategy.table.size if training else 0,
-            settings.normalize_obs,
-            settings.on_env_error,
-            settings.timeout(),
-            self.env_shown,
-        )
-
-    def _evaluate_generation(self, asked: Perturbations) -> Batch:
-        pool = self._start_pool(training=True)
-        self.strategy.table.place_once(pool.noise)
-        return pool.evaluate(self.theta, asked, self.normalizer, self.eval_seeds(), *self.episode_settings())
 
     def eval_seeds(self) -> npt.NDArray[np.int64]:
         """Environment seeds of this generation's noise-free evaluation."""
@@ -334,13 +298,7 @@ class FastES(SB3Interface):
             seeds = draw_eval_seeds(self.seed, 2**32 - 1 - self.generation, episodes)
         else:
             seeds = check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes) + np.arange(episodes, dtype=np.int64)
-        pool, returns, lengths = self._start_pool(training=False), [], []
-        for at in range(0, episodes, pool.spec.num_evals):
-            part = seeds[at : at + pool.spec.num_evals]
-            batch = pool.evaluate(self.theta, None, self.normalizer, part, *self.episode_settings())
-            returns.append(batch.eval_returns)
-            lengths.append(batch.eval_lengths)
-        return Evaluation(np.concatenate(returns), np.concatenate(lengths), seeds)
+        return self.evaluator.evaluate(self.theta, self.normalizer, seeds, self.episode_settings())
 
     def replay(self, generation: int, job: int) -> Episode:
         """Play one job of the running generation again, in this process, as an error or a warning named it.
@@ -410,11 +368,10 @@ class FastES(SB3Interface):
 
     def close(self) -> None:
         """End the workers and close the environment. The model can still predict, save, and learn again."""
-        pool, env = getattr(self, "_pool", None), getattr(self, "_env", None)
-        self._pool = self._env = None
-        if pool is not None:
-            self.strategy.table.forget()
-            pool.close()
+        evaluator, env = getattr(self, "evaluator", None), getattr(self, "_env", None)
+        self._env = None
+        if evaluator is not None:
+            evaluator.close()
         if env is not None:
             env.close()
 

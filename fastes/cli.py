@@ -225,7 +225,7 @@ def _choose_best(model: FastES, folder: RunFolder) -> None:
         folder.keep_as_best(model)
         return
     with FastES.load(folder.path / BEST, _module_id(model), model.n_workers) as best_model:
-        best_model.env_shown = True
+        best_model.evaluator.env_shown = True
         best = best_model.evaluate(episodes)
     print(f"best parameters: return {best.mean:.1f} +- {best.std:.1f} over the same seeds")
     if last.mean >= best.mean:

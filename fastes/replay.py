@@ -16,7 +16,7 @@ def replay_job(model: FastES, generation: int, job: int) -> Episode:
     """See FastES.replay."""
     check_job(model, generation, job)
     asked = model.running_generation()
-    pool = SerialPool(model.pool_spec())
+    pool = SerialPool(model.evaluator.pool_spec())
     try:
         model.strategy.table.place(pool.noise)
         return pool.play(job, model.theta, asked, model.normalizer, model.eval_seeds(), *model.episode_settings())

@@ -1,0 +1,91 @@
+"""What evaluates parameters for a model: its pool of workers, started when it is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.envs import EnvSource
+from fastes.evaluation import Evaluation
+from fastes.noise import NoiseTable, Perturbations
+from fastes.normalizer import ObsNormalizer
+from fastes.parallel import Batch, Pool, PoolSpec, make_pool
+from fastes.policies import PolicySpec
+from fastes.rollout import EpisodeSettings
+from fastes.settings import Settings
+
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
+
+
+class Evaluator:
+    """Runs a generation's candidates, and noise-free episodes of theta, on one pool.
+
+    table: the noise table, which moves into the pool's memory. num_pairs: of a generation. n_workers: processes, 0 for none.
+    """
+
+    def __init__(self, source: EnvSource, policy: PolicySpec, settings: Settings, table: NoiseTable, n_workers: int) -> None:
+        self.source, self.policy, self.settings, self.table, self.n_workers = source, policy, settings, table, n_workers
+        self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
+        self._pool: Pool | None = None
+
+    def pool_spec(self, training: bool = True) -> PoolSpec:
+        """What a pool is made for; evaluation alone needs no noise table."""
+        settings = self.settings
+        return PoolSpec(
+            self.source,
+            self.policy,
+            settings.population_size // 2 if training else 0,
+            settings.episodes_per_candidate,
+            max(settings.eval_episodes, settings.target_episodes),
+            self.table.size if training else 0,
+            settings.normalize_obs,
+            settings.on_env_error,
+            settings.timeout(),
+            self.env_shown,
+        )
+
+    def start(self, training: bool = True) -> Pool:
+        """The pool; one that was started for evaluation has no room for training and is started anew."""
+        if self._pool is not None and training and not self._pool.spec.num_pairs:
+            self._pool.close()
+            self._pool = None
+        if self._pool is None:
+            pool = make_pool(self.pool_spec(training), self.n_workers)
+            try:
+                pool.start()  # their environments are built while the parent draws the noise table
+            except BaseException:
+                pool.close()
+                raise
+            self._pool = pool
+        return self._pool
+
+    def run_generation(
+        self,
+        asked: Perturbations,
+        normalizer: ObsNormalizer,
+        eval_seeds: Int64,
+        episodes: tuple[EpisodeSettings, EpisodeSettings],
+    ) -> Batch:
+        """Evaluate a generation's candidates and theta; episodes: settings of training episodes, and of noise-free ones."""
+        pool = self.start()
+        self.table.place_once(pool.noise)
+        return pool.evaluate(asked.theta, asked, normalizer, eval_seeds, *episodes)
+
+    def evaluate(
+        self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: tuple[EpisodeSettings, EpisodeSettings]
+    ) -> Evaluation:
+        """Noise-free episodes of theta, one for each environment seed."""
+        pool, returns, lengths = self.start(training=False), [], []
+        for at in range(0, len(seeds), pool.spec.num_evals):
+            batch = pool.evaluate(theta, None, normalizer, seeds[at : at + pool.spec.num_evals], *episodes)
+            returns.append(batch.eval_returns)
+            lengths.append(batch.eval_lengths)
+        return Evaluation(np.concatenate(returns), np.concatenate(lengths), seeds)
+
+    def close(self) -> None:
+        """End the workers; the next call starts them anew."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            self.table.forget()
+            pool.close()
