@@ -200,13 +200,13 @@ def choice_noise(count: int, key: int, step: int, binary: bool) -> Array:
 
 
 class Actor:
-    """Twin of act in policy.c and observe in stats.c, behind the interface of fastes._core.Actor."""
+    """Twin of act and choose in policy.c and observe in stats.c, behind the interface of fastes._core.Actor."""
 
     def __init__(self, spec: Any) -> None:
         self.spec, self.head = spec, spec.head
         self.low, self.high = np.array(self.head.low), np.array(self.head.high)
         self.parameters: Float32 = np.zeros(spec.num_params, dtype=np.float32)
-        self.observation_moments: Float64 = np.zeros((2, spec.layer_sizes[0]))
+        self.observation_moments: Float64 = np.zeros((2, spec.obs_size))
         self.normalizer: tuple[Float64, Float64, float] | None = None
         self.counting = False
         self.begin_episode()
@@ -224,14 +224,14 @@ class Actor:
     @np.errstate(all="ignore")
     def act(self, obs: Any) -> Any:
         """An int for Discrete, else an array of the action space's dtype and shape."""
-        action = self.choose(self.forward(self.observe(np.asarray(obs).astype(np.float64).ravel())))
-        self.step += 1
-        return int(action[0]) if self.head.scalar else action.astype(self.head.cast or self.head.dtype).reshape(self.head.shape)
+        return self.choose(self.forward(self.observe(obs)))
 
-    def observe(self, obs: Float64) -> Float32:
+    @np.errstate(all="ignore")
+    def observe(self, obs: Any) -> Float32:
         """clip((obs - mean) * inv_std) in float64, then float32; counts d = obs - mean and d * d. No normaliser: obs."""
+        obs = np.asarray(obs).astype(np.float64).ravel()
         if self.normalizer is None:
-            return obs.astype(np.float32)
+            return np.asarray(obs, dtype=np.float32)
         mean, inv_std, limit = self.normalizer
         d = obs - mean
         if self.counting:
@@ -247,7 +247,14 @@ class Actor:
             x = dense(x, parameters[f"layers.{layer}.weight"], parameters.get(f"layers.{layer}.bias"))
         return x
 
-    def choose(self, y: Float32) -> npt.NDArray[Any]:
+    @np.errstate(all="ignore")
+    def choose(self, outputs: Float32) -> Any:
+        """The outputs (num_outputs,) as an action, with the step's noise."""
+        action = self.components(outputs.ravel())
+        self.step += 1
+        return int(action[0]) if self.head.scalar else action.astype(self.head.cast or self.head.dtype).reshape(self.head.shape)
+
+    def components(self, y: Float32) -> npt.NDArray[Any]:
         """The outputs y as action components (size,); bins take no noise."""
         kind, count = self.head.kind, len(y)
         if kind in ("clip", "squash"):

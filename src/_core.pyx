@@ -7,7 +7,7 @@ import numpy as np
 
 cimport numpy as cnp
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 cnp.import_array()
 
@@ -20,7 +20,7 @@ cdef extern from "fastes_core.h" nogil:
         FASTES_BOX_CLIP, FASTES_BOX_SQUASH, FASTES_BOX_BINS, FASTES_CATEGORICAL, FASTES_BINARY
         FASTES_ACTION_FLOAT32, FASTES_ACTION_FLOAT64, FASTES_ACTION_INT64, FASTES_ACTION_INT8
     ctypedef struct fastes_policy:
-        int32_t obs_size, num_layers, activation, use_bias
+        int32_t obs_size, num_outputs, num_layers, activation, use_bias
         const int32_t *sizes
         const float *params
         float *scratch[2]
@@ -43,6 +43,8 @@ cdef extern from "fastes_core.h" nogil:
         void (*perturb)(float *, const float *, const float *, float, int64_t) noexcept nogil
         void (*noise_sum)(float *, const float *, const int64_t *, const float *, int64_t, int64_t) noexcept nogil
         void (*act)(fastes_policy *, const void *, int32_t, void *, int32_t) noexcept nogil
+        void (*observe)(const fastes_policy *, const void *, int32_t, float *, int32_t) noexcept nogil
+        void (*choose)(fastes_policy *, float *, void *) noexcept nogil
         double (*sum_squares)(const float *, int64_t) noexcept nogil
     const fastes_kernels *fastes_variant(const char *)
     const fastes_kernels *fastes_best_variant()
@@ -218,14 +220,26 @@ def committed(const int64_t[::1] flags not None, int64_t slot):
     return fastes_committed(&flags[slot])
 
 
+def aligned_zeros(int64_t count):
+    """Zeros (count,) float32 that begin where a cache line does, with FASTES_PAD floats to spare behind them.
+
+    Libraries that read these buffers (MKL, oneDNN) may add in another order elsewhere.
+    """
+    memory = np.zeros(count + FASTES_PAD + 16, dtype=np.float32)
+    skip = -(memory.ctypes.data // 4) % 16
+    return memory[skip : skip + count + FASTES_PAD]
+
+
 cdef class Actor:
     """A policy bound to its parameters and buffers: `act(obs)` is one C call.
 
-    Built from a fastes.policies.PolicySpec; starts with zero parameters, no noise and no normalisation.
+    Built from a fastes.policies.PolicySpec; starts with zero parameters, no noise and no normalisation. Where the spec has
+    no layers (a custom policy's), `observe` and `choose` are the two ends of a step, and something else is between them.
     """
     cdef fastes_policy c
     cdef readonly int64_t num_params
     cdef readonly int64_t obs_size
+    cdef readonly object observation
     cdef bint counting, scalar_action
     cdef int action_type, action_ndim
     cdef cnp.npy_intp[32] action_dims
@@ -241,20 +255,41 @@ cdef class Actor:
 
     def __init__(self, spec):
         head = spec.head
-        self.sizes = np.array(spec.layer_sizes, dtype=np.int32)
         self.num_params = spec.num_params
-        self.obs_size = spec.layer_sizes[0]
+        self.obs_size = spec.obs_size
         self.obs_shape = spec.obs_shape
-        self.params_array = np.zeros(self.num_params + FASTES_PAD, dtype=np.float32)
+        self.params_array = aligned_zeros(self.num_params)
         self.params = self.params_array
-        widest = max(spec.layer_sizes) + FASTES_PAD
-        self.scratch0 = np.zeros(widest, dtype=np.float32)
-        self.scratch1 = np.zeros(widest, dtype=np.float32)
+        widest = max(*spec.layer_sizes, self.obs_size, 0 if head is None else head.num_outputs)
+        self.scratch0 = input_array = aligned_zeros(widest)
+        self.scratch1 = aligned_zeros(widest)
+        self.observation = input_array[: self.obs_size]
         self.mean = np.zeros(self.obs_size)
         self.inv_std = np.ones(self.obs_size)
         self.moments_array = np.zeros((2, self.obs_size))
         self.moments = self.moments_array
         self.steps = np.zeros(1, dtype=np.int64)
+        self.sizes = np.array(spec.layer_sizes or (self.obs_size,), dtype=np.int32)
+        cdef fastes_policy *c = &self.c
+        memset(c, 0, sizeof(fastes_policy))
+        c.obs_size = self.obs_size
+        c.num_layers = <int32_t>self.sizes.shape[0] - 1
+        if c.num_layers:
+            c.num_outputs = self.sizes[c.num_layers]
+            c.activation = ACTIVATIONS[spec.activation]
+            c.use_bias = spec.use_bias
+        c.sizes = &self.sizes[0]
+        c.params = &self.params[0]
+        c.scratch[0] = &self.scratch0[0]
+        c.scratch[1] = &self.scratch1[0]
+        c.obs_mean = &self.mean[0]
+        c.obs_inv_std = &self.inv_std[0]
+        c.moments = &self.moments[0, 0]
+        if head is not None:
+            self.take_head(head)
+
+    cdef take_head(self, head):
+        cdef fastes_policy *c = &self.c
         self.low = np.array(head.low, dtype=np.float64)
         self.high = np.array(head.high, dtype=np.float64)
         self.nvec = np.array(head.nvec, dtype=np.int64)
@@ -268,22 +303,11 @@ cdef class Actor:
         self.scalar_action = head.scalar
         self.cast = np.dtype(head.cast) if head.cast else None
         self.scratch_action = np.zeros(max(head.size, 1), dtype=np.int64)
-        cdef fastes_policy *c = &self.c
-        memset(c, 0, sizeof(fastes_policy))
-        c.obs_size = self.obs_size
-        c.num_layers = len(spec.layer_sizes) - 1
-        c.activation = ACTIVATIONS[spec.activation]
-        c.use_bias = spec.use_bias
-        c.sizes = &self.sizes[0]
-        c.params = &self.params[0]
-        c.scratch[0] = &self.scratch0[0]
-        c.scratch[1] = &self.scratch1[0]
-        c.obs_mean = &self.mean[0]
-        c.obs_inv_std = &self.inv_std[0]
-        c.moments = &self.moments[0, 0]
         c.action_kind = ACTION_KINDS[head.kind]
         c.action_dtype = ACTION_DTYPES[head.dtype]
         c.action_size = head.size
+        if not c.num_layers:
+            c.num_outputs = head.num_outputs
         c.num_bins = head.num_bins
         if self.low.shape[0]:
             c.low = &self.low[0]
@@ -343,30 +367,36 @@ cdef class Actor:
             )
         return array.astype(np.float64)
 
-    def act(self, obs):
-        """The action for one observation of the space's shape: an int for Discrete, else a new array of the space."""
-        cdef int32_t obs_dtype
+    cdef inline cnp.ndarray as_input(self, obs, int32_t *obs_dtype):
+        """An observation as an array that the kernels read; its dtype goes to obs_dtype."""
         cdef int kind
         cdef cnp.ndarray array
-        cdef void *data
         if type(obs) is not cnp.ndarray:
             obs = self.as_numbers(obs)
         array = <cnp.ndarray>obs
         kind = cnp.PyArray_TYPE(array)
         if kind == cnp.NPY_FLOAT64:
-            obs_dtype = FASTES_OBS_FLOAT64
+            obs_dtype[0] = FASTES_OBS_FLOAT64
         elif kind == cnp.NPY_FLOAT32:
-            obs_dtype = FASTES_OBS_FLOAT32
+            obs_dtype[0] = FASTES_OBS_FLOAT32
         elif kind == cnp.NPY_UINT8:
-            obs_dtype = FASTES_OBS_UINT8
+            obs_dtype[0] = FASTES_OBS_UINT8
         else:
             array = self.as_numbers(obs)
-            obs_dtype = FASTES_OBS_FLOAT64
+            obs_dtype[0] = FASTES_OBS_FLOAT64
         if not cnp.PyArray_ISCARRAY_RO(array):
             array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
         if cnp.PyArray_SIZE(array) != self.obs_size:
             raise ValueError(f"observation has shape {np.shape(array)}, the policy expects {self.obs_shape}")
-        data = cnp.PyArray_DATA(array)
+        return array
+
+    def act(self, obs):
+        """The action for one observation of the space's shape: an int for Discrete, else a new array of the space."""
+        cdef int32_t obs_dtype
+        cdef cnp.ndarray array = self.as_input(obs, &obs_dtype)
+        cdef void *data = cnp.PyArray_DATA(array)
+        if not self.c.num_layers:
+            raise TypeError("this policy has no layers: call observe and choose")
         self.steps[0] += 1
         if self.scalar_action:
             with nogil:
@@ -376,4 +406,36 @@ cdef class Actor:
         cdef void *target = cnp.PyArray_DATA(<cnp.ndarray>action)
         with nogil:
             kernels.act(&self.c, data, obs_dtype, target, self.counting)
+        return action if self.cast is None else action.astype(self.cast)
+
+    def observe(self, obs):
+        """The first half of `act`: an observation normalised, counted, and a step.
+
+        Returns `observation`, float32 (obs_size,): the same memory each time, which the next call overwrites.
+        """
+        cdef int32_t obs_dtype
+        cdef cnp.ndarray array = self.as_input(obs, &obs_dtype)
+        self.steps[0] += 1
+        kernels.observe(&self.c, cnp.PyArray_DATA(array), obs_dtype, &self.scratch0[0], self.counting)
+        return self.observation
+
+    def choose(self, outputs):
+        """The second half of `act`: the action for outputs float32 (num_outputs,), of any shape with as many values."""
+        cdef cnp.ndarray array
+        if type(outputs) is not cnp.ndarray or cnp.PyArray_TYPE(<cnp.ndarray>outputs) != cnp.NPY_FLOAT32:
+            kind = f"dtype {outputs.dtype}" if isinstance(outputs, np.ndarray) else f"type {type(outputs).__name__}"
+            raise TypeError(f"the policy's outputs have {kind}: expected a float32 array")
+        array = <cnp.ndarray>outputs
+        if not cnp.PyArray_ISCARRAY_RO(array):
+            array = np.ascontiguousarray(array, dtype=np.float32)
+        if cnp.PyArray_SIZE(array) != self.c.num_outputs or not self.c.num_outputs:
+            raise ValueError(
+                f"the policy's outputs have shape {np.shape(array)}: expected {self.c.num_outputs} values for this action space"
+            )
+        memcpy(&self.scratch1[0], cnp.PyArray_DATA(array), self.c.num_outputs * sizeof(float))
+        if self.scalar_action:
+            kernels.choose(&self.c, &self.scratch1[0], &self.scratch_action[0])
+            return self.scratch_action[0]
+        action = cnp.PyArray_EMPTY(self.action_ndim, self.action_dims, self.action_type, 0)
+        kernels.choose(&self.c, &self.scratch1[0], cnp.PyArray_DATA(<cnp.ndarray>action))
         return action if self.cast is None else action.astype(self.cast)

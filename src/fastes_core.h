@@ -38,10 +38,11 @@ enum { FASTES_ACTION_FLOAT32 = 0, FASTES_ACTION_FLOAT64 = 1, FASTES_ACTION_INT64
 
 /* A policy bound to its buffers. All pointers belong to the caller. */
 typedef struct {
-    int32_t obs_size, num_layers, activation, use_bias;
+    int32_t obs_size, num_outputs;
+    int32_t num_layers, activation, use_bias; /* no layers: something else turns observations into outputs */
     const int32_t *sizes;       /* (num_layers + 1,): inputs, hidden sizes, outputs */
     const float *params;        /* per layer: weight (in, out), bias (out,); readable FASTES_PAD floats past the end */
-    float *scratch[2];          /* each readable and writable FASTES_PAD floats past the largest layer */
+    float *scratch[2];          /* each readable and writable FASTES_PAD floats past the largest layer or obs_size */
 
     int32_t normalize;          /* 0: observations reach the first layer as they are */
     const double *obs_mean;     /* (obs_size,) */
@@ -73,8 +74,15 @@ typedef struct {
     void (*noise_sum)(float *out, const float *table, const int64_t *index, const float *weights, int64_t num_slices,
                       int64_t n);
 
-    /* obs (obs_size,) -> action (action_size,). Counts obs into moments unless count_moments is 0. */
+    /* obs (obs_size,) -> action (action_size,): observe, the layers, choose. */
     void (*act)(fastes_policy *policy, const void *obs, int32_t obs_dtype, void *action, int32_t count_moments);
+
+    /* obs (obs_size,) -> x (obs_size,), normalised and clipped. Counts obs into moments unless count_moments is 0. */
+    void (*observe)(const fastes_policy *policy, const void *obs, int32_t obs_dtype, float *x, int32_t count_moments);
+
+    /* Outputs y (num_outputs,) -> action (action_size,); a step of the action stream. Overwrites y, which has FASTES_PAD
+     * floats to spare. */
+    void (*choose)(fastes_policy *policy, float *y, void *action);
 
     /* x (n,) float32 -> sum of x*x in float64, 16 interleaved partial sums folded pairwise. */
     double (*sum_squares)(const float *x, int64_t n);

@@ -132,10 +132,9 @@ LANES_INLINE void binary_action(const fastes_policy *p, const float *y, int8_t *
     for (int32_t i = 0; i < p->action_size; i++) action[i] = y[i] > 0.0f;
 }
 
-static void act(fastes_policy *p, const void *obs, int32_t obs_dtype, void *action, int32_t count_moments) {
-    observe(p, obs, obs_dtype, p->scratch[0], count_moments);
-    float *y = forward(p);
-    int32_t outputs = p->sizes[p->num_layers];
+/* Outputs y (num_outputs,) -> action (action_size,), with the step's noise. Inlined into act: a call costs 3 % of a small one. */
+LANES_INLINE void choose_action(fastes_policy *p, float *y, void *action) {
+    int32_t outputs = p->num_outputs;
     switch (p->action_kind) {
     case FASTES_BOX_CLIP:
     case FASTES_BOX_SQUASH:
@@ -155,3 +154,10 @@ static void act(fastes_policy *p, const void *obs, int32_t obs_dtype, void *acti
     }
     p->noise_step++;
 }
+
+static void act(fastes_policy *p, const void *obs, int32_t obs_dtype, void *action, int32_t count_moments) {
+    observe(p, obs, obs_dtype, p->scratch[0], count_moments);
+    choose_action(p, forward(p), action);
+}
+
+static void choose(fastes_policy *p, float *y, void *action) { choose_action(p, y, action); }

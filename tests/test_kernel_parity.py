@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -182,7 +182,7 @@ def test_centered_ranks(distinct: int) -> None:
 # One step of a policy
 
 
-def actors(spec: PolicySpec, params: np.ndarray | None = None, normalizer: bool = False) -> tuple[_core.Actor, reference.Actor]:
+def actors(spec: Any, params: np.ndarray | None = None, normalizer: bool = False) -> tuple[_core.Actor, reference.Actor]:
     """The kernel's actor and its twin with the same parameters and normaliser."""
     pair = _core.Actor(spec), reference.Actor(spec)
     for actor in pair:
@@ -422,3 +422,84 @@ def test_action_stream(variant: str) -> None:
             actions = check_steps(f"{variant} {space} key {key}", pair, np.zeros((40, 2)))
             episodes.append(np.array(actions).ravel().tolist())
         assert len({tuple(episode) for episode in episodes}) == len(episodes)
+
+
+# The two ends of a step, for policies whose layers are somebody else's
+
+
+class Ends(NamedTuple):
+    """A spec without layers."""
+
+    obs_size: int
+    head: ActionHead | None
+    num_params: int = 5
+    layer_sizes: tuple[int, ...] = ()
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]:
+        return (self.obs_size,)
+
+
+@pytest.mark.parametrize("normalizer", [False, True])
+def test_observe(variant: str, normalizer: bool) -> None:
+    for size in WIDTHS:
+        kernel, twin = actors(Ends(size, unbounded(2)), normalizer=normalizer)
+        steps, memory = np.zeros(1, dtype=np.int64), kernel.observation
+        kernel.count_steps(steps)
+        for dtype in ("f8", "f4", "u1", "i4", ">f8"):
+            for row in np.random.default_rng(size).uniform(0, 256, (3, size)).astype(dtype):
+                assert_same_bits(f"{variant} observe {size} {dtype}", kernel.observe(row), twin.observe(row))
+                assert_same_bits("moments", kernel.observation_moments, twin.observation_moments)
+        assert kernel.observe(row) is memory, "torch views it once"
+        assert steps[0] == 16
+        assert kernel.parameters.ctypes.data % 64 == memory.ctypes.data % 64 == 0, "MKL adds in another order elsewhere"
+
+
+@pytest.mark.parametrize("values", [normals, awkward])
+@pytest.mark.parametrize("noise", [0.0, 0.4])
+def test_choose(variant: str, values: Callable[[int, int], np.ndarray], noise: float) -> None:
+    heads = [make_action_head(box("pendulum", size), mapping) for size in (1, 5, 17, 33) for mapping in ("clip", "squash", "bins")]
+    heads += [make_action_head(box("one-sided", 3, np.float64)), make_action_head(box("unbounded", 2))]
+    heads += [make_action_head(spaces.Discrete(n, start=3)) for n in (1, 2, 17, 33)]
+    heads += [make_action_head(spaces.MultiDiscrete([3, 2], dtype=np.int32)), make_action_head(spaces.MultiBinary(17))]
+    for head in heads:
+        pair = actors(Ends(2, head))
+        for actor in pair:
+            actor.begin_episode(SEED, noise, sample=noise > 0)
+        for step in range(4):
+            outputs = values(head.num_outputs, step)
+            before = outputs.copy()
+            action, expected = (actor.choose(outputs) for actor in pair)
+            assert type(action) is type(expected)
+            assert_same_bits(f"{variant} choose {head.kind} {head.num_outputs}, step {step}", action, expected)
+            assert_same_bits("the caller's outputs", outputs, before)
+
+
+def test_both_ends_around_the_layers_are_a_step(variant: str) -> None:
+    """In the kernel itself: what is between them here is the twin's."""
+    for space, noise in ((box("unit", 6), 0.3), (spaces.Discrete(5), 0.0)):
+        kernel, twin = actors(mlp(17, (33,), make_action_head(space)), normalizer=True)
+        whole, _ = actors(mlp(17, (33,), make_action_head(space)), normalizer=True)
+        for actor in (kernel, whole):
+            actor.begin_episode(7, noise, sample=True)
+        for obs in normals(17 * 9).reshape(9, 17):
+            halves = kernel.choose(twin.forward(kernel.observe(obs)))
+            assert_same_bits(f"{variant} {space}", halves, whole.act(obs))
+        assert_same_bits("moments", kernel.observation_moments, whole.observation_moments)
+
+
+def test_outputs_that_do_not_fit_are_refused() -> None:
+    actor = _core.Actor(Ends(2, unbounded(3)))
+    strided = normals(6)[::2]
+    assert_same_bits("strided", actor.choose(strided), strided)
+    assert_same_bits("with a batch axis", actor.choose(strided.reshape(1, 3)), strided)
+    for size in (0, 2, 4):
+        with pytest.raises(ValueError, match=f"outputs have shape \\({size},.*expected 3 values"):
+            actor.choose(normals(size))
+    for outputs, kind in ((np.zeros(3), "dtype float64"), ([0.0] * 3, "type list"), (None, "type NoneType")):
+        with pytest.raises(TypeError, match=f"outputs have {kind}: expected a float32 array"):
+            actor.choose(outputs)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="no layers"):
+        actor.act(np.zeros(2))
+    with pytest.raises(ValueError, match="expected 0 values"):
+        _core.Actor(Ends(2, None)).choose(np.zeros(0, np.float32))
