@@ -21,12 +21,15 @@ if TYPE_CHECKING:
         WorkerTimeout,
     )
     from fastes.evaluation import Evaluation
+    from fastes.policies.custom import CallablePolicy
+    from fastes.policies.torch_module import TorchPolicy
     from fastes.settings import Settings
     from fastes.strategy import EvolutionStrategy
 
 _HOMES = {
     "FastES": "agent",
     "Evaluation": "evaluation",
+    "CallablePolicy": "policies.custom",
     "Callback": "callbacks",
     "CheckpointError": "errors",
     "CheckpointMismatch": "errors",
@@ -37,9 +40,11 @@ _HOMES = {
     "WorkerTimeout": "errors",
     "Settings": "settings",
     "EvolutionStrategy": "strategy",
+    "TorchPolicy": "policies.torch_module",
 }
 
 __all__ = [
+    "CallablePolicy",
     "Callback",
     "CheckpointError",
     "CheckpointMismatch",
@@ -49,6 +54,7 @@ __all__ = [
     "FastES",
     "FastESError",
     "Settings",
+    "TorchPolicy",
     "WorkerCrashed",
     "WorkerError",
     "WorkerTimeout",

@@ -27,7 +27,8 @@ from fastes.logger import Record
 from fastes.noise import Perturbations, draw_eval_seeds
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch
-from fastes.policies import POLICIES, PolicySpec, initial_theta, make_policy_spec
+from fastes.policies import POLICIES, AnySpec, CustomPolicy, spec_for
+from fastes.policies.custom import check_noise
 from fastes.predictor import Predictor
 from fastes.presets import choose_settings
 from fastes.replay import replay_job
@@ -51,11 +52,11 @@ class FastES(SB3Interface):
     True
 
     env: an environment id, an EnvSpec, an Env (rebuilt from its spec in the workers) or a function without arguments that
-    returns an Env. policy: 'MlpPolicy' or 'LinearPolicy'; SB3's order FastES('MlpPolicy', env) works too.
-    preset: name of the tuned settings to start from; None for the environment's own, or the default. n_workers: processes,
-    None for one a usable core, 0 for none. seed: int >= 0; None draws one. env_kwargs: for gymnasium.make. verbose: 1
-    prints a line a generation. tensorboard_log and stats_window_size mean what they mean in SB3. settings: any field of
-    fastes.settings.Settings, such as population_size, sigma, learning_rate.
+    returns an Env. policy: 'MlpPolicy', 'LinearPolicy', a TorchPolicy or a CallablePolicy; FastES(policy, env), SB3's order,
+    works too. preset: name of the tuned settings to start from; None for the environment's own, or the default.
+    n_workers: processes, None for one a usable core, 0 for none. seed: int >= 0; None draws one. env_kwargs: for
+    gymnasium.make. verbose: 1 prints a line a generation. tensorboard_log and stats_window_size mean what they mean in SB3.
+    settings: any field of fastes.settings.Settings, such as population_size, sigma, learning_rate.
 
     What training produces depends on (seed, settings, environment, library versions) alone and on no n_workers.
     Raises ValueError or TypeError for arguments that cannot work, before any process starts.
@@ -63,8 +64,8 @@ class FastES(SB3Interface):
 
     def __init__(
         self,
-        env: EnvArgument,
-        policy: str | EnvArgument | None = None,
+        env: EnvArgument | CustomPolicy,
+        policy: str | CustomPolicy | EnvArgument | None = None,
         *,
         preset: str | None = None,
         n_workers: int | None = None,
@@ -75,18 +76,18 @@ class FastES(SB3Interface):
         stats_window_size: int = 100,
         **settings: Any,
     ) -> None:
-        if isinstance(env, str) and (env in POLICIES or env.endswith("Policy")):
+        if isinstance(env, CustomPolicy) or (isinstance(env, str) and (env in POLICIES or env.endswith("Policy"))):
             if policy is None:
                 raise TypeError(f"FastES({env!r}) names a policy but no environment: use FastES(env) or FastES({env!r}, env)")
             env, policy = policy, env
-        source = make_env_source(env, env_kwargs)
+        source = make_env_source(env, env_kwargs)  # type: ignore[arg-type]  # it says so when this is no environment
         if policy is not None:
-            settings["policy"] = policy
+            settings["policy"] = policy.kind if isinstance(policy, CustomPolicy) else policy
         chosen = choose_settings(source.name, preset, settings)
         instance = source()
         try:
             spaces = instance.observation_space, instance.action_space
-            spec = make_policy_spec(chosen.policy, *spaces, chosen.policy_kwargs)
+            spec = spec_for(policy if isinstance(policy, CustomPolicy) else chosen.policy, *spaces, chosen.policy_kwargs)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             self._init_interface(tensorboard_log, stats_window_size)
             self._set_up(source, spec, chosen, seed, n_workers, verbose)
@@ -98,13 +99,14 @@ class FastES(SB3Interface):
         self.evaluator.env_shown = True
 
     def _set_up(
-        self, source: EnvSource, spec: PolicySpec, settings: Settings, seed: int, n_workers: int | None, verbose: int
+        self, source: EnvSource, spec: AnySpec, settings: Settings, seed: int, n_workers: int | None, verbose: int
     ) -> None:
         self.source, self.policy_spec, self.settings, self.seed, self.verbose = source, spec, settings, seed, verbose
         self.n_workers = available_cpus() if n_workers is None else check_int("n_workers", n_workers, 0, 4096)
         self._env = None
+        check_noise(spec, settings.action_noise, settings.sample_actions)
         self.strategy = EvolutionStrategy(
-            initial_theta(spec, seed),
+            spec.initial_theta(seed),
             settings.sigma,
             settings.learning_rate,
             settings.population_size,
@@ -344,22 +346,27 @@ class FastES(SB3Interface):
         env: EnvArgument | None = None,
         n_workers: int | None = None,
         *,
+        policy: str | CustomPolicy | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
         verbose: int = 0,
         **settings: Any,
     ) -> FastES:
         """Read a checkpoint; runs no code from it. Training goes on exactly where it was saved.
 
-        env: needed when the checkpoint cannot rebuild its own. settings: fields to change, such as a learning_rate
-        that was a function. Raises CheckpointError that says what is wrong with the file.
+        env: needed when the checkpoint cannot rebuild its own. policy: the TorchPolicy or CallablePolicy that was trained,
+        of which a file holds the parameters only. settings: fields to change, such as a learning_rate that was a function.
+        Raises CheckpointError that says what is wrong with the file.
         """
         checkpoint = read_checkpoint(path)
         if env is None and env_kwargs:
             raise ValueError(f"env_kwargs = {dict(env_kwargs)!r} was given without env: pass env= as well")
-        spec, chosen = spec_from(checkpoint), settings_from(checkpoint, settings)
+        custom = policy if isinstance(policy, CustomPolicy) else None
+        if policy is not None:
+            settings["policy"] = custom.kind if custom else policy
+        spec, chosen = spec_from(checkpoint, custom), settings_from(checkpoint, settings)
         source = source_from(checkpoint, env, env_kwargs)
         if env is not None:
-            check_same_spaces(source, spec, chosen)
+            check_same_spaces(source, spec, custom or chosen.policy, chosen.policy_kwargs)
         model = cls.__new__(cls)
         model._init_interface()
         model._set_up(source, spec, chosen, seed_from(checkpoint), n_workers, verbose)

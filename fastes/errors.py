@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Iterable
 
@@ -11,7 +12,7 @@ class FastESError(Exception):
 
 
 class WorkerError(FastESError):
-    """An environment raised an exception; its own traceback is part of the message.
+    """An environment or a custom policy raised an exception; its own traceback is part of the message.
 
     Attributes: generation (as in progress.csv; 0 outside of any), job (None while the environment was built) and env_seed
     say which episode it was.
@@ -40,6 +41,17 @@ class CheckpointMismatch(CheckpointError, ValueError):
 
 class EnvironmentUnavailable(FastESError, ValueError):
     """An environment cannot be built: an unknown id, or a package that is not installed."""
+
+
+def blame_policy(error: Exception) -> None:
+    """Note on an exception that a custom policy raised it and not the environment."""
+    with contextlib.suppress(Exception):  # it may take no attributes
+        error.fastes_origin = "policy"  # type: ignore[attr-defined]
+
+
+def origin_of(error: Exception) -> str:
+    """What raised an exception in an episode: 'policy' or 'environment'."""
+    return str(getattr(error, "fastes_origin", "environment"))
 
 
 def suggest(name: object, choices: Iterable[str]) -> str:

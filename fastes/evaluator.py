@@ -10,7 +10,7 @@ from fastes.evaluation import Evaluation
 from fastes.noise import NoiseTable, Perturbations
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch, Pool, PoolSpec, make_pool
-from fastes.policies import PolicySpec
+from fastes.policies import AnySpec
 from fastes.rollout import EpisodeSettings
 from fastes.settings import Settings
 
@@ -24,7 +24,7 @@ class Evaluator:
     table: the noise table, which moves into the pool's memory. num_pairs: of a generation. n_workers: processes, 0 for none.
     """
 
-    def __init__(self, source: EnvSource, policy: PolicySpec, settings: Settings, table: NoiseTable, n_workers: int) -> None:
+    def __init__(self, source: EnvSource, policy: AnySpec, settings: Settings, table: NoiseTable, n_workers: int) -> None:
         self.source, self.policy, self.settings, self.table, self.n_workers = source, policy, settings, table, n_workers
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
         self._pool: Pool | None = None

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastes import _core
 from fastes.normalizer import ObsNormalizer
-from fastes.policies import PolicySpec
-from fastes.rollout import observation_flattener
+from fastes.policies import AnySpec
+from fastes.rollout import observation_flattener, one_thread
 
 
 class Predictor:
     """An actor of this process that follows theta and the normaliser as they change."""
 
-    def __init__(self, spec: PolicySpec, normalize_obs: bool) -> None:
+    def __init__(self, spec: AnySpec, normalize_obs: bool) -> None:
         self.spec, self.normalize_obs = spec, normalize_obs
-        self._actor = _core.Actor(spec)
+        self._actor = spec.make_actor()
         self._loaded: tuple[npt.NDArray[np.float32] | None, int] = (None, -1)
         self._key = secrets.randbits(63)
 
@@ -40,10 +40,13 @@ class Predictor:
         rows, single = self._rows(observation, flat_space)
         self._key += 1
         self._actor.begin_episode(self._key, *noise)
-        actions = [self._actor.act(row) for row in rows]
+        with contextlib.nullcontext() if self.spec.layer_sizes else one_thread():
+            actions = [self._actor.act(row) for row in rows]
         if single:
             return np.int64(actions[0]) if isinstance(actions[0], int) else actions[0]
         head = self.spec.head
+        if head is None:
+            return np.array(actions)
         return np.array(actions, dtype=head.cast or head.dtype).reshape(len(actions), *head.shape)
 
     def _load(self, theta: npt.NDArray[np.float32], normalizer: ObsNormalizer) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import platform
 import reprlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import cache
 from importlib import metadata
@@ -18,7 +19,7 @@ from fastes import _core
 from fastes.checkpoint import Checkpoint, require
 from fastes.envs import EnvArgument, EnvSource, from_json, make_env_source, plain_kwargs, to_json
 from fastes.errors import CheckpointError, CheckpointMismatch
-from fastes.policies import ActionHead, PolicySpec, make_policy_spec
+from fastes.policies import CUSTOM_POLICIES, ActionHead, AnySpec, CustomPolicy, CustomSpec, PolicySpec, spec_for
 from fastes.settings import Settings, setting_names
 from fastes.strategy import check_seed
 
@@ -34,23 +35,24 @@ _MAX_COUNTER = 2**53  # the generation is drawn from as 32 bits
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
 
-@cache
-def versions() -> dict[str, str]:
-    """Versions that results depend on."""
+def versions(torch: bool = False) -> dict[str, str]:
+    """Versions that results depend on; torch: whether they depend on torch's."""
     found = {"python": platform.python_version(), "noise_stream": str(_core.STREAM_VERSION)}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    wanted = (*_PACKAGES, "torch") if torch else _PACKAGES
+    return {**found, **{package: version for package in wanted if (version := _version(package)) is not None}}
+
+
+@cache
+def _version(package: str) -> str | None:
+    """Of an installed package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def model_state(model: FastES) -> Checkpoint:
     """A checkpoint of the model as it is."""
-    policy = asdict(model.policy_spec)
-    for bound in ("low", "high"):  # JSON has no infinity
-        policy["head"][bound] = [x if math.isfinite(x) else str(x) for x in policy["head"][bound]]
     target = model.settings.to_dict()
     if not isinstance(target["target_return"], str) and math.isinf(target["target_return"]):
         target["target_return"] = "none" if target["target_return"] > 0 else -1e308
@@ -61,7 +63,7 @@ def model_state(model: FastES) -> Checkpoint:
         "env_name": model.source.name,
         "env": to_json(model.source),
         "settings": target,
-        "policy": policy,
+        "policy": _policy_data(model.policy_spec),
         "counters": {
             "generation": model.generation,
             "num_timesteps": model.num_timesteps,
@@ -72,11 +74,26 @@ def model_state(model: FastES) -> Checkpoint:
             "budget": model.budget,
         },
         "best_eval_return": model.best_eval_return if math.isfinite(model.best_eval_return) else None,
-        "versions": dict(versions()),
+        "versions": versions(torch=isinstance(model.policy_spec, CustomSpec) and model.policy_spec.kind == "TorchPolicy"),
     }
     strategy = model.strategy.state()
     arrays = {"theta": {"theta": strategy.pop("theta")}, "optimizer": strategy, "normalizer": model.normalizer.state()}
     return Checkpoint(data, arrays)  # type: ignore[arg-type]
+
+
+def _policy_data(spec: AnySpec) -> dict[str, Any]:
+    """What a file says of the policy; of a custom one, only what tells whether another fits."""
+    data: dict[str, Any] = {"obs_shape": spec.obs_shape, "flattened": spec.flattened}
+    if isinstance(spec, PolicySpec):
+        data |= {"layer_sizes": spec.layer_sizes, "activation": spec.activation, "use_bias": spec.use_bias}
+    else:
+        data |= {"kind": spec.kind, "parameters": [[name, list(shape)] for name, shape in spec.shapes.items()]}
+    if spec.head is None:
+        return {**data, "head": None}
+    head = asdict(spec.head)
+    for bound in ("low", "high"):  # JSON has no infinity
+        head[bound] = [x if math.isfinite(x) else str(x) for x in head[bound]]
+    return {**data, "head": head}
 
 
 def source_from(
@@ -153,38 +170,112 @@ def _missing_schedule(name: str) -> Any:
     return schedule
 
 
-def spec_from(checkpoint: Checkpoint) -> PolicySpec:
-    """The policy, from the file alone: acting needs no environment."""
+def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> AnySpec:
+    """The policy, from the file alone: acting needs no environment. A custom one has to be passed, and to fit."""
     stored = require(checkpoint.data, "policy", dict)
-    try:
-        head: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in stored["head"].items()
-        }
-        for bound in ("low", "high"):
-            head[bound] = tuple(float(x) for x in head[bound])
-        rest: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in stored.items() if key != "head"
-        }
-        spec = PolicySpec(head=ActionHead(**head), **rest)
+    if "kind" in stored:
+        return _custom_spec(checkpoint, stored, policy)
+    if policy is not None:
+        raise CheckpointMismatch(
+            f"policy = {policy!r} was passed for a checkpoint whose policy is the {checkpoint.data['settings']['policy']} that "
+            "it describes itself: load it without policy="
+        )
+    with _damage_is_said():
+        spec = PolicySpec(**_as_tuples(stored, "head"), head=_head(stored["head"]))
         sizes = (*spec.layer_sizes, spec.head.size)
         if not 2 <= len(spec.layer_sizes) <= _MAX_LAYERS or not all(isinstance(n, int) and n > 0 for n in sizes):
             raise ValueError(f"layer sizes {spec.layer_sizes}")
-        if spec.head.kind not in _core.ACTION_KINDS or spec.activation not in _core.ACTIVATIONS:
-            raise ValueError(f"head {spec.head.kind!r}, activation {spec.activation!r}")
-        if spec.layer_sizes[-1] != _outputs(spec.head):
+        if spec.activation not in _core.ACTIVATIONS:
+            raise ValueError(f"activation {spec.activation!r}")
+        if spec.layer_sizes[-1] != spec.head.num_outputs:
             raise ValueError(f"{spec.layer_sizes[-1]} outputs for {spec.head}")
-        # types first: a product of lists and numbers is a list of any length
-        whole = isinstance(spec.obs_shape, tuple) and all(type(n) is int and 0 <= n < 2**31 for n in spec.obs_shape)
-        if not whole or len(spec.obs_shape) > 64 or math.prod(spec.obs_shape) != spec.obs_size:
+        _check_observations(spec.obs_shape, spec.flattened)
+        if math.prod(spec.obs_shape) != spec.obs_size:
             raise ValueError(f"observation shape {spec.obs_shape} for {spec.obs_size} inputs")
-        if not isinstance(spec.use_bias, bool) or not isinstance(spec.flattened, bool):
-            raise ValueError(f"use_bias {spec.use_bias!r}, flattened {spec.flattened!r}")
-        theta = checkpoint.arrays.get("theta", {}).get("theta")
-        if theta is None or theta.shape != (spec.num_params,):
-            raise ValueError(f"it has {spec.num_params} parameters, theta has {0 if theta is None else theta.size}")
+        if not isinstance(spec.use_bias, bool):
+            raise ValueError(f"use_bias {spec.use_bias!r}")
+        _check_theta(checkpoint, spec.num_params)
         return spec
+
+
+def _custom_spec(checkpoint: Checkpoint, stored: Mapping[str, Any], policy: CustomPolicy | None) -> CustomSpec:
+    with _damage_is_said():
+        if odd := set(stored) ^ {"kind", "parameters", "head", "obs_shape", "flattened"}:
+            raise ValueError(f"keys {sorted(odd)}")
+        kind, shapes = stored["kind"], {name: tuple(shape) for name, shape in stored["parameters"]}
+        if kind not in CUSTOM_POLICIES or (stored["head"] is None) != (kind == "CallablePolicy"):
+            raise ValueError(f"kind {kind!r} with head {stored['head']!r}")
+        if len(shapes) != len(stored["parameters"]) or not all(isinstance(name, str) for name in shapes):
+            raise ValueError(f"parameters {stored['parameters']!r}")
+        if not all(type(n) is int and 0 <= n < 2**31 for shape in shapes.values() for n in shape):
+            raise ValueError(f"parameter shapes {stored['parameters']!r}")
+        head = None if stored["head"] is None else _head(stored["head"])
+        obs_shape, flattened = tuple(stored["obs_shape"]), stored["flattened"]
+        _check_observations(obs_shape, flattened)
+        _check_theta(checkpoint, sum(math.prod(shape) for shape in shapes.values()))
+    if policy is None:
+        raise CheckpointMismatch(
+            f"the checkpoint's policy is a {kind}, of which a file holds the parameters only: load it in Python, with "
+            f"FastES.load(path, policy={kind}(...)), and train, evaluate or play it there"
+        )
+    if policy.kind != kind:
+        raise CheckpointMismatch(f"policy = {policy!r} does not fit the checkpoint: expected a {kind}")
+    own = dict(policy.parameter_shapes())
+    if list(own.items()) != list(shapes.items()):
+        raise CheckpointMismatch(f"policy = {policy!r} does not fit the checkpoint: {_first_difference(own, shapes)}")
+    return policy.make_spec(head, obs_shape, flattened)
+
+
+def _first_difference(own: Mapping[str, tuple[int, ...]], stored: Mapping[str, tuple[int, ...]]) -> str:
+    """Between the parameters of a policy and those of a checkpoint, in words."""
+    for name in stored:
+        if name not in own:
+            return f"it has no parameter {name!r}, the checkpoint has one of shape {stored[name]}"
+        if own[name] != stored[name]:
+            return f"its parameter {name!r} has shape {own[name]}, the checkpoint's has {stored[name]}"
+    for name in own:
+        if name not in stored:
+            return f"it has a parameter {name!r} of shape {own[name]}, the checkpoint has none"
+    return f"its parameters come in another order, {list(own)}: the checkpoint has {list(stored)}"
+
+
+@contextlib.contextmanager
+def _damage_is_said() -> Iterator[None]:
+    try:
+        yield
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"the checkpoint's policy is damaged: {_short(error)}") from error
+
+
+def _as_tuples(stored: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items() if key not in left_out}
+
+
+def _head(stored: Mapping[str, Any]) -> ActionHead:
+    """The action head of a file; ValueError or the like for one that the C core must not see."""
+    values = _as_tuples(stored)
+    for bound in ("low", "high"):
+        values[bound] = tuple(float(x) for x in values[bound])
+    head = ActionHead(**values)
+    if not isinstance(head.size, int) or head.size <= 0 or head.kind not in _core.ACTION_KINDS:
+        raise ValueError(f"head {head.kind!r} of size {head.size!r}")
+    if type(head.num_outputs) is not int or head.num_outputs != _outputs(head):
+        raise ValueError(f"{head.num_outputs!r} outputs for {head}")
+    return head
+
+
+def _check_observations(shape: Any, flattened: Any) -> None:
+    # types first: a product of lists and numbers is a list of any length
+    if not isinstance(shape, tuple) or len(shape) > 64 or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
+        raise ValueError(f"observation shape {shape}")
+    if not 0 < math.prod(shape) < 2**31 or not isinstance(flattened, bool):
+        raise ValueError(f"observation shape {shape}, flattened {flattened!r}")
+
+
+def _check_theta(checkpoint: Checkpoint, num_params: int) -> None:
+    theta = checkpoint.arrays.get("theta", {}).get("theta")
+    if theta is None or theta.shape != (num_params,):
+        raise ValueError(f"it has {num_params} parameters, theta has {0 if theta is None else theta.size}")
 
 
 def _short(error: Exception) -> str:
@@ -216,11 +307,11 @@ def _outputs(head: ActionHead) -> int:
     return head.size * (head.num_bins if head.kind == "bins" else 1)
 
 
-def check_same_spaces(source: EnvSource, spec: PolicySpec, settings: Settings) -> None:
+def check_same_spaces(source: EnvSource, spec: AnySpec, policy: str | CustomPolicy, policy_kwargs: Mapping[str, Any]) -> None:
     """CheckpointMismatch when a loaded policy does not fit the environment that was passed for it."""
     env = source()
     try:
-        own = make_policy_spec(settings.policy, env.observation_space, env.action_space, settings.policy_kwargs)
+        own = spec_for(policy, env.observation_space, env.action_space, policy_kwargs)
     finally:
         env.close()
     if (own.obs_shape, own.head) != (spec.obs_shape, spec.head):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -44,13 +45,40 @@ def observation_flattener(space: spaces.Space[Any]) -> Callable[[Any], Any] | No
 
 @contextlib.contextmanager
 def global_random_kept() -> Iterator[None]:
-    """Episodes of this process leave the caller's global random state as it was."""
+    """Episodes of this process leave the caller's global random state as it was, torch's too where it is in use."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torch = sys.modules.get("torch")
+    state = torch.get_rng_state() if torch else None
     try:
         yield
     finally:
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002
+        if torch:
+            torch.set_rng_state(state)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch adds in another order on more threads: one here, as in workers, and then as many as the caller had."""
+    torch = sys.modules.get("torch")
+    threads = torch.get_num_threads() if torch else 1
+    if torch is None or threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def seed_global_random(seed: int) -> None:
+    """Start the global random state of Python, NumPy and, where it is in use, torch; seed: int in [0, 2^32)."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    if "torch" in sys.modules:
+        sys.modules["torch"].default_generator.manual_seed(seed)
 
 
 def run_episode(
@@ -63,10 +91,9 @@ def run_episode(
 ) -> Episode:
     """Play one episode from env.reset(seed=env_seed); the actor's parameters, normaliser and counting are already set.
 
-    Python's and NumPy's global random state start from the seed, too, for environments that draw from them.
+    The global random state of Python, NumPy and torch starts from the seed, too, for environments that draw from it.
     """
-    random.seed(env_seed)
-    np.random.seed(env_seed)  # noqa: NPY002
+    seed_global_random(env_seed)
     actor.begin_episode(action_key, settings.action_noise, settings.sample)
     act, step = actor.act, env.step
     if flatten is not None:

@@ -46,7 +46,7 @@ class Settings:
     )
     target_episodes: int = _setting(20, "episodes that confirm the target before training stops", "budget", low=1)
 
-    policy: str = _setting("MlpPolicy", "MlpPolicy or LinearPolicy", "policy")
+    policy: str = _setting("MlpPolicy", "MlpPolicy or LinearPolicy; in Python also a TorchPolicy or CallablePolicy", "policy")
     policy_kwargs: dict[str, Any] = _setting(
         {}, "net_arch, activation_fn, use_bias, action_mapping (clip, squash, bins), num_bins", "policy"
     )
@@ -132,7 +132,8 @@ class Settings:
         make_schedule("learning_rate", self.learning_rate)
         if not isinstance(self.policy, str):
             raise TypeError(
-                f"policy = {self.policy!r} is a {type(self.policy).__name__}: expected 'MlpPolicy' or 'LinearPolicy'"
+                f"policy = {self.policy!r} is a {type(self.policy).__name__}: expected 'MlpPolicy', 'LinearPolicy', a "
+                "fastes.TorchPolicy or a fastes.CallablePolicy"
             )
         if not isinstance(self.policy_kwargs, Mapping):
             raise TypeError(f"policy_kwargs = {self.policy_kwargs!r}: expected a dict such as {{'net_arch': [64, 64]}}")

@@ -458,7 +458,9 @@ def test_observe(variant: str, normalizer: bool) -> None:
 @pytest.mark.parametrize("values", [normals, awkward])
 @pytest.mark.parametrize("noise", [0.0, 0.4])
 def test_choose(variant: str, values: Callable[[int, int], np.ndarray], noise: float) -> None:
-    heads = [make_action_head(box("pendulum", size), mapping) for size in (1, 5, 17, 33) for mapping in ("clip", "squash", "bins")]
+    heads = [
+        make_action_head(box("pendulum", size), mapping) for size in (1, 5, 17, 33) for mapping in ("clip", "squash", "bins")
+    ]
     heads += [make_action_head(box("one-sided", 3, np.float64)), make_action_head(box("unbounded", 2))]
     heads += [make_action_head(spaces.Discrete(n, start=3)) for n in (1, 2, 17, 33)]
     heads += [make_action_head(spaces.MultiDiscrete([3, 2], dtype=np.int32)), make_action_head(spaces.MultiBinary(17))]

@@ -18,7 +18,7 @@ from fastes.envs import EnvSource
 from fastes.noise import Perturbations
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel.shm import EPISODE, JOB, STEPS, Block, Layout
-from fastes.policies import PolicySpec
+from fastes.policies import AnySpec
 from fastes.rollout import EpisodeSettings, observation_flattener, run_episode
 
 PENALISE = "penalise"
@@ -33,7 +33,7 @@ class PoolSpec:
     """
 
     source: EnvSource
-    policy: PolicySpec
+    policy: AnySpec
     num_pairs: int
     episodes: int
     num_evals: int
@@ -112,7 +112,7 @@ class JobRunner:
         self.num_pairs, self.episodes = spec.num_pairs, spec.episodes
         self.env = spec.source()
         self.flatten = observation_flattener(self.env.observation_space)
-        self.actor = _core.Actor(spec.policy)
+        self.actor = spec.policy.make_actor()
         self.actor.count_steps(self.row[STEPS : STEPS + 1])
 
     def begin(self, round_: Round) -> None:

@@ -180,7 +180,7 @@ class ProcessPool:
         with contextlib.suppress(Exception):  # it may load in the worker alone
             cause = pickle.loads(failed.exception) if failed.exception else None
         raise WorkerError(
-            f"{failed.summary}\n[in the environment: {where}{replay}]\n\n{failed.trace}", generation, job, env_seed
+            f"{failed.summary}\n[in the {failed.origin}: {where}{replay}]\n\n{failed.trace}", generation, job, env_seed
         ) from cause
 
     def _replace(self, worker: Worker, round_: Round) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from fastes.errors import WorkerError
+from fastes.errors import WorkerError, origin_of
 from fastes.interrupts import handlers_kept
 from fastes.noise import Perturbations
 from fastes.normalizer import ObsNormalizer
@@ -25,7 +25,7 @@ from fastes.parallel.jobs import (
     warn_of_penalty,
 )
 from fastes.parallel.shm import EPISODE, Block
-from fastes.rollout import Episode, EpisodeSettings, global_random_kept
+from fastes.rollout import Episode, EpisodeSettings, global_random_kept, one_thread
 
 
 class SerialPool:
@@ -92,7 +92,7 @@ class SerialPool:
         training: EpisodeSettings,
         evaluation: EpisodeSettings,
     ) -> Iterator[tuple[JobRunner, Round]]:
-        with handlers_kept(), global_random_kept():
+        with handlers_kept(), global_random_kept(), one_thread():
             if self._runner is None:
                 self._runner = JobRunner(self.spec, self.block)
             self._rounds += 1
@@ -114,7 +114,7 @@ class SerialPool:
             self._runner = None
             where = self._describe(job, round_)
             raise WorkerError(
-                f"{type(error).__name__}: {error}\n[in the environment: {where.text}; to play this episode again: "
+                f"{type(error).__name__}: {error}\n[in the {origin_of(error)}: {where.text}; to play this episode again: "
                 f"{where.replay}]\n\n{_trace(error)}",
                 where.generation,
                 job,

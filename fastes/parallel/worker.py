@@ -20,6 +20,7 @@ import cloudpickle
 
 from fastes import _core
 from fastes.envs import register
+from fastes.errors import origin_of
 from fastes.interrupts import STOP_SIGNALS
 from fastes.parallel.jobs import JobRunner, PoolSpec, Round
 from fastes.parallel.shm import ENTERED, EPISODE, JOB, READY, Block, Layout
@@ -54,9 +55,9 @@ class Done(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """An exception in the environment; job is -1 while it was built. exception is pickled, b'' if it cannot be.
+    """An exception in an episode; job is -1 while the environment was built. exception is pickled, b'' if it cannot be.
 
-    penalised: the job is done all the same, with a return of NaN.
+    penalised: the job is done all the same, with a return of NaN. origin: 'environment' or 'policy'.
     """
 
     job: int
@@ -65,6 +66,7 @@ class Failed(NamedTuple):
     trace: str
     exception: bytes
     penalised: bool
+    origin: str
 
 
 def main(arguments: tuple[int, ...]) -> None:
@@ -163,7 +165,7 @@ def failure(job: int, episode: int, error: Exception, penalised: bool = False) -
         pickled = b""
     summary = _shortened(f"{type(error).__name__}: {error}", 2000)
     trace = _shortened("".join(traceback.format_exception(error)), 6000)
-    return Failed(job, episode, summary, trace, pickled if len(pickled) <= 6000 else b"", penalised)
+    return Failed(job, episode, summary, trace, pickled if len(pickled) <= 6000 else b"", penalised, origin_of(error))
 
 
 def _shortened(text: str, limit: int) -> str:

@@ -1,6 +1,19 @@
 """Policies: how a flat theta becomes actions."""
 
 from fastes.policies.actions import ActionHead, make_action_head
-from fastes.policies.spec import POLICIES, PolicySpec, initial_theta, make_policy_spec
+from fastes.policies.custom import AnySpec, CustomPolicy, CustomSpec, spec_for
+from fastes.policies.spec import CUSTOM_POLICIES, POLICIES, PolicySpec, initial_theta, make_policy_spec
 
-__all__ = ["POLICIES", "ActionHead", "PolicySpec", "initial_theta", "make_action_head", "make_policy_spec"]
+__all__ = [
+    "CUSTOM_POLICIES",
+    "POLICIES",
+    "ActionHead",
+    "AnySpec",
+    "CustomPolicy",
+    "CustomSpec",
+    "PolicySpec",
+    "initial_theta",
+    "make_action_head",
+    "make_policy_spec",
+    "spec_for",
+]

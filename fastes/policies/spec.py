@@ -16,6 +16,7 @@ from fastes.errors import suggest
 from fastes.policies.actions import ActionHead, make_action_head
 
 POLICIES = ("MlpPolicy", "LinearPolicy")
+CUSTOM_POLICIES = ("TorchPolicy", "CallablePolicy")
 ACTIVATIONS = tuple(_core.ACTIVATIONS)
 _KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins")
 
@@ -54,12 +55,25 @@ class PolicySpec:
 
     def split(self, theta: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]]:
         """Views of theta (num_params,) by parameter name."""
-        views, at = {}, 0
-        for name, shape in self.parameter_shapes().items():
-            size = math.prod(shape)
-            views[name] = theta[at : at + size].reshape(shape)
-            at += size
-        return views
+        return split_theta(theta, self.parameter_shapes())
+
+    def initial_theta(self, seed: int) -> npt.NDArray[np.float32]:
+        """See initial_theta."""
+        return initial_theta(self, seed)
+
+    def make_actor(self) -> _core.Actor:
+        """The policy with parameters of its own."""
+        return _core.Actor(self)
+
+
+def split_theta(theta: npt.NDArray[np.float32], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, npt.NDArray[np.float32]]:
+    """Views of theta by parameter name, one behind the other."""
+    views, at = {}, 0
+    for name, shape in shapes.items():
+        size = math.prod(shape)
+        views[name] = theta[at : at + size].reshape(shape)
+        at += size
+    return views
 
 
 def make_policy_spec(
@@ -74,6 +88,8 @@ def make_policy_spec(
     policy_kwargs: net_arch (hidden sizes), activation_fn ('tanh', 'relu', or a class of that name), use_bias,
     action_mapping ('clip', 'squash', 'bins'), num_bins.
     """
+    if policy in CUSTOM_POLICIES:
+        raise ValueError(f"policy = {policy!r} is a class, not a name: pass an object, as in FastES(env, fastes.{policy}(...))")
     if policy not in POLICIES:
         raise ValueError(f"unknown policy {policy!r}: expected one of {POLICIES}{suggest(policy, POLICIES)}")
     kwargs = dict(policy_kwargs or {})

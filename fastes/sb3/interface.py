@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from fastes.policies import PolicySpec
+from fastes.policies import AnySpec
 from fastes.sb3 import logger as logging
 from fastes.strategy import EvolutionStrategy, check_int
 
@@ -32,7 +32,7 @@ class SB3Interface:
     verbose: int
     num_timesteps: int
     strategy: EvolutionStrategy
-    policy_spec: PolicySpec
+    policy_spec: AnySpec
     device = "cpu"
     use_sde = False
     n_envs = 1
