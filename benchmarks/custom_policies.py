@@ -110,7 +110,7 @@ def time_modules(sizes: Sizes) -> str:
 def time_function(sizes: Sizes) -> str:
     """One row: a function that does nothing, so the figure is what the policy adds to any function."""
     action = np.zeros(6, dtype=np.float32)
-    policy = CallablePolicy(lambda parameters, observation: action, 6)
+    policy = CallablePolicy(lambda *_: action, 6)
     box = spaces.Box(-np.inf, np.inf, (17,), np.float64)
     actor: Any = spec_for(policy, box, spaces.Box(-1.0, 1.0, (6,))).make_actor()
     observation = box.sample()
