@@ -3,6 +3,7 @@ workers, the user's own module changes, or a policy that does not fit is met lat
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -135,6 +136,27 @@ def test_what_raised_is_named(n_workers: int) -> None:
         message = r"KeyError: 'the environment fails'\n\[in the environment: Broken, generation 1"
         with pytest.raises(WorkerError, match=message):
             learn(model, 1)
+
+
+class HomeOnly:
+    """Comes back in this process alone."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if os.getpid() != state["process"]:
+            raise OSError("this is not home")
+
+    def __call__(self, parameters: np.ndarray, observation: np.ndarray) -> np.ndarray:
+        return linear(parameters, observation)
+
+
+def test_a_function_that_does_not_come_back_in_a_worker_is_named() -> None:
+    policy = CallablePolicy(HomeOnly(), 6)
+    words = r"OSError: this is not home\n\[in the policy: Toy, while it was built"
+    with FastES(Toy, policy, n_workers=1, **TINY) as model, pytest.raises(WorkerError, match=words):
+        learn(model, 1)
 
 
 def test_a_function_that_raises_can_be_penalised() -> None:

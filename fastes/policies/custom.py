@@ -97,6 +97,14 @@ class CustomSpec:
         """A copy of the policy with parameters of its own."""
         raise NotImplementedError
 
+    def own_copy(self) -> Any:
+        """A new copy of the user's module or function."""
+        try:
+            return pickle.loads(self.pickled)
+        except Exception as error:
+            blame_policy(error)
+            raise
+
 
 AnySpec = PolicySpec | CustomSpec
 
@@ -194,7 +202,7 @@ class CallableActor(_core.Actor):
 
     def __init__(self, spec: CallableSpec) -> None:
         super().__init__(spec)
-        self._function: PolicyFunction = pickle.loads(spec.pickled)
+        self._function: PolicyFunction = spec.own_copy()
         self._obs_shape = spec.obs_shape
         self._parameters = self.parameters
         self._parameters.flags.writeable = False

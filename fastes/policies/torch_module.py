@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -96,7 +95,7 @@ class TorchSpec(CustomSpec):
 
         if np.shape(theta) != (self.num_params,):
             raise ValueError(f"theta has shape {np.shape(theta)}: expected {self.num_params} parameters")
-        module: torch.nn.Module = pickle.loads(self.pickled)
+        module: torch.nn.Module = self.own_copy()
         values = self.split(np.array(theta, dtype=np.float32))
         with torch.no_grad():
             for name, parameter in _trained(module):
@@ -112,7 +111,7 @@ class TorchActor(_core.Actor):
 
         super().__init__(spec)
         self._spec = spec
-        module: torch.nn.Module = pickle.loads(spec.pickled)
+        module: torch.nn.Module = spec.own_copy()
         views = spec.split(self.parameters)
         for name, parameter in _trained(module):
             parameter.data = torch.from_numpy(views[name])
