@@ -218,11 +218,12 @@ def _outputs(head: ActionHead) -> int:
 
 def check_same_spaces(source: EnvSource, spec: PolicySpec, settings: Settings) -> None:
     """CheckpointMismatch when a loaded policy does not fit the environment that was passed for it."""
-    env = source()
+    env: Any = source.lanes or source()
     try:
         own = make_policy_spec(settings.policy, env.observation_space, env.action_space, settings.policy_kwargs)
     finally:
-        env.close()
+        if source.lanes is None:
+            env.close()
     if (own.obs_shape, own.head) != (spec.obs_shape, spec.head):
         raise CheckpointMismatch(
             f"env = {source.name!r} does not fit the checkpoint: it has observations {own.obs_shape} and actions {own.head}, "
