@@ -16,7 +16,7 @@ import numpy as np
 
 from fastes import _core
 from fastes.checkpoint import Checkpoint, require
-from fastes.envs import EnvArgument, EnvSource, from_json, make_env_source, plain_kwargs, to_json
+from fastes.envs import EnvArgument, EnvSource, MissingEnv, from_json, make_env_source, plain_kwargs, to_json
 from fastes.errors import CheckpointError, CheckpointMismatch
 from fastes.policies import ActionHead, PolicySpec, make_policy_spec
 from fastes.settings import Settings, setting_names
@@ -99,16 +99,6 @@ def source_from(
     except ValueError as error:
         hint = f" (on the command line: {name!r})" if ":" in name else ""
         return EnvSource(name, None, MissingEnv(f"{error}{hint}"), {})
-
-
-class MissingEnv:
-    """An environment factory that says why there is none."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-
-    def __call__(self) -> Any:
-        raise ValueError(self.reason)
 
 
 def seed_from(checkpoint: Checkpoint) -> int:

@@ -90,6 +90,16 @@ class EnvSource:
         return self.spec.reward_threshold if self.spec else None
 
 
+class MissingEnv:
+    """An environment factory that says why there is none."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __call__(self) -> Any:
+        raise ValueError(self.reason)
+
+
 def _working_directory() -> str | None:
     try:
         return os.getcwd()
@@ -124,9 +134,7 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
 
 def _source_of_lanes(lanes: Lanes, kwargs: Mapping[str, Any]) -> EnvSource:
     if kwargs:
-        raise ValueError(
-            f"env_kwargs = {kwargs!r} cannot reach {lanes.env}, which exists already: pass them where it is made"
-        )
+        raise ValueError(f"env_kwargs = {kwargs!r} cannot reach {lanes.env}, which exists already: pass them where it is made")
     spec = lanes.spec()
     return EnvSource(spec.id if spec else type(lanes.env).__name__, spec, None, {}, lanes=lanes)
 

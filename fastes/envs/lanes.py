@@ -99,7 +99,7 @@ class SB3Lanes:
         self._obs: Any = None
 
     def spec(self) -> EnvSpec | None:
-        return _first_spec(self.env)
+        return _first_spec(self._base)
 
     def plain(self) -> bool:
         return not self._wrapped
@@ -150,18 +150,18 @@ class GymnasiumLanes:
     def __init__(self, env: Any) -> None:
         self.env, self.num_envs = env, int(env.num_envs)
         self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
-        *wrappers, base = _chain(env, "env")
+        *wrappers, self._base = _chain(env, "env")
         self._wrapped = bool(wrappers)
         self.normalizes = any(type(wrapper).__name__ == "NormalizeObservation" for wrapper in wrappers)
         mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
         self._disabled = getattr(mode, "name", str(mode)).upper().endswith("DISABLED")
         own = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
-        self.restarts_alone = self._disabled or (_MASKS and isinstance(base, own) and not self.normalizes)
+        self.restarts_alone = self._disabled or (_MASKS and isinstance(self._base, own) and not self.normalizes)
         self._over = np.zeros(self.num_envs, dtype=bool)
         self._obs: Any = None
 
     def spec(self) -> EnvSpec | None:
-        return _first_spec(self.env)
+        return _first_spec(self._base)
 
     def plain(self) -> bool:
         return not self._wrapped

@@ -44,11 +44,6 @@ class LanePool:
     n_workers = 0
 
     def __init__(self, spec: PoolSpec, lanes: Lanes) -> None:
-        if spec.on_env_error != "stop":
-            raise ValueError(
-                f"on_env_error = {spec.on_env_error!r} needs environments of FastES's own workers: an exception in a vector "
-                "environment belongs to no single episode. Pass the environment's id, or a function that builds it, as env"
-            )
         self.spec, self.lanes = spec, lanes
         self.block = Block(spec.layout(0))
         self.block.close()
