@@ -199,7 +199,7 @@ class FastES(SB3Interface):
         self,
         total_timesteps: int | None = None,
         callback: CallbackArgument = None,
-        log_interval: int = 1,
+        log_interval: int | None = 1,
         tb_log_name: str = "FastES",
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
@@ -208,7 +208,7 @@ class FastES(SB3Interface):
 
         total_timesteps: environment steps of candidates, None for settings.total_timesteps; with reset_num_timesteps=False
         they come on top of num_timesteps. callback: see fastes.callbacks; SB3's work unchanged. log_interval: generations
-        between writes to the logger. tb_log_name: of the run in tensorboard_log. progress_bar: show one.
+        between writes to the logger, None for none. tb_log_name: of the run in tensorboard_log. progress_bar: show one.
 
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
         after its last whole generation: it can be saved, and learn goes on from there.

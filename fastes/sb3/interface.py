@@ -53,7 +53,8 @@ class SB3Interface:
         self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=check_int("stats_window_size", stats_window_size, 1))
         self.ep_success_buffer: deque[bool] = deque(maxlen=stats_window_size)
         self.last_episodes: list[tuple[float, int]] = []  # (return, length) of the last generation's candidates, in job order
-        self.log_interval, self.tb_log_name = 1, "FastES"
+        self.log_interval: int | None = 1
+        self.tb_log_name = "FastES"
         self._logger: Any = None
         self._custom_logger = False
         self._vec_env: Any = None
@@ -159,8 +160,9 @@ class SB3Interface:
         """Seconds since `learn` was called."""
         return time.monotonic() - self._learn_started
 
-    def _begin_logging(self, log_interval: int, tb_log_name: str, reset_num_timesteps: bool) -> None:
-        self.log_interval, self.tb_log_name = check_int("log_interval", log_interval, 1), tb_log_name
+    def _begin_logging(self, log_interval: int | None, tb_log_name: str, reset_num_timesteps: bool) -> None:
+        self.log_interval = None if log_interval is None else check_int("log_interval", log_interval, 1)
+        self.tb_log_name = tb_log_name
         self._learn_started, self._timesteps_at_start = time.monotonic(), self.num_timesteps
         if reset_num_timesteps:
             self.ep_info_buffer.clear()
