@@ -197,6 +197,7 @@ def test_log_interval_counts_generations(interval: int | None, dumps: int, tmp_p
     with FastES(toy(), n_workers=0, **SETTINGS) as model:
         model.set_logger(configure(tmp_path, ["json"]))
         model.learn(10**6, lambda _, record: record.generation < 4, log_interval=interval)
+        model.logger.close()
         assert len((tmp_path / "progress.json").read_text().splitlines()) == dumps
 
 
