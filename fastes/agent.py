@@ -32,12 +32,21 @@ from fastes.policies.custom import check_noise
 from fastes.predictor import Predictor
 from fastes.presets import choose_settings
 from fastes.replay import replay_job
-from fastes.restore import check_same_spaces, model_state, restore_model, seed_from, settings_from, source_from, spec_from
+from fastes.restore import (
+    check_same_spaces,
+    model_state,
+    restore_model,
+    seed_from,
+    settings_from,
+    source_from,
+    spec_from,
+    versions,
+)
 from fastes.rollout import STEP_GUARD, Episode, EpisodeSettings
 from fastes.sb3.callbacks import as_callback
 from fastes.sb3.figures import LogFigures
 from fastes.sb3.interface import SB3Interface
-from fastes.settings import Settings
+from fastes.settings import Settings, setting_names
 from fastes.strategy import EvolutionStrategy, Update, check_int, check_seed
 
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
@@ -51,12 +60,13 @@ class FastES(SB3Interface):
     ...     model.learn(total_timesteps=20_000).num_timesteps >= 20_000 or model.solved
     True
 
-    env: an environment id, an EnvSpec, an Env (rebuilt from its spec in the workers) or a function without arguments that
-    returns an Env. policy: 'MlpPolicy', 'LinearPolicy', a TorchPolicy or a CallablePolicy; FastES(policy, env), SB3's order,
-    works too. preset: name of the tuned settings to start from; None for the environment's own, or the default.
-    n_workers: processes, None for one a usable core, 0 for none. seed: int >= 0; None draws one. env_kwargs: for
-    gymnasium.make. verbose: 1 prints a line a generation. tensorboard_log and stats_window_size mean what they mean in SB3.
-    settings: any field of fastes.settings.Settings, such as population_size, sigma, learning_rate.
+    env: an environment id, an EnvSpec, an Env (rebuilt from its spec in the workers), a function without arguments that
+    returns an Env, or a vector environment (SB3's VecEnv, gymnasium.vector), which is driven as it is. policy: 'MlpPolicy',
+    'LinearPolicy', a TorchPolicy or a CallablePolicy; FastES(policy, env), SB3's order, works too. preset: name of the tuned
+    settings to start from; None for the environment's own, or the default. n_workers: processes, None for one a usable
+    core, 0 for none (a vector environment takes none). seed: int >= 0; None draws one. env_kwargs: for gymnasium.make.
+    verbose: 1 prints a line a generation. tensorboard_log, stats_window_size and device ('auto' or 'cpu') mean what they
+    mean in SB3. settings: any field of fastes.settings.Settings, such as population_size, sigma, learning_rate.
 
     What training produces depends on (seed, settings, environment, library versions) alone and on no n_workers.
     Raises ValueError or TypeError for arguments that cannot work, before any process starts.
@@ -74,6 +84,7 @@ class FastES(SB3Interface):
         verbose: int = 0,
         tensorboard_log: str | None = None,
         stats_window_size: int = 100,
+        device: str = "auto",
         **settings: Any,
     ) -> None:
         if isinstance(env, CustomPolicy) or (isinstance(env, str) and (env in POLICIES or env.endswith("Policy"))):
@@ -81,28 +92,32 @@ class FastES(SB3Interface):
                 raise TypeError(f"FastES({env!r}) names a policy but no environment: use FastES(env) or FastES({env!r}, env)")
             env, policy = policy, env
         source = make_env_source(env, env_kwargs)  # type: ignore[arg-type]  # it says so when this is no environment
+        if source.lanes is not None and source.lanes.normalizes:
+            settings.setdefault("normalize_obs", False)
         if policy is not None:
             settings["policy"] = policy.kind if isinstance(policy, CustomPolicy) else policy
         chosen = choose_settings(source.name, preset, settings)
-        instance = source()
+        own = None if source.lanes is not None else source()
         try:
-            spaces = instance.observation_space, instance.action_space
-            spec = spec_for(policy if isinstance(policy, CustomPolicy) else chosen.policy, *spaces, chosen.policy_kwargs)
+            shown: Any = own or source.lanes
+            wanted = policy if isinstance(policy, CustomPolicy) else chosen.policy
+            spec = spec_for(wanted, shown.observation_space, shown.action_space, chosen.policy_kwargs)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
-            self._init_interface(tensorboard_log, stats_window_size)
+            self._init_interface(tensorboard_log, stats_window_size, device)
             self._set_up(source, spec, chosen, seed, n_workers, verbose)
         except BaseException:
-            with contextlib.suppress(Exception):
-                instance.close()
+            if own is not None:
+                with contextlib.suppress(Exception):
+                    own.close()
             raise
-        self._env: Env | None = instance
+        self._env: Env | None = own
         self.evaluator.env_shown = True
 
     def _set_up(
         self, source: EnvSource, spec: AnySpec, settings: Settings, seed: int, n_workers: int | None, verbose: int
     ) -> None:
         self.source, self.policy_spec, self.settings, self.seed, self.verbose = source, spec, settings, seed, verbose
-        self.n_workers = available_cpus() if n_workers is None else check_int("n_workers", n_workers, 0, 4096)
+        self.n_workers = self._checked_workers(n_workers)
         self._env = None
         check_noise(spec, settings.action_noise, settings.sample_actions)
         self.strategy = EvolutionStrategy(
@@ -132,6 +147,18 @@ class FastES(SB3Interface):
         self._odd = OddFigures()
         self.untold: Record | None = None  # of a generation that is booked, while callbacks are told of it
 
+    def _checked_workers(self, n_workers: int | None) -> int:
+        """How many processes: none beside a vector environment, which has its own."""
+        lanes = self.source.lanes
+        if n_workers is None:
+            return available_cpus() if lanes is None else 0
+        if lanes is not None and n_workers:
+            raise ValueError(
+                f"n_workers = {n_workers!r} cannot be used with {lanes.env}, which is driven as it is: leave it out, or "
+                "pass the environment's id, or a function that builds one, as env"
+            )
+        return check_int("n_workers", n_workers, 0, 4096)
+
     # --- what it is -------------------------------------------------------------------------------------------------
 
     @property
@@ -149,14 +176,20 @@ class FastES(SB3Interface):
         return self.strategy.generation
 
     @property
-    def env(self) -> Env:
-        """An environment of this process, of the kind that workers build for themselves."""
+    def env(self) -> Any:
+        """An environment of this process, of the kind that workers build for themselves; or the vector environment."""
+        if self.source.lanes is not None:
+            return self.source.lanes.env
         if self._env is None:
             self._env = self.source()
         return self._env
 
-    observation_space = property(lambda self: self.env.observation_space)
-    action_space = property(lambda self: self.env.action_space)
+    @env.deleter
+    def env(self) -> None:
+        self._env = None
+
+    observation_space = property(lambda self: (self.source.lanes or self.env).observation_space)
+    action_space = property(lambda self: (self.source.lanes or self.env).action_space)
 
     @property
     def target_return(self) -> float:
@@ -169,7 +202,7 @@ class FastES(SB3Interface):
         self,
         total_timesteps: int | None = None,
         callback: CallbackArgument = None,
-        log_interval: int = 1,
+        log_interval: int | None = 1,
         tb_log_name: str = "FastES",
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
@@ -178,7 +211,7 @@ class FastES(SB3Interface):
 
         total_timesteps: environment steps of candidates, None for settings.total_timesteps; with reset_num_timesteps=False
         they come on top of num_timesteps. callback: see fastes.callbacks; SB3's work unchanged. log_interval: generations
-        between writes to the logger. tb_log_name: of the run in tensorboard_log. progress_bar: show one.
+        between writes to the logger, None for none. tb_log_name: of the run in tensorboard_log. progress_bar: show one.
 
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
         after its last whole generation: it can be saved, and learn goes on from there.
@@ -349,14 +382,22 @@ class FastES(SB3Interface):
         policy: str | CustomPolicy | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
         verbose: int = 0,
+        seed: int | None = None,
+        tensorboard_log: str | None = None,
+        device: str = "auto",
+        custom_objects: Mapping[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,  # noqa: ARG003
         **settings: Any,
     ) -> FastES:
         """Read a checkpoint; runs no code from it. Training goes on exactly where it was saved.
 
-        env: needed when the checkpoint cannot rebuild its own. policy: the TorchPolicy or CallablePolicy that was trained,
-        of which a file holds the parameters only. settings: fields to change, such as a learning_rate that was a function.
-        Raises CheckpointError that says what is wrong with the file.
+        env: needed when the checkpoint cannot rebuild its own. policy: the TorchPolicy or CallablePolicy that was trained, of
+        which a file holds the parameters only. settings: fields to change, such as a learning_rate that was a function. seed:
+        see set_random_seed. custom_objects: SB3's; of these, only settings are taken. print_system_info: print the versions
+        that the checkpoint was saved with. Raises CheckpointError that says what is wrong with the file.
         """
+        settings = {**{key: value for key, value in (custom_objects or {}).items() if key in setting_names()}, **settings}
         checkpoint = read_checkpoint(path)
         if env is None and env_kwargs:
             raise ValueError(f"env_kwargs = {dict(env_kwargs)!r} was given without env: pass env= as well")
@@ -366,11 +407,14 @@ class FastES(SB3Interface):
         spec, chosen = spec_from(checkpoint, custom), settings_from(checkpoint, settings)
         source = source_from(checkpoint, env, env_kwargs)
         if env is not None:
-            check_same_spaces(source, spec, custom or chosen.policy, chosen.policy_kwargs)
+            check_same_spaces(source, spec, chosen)
+        if print_system_info:
+            print(f"{path} was saved with {checkpoint.data.get('versions')}, here are {versions()}")
         model = cls.__new__(cls)
-        model._init_interface()
+        model._init_interface(tensorboard_log, device=device)
         model._set_up(source, spec, chosen, seed_from(checkpoint), n_workers, verbose)
         restore_model(model, checkpoint)
+        model.set_random_seed(seed)
         return model
 
     def close(self) -> None:

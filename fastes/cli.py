@@ -19,12 +19,12 @@ from typing import Any
 from fastes.agent import FastES
 from fastes.arguments import build_parser, given_settings, parse_env_kwargs
 from fastes.callbacks import Callback, ConsoleLog, ProgressBar
+from fastes.envs import MissingEnv
 from fastes.errors import FastESError, WorkerError
 from fastes.interrupts import Terminated, interrupts_wait
 from fastes.logger import Record
 from fastes.playback import play
 from fastes.replay import check_job
-from fastes.restore import MissingEnv
 from fastes.run_folder import BEST, CHECKPOINT, RunFolder, find_checkpoint, new_run_folder
 
 _INTERRUPTED = 130

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fastes.envs import EnvSource
+from fastes.envs import EnvSource, MissingEnv
 from fastes.evaluation import Evaluation
 from fastes.noise import NoiseTable, Perturbations
 from fastes.normalizer import ObsNormalizer
@@ -25,6 +25,11 @@ class Evaluator:
     """
 
     def __init__(self, source: EnvSource, policy: AnySpec, settings: Settings, table: NoiseTable, n_workers: int) -> None:
+        if source.lanes is not None and settings.on_env_error != "stop":
+            raise ValueError(
+                f"on_env_error = {settings.on_env_error!r} needs environments of FastES's own: an exception in a vector "
+                "environment belongs to no single episode. Pass the environment's id, or a function that builds one, as env"
+            )
         self.source, self.policy, self.settings, self.table, self.n_workers = source, policy, settings, table, n_workers
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
         self._pool: Pool | None = None
@@ -51,6 +56,8 @@ class Evaluator:
             self._pool.close()
             self._pool = None
         if self._pool is None:
+            if isinstance(self.source.factory, MissingEnv):
+                self.source.factory()  # raises here, and not in every worker
             pool = make_pool(self.pool_spec(training), self.n_workers)
             try:
                 pool.start()  # their environments are built while the parent draws the noise table

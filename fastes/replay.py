@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastes.parallel import SerialPool
+from fastes.parallel import ProcessPool, make_pool
 from fastes.rollout import Episode
 from fastes.strategy import check_int
 
@@ -16,7 +16,8 @@ def replay_job(model: FastES, generation: int, job: int) -> Episode:
     """See FastES.replay."""
     check_job(model, generation, job)
     asked = model.running_generation()
-    pool = SerialPool(model.evaluator.pool_spec())
+    pool = make_pool(model.evaluator.pool_spec(), 0)
+    assert not isinstance(pool, ProcessPool)
     try:
         model.strategy.table.place(pool.noise)
         return pool.play(job, model.theta, asked, model.normalizer, model.eval_seeds(), *model.episode_settings())

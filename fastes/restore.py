@@ -17,9 +17,11 @@ import numpy as np
 
 from fastes import _core
 from fastes.checkpoint import Checkpoint, require
-from fastes.envs import EnvArgument, EnvSource, from_json, make_env_source, plain_kwargs, to_json
+from fastes.envs import EnvArgument, EnvSource, MissingEnv, from_json, make_env_source, plain_kwargs, to_json
 from fastes.errors import CheckpointError, CheckpointMismatch
-from fastes.policies import CUSTOM_POLICIES, ActionHead, AnySpec, CustomPolicy, CustomSpec, PolicySpec, spec_for
+from fastes.policies import CUSTOM_POLICIES, ActionHead, AnySpec, CustomPolicy, CustomSpec, PolicySpec, make_policy_spec
+from fastes.policies.actions import head_from
+from fastes.policies.custom import obs_shape_of
 from fastes.settings import Settings, setting_names
 from fastes.strategy import check_seed
 
@@ -116,16 +118,6 @@ def source_from(
     except ValueError as error:
         hint = f" (on the command line: {name!r})" if ":" in name else ""
         return EnvSource(name, None, MissingEnv(f"{error}{hint}"), {})
-
-
-class MissingEnv:
-    """An environment factory that says why there is none."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-
-    def __call__(self) -> Any:
-        raise ValueError(self.reason)
 
 
 def seed_from(checkpoint: Checkpoint) -> int:
@@ -307,16 +299,23 @@ def _outputs(head: ActionHead) -> int:
     return head.size * (head.num_bins if head.kind == "bins" else 1)
 
 
-def check_same_spaces(source: EnvSource, spec: AnySpec, policy: str | CustomPolicy, policy_kwargs: Mapping[str, Any]) -> None:
+def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings) -> None:
     """CheckpointMismatch when a loaded policy does not fit the environment that was passed for it."""
-    env = source()
+    env: Any = source.lanes or source()
     try:
-        own = spec_for(policy, env.observation_space, env.action_space, policy_kwargs)
+        found: tuple[tuple[int, ...], ActionHead | None]
+        kwargs, observations, actions = settings.policy_kwargs, env.observation_space, env.action_space
+        if isinstance(spec, PolicySpec):
+            own = make_policy_spec(settings.policy, observations, actions, kwargs)
+            found = own.obs_shape, own.head
+        else:
+            found = obs_shape_of(observations)[0], spec.head and head_from(actions, kwargs)
     finally:
-        env.close()
-    if (own.obs_shape, own.head) != (spec.obs_shape, spec.head):
+        if source.lanes is None:
+            env.close()
+    if found != (spec.obs_shape, spec.head):
         raise CheckpointMismatch(
-            f"env = {source.name!r} does not fit the checkpoint: it has observations {own.obs_shape} and actions {own.head}, "
+            f"env = {source.name!r} does not fit the checkpoint: it has observations {found[0]} and actions {found[1]}, "
             f"the policy was trained for {spec.obs_shape} and {spec.head}"
         )
 

@@ -108,6 +108,12 @@ class EvolutionStrategy:
             raise ValueError(f"theta has {theta.size} values, this strategy has {self._theta.size} parameters")
         self._theta, self._asked = theta, None
 
+    def reseed(self, seed: int) -> None:
+        """Draw from another seed from now on, with another noise table; theta and the optimiser stay."""
+        self.seed = check_seed(seed)
+        self.table = NoiseTable(self.table.size, self.seed)
+        self._asked = None
+
     @property
     def num_pairs(self) -> int:
         return self.population_size // 2

@@ -439,3 +439,47 @@ cdef class Actor:
         action = cnp.PyArray_EMPTY(self.action_ndim, self.action_dims, self.action_type, 0)
         kernels.choose(&self.c, &self.scratch1[0], cnp.PyArray_DATA(<cnp.ndarray>action))
         return action if self.cast is None else action.astype(self.cast)
+
+
+def act_rows(list actors not None, observations not None, actions not None):
+    """actions[i] = actors[i].act(observations[i]) for rows of C-contiguous arrays, in one call.
+
+    actors: one Actor a row. observations: float64, float32 or uint8 (n, obs_size or more dimensions); actions: (n, *action
+    shape) of the kernel's dtype. Raises ValueError or TypeError for anything else.
+    """
+    cdef cnp.ndarray obs = observations, target = actions
+    cdef int64_t n = len(actors), row, obs_bytes, action_bytes
+    cdef int32_t obs_dtype
+    cdef int kind = cnp.PyArray_TYPE(obs)
+    cdef Actor actor
+    cdef char *data
+    cdef char *out
+    if kind == cnp.NPY_FLOAT64:
+        obs_dtype = FASTES_OBS_FLOAT64
+    elif kind == cnp.NPY_FLOAT32:
+        obs_dtype = FASTES_OBS_FLOAT32
+    elif kind == cnp.NPY_UINT8:
+        obs_dtype = FASTES_OBS_UINT8
+    else:
+        raise TypeError(f"observations have dtype {obs.dtype}: expected float64, float32 or uint8")
+    if not cnp.PyArray_ISCARRAY_RO(obs) or not cnp.PyArray_ISCARRAY(target):
+        raise ValueError("observations and actions must be C-contiguous arrays, and actions writable")
+    if n == 0:
+        return
+    if obs.ndim < 1 or obs.shape[0] != n or target.ndim < 1 or target.shape[0] != n:
+        raise ValueError(f"{n} actors for observations {np.shape(obs)} and actions {np.shape(target)}: expected one row each")
+    obs_bytes, action_bytes = cnp.PyArray_NBYTES(obs) // n, cnp.PyArray_NBYTES(target) // n
+    data, out = <char *>cnp.PyArray_DATA(obs), <char *>cnp.PyArray_DATA(target)
+    for row in range(n):
+        actor = actors[row]
+        if not actor.c.num_layers:
+            raise TypeError("this policy has no layers: call its own act")
+        if cnp.PyArray_SIZE(obs) // n != actor.obs_size:
+            raise ValueError(f"observation has shape {np.shape(obs)[1:]}, the policy expects {actor.obs_shape}")
+        if cnp.PyArray_TYPE(target) != actor.action_type or cnp.PyArray_SIZE(target) // n != actor.c.action_size:
+            raise ValueError(f"actions have shape {np.shape(target)} and dtype {target.dtype}: not what the policy gives")
+    for row in range(n):
+        actor = <Actor>actors[row]
+        actor.steps[0] += 1
+        with nogil:
+            kernels.act(&actor.c, data + row * obs_bytes, obs_dtype, out + row * action_bytes, actor.counting)

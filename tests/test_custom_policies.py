@@ -16,6 +16,7 @@ import pytest
 from envs_for_tests import AnySpaces, Toy
 from faults import caught_warnings
 from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
 from processes import environment
 from training import assert_same, assert_same_state, learn, train
 
@@ -692,6 +693,47 @@ def test_a_module_of_a_script_needs_no_guard(tmp_path: Path) -> None:
     result = subprocess.run([sys.executable, script], env=environment(), capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     assert result.stdout == "Net\n"
+
+
+# --- vector environments --------------------------------------------------------------------------------------------
+
+
+def custom(kind: str) -> Any:
+    return CallablePolicy(linear, 6, np.linspace(-1, 1, 6)) if kind == "function" else TorchPolicy(torch_and_mlp()[1])
+
+
+@pytest.mark.parametrize("kind", ["function", "module"])
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_lanes_change_no_bit(kind: str, lanes: int) -> None:
+    env, own = SyncVectorEnv([Toy] * lanes), {"policy": custom(kind), "episodes_per_candidate": 2}
+    results = train(Toy, 2, 0, **own), train(env, 2, None, **own)  # type: ignore[arg-type]
+    for result in results:
+        result.state.data.update(env=None, env_name="")
+    assert_same(*results)
+    env.close()
+
+
+def test_lanes_name_the_policy_and_refuse_actions_that_are_no_arrays() -> None:
+    env = SyncVectorEnv([Toy] * 2)
+    message = r"the function fails.*\n\[in the policy, on SyncVectorEnv"
+    with FastES(env, CallablePolicy(policy_that_fails, 6), **TINY) as model, pytest.raises(WorkerError, match=message):
+        learn(model, 1)
+    env.close()
+    actions = spaces.Dict({"turn": spaces.Discrete(3)})
+    env = SyncVectorEnv([partial(AnySpaces, BOX, actions)] * 2)
+    policy = CallablePolicy(lambda p, o: {"turn": 1}, 1)
+    with FastES(env, policy, **TINY) as model, pytest.raises(ValueError, match="has no shape: expected one in a vector"):
+        learn(model, 1)
+    env.close()
+
+
+@pytest.mark.parametrize("kind", ["function", "module"])
+def test_another_environment_has_to_fit(kind: str) -> None:
+    with FastES(Toy, custom(kind), n_workers=0, **TINY) as model:
+        model.set_env(partial(Toy, length=10))
+        learn(model, 1)
+        with pytest.raises(CheckpointMismatch, match=r"observations \(4,\)"):
+            model.set_env(partial(AnySpaces, spaces.Box(-1, 1, (4,)), PUSH))
 
 
 # --- learning -------------------------------------------------------------------------------------------------------

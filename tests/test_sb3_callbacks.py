@@ -190,6 +190,17 @@ def test_the_same_steps_are_told_to_a_callback_of_ones_own(sb3: Any) -> None:
         assert len(infos) == model.num_episodes
 
 
+@pytest.mark.parametrize(("interval", "dumps"), [(1, 4), (3, 1), (None, 0)])
+def test_log_interval_counts_generations(interval: int | None, dumps: int, tmp_path: Path) -> None:
+    from fastes.sb3.logger import configure
+
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        model.set_logger(configure(tmp_path, ["json"]))
+        model.learn(10**6, lambda _, record: record.generation < 4, log_interval=interval)
+        model.logger.close()
+        assert len((tmp_path / "progress.json").read_text().splitlines()) == dumps
+
+
 def test_evaluate_policy(sb3: Any) -> None:
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.evaluation import evaluate_policy

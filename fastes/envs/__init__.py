@@ -18,6 +18,7 @@ import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from fastes.envs.lanes import Lanes, VecEnv, lanes_of
 from fastes.errors import EnvironmentUnavailable, suggest
 from fastes.interrupts import handlers_kept
 from fastes.plugin import register_envs
@@ -25,7 +26,7 @@ from fastes.plugin import register_envs
 register_envs()  # again, for a process whose import hooks have kept ours from seeing Gymnasium
 
 Env = gymnasium.Env[Any, Any]
-EnvArgument = str | EnvSpec | Env | Callable[[], Env]
+EnvArgument = str | EnvSpec | Env | Callable[[], Env] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
 
 # module in an ImportError -> what to install
 _EXTRAS = {
@@ -46,7 +47,8 @@ class EnvSource:
     """Where environments come from: a Gymnasium spec, or a factory of the user's.
 
     name: for folders and messages. spec: None for a factory. make_kwargs: passed on to gymnasium.make. folder: the working
-    directory when it was described, in which workers start: an environment may leave it.
+    directory when it was described, in which workers start: an environment may leave it. lanes: a vector environment that is
+    there already and is driven as it is; single ones are built where it has only one kind of environment and no wrappers.
     """
 
     name: str
@@ -54,6 +56,7 @@ class EnvSource:
     factory: Callable[[], Env] | None
     make_kwargs: Mapping[str, Any]
     folder: str | None = field(default_factory=lambda: _working_directory(), compare=False)
+    lanes: Lanes | None = field(default=None, compare=False)
 
     def __call__(self, **extra: Any) -> Env:
         """Build one environment; extra: more keyword arguments for gymnasium.make, such as render_mode.
@@ -64,6 +67,8 @@ class EnvSource:
             return self._build(extra)
 
     def _build(self, extra: Mapping[str, Any]) -> Env:
+        if self.lanes is not None and not self.rebuilds:
+            raise ValueError(f"{self.name}: single environments cannot be built from {self.lanes.env}: pass env= to build one")
         if self.factory is not None:
             made = self.factory()
             if not isinstance(made, gymnasium.Env):
@@ -73,9 +78,26 @@ class EnvSource:
         return _make(self.spec, {**self.make_kwargs, **extra})
 
     @property
+    def rebuilds(self) -> bool:
+        """Whether `spec` alone says how to build one."""
+        if self.spec is None or self.spec.additional_wrappers or gymnasium.registry.get(self.spec.id) is None:
+            return False
+        return self.lanes is None or self.lanes.plain()
+
+    @property
     def reward_threshold(self) -> float | None:
         """The registered reward_threshold: an environment counts as solved there."""
         return self.spec.reward_threshold if self.spec else None
+
+
+class MissingEnv:
+    """An environment factory that says why there is none."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __call__(self) -> Any:
+        raise ValueError(self.reason)
 
 
 def _working_directory() -> str | None:
@@ -86,7 +108,7 @@ def _working_directory() -> str | None:
 
 
 def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = None) -> EnvSource:
-    """An environment id, an EnvSpec, an Env (rebuilt from its spec) or a zero-argument factory, as an EnvSource.
+    """An environment id, an EnvSpec, an Env (rebuilt from its spec), a vector environment or a zero-argument factory.
 
     Specs are resolved here, so that workers do not need what this process has registered. Raises EnvironmentUnavailable
     for an unknown id, ValueError for an Env that cannot be rebuilt, TypeError for anything else.
@@ -96,6 +118,8 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
         return EnvSource(env, _find_spec(env), None, kwargs)
     if isinstance(env, EnvSpec):
         return EnvSource(env.id, env, None, kwargs)
+    if (lanes := lanes_of(env)) is not None:
+        return _source_of_lanes(lanes, kwargs)
     if isinstance(env, gymnasium.Env):
         return EnvSource(*_spec_of(env), None, kwargs)
     if callable(env):
@@ -104,8 +128,15 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
         return EnvSource(_name_of(env), None, env, {})
     raise TypeError(
         f"env = {env!r} is a {type(env).__name__}: expected an environment id such as 'CartPole-v1', a gymnasium.Env, an "
-        "EnvSpec or a function without arguments that returns an Env"
+        "EnvSpec, a vector environment or a function without arguments that returns an Env"
     )
+
+
+def _source_of_lanes(lanes: Lanes, kwargs: Mapping[str, Any]) -> EnvSource:
+    if kwargs:
+        raise ValueError(f"env_kwargs = {kwargs!r} cannot reach {lanes.env}, which exists already: pass them where it is made")
+    spec = lanes.spec()
+    return EnvSource(spec.id if spec else type(lanes.env).__name__, spec, None, {}, lanes=lanes)
 
 
 def _name_of(factory: Any) -> str:
@@ -188,7 +219,7 @@ def _make(spec: EnvSpec, kwargs: Mapping[str, Any]) -> Env:
 def to_json(source: EnvSource) -> dict[str, Any] | None:
     """What a checkpoint keeps: id and arguments, or None where that would not rebuild the environment."""
     spec = source.spec
-    if spec is None or spec.additional_wrappers or gymnasium.registry.get(spec.id) is None:
+    if spec is None or not source.rebuilds:
         return None
     kwargs = {**spec.kwargs, **source.make_kwargs}
     registered = gymnasium.registry[spec.id]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from fastes.parallel.jobs import Batch, PoolSpec
+from fastes.parallel.lanes import LanePool
 from fastes.parallel.pool import ProcessPool
 from fastes.parallel.serial import SerialPool
 
-Pool = ProcessPool | SerialPool
+Pool = ProcessPool | SerialPool | LanePool
 
 
 def make_pool(spec: PoolSpec, n_workers: int) -> Pool:
-    """A pool of n_workers processes, or one that works in this process for n_workers = 0."""
+    """A pool on a vector environment's lanes, of n_workers processes, or for n_workers = 0 one that works in this process."""
+    if spec.source.lanes is not None:
+        return LanePool(spec, spec.source.lanes)
     return ProcessPool(spec, n_workers) if n_workers else SerialPool(spec)
 
 
-__all__ = ["Batch", "Pool", "PoolSpec", "ProcessPool", "SerialPool", "make_pool"]
+__all__ = ["Batch", "LanePool", "Pool", "PoolSpec", "ProcessPool", "SerialPool", "make_pool"]

@@ -149,8 +149,7 @@ class JobRunner:
 
     def _run_candidate(self, job: int, round_: Round) -> tuple[float, int]:
         block, actor, pair = self.block, self.actor, job // 2
-        scale = round_.sigma if job % 2 == 0 else -round_.sigma
-        _core.perturb(actor.parameters, block.theta, block.noise, int(block.noise_index[pair]), scale)
+        load_parameters(actor, block, job, round_.sigma)
         actor.count_moments(self.spec.normalize_obs)
         total, length = 0.0, 0
         for episode in range(self.episodes):
@@ -162,7 +161,7 @@ class JobRunner:
         return total / self.episodes, length
 
     def _run_evaluation(self, job: int, round_: Round) -> tuple[float, int]:
-        self.actor.parameters[:] = self.block.theta
+        load_parameters(self.actor, self.block, job, round_.sigma)
         self.actor.count_moments(False)
         seed = int(self.block.eval_seed[job - 2 * self.num_pairs])
         return run_episode(self.env, self.actor, seed, round_.evaluation, 0, self.flatten)
@@ -172,6 +171,15 @@ class JobRunner:
         with contextlib.suppress(Exception):
             self.env.close()
         self.env = self.spec.source()
+
+
+def load_parameters(actor: _core.Actor, block: Block, job: int, sigma: float) -> None:
+    """Give an actor what a job evaluates: theta + sigma * eps, theta - sigma * eps, or theta itself."""
+    if job >= 2 * block.layout.num_pairs:
+        actor.parameters[:] = block.theta
+        return
+    scale = sigma if job % 2 == 0 else -sigma
+    _core.perturb(actor.parameters, block.theta, block.noise, int(block.noise_index[job // 2]), scale)
 
 
 class Where(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -69,6 +71,11 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
         f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary. "
         "Wrap the environment (gymnasium.ActionWrapper) so that its actions are one of these"
     )
+
+
+def head_from(space: spaces.Space[object], policy_kwargs: Mapping[str, Any]) -> ActionHead:
+    """The head for an action space and what policy_kwargs say of it: action_mapping and num_bins."""
+    return make_action_head(space, policy_kwargs.get("action_mapping", "clip"), policy_kwargs.get("num_bins", 10))
 
 
 def _box_head(space: spaces.Box, mapping: str, num_bins: int) -> ActionHead:

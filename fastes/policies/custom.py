@@ -37,10 +37,8 @@ class CustomPolicy:
         policy_kwargs: Mapping[str, Any] | None = None,
     ) -> CustomSpec:
         """The policy for an environment's spaces; ValueError or TypeError when they do not fit."""
-        size = flat_size(observation_space)
-        box = isinstance(observation_space, spaces.Box)
-        shape = observation_space.shape if isinstance(observation_space, spaces.Box) else (size,)
-        return self.make_spec(self.head_for(action_space, dict(policy_kwargs or {})), shape, not box)
+        head = self.head_for(action_space, dict(policy_kwargs or {}))
+        return self.make_spec(head, *obs_shape_of(observation_space))
 
     def parameter_shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Names and shapes of the parameters in the order in which they lie in theta."""
@@ -104,6 +102,12 @@ class CustomSpec:
         except Exception as error:
             blame_policy(error)
             raise
+
+
+def obs_shape_of(space: spaces.Space[Any]) -> tuple[tuple[int, ...], bool]:
+    """The shape in which observations of a space reach a policy, and whether they are flattened first."""
+    size = flat_size(space)
+    return (space.shape, False) if isinstance(space, spaces.Box) else ((size,), True)
 
 
 AnySpec = PolicySpec | CustomSpec

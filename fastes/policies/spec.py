@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from fastes import _core
 from fastes.errors import suggest
-from fastes.policies.actions import ActionHead, make_action_head
+from fastes.policies.actions import ActionHead, head_from
 
 POLICIES = ("MlpPolicy", "LinearPolicy")
 CUSTOM_POLICIES = ("TorchPolicy", "CallablePolicy")
@@ -98,7 +98,7 @@ def make_policy_spec(
             raise ValueError(f"unknown policy_kwargs key {key!r}: expected {_KWARGS}{suggest(key, _KWARGS)}")
     linear = policy == "LinearPolicy"
     hidden = _checked_layers(kwargs.get("net_arch"), linear)
-    head = make_action_head(action_space, kwargs.get("action_mapping", "clip"), kwargs.get("num_bins", 10))
+    head = head_from(action_space, kwargs)
     obs_size = flat_size(observation_space)
     use_bias = kwargs.get("use_bias", not linear)
     if not isinstance(use_bias, bool):

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from fastes import _core
 from fastes.errors import blame_policy, suggest
-from fastes.policies.actions import ActionHead, make_action_head
+from fastes.policies.actions import ActionHead, head_from
 from fastes.policies.custom import CustomPolicy, CustomSpec, pickled_copy
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class TorchPolicy(CustomPolicy):
                 raise ValueError(
                     f"policy_kwargs key {key!r} means nothing to a TorchPolicy: expected {_KWARGS}{suggest(key, _KWARGS)}"
                 )
-        return make_action_head(action_space, policy_kwargs.get("action_mapping", "clip"), policy_kwargs.get("num_bins", 10))
+        return head_from(action_space, policy_kwargs)
 
     def make_spec(self, head: ActionHead | None, obs_shape: tuple[int, ...], flattened: bool) -> TorchSpec:
         spec = TorchSpec(self.kind, head, obs_shape, flattened, self.shapes, self.theta0, self.pickled)

@@ -32,13 +32,14 @@ class StepCallback(Callback):
     """One callback of SB3's kind in the loop of FastES.
 
     A generation's episodes end before anyone outside the workers hears of them, so its steps are told afterwards, in job
-    order, as those of one environment (`training_env.num_envs` is 1): n_calls counts the steps of candidates. num_timesteps
-    is the model's, with the generation's steps in it, throughout.
+    order, as those of one environment (`training_env.num_envs` is 1): n_calls counts the steps of candidates. A vector
+    environment's n_envs lanes make one call of n_envs steps, as they do in SB3; the last call of a generation may have fewer.
+    num_timesteps is the model's, with the generation's steps in it, throughout.
 
     Callbacks that act every so many calls (`eval_freq`, `save_freq`, `check_freq`: EvalCallback, CheckpointCallback and
     what derives from them) are called once in a generation in which they are due, however often that is; EveryNTimesteps,
     StopTrainingOnMaxEpisodes and progress bars once a generation. Any other is called for each step. Of a step, `locals` has
-    dones, infos, rewards and new_obs as arrays of one: an episode's return is the reward of its last step, where infos holds
+    dones, infos, rewards and new_obs as arrays of n_envs: an episode's return is the reward of its last step, where infos holds
     SB3's {'episode': {'r', 'l', 't'}}; new_obs is zeros, since observations stay in the workers.
     """
 
@@ -47,17 +48,15 @@ class StepCallback(Callback):
         self._locals: dict[str, Any] = {}
 
     def on_start(self, model: FastES, total_timesteps: int) -> None:
-        shape = model.policy_spec.obs_shape
+        shape, n_envs = model.policy_spec.obs_shape, model.n_envs
         self._locals = {
             "self": model,
             "callback": self.callback,
             "total_timesteps": total_timesteps,
             "tb_log_name": model.tb_log_name,
             "log_interval": model.log_interval,
-            "dones": np.zeros(1, dtype=bool),
-            "rewards": np.zeros(1, dtype=np.float32),
-            "infos": [{}],
-            "new_obs": np.zeros((1, *shape), dtype=np.float32),
+            **_no_end(n_envs),
+            "new_obs": np.zeros((n_envs, *shape), dtype=np.float32),
         }
         self.callback.init_callback(model)
         self.callback.on_training_start(self._locals, globals())
@@ -78,17 +77,18 @@ class StepCallback(Callback):
     def _tell(self, callback: Any, model: FastES) -> bool:
         """Tell a callback of the generation's steps; False when it stops the training."""
         steps = sum(length for _, length in model.last_episodes)
+        calls = -(-steps // model.n_envs)
         if isinstance(children := getattr(callback, "callbacks", None), list):
-            callback.n_calls += steps
+            callback.n_calls += calls
             callback.num_timesteps = model.num_timesteps
             answers = [self._tell(child, model) for child in children]  # each is told, whatever the others say
             return all(answers)
         if any(isinstance(getattr(callback, name, None), int) for name in _PERIODS):
-            return _tell_periodic(callback, model, steps)
+            return _tell_periodic(callback, model, calls)
         if any(hasattr(callback, name) for name in _SUMS):
-            callback.n_calls += steps - 1
+            callback.n_calls += calls - 1
             if hasattr(callback, "pbar"):
-                callback.pbar.update(steps - 1)
+                callback.pbar.update(steps - model.n_envs)  # on_step adds the rest
             elif hasattr(callback, "max_episodes"):
                 callback.update_locals({"dones": np.ones(len(model.last_episodes), dtype=bool)})
             return bool(callback.on_step())
@@ -99,9 +99,9 @@ class StepCallback(Callback):
         return True
 
 
-def _tell_periodic(callback: Any, model: FastES, steps: int) -> bool:
+def _tell_periodic(callback: Any, model: FastES, calls: int) -> bool:
     periods = [p for name in _PERIODS if isinstance(p := getattr(callback, name, None), int) and p > 0]
-    after = callback.n_calls + steps
+    after = callback.n_calls + calls
     due = [p * (after // p) for p in periods if after // p > callback.n_calls // p]
     if not due:
         callback.n_calls, callback.num_timesteps = after, model.num_timesteps
@@ -112,14 +112,29 @@ def _tell_periodic(callback: Any, model: FastES, steps: int) -> bool:
     return going
 
 
+def _no_end(n_envs: int) -> dict[str, Any]:
+    """What `locals` has of a call in which no episode ends."""
+    return {
+        "dones": np.zeros(n_envs, dtype=bool),
+        "rewards": np.zeros(n_envs, dtype=np.float32),
+        "infos": [{} for _ in range(n_envs)],
+    }
+
+
 def _steps(model: FastES) -> Iterator[dict[str, Any]]:
-    """What `locals` has of each step of the generation; dictionaries and arrays are the same objects until an episode ends."""
-    between: dict[str, Any] = {"dones": np.zeros(1, dtype=bool), "rewards": np.zeros(1, dtype=np.float32), "infos": [{}]}
+    """What `locals` has of each call of the generation; the same object for all in which no episode ends."""
+    between, n_envs = _no_end(model.n_envs), model.n_envs
+    row, at = between, 0  # at: how many steps of the row are taken
     for episode_return, length in model.last_episodes:
-        for _ in range(length - 1):
-            yield between
-        info = {"episode": {"r": episode_return, "l": length, "t": model.elapsed}}
-        yield {"dones": np.ones(1, dtype=bool), "rewards": np.array([episode_return], dtype=np.float32), "infos": [info]}
+        at += length
+        while at > n_envs:
+            yield row
+            row, at = between, at - n_envs
+        row = _no_end(n_envs) if row is between else row
+        row["dones"][at - 1], row["rewards"][at - 1] = True, episode_return
+        row["infos"][at - 1] = {"episode": {"r": episode_return, "l": length, "t": model.elapsed}}
+    if at:
+        yield row
 
 
 def as_callback(callback: Any) -> Callback:

@@ -12,9 +12,14 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from fastes.cpus import available_cpus
+from fastes.envs import EnvArgument, EnvSource, make_env_source
+from fastes.evaluator import Evaluator
 from fastes.policies import AnySpec
+from fastes.restore import check_same_spaces
 from fastes.sb3 import logger as logging
-from fastes.strategy import EvolutionStrategy, check_int
+from fastes.settings import Settings
+from fastes.strategy import EvolutionStrategy, check_int, check_seed
 
 if TYPE_CHECKING:
     from fastes.parallel import Batch
@@ -30,27 +35,38 @@ class SB3Interface:
     """
 
     verbose: int
+    seed: int
+    n_workers: int
     num_timesteps: int
     strategy: EvolutionStrategy
     policy_spec: AnySpec
+    source: EnvSource
+    settings: Settings
+    evaluator: Evaluator
     device = "cpu"
     use_sde = False
-    n_envs = 1
 
-    def _init_interface(self, tensorboard_log: str | None = None, stats_window_size: int = 100) -> None:
+    def _init_interface(self, tensorboard_log: str | None = None, stats_window_size: int = 100, device: str = "auto") -> None:
+        if str(device) not in ("auto", "cpu"):
+            raise ValueError(f"device = {device!r}: FastES runs on the CPU, expected 'auto' or 'cpu'")
         self.tensorboard_log = tensorboard_log
         self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=check_int("stats_window_size", stats_window_size, 1))
         self.ep_success_buffer: deque[bool] = deque(maxlen=stats_window_size)
         self.last_episodes: list[tuple[float, int]] = []  # (return, length) of the last generation's candidates, in job order
-        self.log_interval, self.tb_log_name = 1, "FastES"
+        self.log_interval: int | None = 1
+        self.tb_log_name = "FastES"
         self._logger: Any = None
         self._custom_logger = False
         self._vec_env: Any = None
         self._learn_started, self._timesteps_at_start = time.monotonic(), 0
 
     @property
-    def env(self) -> Env:
+    def env(self) -> Any:
         """An environment of this process."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End the workers."""
         raise NotImplementedError
 
     def get_parameters(self) -> dict[str, dict[str, npt.NDArray[np.float32]]]:
@@ -75,20 +91,42 @@ class SB3Interface:
 
     # --- environment ------------------------------------------------------------------------------------------------
 
-    def get_env(self) -> Any:
-        """An SB3 VecEnv of one environment of the kind that is trained on; callbacks know it as `training_env`.
+    @property
+    def n_envs(self) -> int:
+        """Lanes of the vector environment that was given, else 1."""
+        return self.source.lanes.num_envs if self.source.lanes is not None else 1
 
-        Where SB3 is not in use, an object with num_envs, observation_space and action_space. Training happens in the
-        workers' own environments.
+    def get_env(self) -> Any:
+        """The vector environment that was given; else an SB3 VecEnv of one environment of the kind that is trained on.
+
+        Callbacks know it as `training_env`. Where SB3 is not in use, an object with num_envs, observation_space and
+        action_space. Training happens in the workers' own environments.
         """
+        if self.source.lanes is not None:
+            return self.source.lanes.env
         if self._vec_env is None:
             sb3 = sys.modules.get("stable_baselines3")
             self._vec_env = _OneEnv(self.env) if sb3 is None else _dummy_vec_env(self.env)
         return self._vec_env
 
-    def get_vec_normalize_env(self) -> None:
-        """None: FastES normalises observations itself."""
-        return
+    def set_env(self, env: EnvArgument, force_reset: bool = True) -> None:  # noqa: ARG002
+        """Train on another environment with the same spaces; CheckpointMismatch for other ones.
+
+        Every episode starts with a reset, so force_reset changes nothing.
+        """
+        source = make_env_source(env)
+        check_same_spaces(source, self.policy_spec, self.settings)
+        self.close()
+        had_lanes, self.source, self._vec_env = self.source.lanes is not None, source, None
+        if source.lanes is not None:
+            self.n_workers = 0
+        elif had_lanes:
+            self.n_workers = available_cpus()
+        self.evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, self.n_workers)
+
+    def get_vec_normalize_env(self) -> Any:
+        """The VecNormalize of the VecEnv that was given, None where there is none: FastES normalises by itself then."""
+        return next(iter(getattr(self.source.lanes, "statistics", ())), None)
 
     @property
     def policy(self) -> SB3Interface:
@@ -96,9 +134,13 @@ class SB3Interface:
         return self
 
     def set_random_seed(self, seed: int | None = None) -> None:
-        """SB3's signature. A run's seed determines its noise table, and is fixed when the model is made."""
-        if seed is not None and seed != getattr(self, "seed", seed):
-            raise ValueError(f"set_random_seed({seed}) cannot change the run's seed: pass seed={seed} to FastES")
+        """Draw noise and environment seeds from another seed from now on; parameters stay. None changes nothing."""
+        if seed is None or seed == self.seed:
+            return
+        self.seed = check_seed(seed)
+        self.evaluator.close()
+        self.strategy.reseed(seed)
+        self.evaluator.table = self.strategy.table
 
     # --- figures ----------------------------------------------------------------------------------------------------
 
@@ -118,8 +160,9 @@ class SB3Interface:
         """Seconds since `learn` was called."""
         return time.monotonic() - self._learn_started
 
-    def _begin_logging(self, log_interval: int, tb_log_name: str, reset_num_timesteps: bool) -> None:
-        self.log_interval, self.tb_log_name = check_int("log_interval", log_interval, 1), tb_log_name
+    def _begin_logging(self, log_interval: int | None, tb_log_name: str, reset_num_timesteps: bool) -> None:
+        self.log_interval = None if log_interval is None else check_int("log_interval", log_interval, 1)
+        self.tb_log_name = tb_log_name
         self._learn_started, self._timesteps_at_start = time.monotonic(), self.num_timesteps
         if reset_num_timesteps:
             self.ep_info_buffer.clear()

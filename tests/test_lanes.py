@@ -1,0 +1,246 @@
+"""Risk: a vector environment gives other results than the environment alone, or its wrappers and its owner are ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from envs_for_tests import Toy
+from faults import SETTINGS, toy
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from training import assert_same, learn, train
+
+from fastes import CheckpointMismatch, FastES, WorkerError
+from fastes.envs.lanes import lanes_of
+
+MODES = list(AutoresetMode)
+
+
+class Uneven(Toy):
+    """Ends between its 2nd and its 20th step, as the seed says."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        result = super().reset(seed=seed, options=options)
+        self.ends = 2 + (0 if seed is None else seed) % 19
+        return result
+
+
+class Dictionary(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Toy's observation in a Dict, beside a number."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.observation_space = spaces.Dict({"place": env.observation_space, "kind": spaces.Discrete(3)})
+
+    def observation(self, observation: Any) -> Any:
+        return {"place": observation, "kind": int(abs(observation[0]) * 10) % 3}
+
+
+class Small(gymnasium.ActionWrapper[Any, Any, Any]):
+    """Actions of a dtype that no kernel writes."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.action_space = spaces.MultiDiscrete([3, 3], dtype=np.int16)
+
+    def action(self, action: Any) -> Any:
+        assert action.dtype == np.int16
+        return (np.asarray(action) - 1).astype(np.float32)
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    return {**SETTINGS, "eval_episodes": 2, **changes}
+
+
+@pytest.mark.parametrize("episodes", [1, 2])
+@pytest.mark.parametrize("lanes", [1, 3, 11])
+@pytest.mark.parametrize("mode", MODES)
+def test_lanes_change_no_bit(mode: AutoresetMode, lanes: int, episodes: int) -> None:
+    own = settings(episodes_per_candidate=episodes, max_episode_steps=15, action_noise=0.1)
+    expected = train(Uneven, 3, **own)
+    env = SyncVectorEnv([Uneven] * lanes, autoreset_mode=mode)
+    assert_same_results(expected, train(env, 3, **own))
+    env.close()
+
+
+def assert_same_results(expected: Any, result: Any) -> None:
+    """All but what names the environment."""
+    for state in (expected.state, result.state):
+        state.data.update(env=None, env_name="")
+    assert_same(expected, result)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_lanes_in_processes(mode: AutoresetMode) -> None:
+    env = AsyncVectorEnv([Uneven] * 3, autoreset_mode=mode)
+    try:
+        assert_same_results(train(Uneven, 2, **settings()), train(env, 2, **settings()))
+    finally:
+        env.close()
+
+
+@pytest.mark.parametrize("wrap", [Dictionary, Small, lambda env: Small(Dictionary(env))])
+def test_spaces_of_every_kind(wrap: Callable[[Any], Any]) -> None:
+    env = SyncVectorEnv([lambda: wrap(Uneven())] * 3)
+    assert_same_results(train(lambda: wrap(Uneven()), 2, **settings()), train(env, 2, **settings()))
+
+
+def test_lanes_that_cannot_start_alone_wait_for_each_other() -> None:
+    normalised = gymnasium.wrappers.vector.NormalizeObservation(SyncVectorEnv([Uneven] * 3))
+    lanes = lanes_of(normalised)
+    assert lanes is not None
+    assert (lanes.restarts_alone, lanes.normalizes) == (False, True)
+    with FastES(normalised, **settings(episodes_per_candidate=2)) as model:
+        assert not model.settings.normalize_obs, "once is enough"
+        learn(model, 2)
+        assert sorted(length for _, length in model.last_episodes)[0] >= 4
+        assert model.normalizer.count == 0
+
+
+def test_a_lane_without_work_holds_up_nobody() -> None:
+    alone, waiting = SyncVectorEnv([Uneven] * 4), Foreign(SyncVectorEnv([Uneven] * 4, autoreset_mode="SameStep"))
+    results = [train(env, 1, **settings(episodes_per_candidate=3)) for env in (alone, waiting)]
+    assert_same_results(*results)
+    assert alone.steps < waiting.inner.steps  # type: ignore[attr-defined]
+
+
+class Foreign(gymnasium.vector.VectorEnv[Any, Any, Any]):
+    """A vector environment of a kind that is not known to have reset masks."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.num_envs, self.metadata = inner, inner.num_envs, inner.metadata
+        self.single_observation_space, self.single_action_space = inner.single_observation_space, inner.single_action_space
+        self.observation_space, self.action_space = inner.observation_space, inner.action_space
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        assert options is None
+        return self.inner.reset(seed=seed)
+
+    def step(self, actions: Any) -> Any:
+        return self.inner.step(actions)
+
+
+@pytest.fixture(autouse=True)
+def _count_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = SyncVectorEnv.step
+
+    def step(self: Any, actions: Any) -> Any:
+        self.steps = getattr(self, "steps", 0) + 1
+        return plain(self, actions)
+
+    monkeypatch.setattr(SyncVectorEnv, "step", step)
+
+
+def test_an_exception_names_the_jobs_and_training_goes_on(tmp_path: Path) -> None:
+    fuse = tmp_path / "fuse"
+    fuse.touch()
+    seed = 0
+    with FastES(toy(), **settings()) as model:
+        seed = int(model.running_generation().env_seed[1, 0])
+    env = SyncVectorEnv([toy(fail_seeds=(seed,), while_exists=str(fuse))] * 2)
+    with FastES(env, **settings()) as model:
+        with pytest.raises(WorkerError, match=r"toy fails.*(\n.*)*vector environment.*generation 1.*jobs \["):
+            model.learn(10**6)
+        assert model.generation == 0
+        fuse.unlink()
+        learn(model, 1)
+        result = model.theta.copy()
+    assert (result == train(toy(), 1, **settings()).state.arrays["theta"]["theta"]).all()
+
+
+def test_what_a_vector_environment_cannot_do_is_refused() -> None:
+    env = SyncVectorEnv([toy()] * 2)
+    with pytest.raises(ValueError, match="n_workers = 2 cannot be used with"):
+        FastES(env, n_workers=2)
+    with pytest.raises(ValueError, match=r"env_kwargs .* cannot reach"):
+        FastES(env, env_kwargs={"length": 3})
+    with pytest.raises(ValueError, match="on_env_error = 'penalise'"):
+        FastES(env, on_env_error="penalise")
+
+
+def test_the_environment_stays_its_owners() -> None:
+    env = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 2)
+    with FastES(env, seed=1, population_size=4) as model:
+        learn(model, 1)
+        assert model.get_env() is model.env is env
+        assert model.n_envs == 2
+        assert model.n_workers == 0
+    assert not env.closed
+    env.reset()
+    env.close()
+
+
+def test_checkpoints_of_plain_lanes_rebuild_the_environment(tmp_path: Path) -> None:
+    env = gymnasium.make_vec("CartPole-v1", 3, max_episode_steps=40, vectorization_mode="sync")
+    with FastES(env, seed=1, population_size=4, target_return="none", preset="default") as model:
+        learn(model, 2)
+        model.save(tmp_path / "model")
+        learn(model, 4)
+        expected = model.theta.copy()
+        with FastES.load(tmp_path / "model", n_workers=0) as alone, FastES.load(tmp_path / "model", env) as on_lanes:
+            for loaded in (alone, on_lanes):
+                learn(loaded, 4)
+                assert (loaded.theta == expected).all()
+
+
+def test_checkpoints_of_wrapped_lanes_ask_for_it(tmp_path: Path) -> None:
+    env = gymnasium.wrappers.vector.TransformReward(SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 2), lambda r: -r)
+    with FastES(env, seed=1, population_size=4) as model:
+        assert model.source.name == "CartPole-v1"
+        learn(model, 1)
+        model.save(tmp_path / "model")
+    with FastES.load(tmp_path / "model") as model, pytest.raises(ValueError, match="does not say how to build"):
+        model.learn(1)
+
+
+def test_replay_plays_on_the_lanes() -> None:
+    with FastES(SyncVectorEnv([Uneven] * 3), **settings()) as model:
+        played = model.replay(1, 5)
+        learn(model, 1)
+        assert model.last_episodes[5] == (played.episode_return, played.length)
+
+
+def test_set_env() -> None:
+    with FastES(toy(), n_workers=0, **settings()) as model, FastES(toy(), n_workers=0, **settings()) as other:
+        learn(model, 1)
+        learn(other, 1)
+        model.set_env(SyncVectorEnv([toy()] * 3))
+        assert (model.n_envs, model.n_workers) == (3, 0)
+        learn(model, 2)
+        learn(other, 2)
+        assert (model.theta == other.theta).all()
+        with pytest.raises(CheckpointMismatch, match="does not fit"):
+            model.set_env("CartPole-v1")
+        model.set_env(toy(length=8))
+        learn(model, 3)
+        assert max(length for _, length in model.last_episodes) == 8
+
+
+def test_another_seed_draws_other_noise_and_keeps_the_parameters() -> None:
+    with FastES(toy(), n_workers=0, **settings()) as model:
+        learn(model, 1)
+        before, asked = model.theta.copy(), model.running_generation().noise_index
+        model.set_random_seed(None)
+        assert (model.running_generation().noise_index == asked).all()
+        model.set_random_seed(77)
+        assert (model.theta == before).all()
+        assert (model.running_generation().noise_index != asked).any()
+        learn(model, 2)
+        after = model.theta.copy()
+    with FastES(toy(), n_workers=2, **settings()) as model:
+        learn(model, 1)
+        model.set_random_seed(77)
+        learn(model, 2)
+        assert (model.theta == after).all()
+        assert model.snapshot().data["seed"] == 77
+
+
+def test_only_the_cpu() -> None:
+    FastES("CartPole-v1", device="cpu").close()
+    with pytest.raises(ValueError, match="device = 'cuda'"):
+        FastES("CartPole-v1", device="cuda")

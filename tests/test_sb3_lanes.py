@@ -1,0 +1,193 @@
+"""Risk: an SB3 VecEnv is not driven as it is: its wrappers, its normalisation, its lanes, its way of counting."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from envs_for_tests import Toy
+from faults import SETTINGS, caught_warnings
+from gymnasium import spaces
+from training import assert_same, learn, train
+
+from fastes import FastES
+from fastes.envs.lanes import lanes_of
+
+vec = pytest.importorskip("stable_baselines3.common.vec_env")
+callbacks = pytest.importorskip("stable_baselines3.common.callbacks")
+
+
+class Whole(Toy):
+    """Toy with rewards that float32 holds exactly, as SB3 keeps them; ends between its 2nd and its 20th step."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        result = super().reset(seed=seed, options=options)
+        self.ends = 2 + (0 if seed is None else seed) % 19
+        return result
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, round(8 * reward), terminated, truncated, info
+
+
+class Dictionary(gymnasium.ObservationWrapper[Any, Any, Any]):
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.observation_space = spaces.Dict({"place": env.observation_space, "kind": spaces.Discrete(3)})
+
+    def observation(self, observation: Any) -> Any:
+        return {"place": observation, "kind": int(abs(observation[0]) * 10) % 3}
+
+
+def monitored(cls: Any = Whole) -> Any:
+    from stable_baselines3.common.monitor import Monitor
+
+    return Monitor(cls())
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    return {**SETTINGS, "eval_episodes": 2, **changes}
+
+
+def assert_same_results(expected: Any, result: Any) -> None:
+    """All but what names the environment."""
+    for state in (expected.state, result.state):
+        state.data.update(env=None, env_name="")
+    assert_same(expected, result)
+
+
+@pytest.mark.parametrize("episodes", [1, 2])
+@pytest.mark.parametrize("lanes", [1, 3, 11])
+@pytest.mark.parametrize("stacked", [False, True])
+def test_lanes_change_no_bit(lanes: int, episodes: int, stacked: bool) -> None:
+    env = vec.DummyVecEnv([monitored] * lanes)
+    if stacked:  # lanes wait for each other
+        env = vec.VecFrameStack(env, 1)
+    lanes_ = lanes_of(env)
+    assert lanes_ is not None
+    assert lanes_.restarts_alone is not stacked
+    own = settings(episodes_per_candidate=episodes, max_episode_steps=15)
+    assert_same_results(train(Whole, 3, **own), train(env, 3, **own))
+
+
+def test_lanes_in_processes() -> None:
+    env = vec.SubprocVecEnv([monitored] * 2, start_method="fork")
+    try:
+        assert_same_results(train(Whole, 2, **settings()), train(env, 2, **settings()))
+    finally:
+        env.close()
+
+
+@pytest.mark.parametrize("wrap", [lambda env: env, vec.VecMonitor])
+def test_dictionaries(wrap: Any) -> None:
+    env = wrap(vec.DummyVecEnv([lambda: Dictionary(Whole())] * 3))
+    assert_same_results(train(lambda: Dictionary(Whole()), 2, **settings()), train(env, 2, **settings()))
+
+
+def test_stacked_frames_reach_the_policy() -> None:
+    env = vec.VecFrameStack(vec.DummyVecEnv([monitored] * 3), 4)
+    with FastES("MlpPolicy", env, **settings()) as model:
+        learn(model, 2)
+        assert model.policy_spec.obs_size == 12
+        assert model.normalizer.count > 0
+
+
+def test_vecnormalize_normalises_and_returns_stay_raw() -> None:
+    env = vec.VecNormalize(vec.DummyVecEnv([monitored] * 3), clip_reward=0.5)
+    with FastES("MlpPolicy", env, **settings()) as model:
+        assert not model.settings.normalize_obs
+        assert model.get_vec_normalize_env() is env
+        learn(model, 2)
+        assert env.obs_rms.count > 20
+        assert all(r == round(r) for r, _ in model.last_episodes), "the environment's own rewards are whole"
+        assert any(abs(r) > 0.5 * length for r, length in model.last_episodes)
+        assert model.normalizer.count == 0
+    with FastES(env, normalize_obs=True, **settings()) as model:
+        assert model.settings.normalize_obs, "who asks for it gets it"
+
+
+def test_a_lane_that_starts_alone_shows_normalised_observations(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = vec.VecNormalize(vec.DummyVecEnv([monitored] * 3))
+    lanes = lanes_of(env)
+    assert lanes is not None
+    lanes.reset([1, 2, 3])
+    for _ in range(30):
+        lanes.step(np.zeros((3, 2), np.float32))
+    raw, _ = Whole().reset(seed=9)
+    lanes.restart({1: 9})
+    expected = env.normalize_obs(raw[np.newaxis])[0]
+    assert not np.array_equal(raw, expected)
+    assert np.array_equal(list(lanes.observations())[1], expected)
+
+
+def test_what_sb3_keeps_of_the_environment_is_kept(tmp_path: Path) -> None:
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    env = vec.VecNormalize(vec.DummyVecEnv([monitored] * 4))
+    eval_env = vec.VecNormalize(vec.DummyVecEnv([monitored]), training=False, norm_reward=False)
+    evaluation = callbacks.EvalCallback(eval_env, eval_freq=20, n_eval_episodes=2, verbose=0)
+    saving = callbacks.CheckpointCallback(40, str(tmp_path), save_vecnormalize=True)
+    with FastES("MlpPolicy", env, **settings()) as model:
+        model.learn(400, [evaluation, saving])
+        assert np.array_equal(eval_env.obs_rms.mean, env.obs_rms.mean)
+        assert evaluate_policy(model, env, 4)[0]
+    assert list(tmp_path.glob("*vecnormalize*.pkl"))
+    with open(next(tmp_path.glob("*vecnormalize*.pkl")), "rb") as file:
+        assert pickle.load(file).obs_rms.count > 1
+
+
+def test_callbacks_count_calls_of_all_lanes() -> None:
+    class Own(callbacks.BaseCallback):  # type: ignore[misc]
+        def _on_step(self) -> bool:
+            assert self.locals["dones"].shape == (3,)
+            assert len(self.locals["infos"]) == 3
+            ends.extend(info["episode"] for info in self.locals["infos"] if "episode" in info)
+            dones.append(int(self.locals["dones"].sum()))
+            return True
+
+    ends: list[Any] = []
+    dones: list[int] = []
+    env = vec.DummyVecEnv([monitored] * 3)
+    with FastES("MlpPolicy", env, **settings()) as model:
+        own = Own()
+        told: list[tuple[float, int]] = []
+        calls = [0]
+
+        def note(model: FastES, _: Any) -> None:
+            told.extend(model.last_episodes)
+            calls[0] += -(-sum(length for _, length in model.last_episodes) // 3)
+
+        model.learn(300, [own, note])
+        assert own.training_env is env
+        assert own.n_calls == calls[0]
+        assert own.n_calls < model.num_timesteps
+        assert sum(dones) == len(told) == model.num_episodes
+        assert [(info["r"], info["l"]) for info in ends] == told
+
+
+def test_learning_goes_on_after_wrapped_lanes_were_loaded(tmp_path: Path) -> None:
+    own = settings()
+    env = vec.VecFrameStack(vec.DummyVecEnv([monitored] * 2), 2)
+    with FastES("MlpPolicy", env, **own) as model:
+        learn(model, 2)
+        model.save(tmp_path / "model")
+        learn(model, 4)
+        with FastES.load(tmp_path / "model", env=env, device="auto", custom_objects={"lr_schedule": 1}, seed=5) as loaded:
+            learn(loaded, 4)
+            assert (loaded.theta == model.theta).all()
+
+
+def test_make_vec_env_by_name() -> None:
+    from stable_baselines3.common.env_util import make_vec_env
+
+    env = make_vec_env("CartPole-v1", 4, seed=0)
+    with caught_warnings() as messages, FastES("MlpPolicy", env, seed=0, population_size=8) as model:
+        assert model.source.name == "CartPole-v1"
+        assert model.target_return == 475.0
+        model.learn(2000)
+    assert messages == []
+    env.close()
