@@ -33,11 +33,12 @@ QUICK = Sizes(calls=20, repeats=3)
 
 
 class TimedModule(NamedTuple):
-    """A module and the spaces it acts between."""
+    """A module, the spaces it acts between, and whether observations are normalised (and counted)."""
 
     module: nn.Module
     observations: spaces.Box
     actions: spaces.Space[Any]
+    normalize: bool = True
 
 
 def tanh_layers(*sizes: int) -> nn.Sequential:
@@ -58,28 +59,30 @@ def modules() -> dict[str, TimedModule]:
         nn.Flatten(),
         nn.Linear(16 * 9 * 9, 6),
     )
+    images = spaces.Box(0, 255, (4, 84, 84), np.uint8)
     return {
-        "MLP 17-64-64-6, tanh, Box": TimedModule(tanh_layers(17, 64, 64, 6), box, actions),
-        "MLP 17-256-256-6, tanh, Box": TimedModule(tanh_layers(17, 256, 256, 6), box, actions),
-        "CNN 4 x 84 x 84 uint8, 2 layers, Discrete": TimedModule(
-            convolutions, spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(6)
-        ),
+        "MLP 17-64-64-6 tanh, normalised": TimedModule(tanh_layers(17, 64, 64, 6), box, actions),
+        "MLP 17-256-256-6 tanh, normalised": TimedModule(tanh_layers(17, 256, 256, 6), box, actions),
+        "CNN 4 x 84 x 84 uint8, normalised": TimedModule(convolutions, images, spaces.Discrete(6)),
+        "CNN 4 x 84 x 84 uint8, as it is": TimedModule(convolutions, images, spaces.Discrete(6), normalize=False),
     }
 
 
 def ways(timed: TimedModule) -> dict[str, Callable[[], Any]]:
-    """A step of the policy with normalisation and counting, and the module alone, on a tensor that is there already.
+    """A step of the policy, and the module alone, on a tensor that is there already.
 
     Raises SystemExit unless both give the same action, for two sets of parameters.
     """
     actor: Any = spec_for(TorchPolicy(timed.module), timed.observations, timed.actions).make_actor()
     rng = np.random.default_rng(1)
     mean, inv_std = rng.standard_normal(actor.obs_size), rng.uniform(0.5, 2.0, actor.obs_size)
-    actor.set_normalizer(mean, inv_std, CLIP)
-    actor.count_moments(True)
     observation = timed.observations.sample()
-    normalised = np.clip((observation.ravel().astype(np.float64) - mean) * inv_std, -CLIP, CLIP).astype(np.float32)
-    tensor = torch.from_numpy(normalised).reshape(1, *observation.shape)
+    seen = observation.ravel().astype(np.float64)
+    if timed.normalize:
+        actor.set_normalizer(mean, inv_std, CLIP)
+        actor.count_moments(True)
+        seen = np.clip((seen - mean) * inv_std, -CLIP, CLIP)
+    tensor = torch.from_numpy(seen.astype(np.float32)).reshape(1, *observation.shape)
     module = timed.module.eval()
     for scale in (1.0, -0.5):
         actor.parameters[:] *= np.float32(scale)
@@ -97,7 +100,6 @@ def time_modules(sizes: Sizes) -> str:
     rows = []
     for name, timed in modules().items():
         steps = ways(timed)
-        seconds = {}
         with torch.no_grad():
             seconds = interleaved_seconds({way: repeated(step, sizes.calls) for way, step in steps.items()}, sizes.repeats)
         act, forward = (1e6 * statistics.median(seconds[way]) / sizes.calls for way in ("act", "forward"))
