@@ -17,6 +17,7 @@ from fastes.callbacks import Callback, CallbackList, ConsoleLog, ProgressBar
 from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from fastes.cpus import available_cpus
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
+from fastes.envs.wrappers import warn_of_memory
 from fastes.episode_cap import EpisodeCap
 from fastes.errors import FastESError
 from fastes.evaluation import Evaluation
@@ -83,6 +84,7 @@ class FastES(SB3Interface):
             settings["policy"] = policy
         chosen = choose_settings(source.name, preset, settings)
         instance = source()
+        warn_of_memory(instance)
         try:
             spaces = instance.observation_space, instance.action_space
             spec = make_policy_spec(chosen.policy, *spaces, chosen.policy_kwargs)
