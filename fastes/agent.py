@@ -364,6 +364,7 @@ class FastES(SB3Interface):
     ) -> tuple[Any, None]:
         """The action for one observation, or an array of actions for a batch (n, *observation shape), and None.
 
+        Batches of Dict and Tuple observations are dicts and tuples of such arrays, or lists of observations.
         deterministic=False acts as in training: with the settings' action noise, or sampling when sample_actions is on.
         state and episode_start are there for SB3's signature; the policies have no memory.
         """

@@ -113,7 +113,9 @@ ENVIRONMENTS: dict[str, Any] = {
 def arguments(env: Any) -> list[tuple[str, str]]:
     """Of each wrapper that transforms something; a function is itself."""
     kinds = wrappers.TimeLimit, wrappers.PassiveEnvChecker
-    return [(type(layer).__name__, repr(getattr(layer, "_saved_kwargs", 0))) for layer in layers(env) if type(layer) not in kinds]
+    return [
+        (type(layer).__name__, repr(getattr(layer, "_saved_kwargs", 0))) for layer in layers(env) if type(layer) not in kinds
+    ]
 
 
 def trajectory(env: Any) -> list[Any]:
