@@ -130,6 +130,8 @@ def test_values_and_types_that_a_box_does_not_declare() -> None:
     for other in others:
         assert same(acting({**one, **other}), expected), other
     assert not same(acting({**one, "speed": np.array([1.0, -1.0])}), expected), "values are not clipped"
+    choices = Acting(SPACES["grid"])
+    assert same(choices(np.array([[1.0, 0.0], [3.0, 1.0]])), choices(np.array([[1, 0], [3, 1]])))
     whole = [{"speed": one["speed"], "image": one["image"], "gear": 1, "lamps": [1, 0]}] * 3
     assert same(acting(stacked(acting.space, whole)), np.array([expected] * 3))
 
