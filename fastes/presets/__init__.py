@@ -71,9 +71,9 @@ def _warn_of_unscaled_rate(name: str, tuned: int, settings: Settings) -> None:
     if tuned / _FAR < given < tuned * _FAR or not isinstance(rate, (int, float)):
         return
     warnings.warn(
-        f"population_size = {given} with learning_rate = {rate:g}, which preset {name!r} has for population_size = {tuned}: the "
-        "noise in a gradient falls with the square root of the candidates, so that learning_rate = "
-        f"{rate * math.sqrt(given / tuned):.2g} is a point to start from. Passing learning_rate, the same one too, silences this",
+        f"population_size = {given} with learning_rate = {rate:g}, which preset {name!r} has for population_size = {tuned}: "
+        "the noise in a gradient falls with the square root of the candidates, so that learning_rate = "
+        f"{rate * math.sqrt(given / tuned):.2g} is a point to start from. Passing learning_rate, any value, silences this",
         UserWarning,
         stacklevel=4,
     )
