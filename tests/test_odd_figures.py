@@ -115,7 +115,14 @@ class Slope(Summit):
 
 
 def on_the_summit(generations: int, env: Any = Summit, **settings: Any) -> tuple[list[str], Any]:
-    plain = {"policy": "LinearPolicy", "learning_rate": 1e-9, "normalize_obs": False, "population_size": 4, "seed": 1}
+    plain = {
+        "policy": "LinearPolicy",
+        "learning_rate": 1e-9,
+        "normalize_obs": False,
+        "population_size": 4,
+        "seed": 1,
+        "noise_table_size": 500,
+    }
     with caught_warnings() as messages, FastES(env, n_workers=0, **{**plain, **settings}) as model:
         model.learn(MANY, lambda _, record: record.generation < generations)
         state = model.snapshot()
