@@ -364,6 +364,15 @@ def test_a_file_that_is_something_else_is_refused_and_kept(tmp_path: Path, name:
     assert (tmp_path / name).read_bytes() == content
 
 
+@pytest.mark.parametrize("kind", [MonitorFile, EvaluationsFile])
+def test_a_new_training_replaces_whatever_was_there(kind: Any, tmp_path: Path) -> None:
+    file, reference = (kind(tmp_path / name) for name in ("odd", "reference"))
+    file.path.write_bytes(b"something else")
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        model.learn(10**6, [file, reference, stop_at(1)])
+    assert without_clock(file.path) == without_clock(reference.path)
+
+
 def test_another_number_of_evaluation_episodes_is_refused(tmp_path: Path) -> None:
     model, _ = train_both(tmp_path, 2)
     model.save(tmp_path / "m")
