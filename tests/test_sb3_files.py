@@ -228,6 +228,20 @@ def test_rows_after_the_checkpoint_are_played_and_written_again(tmp_path: Path, 
     assert_files(tmp_path, told)
 
 
+@pytest.mark.parametrize("lost", [1, 2, 5, 100])
+def test_a_file_that_lost_its_end_goes_on_with_whole_rows(tmp_path: Path, lost: int) -> None:
+    """As after a power failure; the steps of the rows that are gone are told apart from those that have rows."""
+    file = MonitorFile(tmp_path / "toy")
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        model.learn(10**6, [file, stop_at(2)])
+        os.truncate(file.path, file.path.stat().st_size - lost)
+        whole = file.path.read_bytes().count(b"\n") - 2
+        model.learn(10**6, [file, stop_at(3)], reset_num_timesteps=False)
+        header, rows = monitor_rows(file.path)
+        assert len(rows) == whole + 8
+        assert header["num_timesteps"] + sum(length for _, length, _ in rows) == model.num_timesteps
+
+
 def test_a_file_that_begins_later_says_so_and_is_gone_on_with(tmp_path: Path) -> None:
     file = MonitorFile(tmp_path / "late")
     with FastES(toy(), n_workers=0, **SETTINGS) as model:
