@@ -239,7 +239,7 @@ class FastES(SB3Interface):
                     self._count(batch, solved)
                     finished = time.perf_counter()
                     self.untold = make_record(self, asked, batch, evaluation, update, finished - started)
-                self._note_episodes(batch)
+                    self._note_episodes(batch, evaluation)
                 going = callbacks.on_generation(self, self.untold) is not False
                 self.untold = None
                 self._odd.look(self, asked.generation + 1, batch)

@@ -178,7 +178,7 @@ def _new(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
             f"the run folder cannot be made in {arguments.runs}: {error.strerror}; choose another with --runs"
         ) from error
     shown = arguments.runs / path.relative_to(runs)
-    return model, RunFolder(path, arguments.checkpoint_seconds, arguments.on_save_error, shown)
+    return model, _run_folder(path, arguments, shown)
 
 
 def _resumed(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
@@ -194,7 +194,18 @@ def _resumed(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
             f"{arguments.resume} has spent its budget ({model.num_timesteps} of {model.settings.total_timesteps} timesteps): "
             "give a larger one with --total-timesteps"
         )
-    return model, RunFolder(resume, arguments.checkpoint_seconds, arguments.on_save_error, arguments.resume)
+    return model, _run_folder(resume, arguments, arguments.resume)
+
+
+def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFolder:
+    return RunFolder(
+        path,
+        arguments.checkpoint_seconds,
+        arguments.on_save_error,
+        shown,
+        monitor_csv=arguments.monitor_csv,
+        evaluations_npz=arguments.evaluations_npz,
+    )
 
 
 def _module_id(model: FastES) -> str | None:
