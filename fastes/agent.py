@@ -17,6 +17,7 @@ from fastes.callbacks import Callback, CallbackList, ConsoleLog, ProgressBar
 from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from fastes.cpus import available_cpus
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
+from fastes.envs.wrappers import warn_of_memory
 from fastes.episode_cap import EpisodeCap
 from fastes.errors import FastESError
 from fastes.evaluation import Evaluation
@@ -98,6 +99,8 @@ class FastES(SB3Interface):
             settings["policy"] = policy.kind if isinstance(policy, CustomPolicy) else policy
         chosen = choose_settings(source.name, preset, settings)
         own = None if source.lanes is not None else source()
+        if own is not None:
+            warn_of_memory(own)
         try:
             shown: Any = own or source.lanes
             wanted = policy if isinstance(policy, CustomPolicy) else chosen.policy
@@ -239,7 +242,7 @@ class FastES(SB3Interface):
                     self._count(batch, solved)
                     finished = time.perf_counter()
                     self.untold = make_record(self, asked, batch, evaluation, update, finished - started)
-                self._note_episodes(batch)
+                    self._note_episodes(batch, evaluation)
                 going = callbacks.on_generation(self, self.untold) is not False
                 self.untold = None
                 self._odd.look(self, asked.generation + 1, batch)
@@ -355,6 +358,7 @@ class FastES(SB3Interface):
     ) -> tuple[Any, None]:
         """The action for one observation, or an array of actions for a batch (n, *observation shape), and None.
 
+        Batches of Dict and Tuple observations are dicts and tuples of such arrays, or lists of observations.
         deterministic=False acts as in training: with the settings' action noise, or sampling when sample_actions is on.
         state and episode_start are there for SB3's signature; the policies have no memory.
         """

@@ -59,6 +59,10 @@ def _add_train(commands: Any) -> None:
         default="continue",
         help="what a full disk does to the training (default: continue; saving is tried again)",
     )
+    for flag, name in (("--monitor-csv", "monitor.csv"), ("--evaluations-npz", "evaluations.npz")):
+        train.add_argument(
+            flag, action="store_true", help=f"write {name} as Stable-Baselines3 does; a resumed run goes on with what it has"
+        )
     train.add_argument("--quiet", action="store_true", help="no progress bar and no line a generation")
     groups: dict[str, Any] = {}
     for item in fields(Settings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import re
@@ -11,7 +12,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -36,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if ":" in (arguments.env or ""):
         sys.path.append(os.getcwd())  # modules that lie here; last, so that nothing of that name is taken for a package
     try:
-        return _COMMANDS[arguments.command](arguments)
+        with _short_warnings():
+            return _COMMANDS[arguments.command](arguments)
     except KeyboardInterrupt:
         print("\nstopped at once", file=sys.stderr)
         return _INTERRUPTED
@@ -48,6 +51,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (FastESError, OSError) as error:
         print(f"fastes: error: {error}", file=sys.stderr)
         return 1
+
+
+@contextlib.contextmanager
+def _short_warnings() -> Iterator[None]:
+    """Warnings of FastES are shown without the line of its code that they come from."""
+    before, package = warnings.formatwarning, os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+
+    def shown(message: Any, category: Any, filename: str, lineno: int, line: str | None = None) -> str:
+        if os.path.abspath(filename).startswith(package):
+            return f"fastes: warning: {message}\n"
+        return before(message, category, filename, lineno, line)
+
+    warnings.formatwarning = shown
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 # --- train ----------------------------------------------------------------------------------------------------------
@@ -158,7 +178,7 @@ def _new(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
             f"the run folder cannot be made in {arguments.runs}: {error.strerror}; choose another with --runs"
         ) from error
     shown = arguments.runs / path.relative_to(runs)
-    return model, RunFolder(path, arguments.checkpoint_seconds, arguments.on_save_error, shown)
+    return model, _run_folder(path, arguments, shown)
 
 
 def _resumed(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
@@ -174,7 +194,18 @@ def _resumed(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
             f"{arguments.resume} has spent its budget ({model.num_timesteps} of {model.settings.total_timesteps} timesteps): "
             "give a larger one with --total-timesteps"
         )
-    return model, RunFolder(resume, arguments.checkpoint_seconds, arguments.on_save_error, arguments.resume)
+    return model, _run_folder(resume, arguments, arguments.resume)
+
+
+def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFolder:
+    return RunFolder(
+        path,
+        arguments.checkpoint_seconds,
+        arguments.on_save_error,
+        shown,
+        monitor_csv=arguments.monitor_csv,
+        evaluations_npz=arguments.evaluations_npz,
+    )
 
 
 def _module_id(model: FastES) -> str | None:

@@ -20,6 +20,8 @@ from fastes.strategy import Update
 if TYPE_CHECKING:
     from fastes.agent import FastES
 
+_UNBEATEN = 50  # generations in a row
+
 
 def make_record(
     model: FastES, asked: Perturbations, batch: Batch, evaluation: Evaluation, update: Update | None, seconds: float
@@ -61,6 +63,7 @@ class OddFigures:
 
     def __init__(self) -> None:
         self._said: set[str] = set()
+        self._unbeaten = 0  # generations in a row in which every candidate's return was below that of theta
 
     def look(self, model: FastES, generation: int, batch: Batch) -> None:
         """generation: as in progress.csv."""
@@ -84,8 +87,28 @@ class OddFigures:
                 f"an episode of generation {generation} was cut after {STEP_GUARD:,} steps: the environment did not end it; "
                 "set max_episode_steps",
             )
+        self._unbeaten = self._unbeaten + 1 if _is_unbeaten(model, batch) else 0
+        if self._unbeaten == _UNBEATEN:
+            others = {"action_noise": model.settings.action_noise, "sample_actions": model.settings.sample_actions}
+            noise = "".join(f" (or {name})" for name, value in others.items() if value)
+            self._say(
+                "unbeaten",
+                f"in {_UNBEATEN} generations up to {generation} no candidate reached the return of the parameters without "
+                "noise. While eval_return still rises that does no harm. Where it does not, "
+                f"sigma = {model.settings.sigma!r}{noise} is too large for this policy (try half of it), or the training is "
+                "stuck: try another seed, a larger population_size, or a denser reward",
+            )
 
     def _say(self, kind: str, message: str) -> None:
         if kind not in self._said:
             self._said.add(kind)
             warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _is_unbeaten(model: FastES, batch: Batch) -> bool:
+    """Whether every candidate's return is below that of theta; a tie beats it: with equal returns nothing is wrong."""
+    if model.settings.episode_cap != "none" or not batch.eval_returns.size or not np.isfinite(batch.eval_returns).all():
+        return False  # the adaptive cap ends episodes of candidates alone
+    evaluations = batch.eval_returns.tolist()
+    mean, _ = mean_and_std(evaluations)
+    return bool(np.fmax.reduce(batch.returns, axis=None) < min(mean, max(evaluations)))  # a mean of equal numbers may round up

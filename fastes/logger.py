@@ -74,10 +74,15 @@ def console_line(record: Record) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Replace a file's text: a crash leaves the old one or the new one."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace a file's content: a crash leaves the old one or the new one."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(temporary, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -85,6 +90,19 @@ def write_text(path: Path, text: str) -> None:
         error.filename = error.filename or str(path)
         temporary.unlink(missing_ok=True)
         raise
+
+
+def append_whole(path: Path, content: bytes, start: bytes = b"") -> None:
+    """Append to a file. start: what comes before, in a new one. Raises OSError when it cannot; nothing of it stays then."""
+    with open(path, "ab", buffering=0) as file:
+        size = file.tell()
+        left = content if size else start + content
+        try:
+            while left:
+                left = left[file.write(left) :]
+        except OSError:
+            file.truncate(size)
+            raise
 
 
 class CsvLog:
@@ -124,22 +142,16 @@ class CsvLog:
                 stacklevel=2,
             )
         self._last = generation
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([Record._fields, *kept])
-        write_text(self.path, text.getvalue())
+        write_text(self.path, _csv_lines([Record._fields, *kept]))
 
     def _append(self, rows: Sequence[Record]) -> None:
-        with open(self.path, "ab", buffering=0) as file:
-            size = file.tell()
-            text = io.StringIO()
-            csv.writer(text, lineterminator="\n").writerows([*([] if size else [Record._fields]), *rows])
-            content = text.getvalue().encode()
-            try:
-                while content:
-                    content = content[file.write(content) :]
-            except OSError:
-                file.truncate(size)
-                raise
+        append_whole(self.path, _csv_lines(rows).encode(), _csv_lines([Record._fields]).encode())
+
+
+def _csv_lines(rows: Sequence[Sequence[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def read_progress(path: Path) -> dict[str, list[float]]:

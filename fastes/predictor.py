@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.normalizer import ObsNormalizer
+from fastes.observations import observation_rows
 from fastes.policies import AnySpec
 from fastes.rollout import observation_flattener, one_thread
 
@@ -34,7 +35,9 @@ class Predictor:
         """The action for one observation, or an array (n, ...) of them for a batch.
 
         noise: action_noise and whether to sample, as Actor.begin_episode takes them; each call and row draws its own.
-        flat_space: the observation space when its observations are flattened first, None for a Box.
+        flat_space: the observation space when its observations are flattened first, None for a Box. What counts as one and
+        what as a batch: an array of a Box's own shape is one, with one more axis in front a batch; for the other spaces see
+        fastes.observations.observation_rows.
         """
         self._load(theta, normalizer)
         rows, single = self._rows(observation, flat_space)
@@ -75,10 +78,5 @@ class Predictor:
             raise ValueError(
                 f"the policy was made for observations that are flattened, the environment has {space}: pass its own env"
             )
-        if space.contains(observation):
-            return [flatten(observation)], True
-        if isinstance(observation, (np.ndarray, list)) and len(observation) and all(space.contains(one) for one in observation):
-            return [flatten(one) for one in observation], False
-        raise ValueError(
-            f"observation {observation!r} is not in the observation space {space}, nor an array of such observations"
-        )
+        rows, single = observation_rows(space, observation)
+        return [flatten(row) for row in rows], single

@@ -21,11 +21,13 @@ from fastes.logger import CsvLog, Record, write_text
 from fastes.plots import plot_learning_curve
 from fastes.presets import tomllib
 from fastes.restore import versions
+from fastes.sb3.files import EvaluationsFile, MonitorFile
 
 if TYPE_CHECKING:
     from fastes.agent import FastES
 
 CHECKPOINT, BEST, PROGRESS, CONFIG, CURVE = "checkpoint.zip", "best.zip", "progress.csv", "config.toml", "learning_curve.png"
+MONITOR, EVALUATIONS = "monitor.csv", "evaluations.npz"
 
 
 def _file_name(text: str) -> str:
@@ -71,10 +73,17 @@ class RunFolder(Callback):
 
     on_save_error: what a full disk or a folder that became read-only does to the training: 'continue' warns, keeps the old
     files and the figures to be written, and tries again; 'stop' raises the OSError. shown: path as messages name it.
+    monitor_csv, evaluations_npz: write these files of SB3's; they go on being written where they are there already.
     """
 
     def __init__(
-        self, path: Path, checkpoint_seconds: float = 30.0, on_save_error: str = "continue", shown: Path | None = None
+        self,
+        path: Path,
+        checkpoint_seconds: float = 30.0,
+        on_save_error: str = "continue",
+        shown: Path | None = None,
+        monitor_csv: bool = False,
+        evaluations_npz: bool = False,
     ) -> None:
         self.path, self.checkpoint_seconds, self.on_save_error = path, checkpoint_seconds, on_save_error
         self.shown = shown or path
@@ -82,6 +91,11 @@ class RunFolder(Callback):
         self._best: Checkpoint | None = None
         self._saved_at = time.monotonic()
         self._log: CsvLog | None = None
+        self.files: list[MonitorFile | EvaluationsFile] = []
+        if monitor_csv or (path / MONITOR).exists():
+            self.files.append(MonitorFile(path / MONITOR))
+        if evaluations_npz or (path / EVALUATIONS).exists():
+            self.files.append(EvaluationsFile(path / EVALUATIONS))
 
     def write_config(self, model: FastES, run: Mapping[str, Any]) -> None:
         """config.toml: how the run was started (`run`: command, preset, ...), all settings, and versions."""
@@ -102,11 +116,13 @@ class RunFolder(Callback):
             config["earlier"] = _earlier(previous)
         write_text(previous, tomli_w.dumps(config))
 
-    def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
+    def on_start(self, model: FastES, total_timesteps: int) -> None:
         for left in self.path.glob(".*.zip.*-*.*"):  # by a save that was killed between naming and renaming
             left.unlink(missing_ok=True)
         self._log = CsvLog(self.path / PROGRESS)
         self._log.truncate(model.generation)
+        for file in self.files:
+            file.on_start(model, total_timesteps)
         self.save(model)  # whatever happens next, there is something to go on with
 
     def on_new_best(self, model: FastES, eval_return: float) -> None:  # noqa: ARG002
@@ -116,6 +132,9 @@ class RunFolder(Callback):
         assert self._log is not None
         with self._surviving(PROGRESS):
             self._log.write(record)
+        for file in self.files:
+            with self._surviving(file.path.name):
+                file.on_generation(model, record)
         if time.monotonic() - self._saved_at >= self.checkpoint_seconds:
             with self._surviving(CHECKPOINT):
                 self.save(model)
@@ -125,6 +144,9 @@ class RunFolder(Callback):
         if model.untold is not None and self._log is not None:
             with self._surviving(PROGRESS):
                 self._log.write(model.untold)
+        for file in self.files:
+            with self._surviving(file.path.name):
+                file.on_end(model)
 
     @contextlib.contextmanager
     def _surviving(self, name: str) -> Iterator[None]:
@@ -151,6 +173,8 @@ class RunFolder(Callback):
         self._saved_at = time.monotonic()
         if self._log is not None:
             self._log.flush()
+        for file in self.files:
+            file.flush()
         if self._best is not None:
             write_checkpoint(self.path / BEST, self._best)
             self._best = None

@@ -208,12 +208,14 @@ def _check(name: str, value: Any, kind: object, limits: Mapping[str, Any]) -> An
 
 
 def _plain(value: Any) -> Any:
-    """An item of policy_kwargs as JSON knows it; activation functions are known by their names."""
+    """An item of policy_kwargs as JSON knows it; classes and functions are known by their names."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_plain(item) for item in value]
-    return value.__name__ if isinstance(value, type) else value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return getattr(value, "__name__", value)
 
 
 def _checked_float(name: str, value: Any, limits: Mapping[str, Any]) -> float:

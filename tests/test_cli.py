@@ -24,7 +24,8 @@ from fastes.checkpoint import read_checkpoint
 from fastes.cli import main
 from fastes.logger import Record
 from fastes.noise import draw_pairs
-from fastes.presets import tomllib
+from fastes.presets import load_preset, tomllib
+from fastes.run_folder import RunFolder
 
 SMALL = ["--preset", "default", "--population-size", "4", "--net-arch", "4", "--target-return", "none"]
 
@@ -303,6 +304,64 @@ def test_flags_reach_the_settings(tmp_path: Path) -> None:
     }
     assert config["normalize_obs"] is False
     assert config["sample_actions"] is True
+
+
+def test_a_preset_is_taken_by_name(tmp_path: Path) -> None:
+    """Another environment's, with a schedule of its own on top."""
+    flags = ["--preset", "CartPole-v1", "--learning-rate", "lin_0.05", "--total-timesteps", "1", "--seed", "2", "--quiet"]
+    assert main(["train", "Toy-v0", *flags, "--workers", "0", "--runs", str(tmp_path)]) == 0
+    config = tomllib.loads((tmp_path / "Toy-v0" / "1" / "config.toml").read_text())["settings"]
+    expected = {**load_preset("CartPole-v1"), "learning_rate": "lin_0.05", "total_timesteps": 1}
+    assert {name: config[name] for name in expected} == expected
+    assert config["population_size"] != Settings().population_size
+
+
+@pytest.mark.parametrize(("schedule", "last"), [("lin_0.1", 0.0), ("lin_0.1_0.05", 0.05)])
+def test_a_learning_rate_falls_over_the_budget(schedule: str, last: float, tmp_path: Path) -> None:
+    flags = ["--learning-rate", schedule, "--total-timesteps", "600", "--seed", "2", "--quiet", *SMALL]
+    assert main(["train", "Toy-v0", *flags, "--workers", "0", "--runs", str(tmp_path)]) == 0
+    before = 0
+    for row in rows(tmp_path / "Toy-v0" / "1"):
+        assert float(row["learning_rate"]) == pytest.approx(last + (0.1 - last) * (1.0 - before / 600), rel=1e-6)
+        before = int(row["timesteps"])
+    assert before >= 600
+
+
+@pytest.mark.parametrize("seconds", ["0", "1000"])
+def test_every_generation_is_saved_when_asked(seconds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a whole checkpoint in the run folder, before the next generation begins."""
+    saved, whole = [], RunFolder.on_generation
+
+    def on_generation(self: RunFolder, model: FastES, record: Record) -> None:
+        whole(self, model, record)
+        saved.append((record.generation, read_checkpoint(self.path / "checkpoint.zip").data["counters"]["generation"]))
+
+    monkeypatch.setattr(RunFolder, "on_generation", on_generation)
+    flags = ["--checkpoint-seconds", seconds, "--total-timesteps", "600", "--seed", "2", "--quiet", *SMALL]
+    assert main(["train", "Toy-v0", *flags, "--workers", "0", "--runs", str(tmp_path)]) == 0
+    assert len(saved) > 5
+    assert saved == [(n, n if seconds == "0" else 0) for n in range(1, len(saved) + 1)]
+
+
+def test_a_warning_is_a_line_of_its_own(tmp_path: Path) -> None:
+    """Of FastES: without the place in its code. Others keep theirs."""
+    (tmp_path / "loud.py").write_text(
+        "import warnings, gymnasium, envs_for_tests\n"
+        "def make(**kwargs):\n    warnings.warn('from afar')\n    return envs_for_tests.Toy()\n"
+        "gymnasium.register('Loud-v0', entry_point='loud:make')\n"
+    )
+    flags = ["--preset", "CartPole-v1", "--total-timesteps", "1", "--seed", "2", "--quiet", "--workers", "0"]
+    result = run_fastes("train", "loud:Loud-v0", *flags, "--population-size", "64", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if "population_size" in line]
+    assert line.startswith("fastes: warning: population_size = 64 with learning_rate = ")
+    assert "UserWarning: population_size" not in result.stderr
+    assert "warnings.warn(" in result.stderr, "loud.py's own"
+    assert "loud.py:3: UserWarning: from afar" in result.stderr
+    rate = load_preset("CartPole-v1")["learning_rate"]
+    result = run_fastes("train", "loud:Loud-v0", *flags, "--population-size", "64", "--learning-rate", str(rate), cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "population_size" not in result.stderr
 
 
 # --- Ctrl-C ----------------------------------------------------------------------------------------------------------

@@ -204,7 +204,7 @@ EXITS = {
 def test_exit_without_close_neither_hangs_nor_warns(how: str, tmp_path: Path) -> None:
     script = f"""
         from fastes import FastES
-        model = FastES("CartPole-v1", n_workers=2, population_size=4, seed=0)
+        model = FastES("CartPole-v1", n_workers=2, preset="default", population_size=4, seed=0)
         model.learn(100)
         print("learned")
         {EXITS[how]}
@@ -220,7 +220,7 @@ def test_nothing_lies_around_after_training(tmp_path: Path) -> None:
         import os, tempfile
         from fastes import FastES
         before = set(os.listdir(tempfile.gettempdir())) | set(os.listdir("."))
-        with FastES("CartPole-v1", n_workers=2, population_size=4, seed=0) as model:
+        with FastES("CartPole-v1", n_workers=2, preset="default", population_size=4, seed=0) as model:
             model.learn(100)
             during = set(os.listdir(tempfile.gettempdir())) | set(os.listdir("."))
         after = set(os.listdir(tempfile.gettempdir())) | set(os.listdir("."))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -339,10 +340,33 @@ def test_policy_kwargs_build_what_they_say() -> None:
     assert spec("MlpPolicy", net_arch=[]).layer_sizes == (4, 2)
     assert spec("MlpPolicy", net_arch=(7,)).layer_sizes == (4, 7, 2)
     assert spec("MlpPolicy", activation_fn=ReLU).activation == "relu"
+    assert spec("MlpPolicy", activation_fn="ReLU").activation == "relu"
+    assert spec("MlpPolicy", net_arch={"pi": [5, 6], "vf": [7], "qf": [8]}).layer_sizes == (4, 5, 6, 2)
+    assert spec("MlpPolicy", net_arch={"pi": []}).layer_sizes == (4, 2)
+    assert spec("LinearPolicy", net_arch={"pi": [], "vf": [7]}).layer_sizes == (4, 2)
     assert spec("MlpPolicy", use_bias=False).num_params == 4 * 64 + 64 * 64 + 64 * 2
     assert spec("LinearPolicy").num_params == 8
     assert spec("LinearPolicy", use_bias=True).num_params == 10
     assert spec("MlpPolicy", action_mapping="bins", num_bins=7).layer_sizes[-1] == 14
+
+
+def test_policy_kwargs_of_sb3_survive_a_file(tmp_path: Path) -> None:
+    """torch's classes and functions, NumPy's numbers and tuples."""
+    nn = pytest.importorskip("torch.nn")
+    layers = {"pi": (np.int64(5), 3), "vf": [64]}
+    plain = {"population_size": 4, "n_workers": 0, "seed": 1, "preset": "default"}
+    with FastES("Toy-v0", policy_kwargs={"net_arch": [5, 3], "activation_fn": "relu"}, **plain) as model:
+        expected = model.predict(np.ones(3), deterministic=True)[0]
+    for activation in (nn.ReLU, "ReLU", "relu", nn.functional.relu):
+        with FastES("MlpPolicy", "Toy-v0", policy_kwargs={"net_arch": layers, "activation_fn": activation}, **plain) as model:
+            assert model.policy_spec.layer_sizes == (3, 5, 3, 2)
+            model.save(tmp_path / "m")
+        with FastES.load(tmp_path / "m", n_workers=0) as again:
+            assert again.settings.policy_kwargs == model.settings.policy_kwargs
+            assert (again.predict(np.ones(3), deterministic=True)[0] == expected).all()
+    for other in (nn.ELU, nn.ELU()):
+        with pytest.raises(ValueError, match=r"ELU.*'tanh', 'relu'.*TorchPolicy"):
+            FastES("Toy-v0", policy_kwargs={"activation_fn": other}, **plain)
 
 
 def test_sb3_order_of_arguments() -> None:

@@ -312,7 +312,7 @@ def test_anything_is_taken_as_it_is_or_refused_by_name(model: FastES, name: str,
     [
         (
             "net_arch",
-            [*JUNK[:1], 5, "64", 0.5, [0], [-1], [1.5], ["64"], [None], [[64]], {"pi": [64]}, [True, "x"], [2, math.nan]],
+            [*JUNK[:1], 5, "64", 0.5, [0], [-1], [1.5], ["64"], [None], [[64]], {"vf": [64]}, [True, "x"], [2, math.nan]],
         ),
         ("activation_fn", [*JUNK, None, "", "sigmoid", 5, ["tanh"], np.array(["tanh", "relu"])]),
         ("use_bias", [*JUNK, "no", 0, 1, 0.0]),

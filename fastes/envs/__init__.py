@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import importlib
 import json
 import os
-import pickle
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from fastes.envs.lanes import Lanes, VecEnv, lanes_of
+from fastes.envs.registered import portable
+from fastes.envs.wrappers import Wrapping, check_same, taken_apart
 from fastes.errors import EnvironmentUnavailable, suggest
 from fastes.interrupts import handlers_kept
 from fastes.plugin import register_envs
@@ -46,15 +45,17 @@ _NAMESPACE_EXTRAS = {"ALE": _EXTRAS["ale_py"]}
 class EnvSource:
     """Where environments come from: a Gymnasium spec, or a factory of the user's.
 
-    name: for folders and messages. spec: None for a factory. make_kwargs: passed on to gymnasium.make. folder: the working
-    directory when it was described, in which workers start: an environment may leave it. lanes: a vector environment that is
-    there already and is driven as it is; single ones are built where it has only one kind of environment and no wrappers.
+    name: for folders and messages. spec: None for a factory. make_kwargs: passed on to gymnasium.make. wrappers: put around
+    what the spec makes, innermost first. folder: the working directory when it was described, in which workers start: an
+    environment may leave it. lanes: a vector environment that is there already and is driven as it is; single ones can be
+    built where it has only one kind of environment and no wrappers.
     """
 
     name: str
     spec: EnvSpec | None
     factory: Callable[[], Env] | None
     make_kwargs: Mapping[str, Any]
+    wrappers: tuple[Wrapping, ...] = ()
     folder: str | None = field(default_factory=lambda: _working_directory(), compare=False)
     lanes: Lanes | None = field(default=None, compare=False)
 
@@ -75,12 +76,15 @@ class EnvSource:
                 raise TypeError(f"the function {self.name!r} made {made!r}, a {type(made).__name__}: expected a gymnasium.Env")
             return made
         assert self.spec is not None
-        return _make(self.spec, {**self.make_kwargs, **extra})
+        env = _make(self.spec, {**self.make_kwargs, **extra})
+        for wrapper in self.wrappers:
+            env = wrapper.around(env)
+        return env
 
     @property
     def rebuilds(self) -> bool:
         """Whether `spec` alone says how to build one."""
-        if self.spec is None or self.spec.additional_wrappers or gymnasium.registry.get(self.spec.id) is None:
+        if self.spec is None or self.spec.additional_wrappers or self.wrappers or gymnasium.registry.get(self.spec.id) is None:
             return False
         return self.lanes is None or self.lanes.plain()
 
@@ -115,13 +119,13 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
     """
     kwargs = dict(env_kwargs or {})
     if isinstance(env, str):
-        return EnvSource(env, _find_spec(env), None, kwargs)
+        return EnvSource(env, portable(_find_spec(env)), None, kwargs)
     if isinstance(env, EnvSpec):
-        return EnvSource(env.id, env, None, kwargs)
+        return _source_of_spec(env, kwargs)
     if (lanes := lanes_of(env)) is not None:
         return _source_of_lanes(lanes, kwargs)
     if isinstance(env, gymnasium.Env):
-        return EnvSource(*_spec_of(env), None, kwargs)
+        return _source_of_env(env, kwargs)
     if callable(env):
         if kwargs:
             raise ValueError(f"env_kwargs = {kwargs!r} cannot reach a factory: pass lambda: factory(**env_kwargs) as env")
@@ -144,26 +148,6 @@ def _name_of(factory: Any) -> str:
     return str(getattr(inner, "__name__", type(inner).__name__)).strip("<>")
 
 
-def own_registrations() -> bytes:
-    """What this process has registered in Gymnasium beside Gymnasium's own, pickled; what cannot be pickled stays out."""
-    specs = {}
-    for env_id, spec in gymnasium.registry.items():
-        if str(spec.entry_point).startswith("gymnasium.") or str(spec.vector_entry_point).startswith("gymnasium."):
-            continue
-        try:
-            specs[env_id] = cloudpickle.dumps(spec)
-        except Exception:
-            continue
-    return pickle.dumps(specs)
-
-
-def register(registrations: bytes) -> None:
-    """Register in a worker what `own_registrations` found in its parent; what cannot be loaded there stays out."""
-    for env_id, pickled in pickle.loads(registrations).items():
-        with contextlib.suppress(Exception):
-            gymnasium.registry.setdefault(env_id, cloudpickle.loads(pickled))
-
-
 def _find_spec(env_id: str) -> EnvSpec:
     module, _, name = env_id.rpartition(":")
     try:
@@ -183,22 +167,45 @@ def _find_spec(env_id: str) -> EnvSpec:
     return spec
 
 
-def _spec_of(env: Env) -> tuple[str, EnvSpec]:
+def _source_of_spec(spec: EnvSpec, kwargs: dict[str, Any]) -> EnvSource:
+    spec = copy.deepcopy(spec)
+    spec.kwargs.pop("render_mode", None)  # as of an Env
+    if not spec.additional_wrappers:
+        return EnvSource(spec.id, portable(spec), None, kwargs)
     try:
-        spec = env.spec
-        if spec is not None:
-            spec = copy.deepcopy(spec)
-            spec.kwargs.pop("render_mode", None)  # workers have nobody to show it to
-            _make(spec, {}).close()
-            return spec.id, spec
+        env = _make(spec, {})
+    except EnvironmentUnavailable:
+        raise
     except Exception as error:
+        raise _cannot_be_rebuilt(f"EnvSpec {spec.id!r}", error) from error
+    try:
+        return _source_of_env(env, kwargs)
+    finally:
+        env.close()
+
+
+def _source_of_env(env: Env, kwargs: dict[str, Any]) -> EnvSource:
+    if env.spec is None:
         raise ValueError(
-            f"the environment {env} cannot be rebuilt from its spec ({error}), which workers need: pass a function that "
-            "builds it instead, such as FastES(lambda: MyWrapper(gymnasium.make('CartPole-v1')))"
-        ) from error
-    raise ValueError(
-        f"the environment {env} has no spec, so workers cannot rebuild it: pass a function that builds it instead, such as "
-        "FastES(lambda: MyEnv())"
+            f"the environment {env} has no spec, so workers cannot rebuild it: pass a function that builds it instead, such as "
+            "FastES(lambda: MyEnv())"
+        )
+    try:
+        spec, wrappers = taken_apart(env)
+        rebuilt = EnvSource(spec.id, spec, None, {}, wrappers)()
+        try:
+            check_same(env, rebuilt)
+        finally:
+            rebuilt.close()
+    except Exception as error:
+        raise _cannot_be_rebuilt(f"environment {env}", error) from error
+    return EnvSource(spec.id, spec, None, kwargs, wrappers)
+
+
+def _cannot_be_rebuilt(what: str, reason: Exception) -> ValueError:
+    return ValueError(
+        f"the {what} cannot be rebuilt ({reason}), as workers need to: pass a function that builds it instead, such as "
+        "FastES(lambda: MyWrapper(gymnasium.make('CartPole-v1')))"
     )
 
 
@@ -245,7 +252,7 @@ def from_json(data: Mapping[str, Any] | None) -> EnvSource:
             f"environment {env_id!r} of the checkpoint is not registered here{suggest(env_id, gymnasium.registry)}; import the "
             "package that registers it first, or pass env="
         )
-    return EnvSource(env_id, gymnasium.registry[env_id], None, kwargs)
+    return EnvSource(env_id, portable(gymnasium.registry[env_id]), None, kwargs)
 
 
 def plain_kwargs(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from socket import socketpair
 import cloudpickle
 
 from fastes import _core
-from fastes.envs import own_registrations
+from fastes.envs.registered import own_registrations
 from fastes.interrupts import born_blocked
 from fastes.parallel.jobs import PoolSpec, Round
 from fastes.parallel.shm import ENTERED, JOB, READY, Block, anonymous_file

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import cloudpickle
 
 from fastes import _core
-from fastes.envs import register
+from fastes.envs.registered import register
 from fastes.errors import origin_of
 from fastes.interrupts import STOP_SIGNALS
 from fastes.parallel.jobs import JobRunner, PoolSpec, Round

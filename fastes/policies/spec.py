@@ -85,8 +85,8 @@ def make_policy_spec(
     """The spec of a named policy for an environment's spaces.
 
     policy: 'MlpPolicy' (hidden layers 64-64, tanh, biases) or 'LinearPolicy' (one matrix, no bias).
-    policy_kwargs: net_arch (hidden sizes), activation_fn ('tanh', 'relu', or a class of that name), use_bias,
-    action_mapping ('clip', 'squash', 'bins'), num_bins.
+    policy_kwargs: net_arch (hidden sizes; in SB3's dict those of 'pi'), activation_fn ('tanh' or 'relu' in any case, or a
+    class of that name such as torch.nn.Tanh), use_bias, action_mapping ('clip', 'squash', 'bins'), num_bins.
     """
     if policy in CUSTOM_POLICIES:
         raise ValueError(f"policy = {policy!r} is a class, not a name: pass an object, as in FastES(env, fastes.{policy}(...))")
@@ -129,7 +129,8 @@ def flat_size(space: spaces.Space[Any]) -> int:
     return size
 
 
-def _checked_layers(net_arch: Sequence[int] | None, linear: bool) -> tuple[int, ...]:
+def _checked_layers(given: Sequence[int] | Mapping[str, Any] | None, linear: bool) -> tuple[int, ...]:
+    net_arch = _actor_layers(given) if isinstance(given, Mapping) else given
     if linear:
         if net_arch:
             raise ValueError(f"LinearPolicy has no hidden layers, net_arch = {net_arch!r} was given: use 'MlpPolicy'")
@@ -137,14 +138,27 @@ def _checked_layers(net_arch: Sequence[int] | None, linear: bool) -> tuple[int, 
     sizes = (64, 64) if net_arch is None else net_arch
     listed = isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes))
     if not listed or not all(isinstance(n, (int, np.integer)) and n > 0 for n in sizes):
-        raise ValueError(f"net_arch = {net_arch!r}: expected a list of positive layer sizes, such as [64, 64]")
+        raise ValueError(f"net_arch = {given!r}: expected a list of positive layer sizes, such as [64, 64]")
     return tuple(int(n) for n in sizes)
+
+
+def _actor_layers(net_arch: Mapping[str, Any]) -> Any:
+    """Those of 'pi' in SB3's dict; the critics ('vf', 'qf') have no part in ES."""
+    if "pi" not in net_arch or not set(net_arch) <= {"pi", "vf", "qf"}:
+        raise ValueError(
+            f"net_arch = {dict(net_arch)!r}: expected a list of layer sizes, or a dict with them under 'pi' ('vf' and 'qf' are "
+            "left out: there is no critic)"
+        )
+    return net_arch["pi"]
 
 
 def _activation_name(activation: object) -> str:
     name = activation if isinstance(activation, str) else getattr(activation, "__name__", repr(activation))
     if name.lower() not in ACTIVATIONS:
-        raise ValueError(f"unknown activation_fn {activation!r}: expected one of {ACTIVATIONS}{suggest(name, ACTIVATIONS)}")
+        raise ValueError(
+            f"unknown activation_fn {activation!r}: expected one of {ACTIVATIONS}, or a class of that name such as "
+            f"torch.nn.Tanh{suggest(name.lower(), ACTIVATIONS)}; for any other network use fastes.TorchPolicy(module)"
+        )
     return name.lower()
 
 

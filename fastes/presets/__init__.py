@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import warnings
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -19,6 +21,7 @@ else:
 __all__ = ["DEFAULT", "all_presets", "choose_settings", "load_preset", "preset_for", "tomllib"]
 
 DEFAULT = "default"
+_FAR = 4  # times the preset's population_size, or that part of it
 
 
 @cache
@@ -45,11 +48,32 @@ def preset_for(env_id: str) -> str:
 
 
 def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any]) -> Settings:
-    """A preset's settings with the given changes on top."""
-    base = load_preset(preset if preset is not None else preset_for(env_name))
+    """A preset's settings with the given changes on top.
+
+    Warns of a population_size far from the preset's beside the preset's own learning_rate. The default preset was tuned on
+    nothing, so that its learning_rate belongs to no population_size.
+    """
+    name = preset if preset is not None else preset_for(env_name)
+    base = load_preset(name)
     if changes.get("policy", base.get("policy")) != base.get("policy"):
         base.pop("policy_kwargs", None)  # they were meant for another policy
     merged = {**base, **changes}
     if isinstance(changes.get("policy_kwargs"), Mapping):
         merged["policy_kwargs"] = {**base.get("policy_kwargs", {}), **changes["policy_kwargs"]}
-    return Settings().changed(**merged)
+    settings = Settings().changed(**merged)
+    if name != DEFAULT and "population_size" in changes and "learning_rate" not in changes:
+        _warn_of_unscaled_rate(name, base.get("population_size", Settings().population_size), settings)
+    return settings
+
+
+def _warn_of_unscaled_rate(name: str, tuned: int, settings: Settings) -> None:
+    given, rate = settings.population_size, settings.learning_rate
+    if tuned / _FAR < given < tuned * _FAR or not isinstance(rate, (int, float)):
+        return
+    warnings.warn(
+        f"population_size = {given} with learning_rate = {rate:g}, which preset {name!r} has for population_size = {tuned}: "
+        "the noise in a gradient falls with the square root of the candidates, so that learning_rate = "
+        f"{rate * math.sqrt(given / tuned):.2g} is a point to start from. Passing learning_rate, any value, silences this",
+        UserWarning,
+        stacklevel=4,
+    )

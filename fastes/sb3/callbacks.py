@@ -6,6 +6,7 @@ Nothing here imports SB3: whatever has `init_callback`, `on_training_start`, `on
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from fastes.agent import FastES
 
 # attributes that say "act when n_calls is a multiple of this"
-_PERIODS = ("eval_freq", "save_freq", "check_freq")
+_PERIODS = ("eval_freq", "save_freq", "check_freq", "model_save_freq")
 # attributes of callbacks that only add up what a generation brought: progress bars, EveryNTimesteps, StopTrainingOnMaxEpisodes
 _SUMS = ("pbar", "last_time_trigger", "max_episodes")
 
@@ -36,11 +37,12 @@ class StepCallback(Callback):
     environment's n_envs lanes make one call of n_envs steps, as they do in SB3; the last call of a generation may have fewer.
     num_timesteps is the model's, with the generation's steps in it, throughout.
 
-    Callbacks that act every so many calls (`eval_freq`, `save_freq`, `check_freq`: EvalCallback, CheckpointCallback and
-    what derives from them) are called once in a generation in which they are due, however often that is; EveryNTimesteps,
-    StopTrainingOnMaxEpisodes and progress bars once a generation. Any other is called for each step. Of a step, `locals` has
-    dones, infos, rewards and new_obs as arrays of n_envs: an episode's return is the reward of its last step, where infos holds
-    SB3's {'episode': {'r', 'l', 't'}}; new_obs is zeros, since observations stay in the workers.
+    Callbacks that act every so many calls (`eval_freq`, `save_freq`, `check_freq`, `model_save_freq`: EvalCallback,
+    CheckpointCallback, WandbCallback and what derives from them) are called once in a generation in which they are due,
+    however often that is; EveryNTimesteps, StopTrainingOnMaxEpisodes and progress bars once a generation. Any other is called
+    for each step. Of a step, `locals` has dones, infos, rewards and new_obs as arrays of n_envs: an episode's return is the
+    reward of its last step, where infos holds SB3's {'episode': {'r', 'l', 't'}}; new_obs is zeros, since observations stay
+    in the workers.
     """
 
     def __init__(self, callback: Any) -> None:
@@ -58,6 +60,7 @@ class StepCallback(Callback):
             **_no_end(n_envs),
             "new_obs": np.zeros((n_envs, *shape), dtype=np.float32),
         }
+        _watch_no_gradients(self.callback)
         self.callback.init_callback(model)
         self.callback.on_training_start(self._locals, globals())
         self.callback.on_rollout_start()
@@ -97,6 +100,22 @@ class StepCallback(Callback):
             if not callback.on_step():
                 return False
         return True
+
+
+def _watch_no_gradients(callback: Any) -> None:
+    """Switch off what would fail: W&B's callback hooks into the gradients of a torch module, and there are none."""
+    children = getattr(callback, "callbacks", None)
+    for child in (*(children if isinstance(children, list) else ()), getattr(callback, "callback", None)):
+        if counts_steps(child):
+            _watch_no_gradients(child)
+    if frequency := getattr(callback, "gradient_save_freq", 0):
+        callback.gradient_save_freq = 0
+        warnings.warn(
+            f"gradient_save_freq = {frequency} is ignored: FastES has no torch module whose gradients could be watched; its "
+            "estimate's norm is logged as es/gradient_norm",
+            RuntimeWarning,
+            stacklevel=5,
+        )
 
 
 def _tell_periodic(callback: Any, model: FastES, calls: int) -> bool:

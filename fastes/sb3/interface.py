@@ -22,6 +22,7 @@ from fastes.settings import Settings
 from fastes.strategy import EvolutionStrategy, check_int, check_seed
 
 if TYPE_CHECKING:
+    from fastes.evaluation import Evaluation
     from fastes.parallel import Batch
 
 Env = gymnasium.Env[Any, Any]
@@ -53,6 +54,7 @@ class SB3Interface:
         self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=check_int("stats_window_size", stats_window_size, 1))
         self.ep_success_buffer: deque[bool] = deque(maxlen=stats_window_size)
         self.last_episodes: list[tuple[float, int]] = []  # (return, length) of the last generation's candidates, in job order
+        self.last_evaluation: Evaluation | None = None  # the last generation's noise-free episodes
         self.log_interval: int | None = 1
         self.tb_log_name = "FastES"
         self._logger: Any = None
@@ -169,7 +171,8 @@ class SB3Interface:
         if not self._custom_logger:
             self._logger = logging.configure_run(0, self.tensorboard_log, tb_log_name, reset_num_timesteps)
 
-    def _note_episodes(self, batch: Batch) -> None:
+    def _note_episodes(self, batch: Batch, evaluation: Evaluation) -> None:
+        self.last_evaluation = evaluation
         self.last_episodes = list(zip(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), strict=True))
         elapsed = round(self.elapsed, 6)
         self.ep_info_buffer.extend({"r": r, "l": length, "t": elapsed} for r, length in self.last_episodes)

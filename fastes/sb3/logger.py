@@ -192,6 +192,7 @@ class TensorBoardOutputFormat:
         self._event = _tensorboardx("proto.event_pb2").Event
         self._checksum = _tensorboardx("record_writer").masked_crc32c
         os.makedirs(folder, exist_ok=True)
+        _announce(folder)
         # seconds first: TensorBoard reads a folder's files in the order of their names
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{next(_files)}"
         self.file = open(os.path.join(folder, name), "xb")  # noqa: SIM115
@@ -232,6 +233,13 @@ class TensorBoardOutputFormat:
 
     def _drawn(self, value: Any) -> Any:
         return _tensorboardx("utils").figure_to_image(value.figure, value.close)
+
+
+def _announce(folder: str) -> None:
+    """Make a writer that somebody put in the place of tensorboardX's: W&B's sync_tensorboard hears of folders that way."""
+    writer = getattr(sys.modules.get("tensorboardX.writer"), "EventFileWriter", None)
+    if writer is not None and writer is not _tensorboardx("event_file_writer").EventFileWriter:
+        writer(folder).close()
 
 
 def _tensorboardx(module: str) -> ModuleType:

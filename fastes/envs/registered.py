@@ -1,0 +1,43 @@
+"""What this process has registered in Gymnasium, for its workers."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import pickle
+import sys
+
+import cloudpickle
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+
+def portable(spec: EnvSpec) -> EnvSpec:
+    """The spec, with its class in place of a name that only this process's `__main__` knows."""
+    module, _, name = spec.entry_point.partition(":") if isinstance(spec.entry_point, str) else ("", "", "")
+    found = getattr(sys.modules["__main__"], name, None) if module == "__main__" else None
+    if found is None:
+        return spec
+    spec = copy.copy(spec)
+    spec.entry_point = found
+    return spec
+
+
+def own_registrations() -> bytes:
+    """What this process has registered in Gymnasium beside Gymnasium's own, pickled; what cannot be pickled stays out."""
+    specs = {}
+    for env_id, spec in gymnasium.registry.items():
+        if str(spec.entry_point).startswith("gymnasium.") or str(spec.vector_entry_point).startswith("gymnasium."):
+            continue
+        try:
+            specs[env_id] = cloudpickle.dumps(portable(spec))
+        except Exception:
+            continue
+    return pickle.dumps(specs)
+
+
+def register(registrations: bytes) -> None:
+    """Register in a worker what `own_registrations` found in its parent; what cannot be loaded there stays out."""
+    for env_id, pickled in pickle.loads(registrations).items():
+        with contextlib.suppress(Exception):
+            gymnasium.registry[env_id] = cloudpickle.loads(pickled)

@@ -1,0 +1,146 @@
+"""One observation or several: how those of spaces that are flattened are told apart, and become rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+Space = spaces.Space[Any]
+_ONE = -1  # stands for a single observation where others have the length of a batch
+
+
+class _Misfit(ValueError):
+    """What does not fit, and where."""
+
+
+def observation_rows(space: Space, observation: Any) -> tuple[list[Any], bool]:
+    """The observations that are meant, each as spaces.flatten takes it, and whether it was just one.
+
+    Shapes decide, in this order: one observation of the space; a batch, stacked along a new first axis in every array (a
+    dict of arrays (n, ...), a tuple of such arrays, an int array (n,) for Discrete, as SB3's and Gymnasium's vector
+    environments return them); a list, or an array of objects, of observations. For a Tuple space only a tuple is read
+    as stacked: a list of tuples is a list of observations.
+
+    Numbers of a Box may lie outside of its bounds and have any dtype that its own can hold. Choices (Discrete,
+    MultiDiscrete, MultiBinary) have to be among those of the space. Raises ValueError that names the part that does not fit.
+    """
+    try:
+        if _is_listed(space, observation):
+            for index, item in enumerate(observation):
+                if _lengths(space, item, f"observation[{index}]") - {_ONE}:
+                    raise _Misfit(f"observation[{index}] is a batch itself")
+            return [_row(space, item, ...) for item in observation], False
+        lengths = _lengths(space, observation, "observation") or {_ONE}
+    except _Misfit as misfit:
+        raise ValueError(
+            f"{misfit}; the observation space is {space}: expected one observation of it, a batch stacked along a new first "
+            "axis of each array, or a list of observations"
+        ) from None
+    if lengths == {_ONE}:
+        return [_row(space, observation, ...)], True
+    return [_row(space, observation, index) for index in range(lengths.pop())], False
+
+
+def _is_listed(space: Space, observation: Any) -> bool:
+    """Whether each item is an observation of a Dict or Tuple space."""
+    if not _has_items(observation) or not isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return False
+    if isinstance(space, spaces.Dict) or isinstance(observation, tuple):
+        return isinstance(space, spaces.Dict)
+    try:
+        return _lengths(space, tuple(observation), "observation") != {_ONE}
+    except _Misfit:
+        return True
+
+
+def _has_items(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+def _lengths(space: Space, value: Any, where: str) -> set[int]:
+    """The length of the batch that value is, or _ONE; nothing for a space without parts. Raises _Misfit."""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(value, Mapping) or set(value) != set(space.spaces):
+            got = f"has keys {sorted(map(str, value))}" if isinstance(value, Mapping) else f"is {_short(value)}"
+            raise _Misfit(f"{where} {got}: expected a dict with keys {sorted(space.spaces)}")
+        parts = [_lengths(part, value[key], f"{where}[{key!r}]") for key, part in space.spaces.items()]
+    elif isinstance(space, spaces.Tuple):
+        if not _has_items(value) or len(value) != len(space.spaces):
+            raise _Misfit(f"{where} is {_short(value)}: expected a tuple of {len(space.spaces)} parts")
+        parts = [_lengths(part, value[k], f"{where}[{k}]") for k, part in enumerate(space.spaces)]
+        if not isinstance(value, tuple) and any(part - {_ONE} for part in parts):
+            raise _Misfit(f"{where} is a {type(value).__name__} of batches: expected a tuple of them")
+    else:
+        return {_length_of_leaf(space, value, where)}
+    found = set[int]().union(*parts)
+    if len(found) > 1:
+        words = sorted("one observation" if n == _ONE else f"a batch of {n}" for n in found)
+        raise _Misfit(f"{where} mixes {' and '.join(words)}")
+    return found
+
+
+def _length_of_leaf(space: Space, value: Any, where: str) -> int:
+    if not isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+        if space.contains(value):
+            return _ONE
+        if _has_items(value) and all(space.contains(item) for item in value):
+            return len(value)
+        raise _Misfit(f"{where} is {_short(value)}, which is not in {space}")
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise _Misfit(f"{where} is {_short(value)}: expected numbers of one shape") from None
+    if array.dtype.kind not in "fiub":
+        raise _Misfit(f"{where} is {_short(value)} with dtype {array.dtype}: expected numbers")
+    shape = space.shape or ()
+    if array.shape != shape and (array.ndim == 0 or array.shape[1:] != shape):
+        rows = f"(n, {', '.join(map(str, shape))})" if shape else "(n,)"
+        raise _Misfit(f"{where} has shape {array.shape}: expected {shape}, or {rows} for a batch of n")
+    _check_values(space, array, where)
+    return _ONE if array.shape == shape else len(array)
+
+
+def _check_values(space: Space, array: npt.NDArray[Any], where: str) -> None:
+    """_Misfit for numbers that mean nothing in this space."""
+    low: Any
+    high: Any
+    if isinstance(space, spaces.Box):
+        if np.dtype(space.dtype).kind not in "iu":
+            return
+        limits = np.iinfo(np.dtype(space.dtype))
+        low, high = int(limits.min), int(limits.max)
+    elif isinstance(space, spaces.Discrete):
+        low, high = int(space.start), int(space.start) + int(space.n) - 1
+    elif isinstance(space, spaces.MultiDiscrete):
+        low = np.asarray(space.start, dtype=np.int64)
+        high = low + np.asarray(space.nvec, dtype=np.int64) - 1
+    else:
+        low, high = 0, 1
+    with np.errstate(invalid="ignore"):
+        fits = (array >= low) & (array <= high) & ((array.dtype.kind != "f") | (np.floor(array) == array))
+    if not fits.all():
+        first = array[~fits].ravel()[0] if array.ndim else array[()]
+        raise _Misfit(f"{where} has the value {first}, which is not in {space}")
+
+
+def _row(space: Space, value: Any, index: Any) -> Any:
+    """One observation of a batch; with `...` the value is one itself. Choices get the dtype that their space has."""
+    if isinstance(space, spaces.Dict):
+        return {key: _row(part, value[key], index) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_row(part, value[k], index) for k, part in enumerate(space.spaces))
+    if isinstance(space, spaces.Box):
+        return np.asarray(value)[index]
+    if isinstance(space, spaces.Discrete):
+        return np.dtype(space.dtype).type(int(np.asarray(value)[index]))
+    if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
+        return np.asarray(value)[index].astype(space.dtype)
+    return value if index is ... else value[index]
+
+
+def _short(value: Any) -> str:
+    return f"the {type(value).__name__} {value!r:.100}"

@@ -1,0 +1,210 @@
+"""The files that SB3's plots and scripts read, written without SB3: Monitor's CSV, and EvalCallback's evaluations.npz."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import time
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.callbacks import Callback
+from fastes.interrupts import interrupts_wait
+from fastes.logger import Record, append_whole, write_bytes
+
+if TYPE_CHECKING:
+    from fastes.agent import FastES
+
+_MONITOR, _EVALUATIONS = "monitor.csv", "evaluations.npz"
+_COLUMNS = b"r,l,t\r\n"  # the line ends of Python's csv module, as SB3 writes them
+_TICK = 1e-6  # seconds, the last digit of t: rows of one moment differ, so that a sort by t keeps their order
+
+
+class _GenerationFile(Callback):
+    """Notes each generation once, also one that was booked before an exception, of which on_generation was not told."""
+
+    path: Path
+    _told: Record | None = None
+
+    def on_generation(self, model: FastES, record: Record) -> None:
+        with interrupts_wait():
+            if record is not self._told:
+                self._note(model, record)
+                self._told = record
+            self._write()
+
+    def on_end(self, model: FastES) -> None:
+        with interrupts_wait():
+            if model.untold is not None and model.untold is not self._told:
+                self._note(model, model.untold)
+                self._told = model.untold
+            self.flush()
+
+    def _note(self, model: FastES, record: Record) -> None:
+        raise NotImplementedError
+
+    def _write(self) -> None:
+        """Write what a generation brought, now or later."""
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is owed. Raises OSError when it cannot; the file stays as it was then, and nothing is forgotten."""
+        raise NotImplementedError
+
+
+class MonitorFile(_GenerationFile):
+    """The CSV file of SB3's Monitor: a row of r, l, t for each candidate, in job order, written once a generation.
+
+    path: '.monitor.csv' is appended unless it ends in monitor.csv; of a folder, monitor.csv in it. r: return, rounded to 6
+    digits (with episodes_per_candidate above 1 the mean of the candidate's episodes); l: steps; t: seconds from t_start to
+    the end of the generation. stable_baselines3.common.monitor.load_results and results_plotter read it.
+
+    A training that starts at num_timesteps 0 replaces the file. One that goes on keeps it, without the rows of steps that
+    the model does not know of: those since its last checkpoint. The steps of all rows add up to num_timesteps; where a file
+    begins later, its first line has the steps before that as num_timesteps. A generation that proves the parameters solved
+    counts no timesteps and has no rows.
+
+    Raises ValueError when going on with a file that is no such CSV, OSError when the file cannot be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        name = os.fspath(path)
+        if not name.endswith(_MONITOR):
+            name = os.path.join(name, _MONITOR) if os.path.isdir(name) else f"{name}.{_MONITOR}"
+        self.path = Path(name).absolute()  # an environment may leave the working directory
+        self._start = self._owed = b""
+        self._t_start = 0.0
+
+    def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
+        self._told, self._owed = None, b""
+        source = model.source
+        header: dict[str, Any] = {"t_start": time.time(), "env_id": source.spec.id if source.spec else source.name}
+        rows, before = b"", model.num_timesteps
+        if model.num_timesteps and self.path.exists() and self.path.stat().st_size:
+            header, rows, before = _read_monitor(self.path, model.num_timesteps)
+        if before:
+            header["num_timesteps"] = before
+        self._t_start = header["t_start"]
+        self._start = f"#{json.dumps(header)}\n".encode() + _COLUMNS
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(self.path, self._start + rows)
+
+    def _note(self, model: FastES, record: Record) -> None:  # noqa: ARG002
+        if model.solved:
+            return
+        text, episodes = io.StringIO(), model.last_episodes
+        first = time.time() - self._t_start - _TICK * len(episodes)
+        rows = ((round(r, 6), length, round(first + _TICK * n, 6)) for n, (r, length) in enumerate(episodes, 1))
+        csv.writer(text).writerows(rows)
+        self._owed += text.getvalue().encode()
+
+    def flush(self) -> None:
+        if self._owed:
+            append_whole(self.path, self._owed, self._start)
+            self._owed = b""
+
+
+def _read_monitor(path: Path, num_timesteps: int) -> tuple[dict[str, Any], bytes, int]:
+    """A file's first line, its rows of the first num_timesteps, and how many of these have no rows."""
+    first, columns, *lines = [*path.read_bytes().splitlines(keepends=True), b"", b""]
+    try:
+        header = json.loads(first.removeprefix(b"#"))
+        steps = int(header.pop("num_timesteps", 0))
+        if not (first.startswith(b"#") and columns == _COLUMNS and isinstance(header["t_start"], (int, float))):
+            raise ValueError
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"{path} starts with {(first + columns)[:100]!r}: expected the CSV file of a Monitor with the columns r,l,t to go "
+            "on with; move it away or choose another path"
+        ) from error
+    rows = []
+    for line in lines:
+        cells = line.split(b",")
+        if len(cells) != 3 or not line.endswith(b"\n") or not cells[1].isdigit() or steps + int(cells[1]) > num_timesteps:
+            break
+        steps += int(cells[1])
+        rows.append(line)
+    return header, b"".join(rows), max(0, num_timesteps - sum(int(row.split(b",")[1]) for row in rows))
+
+
+class EvaluationsFile(_GenerationFile):
+    """The evaluations.npz of SB3's EvalCallback, from the noise-free episodes that each generation plays anyway.
+
+    path: '.npz' is appended where it is missing; of a folder, evaluations.npz in it. Arrays: timesteps int64 (n,), what the
+    evaluated parameters had been trained with; results float64 (n, eval_episodes), returns; ep_lengths int64 (n,
+    eval_episodes). The file is replaced as a whole, at the end and every so many seconds: a reader sees the old one or the
+    new one.
+
+    A training that starts at num_timesteps 0 begins anew. One that goes on keeps the rows before its num_timesteps.
+
+    Raises ValueError when going on with a file that is damaged or has another number of episodes, OSError when the file
+    cannot be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], seconds: float = 10.0) -> None:
+        name = os.fspath(path)
+        if os.path.isdir(name):
+            name = os.path.join(name, _EVALUATIONS)
+        self.path = Path(name if name.endswith(".npz") else f"{name}.npz").absolute()
+        self.seconds = seconds
+        self._rows: list[tuple[int, npt.ArrayLike, npt.ArrayLike]] = []
+        self._written = 0  # rows that the file has
+        self._tried_at = -float("inf")
+
+    def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
+        self._told, self._rows, self._tried_at = None, [], -float("inf")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if model.num_timesteps and self.path.exists():
+            self._rows = _read_evaluations(self.path, model.num_timesteps, model.settings.eval_episodes)
+        self._written = len(self._rows)
+
+    def _note(self, model: FastES, record: Record) -> None:
+        assert model.last_evaluation is not None
+        counted = 0 if model.solved else sum(length for _, length in model.last_episodes)
+        returns, lengths, _ = model.last_evaluation
+        self._rows.append((record.timesteps - counted, returns, lengths))
+
+    def _write(self) -> None:
+        if time.monotonic() - self._tried_at >= self.seconds:
+            self.flush()
+
+    def flush(self) -> None:
+        self._tried_at = time.monotonic()
+        if self._written == len(self._rows):
+            return
+        timesteps, results, lengths = zip(*self._rows, strict=True)
+        content = io.BytesIO()
+        np.savez(
+            content,
+            timesteps=np.array(timesteps, dtype=np.int64),
+            results=np.array(results, dtype=np.float64),
+            ep_lengths=np.array(lengths, dtype=np.int64),
+        )
+        write_bytes(self.path, content.getvalue())
+        self._written = len(self._rows)
+
+
+def _read_evaluations(path: Path, num_timesteps: int, episodes: int) -> list[tuple[int, npt.ArrayLike, npt.ArrayLike]]:
+    """The rows of a file before num_timesteps."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            timesteps, results, lengths = (file[name] for name in ("timesteps", "results", "ep_lengths"))
+        if not timesteps.shape == results.shape[:1] == lengths.shape[:1] or results.shape != lengths.shape:
+            raise ValueError(f"shapes {timesteps.shape}, {results.shape}, {lengths.shape}")
+    except (ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path} is damaged or no evaluations.npz to go on with ({error}): move it away or choose another path"
+        ) from error
+    if results.shape[1:] != (episodes,):
+        raise ValueError(
+            f"{path} has results of shape {results.shape}, this training has eval_episodes = {episodes}: move the file away or "
+            "choose another path"
+        )
+    kept = timesteps < num_timesteps
+    return list(zip(timesteps[kept].tolist(), results[kept], lengths[kept], strict=True))

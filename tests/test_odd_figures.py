@@ -1,0 +1,201 @@
+"""Risk: a training that cannot learn says nothing, or a good one is called bad."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from faults import caught_warnings
+from gymnasium import spaces
+from training import MANY, assert_same_state
+
+from fastes import FastES, Settings
+from fastes.figures import OddFigures
+from fastes.parallel import Batch
+from fastes.presets import all_presets, choose_settings, load_preset
+
+# --- no candidate reaches theta --------------------------------------------------------------------------------------
+
+
+def model_with(**settings: Any) -> Any:
+    return SimpleNamespace(settings=Settings().changed(**settings), normalizer=SimpleNamespace(skipped=0))
+
+
+def generation(candidates: Any, evaluation: Any) -> Batch:
+    returns = np.asarray(candidates, dtype=np.float64)
+    lengths, evaluated = np.ones(returns.shape, np.int64), np.asarray(evaluation, dtype=np.float64)
+    return Batch(returns, lengths, np.zeros((4, 2, 1)), evaluated, np.ones(evaluated.shape, np.int64), 0.0, 0, "")
+
+
+BEATEN = generation([[0.0, 5.0], [1.0, -1.0]], [2.0])
+UNBEATEN = generation([[0.0, 1.0], [1.0, -1.0]], [2.0])
+
+
+def looked(batches: list[Batch], **settings: Any) -> list[str]:
+    odd, model = OddFigures(), model_with(**settings)
+    with caught_warnings() as messages:
+        for number, batch in enumerate(batches, 1):
+            odd.look(model, number, batch)
+    return [message for message in messages if "no candidate" in message]
+
+
+def test_fifty_generations_without_a_better_candidate_are_told_once() -> None:
+    assert looked([UNBEATEN] * 49) == []
+    (message,) = looked([UNBEATEN] * 200, sigma=0.75)
+    for words in ("50 generations up to 50 ", "sigma = 0.75", "stuck", "eval_return"):
+        assert words in message
+    (message,) = looked([BEATEN] * 30 + [UNBEATEN] * 60 + [BEATEN] + [UNBEATEN] * 60)
+    assert "up to 80 " in message
+
+
+def test_one_better_candidate_starts_the_count_again() -> None:
+    assert looked(([UNBEATEN] * 49 + [BEATEN]) * 4) == []
+    assert len(looked([UNBEATEN] * 49 + [BEATEN] + [UNBEATEN] * 50)) == 1
+
+
+NOT_BELOW: dict[str, Batch] = {
+    "a tie": generation([[0.0, 2.0], [1.0, -1.0]], [2.0]),
+    "all the same": generation([[2.0, 2.0], [2.0, 2.0]], [2.0]),
+    "a tie with a mean of thirds": generation([[0.1, 0.1]], [0.1, 0.1, 0.1]),
+    "above the mean of evaluations": generation([[2.5, 0.0]], [1.0, 3.0]),
+    "no evaluation": generation([[0.0, 1.0]], []),
+    "an evaluation that is not finite": generation([[0.0, 1.0]], [math.inf, -math.inf]),
+    "NaN in evaluation": generation([[0.0, 1.0]], [math.nan]),
+    "no finite return": generation([[math.nan, math.nan]], [1.0]),
+}
+
+
+@pytest.mark.parametrize("name", NOT_BELOW)
+def test_what_does_not_count(name: str) -> None:
+    assert looked([NOT_BELOW[name]] * 60) == []
+    assert len(looked([UNBEATEN] * 49 + [NOT_BELOW[name]] + [UNBEATEN] * 50)) == 1, "it starts the count again"
+
+
+def test_returns_without_a_number_are_left_out() -> None:
+    assert len(looked([generation([[math.nan, 1.0]], [2.0])] * 60)) == 1
+    assert looked([generation([[math.nan, 3.0]], [2.0])] * 60) == []
+
+
+def test_an_adaptive_cap_makes_returns_of_candidates_smaller() -> None:
+    """It ends their episodes and not those of the evaluation: less is no sign of anything."""
+    assert looked([UNBEATEN] * 60, episode_cap="mean") == []
+
+
+def test_what_else_makes_candidates_worse_is_named() -> None:
+    assert "action_noise" in looked([UNBEATEN] * 50, action_noise=0.1)[0]
+    assert "sample_actions" in looked([UNBEATEN] * 50, sample_actions=True)[0]
+    assert "(or" not in looked([UNBEATEN] * 50)[0]
+
+
+class Summit(gymnasium.Env[Any, Any]):
+    """One step; the best action is that of parameters which are all zero."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,))
+    action_space = spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return np.ones(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.ones(2, np.float32), -abs(float(action[0])), True, False, {}
+
+
+class Slope(Summit):
+    """Without an end, but for that of the actions."""
+
+    def step(self, action: Any) -> Any:
+        return np.ones(2, np.float32), float(action[0]), True, False, {}
+
+
+def on_the_summit(generations: int, env: Any = Summit, **settings: Any) -> tuple[list[str], Any]:
+    plain = {
+        "policy": "LinearPolicy",
+        "learning_rate": 1e-9,
+        "normalize_obs": False,
+        "population_size": 4,
+        "seed": 1,
+        "noise_table_size": 500,
+    }
+    with caught_warnings() as messages, FastES(env, n_workers=0, **{**plain, **settings}) as model:
+        model.learn(MANY, lambda _, record: record.generation < generations)
+        state = model.snapshot()
+    return [message for message in messages if "no candidate" in message], state
+
+
+def test_a_training_on_a_summit_is_told_so() -> None:
+    assert on_the_summit(49)[0] == []
+    (message,), _ = on_the_summit(60, sigma="lin_0.5_0.4")
+    assert "sigma = 'lin_0.5_0.4'" in message
+    assert on_the_summit(60, Slope)[0] == []
+
+
+def test_the_warning_changes_no_bit_and_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, first = on_the_summit(60)
+    monkeypatch.setattr("fastes.figures._UNBEATEN", 0)
+    untold, second = on_the_summit(60)
+    assert (len(told), len(untold)) == (1, 0)
+    assert_same_state(first, second)
+    odd, model, batch = OddFigures(), model_with(), generation(np.zeros((500, 2)), [1.0])
+    started = time.perf_counter()
+    for _ in range(200):
+        odd.look(model, 1, batch)
+    assert (time.perf_counter() - started) / 200 < 1e-3
+
+
+# --- a population that was changed beside a learning rate that was not ------------------------------------------------
+
+
+def rates(name: str | None = "HalfCheetah-v5", **changes: Any) -> list[str]:
+    with caught_warnings() as messages:
+        choose_settings("Toy-v0", name, changes)
+    return messages
+
+
+def test_a_learning_rate_that_was_left_behind_is_told() -> None:
+    preset = load_preset("HalfCheetah-v5")
+    population, rate = preset["population_size"], preset["learning_rate"]
+    for factor in (4, 16, 1 / 4):
+        (message,) = rates(population_size=int(population * factor))
+        for words in (
+            f"population_size = {int(population * factor)} with learning_rate = {rate:g}",
+            f"'HalfCheetah-v5' has for population_size = {population}",
+            "square root",
+            "silences",
+        ):
+            assert words in message
+        (number,) = re.findall(r"learning_rate = (\S+) is a point to start", message)
+        assert float(number) == pytest.approx(rate * factor**0.5, rel=0.05)
+    assert rates(population_size=np.int64(4 * population)) != []
+
+
+def test_what_needs_no_other_learning_rate_is_not_told() -> None:
+    population = load_preset("HalfCheetah-v5")["population_size"]
+    for size in (population, 2 * population, 4 * population - 2, population // 2, population // 4 + 2):
+        assert rates(population_size=size) == []
+    assert rates(population_size=64 * population, learning_rate=load_preset("HalfCheetah-v5")["learning_rate"]) == []
+    assert rates(population_size=64 * population, learning_rate="lin_0.1") == []
+    assert rates(sigma=0.1) == []
+    for name in ("default", None):  # its numbers were tuned on nothing
+        assert rates(name, population_size=4) == rates(name, population_size=4096) == []
+    for name, preset in all_presets().items():
+        assert rates(name, **{key: value for key, value in preset.items() if key not in ("source", "learning_rate")}) == []
+
+
+def test_the_warning_points_at_the_line_of_the_user() -> None:
+    with pytest.warns(UserWarning, match="population_size") as caught:
+        FastES("CartPole-v1", n_workers=0, population_size=256, seed=0).close()
+    (warning,) = caught
+    assert "population_size=256, seed=0).close()" in Path(warning.filename).read_text().splitlines()[warning.lineno - 1]
+
+
+def test_the_error_of_a_wrong_population_size_comes_alone() -> None:
+    with caught_warnings() as messages, pytest.raises(ValueError, match="population_size"):
+        choose_settings("CartPole-v1", None, {"population_size": 1001})
+    assert messages == []

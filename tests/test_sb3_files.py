@@ -1,0 +1,454 @@
+"""Risk: SB3's loaders cannot read what FastES writes for them, or a run that goes on tears, doubles or loses rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from envs_for_tests import Toy
+from faults import SETTINGS, caught_warnings, seed_of, toy
+from training import learn
+
+from fastes import Callback, FastES, agent
+from fastes.cli import main
+from fastes.logger import Record
+from fastes.noise import draw_eval_seeds
+from fastes.run_folder import RunFolder
+from fastes.sb3.files import EvaluationsFile, MonitorFile
+
+
+def monitor_rows(path: Path) -> tuple[dict[str, Any], list[tuple[float, int, float]]]:
+    """A Monitor file's first line and rows, read without SB3."""
+    with open(path, newline="") as file:
+        first, table = file.readline(), csv.reader(file)
+        assert next(table) == ["r", "l", "t"]
+        rows = [(float(r), int(length), float(t)) for r, length, t in table]
+    assert first.startswith("#{")
+    return json.loads(first[1:]), rows
+
+
+def evaluations(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def without_clock(path: Path) -> Any:
+    """What a file of either kind says of episodes."""
+    if path.suffix == ".npz":
+        return {name: array.tolist() for name, array in evaluations(path).items()}
+    return [(r, length) for r, length, _ in monitor_rows(path)[1]]
+
+
+class Episodes(Callback):
+    """Notes what the files should have."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[float, int]] = []
+        self.evaluations: list[tuple[int, list[float], list[int]]] = []
+        self._timesteps = 0
+
+    def on_generation(self, model: FastES, record: Record) -> None:
+        self.rows += [(round(r, 6), length) for r, length in model.last_episodes]
+        assert model.last_evaluation is not None
+        returns, lengths, _ = model.last_evaluation
+        self.evaluations.append((self._timesteps, returns.tolist(), lengths.tolist()))
+        self._timesteps = record.timesteps
+
+
+def train_both(folder: Path, generations: int, **settings: Any) -> tuple[FastES, Episodes]:
+    """A closed model with the files of so many generations in folder."""
+    told = Episodes()
+    with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3, **settings}) as model:
+        model.learn(10**6, [told, MonitorFile(folder / "toy"), EvaluationsFile(folder / "evaluations"), stop_at(generations)])
+    return model, told
+
+
+def stop_at(generation: int) -> Any:
+    return lambda _, record: record.generation < generation
+
+
+def assert_files(folder: Path, told: Episodes) -> None:
+    """Both files have each generation once."""
+    _, rows = monitor_rows(folder / "toy.monitor.csv")
+    assert [(r, length) for r, length, _ in rows] == told.rows
+    assert [t for *_, t in rows] == sorted({t for *_, t in rows})
+    found = evaluations(folder / "evaluations.npz")
+    assert found["timesteps"].tolist() == [timesteps for timesteps, _, _ in told.evaluations]
+    assert found["results"].tolist() == [returns for _, returns, _ in told.evaluations]
+    assert found["ep_lengths"].tolist() == [lengths for _, _, lengths in told.evaluations]
+
+
+# --- the formats ------------------------------------------------------------------------------------------------------
+
+
+def test_each_candidate_and_each_evaluation_has_a_row(tmp_path: Path) -> None:
+    model, told = train_both(tmp_path, 4)
+    assert len(told.rows) == 4 * 8
+    assert_files(tmp_path, told)
+    header, rows = monitor_rows(tmp_path / "toy.monitor.csv")
+    assert list(header) == ["t_start", "env_id"]
+    assert sum(length for _, length, _ in rows) == model.num_timesteps
+    found = evaluations(tmp_path / "evaluations.npz")
+    assert {name: (array.dtype.str, array.shape) for name, array in found.items()} == {
+        "timesteps": ("<i8", (4,)),
+        "results": ("<f8", (4, 3)),
+        "ep_lengths": ("<i8", (4, 3)),
+    }
+
+
+def test_the_monitor_file_is_that_of_sb3_byte_for_byte_but_for_the_clock(tmp_path: Path) -> None:
+    monitor = pytest.importorskip("stable_baselines3.common.monitor")
+    with FastES("CartPole-v1", n_workers=0, preset="default", population_size=4, seed=1) as model:
+        model.learn(10, MonitorFile(tmp_path / "ours"))
+        episodes = model.last_episodes
+    env = monitor.Monitor(gymnasium.make("CartPole-v1"), str(tmp_path / "theirs"))
+    for episode_return, length in episodes:
+        env.results_writer.write_row({"r": round(episode_return, 6), "l": length, "t": 0.5})
+    env.close()
+    ours, theirs = ((tmp_path / f"{name}.monitor.csv").read_bytes().split(b"\n") for name in ("ours", "theirs"))
+    assert [line.rpartition(b",")[0] for line in ours[1:]] == [line.rpartition(b",")[0] for line in theirs[1:]]
+    assert [line.endswith(b"\r") for line in ours] == [line.endswith(b"\r") for line in theirs]
+    header, their_header = json.loads(ours[0][1:]), json.loads(theirs[0][1:])
+    assert ours[0] == f"#{json.dumps(header)}".encode()
+    assert list(header) == list(their_header)
+    assert header["env_id"] == their_header["env_id"] == "CartPole-v1"
+    assert header["t_start"] == pytest.approx(their_header["t_start"], abs=60)
+
+
+def test_names_are_those_that_sb3_gives(tmp_path: Path) -> None:
+    names = {"a": "a.monitor.csv", "b.csv": "b.csv.monitor.csv", "c.monitor.csv": "c.monitor.csv", "": "monitor.csv"}
+    assert {name: MonitorFile(tmp_path / name).path.name for name in names} == names
+    names = {"evaluations": "evaluations.npz", "x.npz": "x.npz", "": "evaluations.npz"}
+    assert {name: EvaluationsFile(tmp_path / name).path.name for name in names} == names
+
+
+def test_sb3s_loaders_read_the_files(tmp_path: Path) -> None:
+    monitor = pytest.importorskip("stable_baselines3.common.monitor")
+    pytest.importorskip("pandas")
+    model, told = train_both(tmp_path, 4)
+    frame = monitor.load_results(str(tmp_path))
+    assert list(zip(frame["r"].tolist(), frame["l"].tolist(), strict=True)) == told.rows
+    pytest.importorskip("matplotlib").use("Agg")
+    plotter = pytest.importorskip("stable_baselines3.common.results_plotter")
+    timesteps, returns = plotter.ts2xy(frame, "timesteps")
+    assert timesteps[-1] == model.num_timesteps
+    assert returns.tolist() == [r for r, _ in told.rows]
+    plotter.plot_results([str(tmp_path)], 10**6, plotter.X_TIMESTEPS, "toy")
+
+
+def test_evaluations_agree_with_those_of_sb3s_callback(tmp_path: Path) -> None:
+    """The same parameters at the same timesteps: what one calls the result after n steps is not another's after more."""
+    sb3 = pytest.importorskip("stable_baselines3.common.callbacks")
+    timesteps: list[int] = []
+
+    def note(model: FastES, record: Record) -> bool:
+        timesteps.append(record.timesteps)
+        return record.generation < 4
+
+    theirs = sb3.EvalCallback(Toy(), n_eval_episodes=2, eval_freq=1, log_path=str(tmp_path / "sb3"), verbose=0, warn=False)
+    with FastES(toy(), n_workers=0, **SETTINGS) as model, caught_warnings():
+        model.learn(10**6, [theirs, EvaluationsFile(tmp_path), note])
+    ours, theirs = evaluations(tmp_path / "evaluations.npz"), evaluations(tmp_path / "sb3" / "evaluations.npz")
+    assert set(ours) == set(theirs)
+    assert theirs["timesteps"].tolist() == timesteps
+    assert ours["timesteps"].tolist() == [0, *timesteps[:-1]]
+    for name in ours:
+        assert (ours[name].dtype, ours[name].ndim) == (theirs[name].dtype, theirs[name].ndim)
+
+
+def test_returns_that_are_not_finite_stay_readable(tmp_path: Path) -> None:
+    monitor = pytest.importorskip("stable_baselines3.common.monitor")
+    pytest.importorskip("pandas")
+    told = Episodes()
+    nan_seeds = (seed_of(0, 1), seed_of(1, 2))
+    with FastES(toy(nan_seeds=nan_seeds), n_workers=0, **SETTINGS) as model, caught_warnings():
+        model.learn(10**6, [told, MonitorFile(tmp_path / "toy"), stop_at(3)])
+    _, rows = monitor_rows(tmp_path / "toy.monitor.csv")
+    assert sum(not math.isfinite(r) for r, _, _ in rows) == sum(not math.isfinite(r) for r, _ in told.rows) == 4
+    frame = monitor.load_results(str(tmp_path))
+    assert frame["r"].dtype == np.float64
+    assert frame["l"].sum() == model.num_timesteps
+    assert np.isfinite(frame["r"]).sum() == len(rows) - 4
+
+
+def test_evaluations_that_are_not_finite_stay_readable(tmp_path: Path) -> None:
+    nan_seed = int(draw_eval_seeds(5, 1, 3)[2])
+    with FastES(toy(nan_seeds=(nan_seed,)), n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model, caught_warnings():
+        model.learn(10**6, [EvaluationsFile(tmp_path), stop_at(3)])
+    results = evaluations(tmp_path / "evaluations.npz")["results"]
+    assert np.argwhere(~np.isfinite(results)).tolist() == [[1, 2]]
+
+
+# --- going on ---------------------------------------------------------------------------------------------------------
+
+
+def test_another_learn_goes_on_with_the_files(tmp_path: Path) -> None:
+    told = Episodes()
+    with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
+        for generation in (3, 5):
+            files = [MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations")]
+            model.learn(10**6, [told, *files, stop_at(generation)], reset_num_timesteps=False)
+    assert_files(tmp_path, told)
+    assert len(told.rows) == 5 * 8
+
+
+def test_a_new_training_begins_new_files(tmp_path: Path) -> None:
+    told = Episodes()
+    with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
+        files = [MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations")]
+        model.learn(10**6, [*files, stop_at(3)])
+        model.learn(10**6, [told, *files, stop_at(5)])
+    assert len(told.rows) == 2 * 8
+    assert_files(tmp_path, told)
+
+
+@pytest.mark.parametrize("torn", [b"", b"1.5,2", b"\0\0\0"])
+def test_rows_after_the_checkpoint_are_played_and_written_again(tmp_path: Path, torn: bytes) -> None:
+    """As after a kill: the files know of generations that the checkpoint does not, and the last line may be torn."""
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    _, told = train_both(whole, 6)
+    files = MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations")
+    with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
+        model.learn(10**6, [*files, stop_at(3)])
+        model.save(tmp_path / "m")
+        model.learn(10**6, [*files, stop_at(5)], reset_num_timesteps=False)
+    with open(tmp_path / "toy.monitor.csv", "ab") as file:
+        file.write(torn)
+    with FastES.load(tmp_path / "m", toy(), n_workers=0) as model:
+        model.learn(10**6, [*files, stop_at(6)], reset_num_timesteps=False)
+    assert_files(tmp_path, told)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5, 100])
+def test_a_file_that_lost_its_end_goes_on_with_whole_rows(tmp_path: Path, lost: int) -> None:
+    """As after a power failure; the steps of the rows that are gone are told apart from those that have rows."""
+    file = MonitorFile(tmp_path / "toy")
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        model.learn(10**6, [file, stop_at(2)])
+        os.truncate(file.path, file.path.stat().st_size - lost)
+        whole = file.path.read_bytes().count(b"\n") - 2
+        model.learn(10**6, [file, stop_at(3)], reset_num_timesteps=False)
+        header, rows = monitor_rows(file.path)
+        assert len(rows) == whole + 8
+        assert header["num_timesteps"] + sum(length for _, length, _ in rows) == model.num_timesteps
+
+
+def test_a_file_that_begins_later_says_so_and_is_gone_on_with(tmp_path: Path) -> None:
+    file = MonitorFile(tmp_path / "late")
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        learn(model, 2)
+        before = model.num_timesteps
+        model.learn(10**6, [file, stop_at(4)], reset_num_timesteps=False)
+        model.save(tmp_path / "m")
+        at_save = model.num_timesteps
+        model.learn(10**6, [file, stop_at(5)], reset_num_timesteps=False)
+    assert monitor_rows(file.path)[0]["num_timesteps"] == before
+    with FastES.load(tmp_path / "m", toy(), n_workers=0) as model:
+        assert model.num_timesteps == at_save
+        model.learn(10**6, [file, stop_at(6)], reset_num_timesteps=False)
+        header, rows = monitor_rows(file.path)
+        assert header["num_timesteps"] == before
+        assert len(rows) == 4 * 8
+        assert before + sum(length for _, length, _ in rows) == model.num_timesteps
+
+
+def test_a_generation_that_an_exception_hid_is_written_once(tmp_path: Path) -> None:
+    """It is booked, and the callbacks after the one that raised were not told."""
+    told = Episodes()
+
+    def fail(_: FastES, record: Record) -> None:
+        if record.generation == 2:
+            raise RuntimeError
+
+    for order in ("before", "after"):
+        monitor, npz = MonitorFile(tmp_path / order), EvaluationsFile(tmp_path / order, seconds=0.0)
+        told = Episodes()
+        callbacks = [told, fail, monitor, npz] if order == "before" else [told, monitor, npz, fail]
+        with FastES(toy(), n_workers=0, **SETTINGS) as model:
+            with pytest.raises(RuntimeError):
+                model.learn(10**6, callbacks)
+            assert sum(length for _, length, _ in monitor_rows(monitor.path)[1]) == model.num_timesteps
+        assert [(r, length) for r, length, _ in monitor_rows(monitor.path)[1]] == told.rows
+        assert len(evaluations(npz.path)["timesteps"]) == 2
+
+
+def test_an_interrupt_when_a_generation_is_booked_loses_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = agent.make_record
+
+    def interrupted(model: FastES, asked: Any, *arguments: Any) -> Record:
+        if asked.generation == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return real(model, asked, *arguments)
+
+    monkeypatch.setattr("fastes.agent.make_record", interrupted)
+    files = [MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations")]
+    with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
+        with pytest.raises(KeyboardInterrupt):
+            model.learn(10**6, files)
+        assert model.generation == 2
+    monkeypatch.undo()
+    (tmp_path / "whole").mkdir()
+    _, told = train_both(tmp_path / "whole", 2)
+    assert_files(tmp_path, told)
+
+
+def test_a_solved_generation_is_an_evaluation_and_no_training(tmp_path: Path) -> None:
+    with FastES(toy(), n_workers=0, **{**SETTINGS, "target_return": -1e9, "target_episodes": 2}) as model:
+        model.learn(10**6, [MonitorFile(tmp_path), EvaluationsFile(tmp_path)])
+        assert model.solved
+    assert monitor_rows(tmp_path / "monitor.csv")[1] == []
+    assert evaluations(tmp_path / "evaluations.npz")["timesteps"].tolist() == [0]
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_there_once_a_generation_and_evaluations_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor, npz = MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations", seconds=3600.0)
+    lines, replaced = [], []
+    real = os.replace
+    monkeypatch.setattr("os.replace", lambda a, b: (replaced.append(Path(b).name), real(a, b)))
+
+    def look(_: FastES, record: Record) -> bool:
+        lines.append(len(monitor_rows(monitor.path)[1]))
+        return record.generation < 5
+
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        model.learn(10**6, [monitor, npz, look])
+    assert lines == [8, 16, 24, 32, 40]
+    assert replaced.count("evaluations.npz") == 2, "after the first generation and at the end"
+    assert len(evaluations(npz.path)["timesteps"]) == 5
+    assert {path.name for path in tmp_path.iterdir()} == {"toy.monitor.csv", "evaluations.npz"}
+
+
+@pytest.mark.parametrize("kind", [MonitorFile, EvaluationsFile])
+def test_a_write_that_fails_leaves_what_was_there_and_is_made_up_for(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, reference = (kind(tmp_path / name) for name in ("full", "reference"))
+    content: list[bytes] = []
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def fill(_: FastES, record: Record) -> None:
+        if record.generation == 2:
+            content.append(file.path.read_bytes())
+            for name in ("append_whole", "write_bytes"):
+                monkeypatch.setattr(f"fastes.sb3.files.{name}", full)
+
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        model.learn(10**6, [reference, stop_at(2)])
+    file.seconds = 0.0
+    with FastES(toy(), n_workers=0, **SETTINGS) as model, pytest.raises(OSError, match="No space"):
+        model.learn(10**6, [fill, file])
+    assert file.path.read_bytes() == content[0]
+    monkeypatch.undo()
+    file.flush()
+    assert without_clock(file.path) == without_clock(reference.path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.monitor.csv", b"r,l,t\r\n1.0,3,0.5\r\n"),
+        ("x.monitor.csv", b'#{"t_start": 1.0, "env_id": "x"}\nr,l,t,success\r\n1.0,3,0.5,1\r\n'),
+        ("x.monitor.csv", b"#[]\nr,l,t\r\n"),
+        ("x.monitor.csv", b'#{"t_start": "x"}\nr,l,t\r\n'),
+        ("x.npz", b"torn"),
+        ("x.npz", b""),
+    ],
+)
+def test_a_file_that_is_something_else_is_refused_and_kept(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    file = MonitorFile(tmp_path / name) if name.endswith("csv") else EvaluationsFile(tmp_path / name)
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        learn(model, 1)
+        with pytest.raises(ValueError, match="move it away or choose another path"):
+            model.learn(10**6, file, reset_num_timesteps=False)
+    assert (tmp_path / name).read_bytes() == content
+
+
+@pytest.mark.parametrize("kind", [MonitorFile, EvaluationsFile])
+def test_a_new_training_replaces_whatever_was_there(kind: Any, tmp_path: Path) -> None:
+    file, reference = (kind(tmp_path / name) for name in ("odd", "reference"))
+    file.path.write_bytes(b"something else")
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        model.learn(10**6, [file, reference, stop_at(1)])
+    assert without_clock(file.path) == without_clock(reference.path)
+
+
+def test_another_number_of_evaluation_episodes_is_refused(tmp_path: Path) -> None:
+    model, _ = train_both(tmp_path, 2)
+    model.save(tmp_path / "m")
+    with (
+        FastES.load(tmp_path / "m", toy(), n_workers=0, eval_episodes=4) as model,
+        pytest.raises(ValueError, match=r"results of shape \(2, 3\), this training has eval_episodes = 4"),
+    ):
+        model.learn(10**6, EvaluationsFile(tmp_path / "evaluations"), reset_num_timesteps=False)
+
+
+# --- run folders ------------------------------------------------------------------------------------------------------
+
+COMMAND = ["CartPole-v1", "--seed", "1", "--workers", "0", "--quiet", "--preset", "default", "--population-size", "4"]
+
+
+def test_the_command_line_writes_both_and_a_resumed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target, run = ["--target-return", "none"], tmp_path / "CartPole-v1" / "1"
+    flags = ["--monitor-csv", "--evaluations-npz"]
+    assert main(["train", *COMMAND, *target, "--runs", str(tmp_path), "--total-timesteps", "300", *flags]) == 0
+    first = monitor_rows(run / "monitor.csv")
+    assert main(["train", "--resume", str(run), "--workers", "0", "--quiet", "--total-timesteps", "900"]) == 0
+    header, rows = monitor_rows(run / "monitor.csv")
+    assert header == first[0]
+    assert rows[: len(first[1])] == first[1]
+    with open(run / "progress.csv", newline="") as file:
+        progress = list(csv.DictReader(file))
+    timesteps = [int(row["timesteps"]) for row in progress]
+    assert np.cumsum([length for _, length, _ in rows])[3::4].tolist() == timesteps
+    found = evaluations(run / "evaluations.npz")
+    assert found["timesteps"].tolist() == [0, *timesteps[:-1]]
+    assert found["results"].mean(axis=1).tolist() == [float(row["eval_return"]) for row in progress]
+
+
+def test_a_run_folder_has_neither_unless_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *COMMAND, "--runs", str(tmp_path), "--total-timesteps", "100"]) == 0
+    assert not {"monitor.csv", "evaluations.npz"} & set(os.listdir(tmp_path / "CartPole-v1" / "1"))
+
+
+def test_a_checkpoint_of_a_run_folder_never_knows_more_than_the_files(tmp_path: Path) -> None:
+    """Else a run that is killed loses rows for good."""
+    folder = RunFolder(tmp_path, checkpoint_seconds=0.0, monitor_csv=True, evaluations_npz=True)
+
+    def look(model: FastES, record: Record) -> bool:
+        assert len(evaluations(tmp_path / "evaluations.npz")["timesteps"]) == record.generation
+        return record.generation < 4
+
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        model.learn(10**6, [folder, look])
+
+
+def test_a_full_disk_does_not_end_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = RunFolder(tmp_path, monitor_csv=True, evaluations_npz=True)
+
+    def disturb(model: FastES, record: Record) -> bool:
+        if record.generation == 2:
+            monkeypatch.setattr("fastes.sb3.files.append_whole", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        if record.generation == 4:
+            monkeypatch.undo()
+        return record.generation < 5
+
+    with FastES(toy(), n_workers=0, **SETTINGS) as model, caught_warnings() as messages:
+        model.learn(10**6, [folder, disturb])
+        assert model.generation == 5
+        assert sum(length for _, length, _ in monitor_rows(tmp_path / "monitor.csv")[1]) == model.num_timesteps
+    assert len([message for message in messages if "monitor.csv cannot be written" in message]) == 1
