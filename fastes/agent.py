@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.callbacks import Callback, CallbackList, ConsoleLog, ProgressBar
-from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from fastes.checkpoint import Checkpoint, write_checkpoint
 from fastes.cpus import available_cpus
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
 from fastes.envs.wrappers import warn_of_memory
@@ -33,16 +33,7 @@ from fastes.policies.custom import check_noise
 from fastes.predictor import Predictor
 from fastes.presets import choose_settings
 from fastes.replay import replay_job
-from fastes.restore import (
-    check_same_spaces,
-    model_state,
-    restore_model,
-    seed_from,
-    settings_from,
-    source_from,
-    spec_from,
-    versions,
-)
+from fastes.restore import model_state, read_parts, restore_model, versions
 from fastes.rollout import STEP_GUARD, Episode, EpisodeSettings
 from fastes.sb3.callbacks import as_callback
 from fastes.sb3.figures import LogFigures
@@ -401,23 +392,14 @@ class FastES(SB3Interface):
         see set_random_seed. custom_objects: SB3's; of these, only settings are taken. print_system_info: print the versions
         that the checkpoint was saved with. Raises CheckpointError that says what is wrong with the file.
         """
-        settings = {**{key: value for key, value in (custom_objects or {}).items() if key in setting_names()}, **settings}
-        checkpoint = read_checkpoint(path)
-        if env is None and env_kwargs:
-            raise ValueError(f"env_kwargs = {dict(env_kwargs)!r} was given without env: pass env= as well")
-        custom = policy if isinstance(policy, CustomPolicy) else None
-        if policy is not None:
-            settings["policy"] = custom.kind if custom else policy
-        spec, chosen = spec_from(checkpoint, custom), settings_from(checkpoint, settings)
-        source = source_from(checkpoint, env, env_kwargs)
-        if env is not None:
-            check_same_spaces(source, spec, chosen)
+        changes = {**{key: value for key, value in (custom_objects or {}).items() if key in setting_names()}, **settings}
+        parts = read_parts(path, env, env_kwargs, policy, changes)
         if print_system_info:
-            print(f"{path} was saved with {checkpoint.data.get('versions')}, here are {versions()}")
+            print(f"{path} was saved with {parts.checkpoint.data.get('versions')}, here are {versions()}")
         model = cls.__new__(cls)
         model._init_interface(tensorboard_log, device=device)
-        model._set_up(source, spec, chosen, seed_from(checkpoint), n_workers, verbose)
-        restore_model(model, checkpoint)
+        model._set_up(parts.source, parts.spec, parts.settings, parts.seed, n_workers, verbose)
+        restore_model(model, parts.checkpoint)
         model.set_random_seed(seed)
         return model
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import platform
 import reprlib
 import warnings
@@ -11,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fastes import _core
-from fastes.checkpoint import Checkpoint, require
+from fastes.checkpoint import Checkpoint, read_checkpoint, require
 from fastes.envs import EnvArgument, EnvSource, MissingEnv, from_json, make_env_source, plain_kwargs, to_json
 from fastes.errors import CheckpointError, CheckpointMismatch
 from fastes.policies import CUSTOM_POLICIES, ActionHead, AnySpec, CustomPolicy, CustomSpec, PolicySpec, make_policy_spec
@@ -96,6 +97,37 @@ def _policy_data(spec: AnySpec) -> dict[str, Any]:
     for bound in ("low", "high"):  # JSON has no infinity
         head[bound] = [x if math.isfinite(x) else str(x) for x in head[bound]]
     return {**data, "head": head}
+
+
+class Parts(NamedTuple):
+    """What a model is set up with before a checkpoint's arrays and counters go into it."""
+
+    checkpoint: Checkpoint
+    source: EnvSource
+    spec: AnySpec
+    settings: Settings
+    seed: int
+
+
+def read_parts(
+    path: str | os.PathLike[str],
+    env: EnvArgument | None,
+    env_kwargs: Mapping[str, Any] | None,
+    policy: str | CustomPolicy | None,
+    changes: dict[str, Any],
+) -> Parts:
+    """Read a checkpoint; env and policy as FastES.load takes them, changes are settings that replace the file's."""
+    checkpoint = read_checkpoint(path)
+    if env is None and env_kwargs:
+        raise ValueError(f"env_kwargs = {dict(env_kwargs)!r} was given without env: pass env= as well")
+    custom = policy if isinstance(policy, CustomPolicy) else None
+    if policy is not None:
+        changes["policy"] = custom.kind if custom else policy
+    spec, settings = spec_from(checkpoint, custom), settings_from(checkpoint, changes)
+    source = source_from(checkpoint, env, env_kwargs)
+    if env is not None:
+        check_same_spaces(source, spec, settings)
+    return Parts(checkpoint, source, spec, settings, seed_from(checkpoint))
 
 
 def source_from(
