@@ -393,11 +393,15 @@ class FastES(SB3Interface):
         """Read a checkpoint; runs no code from it. Training goes on exactly where it was saved.
 
         env: needed when the checkpoint cannot rebuild its own. settings: fields to change, such as a learning_rate
-        that was a function. seed: see set_random_seed. custom_objects: SB3's; of these, only settings are taken.
+        that was a function. seed: see set_random_seed. custom_objects: SB3's; of these, only settings are taken,
+        and not a learning rate of 0, which says that the model will only act.
         print_system_info: print the versions that the checkpoint was saved with. Raises CheckpointError that says what is
         wrong with the file.
         """
-        settings = {**{key: value for key, value in (custom_objects or {}).items() if key in setting_names()}, **settings}
+        custom = {key: value for key, value in (custom_objects or {}).items() if key in setting_names()}
+        if custom.get("learning_rate") == 0.0:
+            del custom["learning_rate"]
+        settings = {**custom, **settings}
         checkpoint = read_checkpoint(path)
         if env is None and env_kwargs:
             raise ValueError(f"env_kwargs = {dict(env_kwargs)!r} was given without env: pass env= as well")
