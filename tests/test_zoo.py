@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 import pytest
 from envs_for_tests import Toy
-from processes import environment
+from processes import children, environment
 
 from fastes import Callback, FastES, FastESError, Settings
 from fastes.presets import all_presets, load_preset
@@ -193,6 +193,8 @@ def test_workers_and_lanes_train_the_same(zoo: Any, vec_env: Any) -> None:
         with ZooFastES(env=vec_env, seed=3, n_workers=n_workers, population_size=6, policy="LinearPolicy") as model:
             assert (model.source.lanes is None) == bool(n_workers)
             assert model.n_workers == n_workers
+            assert model.source.name == "CartPole-v1"
+            assert (model.snapshot().data["env"] or {"id": None})["id"] == "CartPole-v1", "enjoy builds it from the checkpoint"
             assert model.env is model.get_env() is vec_env
             assert model.n_envs == 3
             model.learn(1000)
@@ -206,9 +208,10 @@ def test_workers_start_no_torch_and_no_checker(zoo: Any, vec_env: Any) -> None:
     source = single_environments(vec_env)
     assert source is not None
     assert source.rebuilds
-    env = source()
-    names = str(env)
+    env = source(render_mode="rgb_array")
+    names, mode = str(env), env.render_mode
     env.close()
+    assert mode == "rgb_array", "videos need it"
     assert "Monitor" not in names
     assert "Checker" not in names
 
@@ -223,6 +226,9 @@ def test_wrappers_of_the_environment_reach_the_workers(zoo: Any) -> None:
     try:
         with ZooFastES(env=made, seed=0, n_workers=1, population_size=4) as model:
             assert model.source.lanes is None
+            built = model.source()
+            assert "Checker" not in str(built)
+            built.close()
             model.learn(100)
             assert max(episode_return for episode_return, _ in model.last_episodes) >= 800.0
     finally:
@@ -266,7 +272,9 @@ def test_schedules_survive_a_checkpoint(zoo: Any, vec_env: Any, value: object, p
 def test_a_trial_can_let_go_of_its_environment(zoo: Any, vec_env: Any) -> None:
     """As the Zoo ends a trial: close, then delete."""
     model = ZooFastES(env=vec_env, n_workers=1, population_size=4)
+    before = set(children())
     model.learn(50)
+    assert set(children()) <= before, "nothing tells the model that the trial is over"
     model.env.close()
     del model.env
     assert model._given is None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from fastes import agent
 from fastes.agent import CallbackArgument
 from fastes.callbacks import Callback
 from fastes.errors import FastESError
-from fastes.logger import Record
 from fastes.presets import DEFAULT
+from fastes.sb3.files import MonitorFile
 from fastes.zoo.environments import single_environments
 
 _SCHEDULES = ("learning_rate", "sigma")
@@ -68,7 +67,7 @@ class FastES(agent.FastES):
         ValueError and AssertionError come as FastESError: a study of the Zoo would hide them as trials that diverged, which
         trials of FastES do not.
         """
-        callbacks = [MonitorFile(self._given), callback] if self.source.lanes is None else callback
+        callbacks = [monitor_file(self._given), callback] if self.source.lanes is None else callback
         try:
             super().learn(total_timesteps, callbacks, *arguments, **named)
         except (ValueError, AssertionError) as error:
@@ -78,18 +77,10 @@ class FastES(agent.FastES):
         return self
 
 
-class MonitorFile(Callback):
-    """Writes a line for each candidate into the monitor file of a VecEnv whose environments stay unused: plots read it."""
-
-    def __init__(self, vec_env: Any) -> None:
-        self._writer = vec_env.get_attr("results_writer")[0] if vec_env is not None else None
-        self._started = vec_env.get_attr("t_start")[0] if vec_env is not None else 0.0
-
-    def on_generation(self, model: agent.FastES, record: Record) -> None:  # noqa: ARG002
-        if self._writer is not None:
-            seconds = round(time.time() - self._started, 6)
-            for episode_return, length in model.last_episodes:
-                self._writer.write_row({"r": round(episode_return, 6), "l": length, "t": seconds})
+def monitor_file(vec_env: Any) -> Callback:
+    """What writes a line for each candidate where the Zoo's plots read, in place of the first environment, which is unused."""
+    writer = vec_env.get_attr("results_writer")[0] if vec_env is not None else None
+    return Callback() if writer is None else MonitorFile(writer.file_handler.name)
 
 
 def plain_schedules(settings: dict[str, Any]) -> dict[str, Any]:
