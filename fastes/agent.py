@@ -33,12 +33,12 @@ from fastes.policies.custom import check_noise
 from fastes.predictor import Predictor
 from fastes.presets import choose_settings
 from fastes.replay import replay_job
-from fastes.restore import model_state, read_parts, restore_model, versions
+from fastes.restore import model_state, read_parts, restore_model, settings_among, versions
 from fastes.rollout import STEP_GUARD, Episode, EpisodeSettings
 from fastes.sb3.callbacks import as_callback
 from fastes.sb3.figures import LogFigures
 from fastes.sb3.interface import SB3Interface
-from fastes.settings import Settings, setting_names
+from fastes.settings import Settings
 from fastes.strategy import EvolutionStrategy, Update, check_int, check_seed
 
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
@@ -389,11 +389,11 @@ class FastES(SB3Interface):
 
         env: needed when the checkpoint cannot rebuild its own. policy: the TorchPolicy or CallablePolicy that was trained, of
         which a file holds the parameters only. settings: fields to change, such as a learning_rate that was a function. seed:
-        see set_random_seed. custom_objects: SB3's; of these, only settings are taken. print_system_info: print the versions
-        that the checkpoint was saved with. Raises CheckpointError that says what is wrong with the file.
+        see set_random_seed. custom_objects: SB3's; of these, only settings are taken, and not a learning rate of 0, which
+        says that the model will only act. print_system_info: print the versions that the checkpoint was saved with. Raises
+        CheckpointError that says what is wrong with the file.
         """
-        changes = {**{key: value for key, value in (custom_objects or {}).items() if key in setting_names()}, **settings}
-        parts = read_parts(path, env, env_kwargs, policy, changes)
+        parts = read_parts(path, env, env_kwargs, policy, {**settings_among(custom_objects or {}), **settings})
         if print_system_info:
             print(f"{path} was saved with {parts.checkpoint.data.get('versions')}, here are {versions()}")
         model = cls.__new__(cls)

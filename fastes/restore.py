@@ -130,6 +130,14 @@ def read_parts(
     return Parts(checkpoint, source, spec, settings, seed_from(checkpoint))
 
 
+def settings_among(custom_objects: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of SB3's custom_objects that are settings. A learning rate of 0 says that the model will only act: left out."""
+    found = {key: value for key, value in custom_objects.items() if key in setting_names()}
+    if found.get("learning_rate") == 0.0:
+        del found["learning_rate"]
+    return found
+
+
 def source_from(
     checkpoint: Checkpoint, env: EnvArgument | None = None, env_kwargs: Mapping[str, Any] | None = None
 ) -> EnvSource:

@@ -118,6 +118,8 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
     for an unknown id, ValueError for an Env that cannot be rebuilt, TypeError for anything else.
     """
     kwargs = dict(env_kwargs or {})
+    if isinstance(env, EnvSource) and not kwargs:
+        return env
     if isinstance(env, str):
         return EnvSource(env, portable(_find_spec(env)), None, kwargs)
     if isinstance(env, EnvSpec):

@@ -1,0 +1,27 @@
+"""The Zoo's hyper-parameter file of FastES, as a module: `hyperparams` has an entry for each preset, made from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastes.presets import DEFAULT, all_presets, load_preset
+from fastes.settings import Settings
+
+N_ENVS = 8
+
+
+def entry(preset: str) -> dict[str, Any]:
+    """A preset as an entry: n_timesteps and n_envs are the Zoo's, the others settings of FastES.
+
+    Training goes on when the target is reached, so that learning curves are as long as those of other algorithms, and every
+    trial of a study reaches its evaluations.
+    """
+    settings = {"total_timesteps": Settings().total_timesteps, **load_preset(preset)}
+    return {"n_timesteps": settings.pop("total_timesteps"), "n_envs": N_ENVS, "target_return": "none", **settings}
+
+
+def __getattr__(name: str) -> Any:
+    """`hyperparams`, anew each time: the Zoo changes the entry that it reads."""
+    if name == "hyperparams":
+        return {preset: entry(preset) for preset in sorted(all_presets(), key=lambda preset: preset != DEFAULT)}
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

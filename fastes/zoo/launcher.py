@@ -1,0 +1,65 @@
+"""Which of the Zoo's commands to run, with FastES registered, and with what arguments in front of the user's."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import runpy
+import sys
+from collections.abc import Sequence
+
+NAME = "fastes"
+HYPERPARAMS = "fastes.zoo.hyperparams"  # --conf-file takes a module that has `hyperparams`
+INSTALL = "pip install 'fastes[zoo]'"
+
+# command -> module of the Zoo, and its function; None for one that is a script
+COMMANDS = {
+    "train": ("rl_zoo3.train", "train"),
+    "enjoy": ("rl_zoo3.enjoy", "enjoy"),
+    "record_video": ("rl_zoo3.record_video", None),
+    "all_plots": ("rl_zoo3.plots.all_plots", "all_plots"),
+    "plot_train": ("rl_zoo3.plots.plot_train", "plot_train"),
+    "plot_from_file": ("rl_zoo3.plots.plot_from_file", "plot_from_file"),
+}
+_WITH_ALGO = ("train", "enjoy", "record_video")
+
+USAGE = f"""usage: python -m fastes.zoo COMMAND ...
+
+RL Baselines3 Zoo with FastES among its algorithms. COMMAND is one of {", ".join(COMMANDS)};
+each has its own --help. --algo is {NAME} where it is left out.
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command of the Zoo: its name, then what the Zoo takes. Returns the exit status; the Zoo's errors pass through."""
+    command = arguments[0] if arguments else ""
+    if command not in COMMANDS:
+        asked = command in ("-h", "--help")
+        print(USAGE if asked or not command else f"{USAGE}\nunknown command {command!r}", file=None if asked else sys.stderr)
+        return 0 if asked else 2
+    module, function = COMMANDS[command]
+    try:
+        from fastes.zoo.registration import register
+
+        register(NAME)
+        entry = getattr(importlib.import_module(module), function) if function else None
+    except ModuleNotFoundError as error:
+        print(f"python -m fastes.zoo {command} needs the package {error.name!r}: {INSTALL}", file=sys.stderr)
+        return 1
+    sys.argv = [f"fastes.zoo {command}", *defaults(command, arguments[1:]), *arguments[1:]]
+    if entry is None:
+        runpy.run_module(module, run_name="__main__")
+    else:
+        entry()
+    return 0
+
+
+def defaults(command: str, arguments: Sequence[str]) -> list[str]:
+    """What stands before the user's arguments, so that theirs win."""
+    if command not in _WITH_ALGO:
+        return []
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--algo", default=NAME)
+    if parser.parse_known_args(arguments)[0].algo != NAME:
+        return []
+    return ["--algo", NAME, *(["--conf-file", HYPERPARAMS] if command == "train" else [])]
