@@ -52,7 +52,7 @@ class FastES(SB3Interface):
     ...     model.learn(total_timesteps=20_000).num_timesteps >= 20_000 or model.solved
     True
 
-    env: an environment id, an EnvSpec, an Env (rebuilt from its spec in the workers), a function without arguments that
+    env: an environment id, an EnvSpec, an Env (rebuilt from its spec, or copied), a function without arguments that
     returns an Env, or a vector environment (SB3's VecEnv, gymnasium.vector), which is driven as it is. policy: 'MlpPolicy',
     'LinearPolicy', a TorchPolicy or a CallablePolicy; FastES(policy, env), SB3's order, works too. preset: name of the tuned
     settings to start from; None for the environment's own, or the default. n_workers: processes, None for one a usable
@@ -83,6 +83,7 @@ class FastES(SB3Interface):
             if policy is None:
                 raise TypeError(f"FastES({env!r}) names a policy but no environment: use FastES(env) or FastES({env!r}, env)")
             env, policy = policy, env
+        policy = "MlpPolicy" if policy == "MultiInputPolicy" else policy  # SB3's for Dict; here each space is flattened
         source = make_env_source(env, env_kwargs)  # type: ignore[arg-type]  # it says so when this is no environment
         if source.lanes is not None and source.lanes.normalizes:
             settings.setdefault("normalize_obs", False)

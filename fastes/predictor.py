@@ -64,7 +64,15 @@ class Predictor:
         """Observations as rows, and whether there was just one."""
         if flat_space is not None:
             return self._flat_rows(observation, flat_space)
-        array, shape = np.asarray(observation), self.spec.obs_shape
+        try:
+            array, shape = np.asarray(observation), self.spec.obs_shape
+        except ValueError as error:
+            if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
+                raise ValueError(
+                    "observation is a tuple (observation, info), as a Gymnasium environment's reset() returns it (you may be "
+                    "mixing Gym API with SB3 VecEnv API): pass its first item, as in predict(env.reset()[0])"
+                ) from error
+            raise
         if array.shape == shape:
             return array[np.newaxis], True
         if array.ndim == len(shape) + 1 and array.shape[1:] == shape:

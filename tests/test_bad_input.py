@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,9 +87,12 @@ def test_environment_of_the_wrong_kind(env: Any) -> None:
 
 
 def test_an_instance_that_cannot_be_rebuilt() -> None:
-    says(make(Toy()), ValueError, "spec", "function", "lambda")
-    wrapped = gymnasium.wrappers.TransformReward(Toy(), lambda reward: reward)
+    env = Toy()
+    env.lock = threading.Lock()  # type: ignore[attr-defined]
+    says(make(env), ValueError, "spec", "lock", "copied", "function", "lambda")
+    wrapped = gymnasium.wrappers.TransformReward(env, lambda reward: reward)
     says(make(wrapped), ValueError, "function", "lambda")
+    says(make(Toy(), env_kwargs={"length": 3}), ValueError, "length", "exists already")
 
 
 def test_a_factory_that_makes_no_environment() -> None:
@@ -318,6 +322,8 @@ def test_parameters() -> None:
         says(lambda: model.set_parameters({}), ValueError, "layers.0.weight", "policy")
         extra = {"policy": {**good["policy"], "bias": np.zeros(2)}}
         says(lambda: model.set_parameters(extra), ValueError, "bias", "layers.0.weight")
+        says(lambda: model.set_parameters(extra, exact_match=False), ValueError, "bias", "layers.0.weight")
+        says(lambda: model.set_parameters({**good, "optimizer": {}}), ValueError, "optimizer", "policy")
         nan = {"policy": {"layers.0.weight": np.full((4, 2), np.nan)}}
         says(lambda: model.set_parameters(nan), ValueError, "finite")
         assert model.theta is before

@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from fastes.envs.copies import Copies
 from fastes.envs.lanes import Lanes, VecEnv, lanes_of
 from fastes.envs.registered import portable
 from fastes.envs.wrappers import Wrapping, check_same, taken_apart
@@ -112,8 +113,9 @@ def _working_directory() -> str | None:
 
 
 def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = None) -> EnvSource:
-    """An environment id, an EnvSpec, an Env (rebuilt from its spec), a vector environment or a zero-argument factory.
+    """An environment id, an EnvSpec, an Env, a vector environment or a zero-argument factory.
 
+    An Env is rebuilt from its spec, one without a spec is copied.
     Specs are resolved here, so that workers do not need what this process has registered. Raises EnvironmentUnavailable
     for an unknown id, ValueError for an Env that cannot be rebuilt, TypeError for anything else.
     """
@@ -188,10 +190,7 @@ def _source_of_spec(spec: EnvSpec, kwargs: dict[str, Any]) -> EnvSource:
 
 def _source_of_env(env: Env, kwargs: dict[str, Any]) -> EnvSource:
     if env.spec is None:
-        raise ValueError(
-            f"the environment {env} has no spec, so workers cannot rebuild it: pass a function that builds it instead, such as "
-            "FastES(lambda: MyEnv())"
-        )
+        return _source_of_copies(env, kwargs)
     try:
         spec, wrappers = taken_apart(env)
         rebuilt = EnvSource(spec.id, spec, None, {}, wrappers)()
@@ -202,6 +201,19 @@ def _source_of_env(env: Env, kwargs: dict[str, Any]) -> EnvSource:
     except Exception as error:
         raise _cannot_be_rebuilt(f"environment {env}", error) from error
     return EnvSource(spec.id, spec, None, kwargs, wrappers)
+
+
+def _source_of_copies(env: Env, kwargs: dict[str, Any]) -> EnvSource:
+    if kwargs:
+        raise ValueError(f"env_kwargs = {kwargs!r} cannot reach {env}, which exists already: pass them where it is made")
+    try:
+        copies = Copies(env)
+    except Exception as error:
+        raise ValueError(
+            f"the environment {env} has no spec, and it cannot be copied ({error}), as workers need to: pass a function that "
+            "builds it instead, such as FastES(lambda: MyEnv())"
+        ) from error
+    return EnvSource(_name_of(copies), None, copies, {})
 
 
 def _cannot_be_rebuilt(what: str, reason: Exception) -> ValueError:

@@ -39,7 +39,11 @@ class LogFigures(Callback):
 
     def on_generation(self, model: FastES, record: Record) -> None:
         self._iterations += 1
-        if not model.log_interval or self._iterations % model.log_interval or not model.logger.output_formats:
+        if (
+            not model.log_interval
+            or self._iterations % model.log_interval
+            or not (model.logger_was_set or model.logger.output_formats)
+        ):
             return
         for key, field in _KEYS.items():
             model.logger.record(key, getattr(record, field))

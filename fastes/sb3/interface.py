@@ -44,7 +44,6 @@ class SB3Interface:
     source: EnvSource
     settings: Settings
     evaluator: Evaluator
-    device = "cpu"
     use_sde = False
 
     def _init_interface(self, tensorboard_log: str | None = None, stats_window_size: int = 100, device: str = "auto") -> None:
@@ -58,9 +57,20 @@ class SB3Interface:
         self.log_interval: int | None = 1
         self.tb_log_name = "FastES"
         self._logger: Any = None
-        self._custom_logger = False
+        self.logger_was_set = False
         self._vec_env: Any = None
         self._learn_started, self._timesteps_at_start = time.monotonic(), 0
+
+    @property
+    def device(self) -> Any:
+        """Where policies run: torch.device('cpu') where torch is in use, which scripts ask for its type; else 'cpu'."""
+        torch = sys.modules.get("torch")
+        return "cpu" if torch is None else torch.device("cpu")
+
+    @property
+    def learning_rate(self) -> Any:
+        """The setting: a number or a schedule."""
+        return self.settings.learning_rate
 
     @property
     def env(self) -> Any:
@@ -75,17 +85,23 @@ class SB3Interface:
         """{'policy': parameter name -> array}, copies."""
         return {"policy": {name: view.copy() for name, view in self.policy_spec.split(self.strategy.theta).items()}}
 
-    def set_parameters(self, parameters: Mapping[str, Mapping[str, npt.ArrayLike]]) -> None:
-        """Set the policy's parameters from what `get_parameters` returns; names and shapes must match exactly."""
+    def set_parameters(self, parameters: Mapping[str, Mapping[str, npt.ArrayLike]], exact_match: bool = True) -> None:
+        """Set the policy's parameters from what `get_parameters` returns.
+
+        exact_match: False leaves parameters that are not named as they are. ValueError for unknown names, other shapes, and
+        with exact_match for missing names.
+        """
         shapes = self.policy_spec.parameter_shapes()
         given = parameters.get("policy", {})
-        if set(given) != set(shapes):
+        if set(parameters) - {"policy"} or set(given) - set(shapes) or (exact_match and set(given) != set(shapes)):
             raise ValueError(
-                f"set_parameters() got {sorted(given)}, expected {{'policy': {{name: array}}}} with {list(shapes)}"
+                f"set_parameters() got {sorted(parameters)} with {sorted(given)}, expected {{'policy': {{name: array}}}} with "
+                f"{list(shapes)}"
             )
-        theta = np.empty(self.policy_spec.num_params, dtype=np.float32)
-        for name, view in self.policy_spec.split(theta).items():
-            value = np.asarray(given[name], dtype=np.float32)
+        theta = self.strategy.theta.copy()
+        views = self.policy_spec.split(theta)
+        for name in given:
+            value, view = np.asarray(given[name], dtype=np.float32), views[name]
             if value.shape != view.shape:
                 raise ValueError(f"parameter {name!r} has shape {value.shape}, expected {view.shape}")
             view[...] = value
@@ -108,7 +124,7 @@ class SB3Interface:
             return self.source.lanes.env
         if self._vec_env is None:
             sb3 = sys.modules.get("stable_baselines3")
-            self._vec_env = _OneEnv(self.env) if sb3 is None else _dummy_vec_env(self.env)
+            self._vec_env = _OneEnv(self.env) if sb3 is None else _dummy_vec_env(self.env, self.seed)
         return self._vec_env
 
     def set_env(self, env: EnvArgument, force_reset: bool = True) -> None:  # noqa: ARG002
@@ -155,7 +171,7 @@ class SB3Interface:
 
     def set_logger(self, logger: Any) -> None:
         """Use a logger of SB3 (stable_baselines3.common.logger.configure) or of fastes.sb3.logger.configure."""
-        self._logger, self._custom_logger = logger, True
+        self._logger, self.logger_was_set = logger, True
 
     @property
     def elapsed(self) -> float:
@@ -168,7 +184,7 @@ class SB3Interface:
         self._learn_started, self._timesteps_at_start = time.monotonic(), self.num_timesteps
         if reset_num_timesteps:
             self.ep_info_buffer.clear()
-        if not self._custom_logger:
+        if not self.logger_was_set:
             self._logger = logging.configure_run(0, self.tensorboard_log, tb_log_name, reset_num_timesteps)
 
     def _note_episodes(self, batch: Batch, evaluation: Evaluation) -> None:
@@ -202,8 +218,10 @@ class _OneEnv:
         self.observation_space, self.action_space = env.observation_space, env.action_space
 
 
-def _dummy_vec_env(env: Env) -> Any:
+def _dummy_vec_env(env: Env, seed: int) -> Any:
     from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env import DummyVecEnv
 
-    return DummyVecEnv([lambda: Monitor(env)])
+    vec_env = DummyVecEnv([lambda: Monitor(env)])
+    vec_env.seed(seed)  # of the first reset: a script that plays on it sees the same episodes each time
+    return vec_env

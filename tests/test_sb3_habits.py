@@ -1,0 +1,135 @@
+"""Risk: a script that was written for one of SB3's algorithms reads, passes or plays something that FastES takes otherwise."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from envs_for_tests import Toy
+from faults import SETTINGS, toy
+from gymnasium import spaces
+from gymnasium.utils import EzPickle
+from processes import run_script
+from training import assert_same, assert_same_state, train
+
+from fastes import FastES
+from fastes.sb3 import logger as own_logger
+
+
+class Dictionary(gymnasium.ObservationWrapper[Any, Any, Any]):
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.observation_space = spaces.Dict({"place": env.observation_space, "kind": spaces.Discrete(3)})
+
+    def observation(self, observation: Any) -> Any:
+        return {"place": observation, "kind": 1}
+
+
+class Forgetful(EzPickle, Toy):
+    """Its copies are made anew from its arguments."""
+
+    def __init__(self) -> None:
+        EzPickle.__init__(self)
+        Toy.__init__(self)
+
+
+# --- environments ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_an_object_without_a_spec_is_copied(n_workers: int) -> None:
+    given = Toy(length=12)
+    result = train(given, 2, n_workers, **SETTINGS)
+    expected = train(toy(length=12), 2, **SETTINGS)
+    expected.state.data["env_name"] = "Toy"
+    assert_same(expected, result)
+    assert given._np_random is None  # never reset
+
+
+def test_an_object_of_a_scripts_class_reaches_the_workers(tmp_path: Path) -> None:
+    done = run_script(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "from fastes import FastES\n"
+        "class Mine(PendulumEnv): ...\n"
+        "env = gymnasium.wrappers.TimeLimit(Mine(), 20)\n"
+        "with FastES('MlpPolicy', env, n_workers=1, population_size=4) as model:\n"
+        "    model.learn(50)\n"
+        "    print('trained', model.num_timesteps)\n",
+        tmp_path,
+    )
+    assert "trained 80" in done.stdout, done.stderr
+
+
+def test_a_copy_that_differs_is_refused() -> None:
+    env = Forgetful()
+    FastES(env, n_workers=0, **SETTINGS).close()
+    env.observation_space = spaces.Box(-9.0, 9.0, env.observation_space.shape)
+    with pytest.raises(ValueError, match=r"cannot be copied .*observation_space"):
+        FastES(env, n_workers=0, **SETTINGS)
+
+
+def test_what_is_played_on_get_env_is_the_same_each_time() -> None:
+    pytest.importorskip("stable_baselines3.common.vec_env")
+    starts = []
+    for seed in (3, 3, 4):
+        with FastES("CartPole-v1", n_workers=0, seed=seed) as model:
+            starts.append(model.get_env().reset().tolist())
+    assert starts[0] == starts[1] != starts[2]
+
+
+# --- policies and parameters -----------------------------------------------------------------------------------------
+
+
+def test_multi_input_policy_flattens() -> None:
+    first = train(lambda: Dictionary(Toy()), 1, policy="MultiInputPolicy", **SETTINGS)
+    assert_same_state(train(lambda: Dictionary(Toy()), 1, policy="MlpPolicy", **SETTINGS).state, first.state)
+    with FastES("MultiInputPolicy", lambda: Dictionary(Toy()), n_workers=0, **SETTINGS) as model:
+        assert model.settings.policy == "MlpPolicy"
+
+
+def test_parameters_that_are_not_named_stay() -> None:
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        before = model.get_parameters()["policy"]
+        bias = np.ones_like(before["layers.0.bias"])
+        with pytest.raises(ValueError, match=r"layers\.1"):
+            model.set_parameters({"policy": {"layers.0.bias": bias}})
+        model.set_parameters({"policy": {"layers.0.bias": bias}}, exact_match=False)
+        after = model.get_parameters()["policy"]
+        assert (after.pop("layers.0.bias") == bias).all()
+        assert all((after[name] == before[name]).all() for name in after)
+
+
+def test_a_pair_from_reset_is_named() -> None:
+    with FastES("CartPole-v1", n_workers=0) as model, pytest.raises(ValueError, match="mixing Gym API"):
+        model.predict(model.env.reset())
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_device_and_learning_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FastES(toy(), n_workers=0, learning_rate=0.03, **SETTINGS) as model:
+        assert model.learning_rate == 0.03
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+        assert model.device == "cpu"
+        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(device=lambda name: SimpleNamespace(type=name)))
+        assert model.policy.device.type == "cpu"
+
+
+def test_a_logger_without_formats_that_was_set_is_told() -> None:
+    class InMemory(own_logger.Logger):
+        def dump(self, step: int = 0) -> None:
+            dumped.append((step, dict(self.name_to_value)))
+
+    dumped: list[tuple[int, dict[str, Any]]] = []
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        model.set_logger(InMemory(None, []))
+        model.learn(100)
+        assert [step for step, _ in dumped][-1] == model.num_timesteps
+        assert {"time/fps", "rollout/ep_rew_mean"} <= set(dumped[-1][1])
