@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,42 @@ def test_an_environment_is_rebuilt_as_it_is(name: str, given: str) -> None:
     assert trajectory(rebuilt) == trajectory(ENVIRONMENTS[name]() if given == "object" else gymnasium.make(env.spec))
 
 
+def changed_space() -> Any:
+    env = pendulum()
+    env.unwrapped.observation_space = spaces.Box(-9.0, 9.0, (3,))
+    return env
+
+
+def renamed() -> Any:
+    """Not what its spec would make."""
+    inner: Any = gymnasium.make("MountainCarContinuous-v0").unwrapped
+    inner = wrappers.TimeLimit(inner, 30)
+    inner.unwrapped.spec = gymnasium.make("Pendulum-v1").unwrapped.spec
+    return inner
+
+
+COPIED: dict[str, Any] = {
+    "nothing recorded": lambda: NotRecorded(pendulum()),
+    "nothing recorded, below": lambda: wrappers.ClipAction(NotRecorded(pendulum(), 3.0)),
+    "an argument not recorded": lambda: HalfRecorded(pendulum(), 5.0),
+    "another space": changed_space,
+    "another environment than its spec's": renamed,
+}
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_what_cannot_be_rebuilt_is_copied(name: str) -> None:
+    source = make_env_source(COPIED[name]())
+    assert chain(source()) == chain(COPIED[name]())
+    assert source().observation_space == COPIED[name]().observation_space
+    assert trajectory(source()) == trajectory(COPIED[name]())
+
+
+def test_workers_train_on_copies() -> None:
+    results = [trained(wrappers.ClipAction(NotRecorded(pendulum(), 3.0)), n_workers) for n_workers in (0, 2)]
+    assert_same(*results)
+
+
 def trained(env: Any, n_workers: int, **settings: Any) -> Any:
     """Three generations; without the names of environments, which belong to how one is given."""
     return train(env, 3, n_workers, **SETTINGS, **settings)
@@ -190,25 +227,16 @@ def test_statistics_of_wrappers_are_warned_of(as_function: bool) -> None:
 # --- what cannot be rebuilt ------------------------------------------------------------------------------------------
 
 
-def changed_space() -> Any:
-    env = pendulum()
-    env.unwrapped.observation_space = spaces.Box(-9.0, 9.0, (3,))
+def locked() -> Any:
+    """What no process can be given a copy of."""
+    env = NotRecorded(pendulum())
+    env.lock = threading.Lock()  # type: ignore[attr-defined]
     return env
 
 
-def renamed() -> Any:
-    """Not what its spec would make."""
-    inner = gymnasium.make("MountainCarContinuous-v0").unwrapped
-    inner.spec = gymnasium.make("Pendulum-v1").unwrapped.spec
-    return inner
-
-
 BEYOND: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "nothing recorded": (lambda: NotRecorded(pendulum()), ("NotRecorded", "RecordConstructorArgs")),
-    "nothing recorded, below": (lambda: wrappers.ClipAction(NotRecorded(pendulum(), 3.0)), ("NotRecorded",)),
-    "an argument not recorded": (lambda: HalfRecorded(pendulum(), 5.0), ("HalfRecorded", "'factor'")),
-    "another space": (changed_space, ("observation_space", "9.0")),
-    "another environment": (renamed, ("PendulumEnv",)),
+    "nothing recorded, no copy": (locked, ("NotRecorded", "RecordConstructorArgs")),
+    "nothing recorded, no copy, below": (lambda: wrappers.ClipAction(locked()), ("NotRecorded",)),
     "needs a screen": (lambda: wrappers.HumanRendering(pendulum(render_mode="rgb_array")), ("HumanRendering",)),
 }
 

@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium
@@ -199,8 +199,17 @@ def _source_of_env(env: Env, kwargs: dict[str, Any]) -> EnvSource:
         finally:
             rebuilt.close()
     except Exception as error:
-        raise _cannot_be_rebuilt(f"environment {env}", error) from error
+        return _copied_instead(env, kwargs, error)
     return EnvSource(spec.id, spec, None, kwargs, wrappers)
+
+
+def _copied_instead(env: Env, kwargs: dict[str, Any], reason: Exception) -> EnvSource:
+    """Copies of an environment that cannot be rebuilt, under its own name."""
+    try:
+        copies = _source_of_copies(env, kwargs)
+    except Exception:
+        raise _cannot_be_rebuilt(f"environment {env}", reason) from reason
+    return replace(copies, name=env.spec.id if env.spec is not None else copies.name)
 
 
 def _source_of_copies(env: Env, kwargs: dict[str, Any]) -> EnvSource:

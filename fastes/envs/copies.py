@@ -20,6 +20,8 @@ class Copies:
     """
 
     def __init__(self, env: Env) -> None:
+        if env.render_mode == "human":
+            raise ValueError(f"{env} shows itself on a screen, and workers have none")
         self._pickled = cloudpickle.dumps(env)
         self.__name__ = type(env.unwrapped).__name__
         copy = self()
