@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -18,10 +19,11 @@ STEP_GUARD = 1_000_000  # steps after which an episode is cut when neither the e
 
 
 class Episode(NamedTuple):
-    """episode_return: undiscounted sum of rewards; length: environment steps."""
+    """episode_return: undiscounted sum of rewards; length: environment steps; success: see `success_of`."""
 
     episode_return: float
     length: int
+    success: float = math.nan
 
 
 class EpisodeSettings(NamedTuple):
@@ -34,6 +36,12 @@ class EpisodeSettings(NamedTuple):
     max_steps: int = STEP_GUARD
     action_noise: float = 0.0
     sample: bool = False
+
+
+def success_of(info: Any) -> float:
+    """1.0 or 0.0 by the last step's info['is_success'], which goal environments give; NaN where it is missing."""
+    success = info.get("is_success") if isinstance(info, dict) else None
+    return math.nan if success is None else float(bool(success))
 
 
 def observation_flattener(space: spaces.Space[Any]) -> Callable[[Any], Any] | None:
@@ -104,9 +112,10 @@ def run_episode(
 
     obs, _ = env.reset(seed=env_seed)
     episode_return, length = 0.0, 0
+    info: Any = None
     for length in range(1, settings.max_steps + 1):  # noqa: B007
-        obs, reward, terminated, truncated, _ = step(act(obs))
+        obs, reward, terminated, truncated, info = step(act(obs))
         episode_return += float(reward)
         if terminated or truncated:
             break
-    return Episode(episode_return, length)
+    return Episode(episode_return, length, success_of(info))

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from envs_for_tests import Toy
-from faults import SETTINGS, toy
+from faults import SETTINGS, caught_warnings, toy
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from training import assert_same, learn, train
@@ -244,3 +244,43 @@ def test_only_the_cpu() -> None:
     FastES("CartPole-v1", device="cpu").close()
     with pytest.raises(ValueError, match="device = 'cuda'"):
         FastES("CartPole-v1", device="cuda")
+
+
+class Goal(Uneven):
+    """Tells whether it ended near zero."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = super().step(action)
+        if terminated:
+            info["is_success"] = bool(abs(self.position[0]) < 0.4)
+        return obs, reward, terminated, truncated, info
+
+
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_successes_are_told(n_workers: int) -> None:
+    with FastES(Goal, n_workers=n_workers, **settings()) as model:
+        learn(model, 2)
+        expected = model.last_successes
+        assert set(expected) == {0.0, 1.0}
+        assert list(model.ep_success_buffer)[-len(expected) :] == expected
+    with FastES(Uneven, n_workers=0, **settings()) as model:
+        learn(model, 1)
+        assert np.isnan(model.last_successes).all()
+        assert not model.ep_success_buffer
+    for mode in MODES:
+        with FastES(SyncVectorEnv([Goal] * 3, autoreset_mode=mode), **settings()) as model:
+            learn(model, 2)
+            assert model.last_successes == expected
+
+
+def test_one_seed_for_all_lanes_is_warned_of() -> None:
+    env = gymnasium.make_vec("CartPole-v1", 3, vectorization_mode="vector_entry_point")
+    own = {"seed": 1, "population_size": 6, "preset": "default", "target_return": "none"}
+    with caught_warnings() as messages, FastES(env, **own) as model:
+        learn(model, 2)
+        theta = model.theta.copy()
+    (message,) = messages
+    assert "one seed for all of its lanes" in message
+    with FastES(env, **own) as model:
+        learn(model, 2)
+        assert (model.theta == theta).all(), "the same seeds give the same episodes all the same"

@@ -191,3 +191,35 @@ def test_make_vec_env_by_name() -> None:
         model.learn(2000)
     assert messages == []
     env.close()
+
+
+class Goal(Whole):
+    """Tells whether it ended near zero."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = super().step(action)
+        if terminated:
+            info["is_success"] = bool(abs(self.position[0]) < 0.4)
+        return obs, reward, terminated, truncated, info
+
+
+def test_successes_are_told_and_logged(tmp_path: Path) -> None:
+    from stable_baselines3.common.logger import configure
+
+    class Own(callbacks.BaseCallback):  # type: ignore[misc]
+        def _on_step(self) -> bool:
+            told.extend(float(info["is_success"]) for info in self.locals["infos"] if "is_success" in info)
+            return True
+
+    told: list[float] = []
+    with FastES(Goal, n_workers=0, **settings()) as model:
+        learn(model, 2)
+        expected = list(model.ep_success_buffer)
+    with FastES(vec.DummyVecEnv([lambda: monitored(Goal)] * 3), **settings()) as model:
+        model.set_logger(configure(str(tmp_path), ["csv"]))
+        model.learn(10**6, [Own(), lambda _, record: record.generation < 2])
+        model.logger.close()
+        assert list(model.ep_success_buffer) == told == expected
+        assert 0.0 < np.mean(expected) < 1.0
+    header, *rows = (tmp_path / "progress.csv").read_text().splitlines()
+    assert float(rows[-1].split(",")[header.split(",").index("rollout/success_rate")]) == pytest.approx(np.mean(expected))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import sys
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -14,10 +16,13 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
+from fastes.rollout import success_of
+
 Rows = npt.NDArray[Any]
 
 # wrappers that let a lane start anew while the others go on: they keep nothing of a lane's past observations
 _PASSING = ("VecNormalize", "VecMonitor", "VecCheckNan")
+_WITH_MASKS = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
 _MASKS = hasattr(gymnasium.vector, "AutoresetMode")  # Gymnasium 1.1 brought both
 
 
@@ -63,6 +68,9 @@ class Lanes(Protocol):
     def step(self, actions: Rows) -> tuple[Rows, Rows]:
         """Rewards (num_envs,), and which lanes ended their episode, bool (num_envs,)."""
 
+    def success(self, lane: int) -> float:
+        """Of the last step in a lane: 1.0, 0.0, or NaN where the environment does not tell."""
+
 
 def lanes_of(env: object) -> Lanes | None:
     """The lanes of a vector environment; None for anything else."""
@@ -97,6 +105,7 @@ class SB3Lanes:
         known = {base.__name__ for base in type(self._base).__mro__} & {"DummyVecEnv", "SubprocVecEnv"}
         self.restarts_alone = bool(known) and all(kind & set(_PASSING) for kind in kinds)
         self._obs: Any = None
+        self._infos: list[dict[str, Any]] = []
 
     def spec(self) -> EnvSpec | None:
         return _first_spec(self._base)
@@ -136,8 +145,11 @@ class SB3Lanes:
         return self._obs  # type: ignore[no-any-return]
 
     def step(self, actions: Rows) -> tuple[Rows, Rows]:
-        self._obs, rewards, dones, _ = self.env.step(actions)
+        self._obs, rewards, dones, self._infos = self.env.step(actions)
         return (self.statistics[-1].get_original_reward() if self.statistics else rewards), dones
+
+    def success(self, lane: int) -> float:
+        return success_of(self._infos[lane])
 
 
 class GymnasiumLanes:
@@ -155,10 +167,11 @@ class GymnasiumLanes:
         self.normalizes = any(type(wrapper).__name__ == "NormalizeObservation" for wrapper in wrappers)
         mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
         self._disabled = getattr(mode, "name", str(mode)).upper().endswith("DISABLED")
-        own = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
-        self.restarts_alone = self._disabled or (_MASKS and isinstance(self._base, own) and not self.normalizes)
+        self.restarts_alone = self._disabled or (_MASKS and isinstance(self._base, _WITH_MASKS) and not self.normalizes)
+        self._seeds_each = True
         self._over = np.zeros(self.num_envs, dtype=bool)
         self._obs: Any = None
+        self._infos: dict[str, Any] = {}
 
     def spec(self) -> EnvSpec | None:
         return _first_spec(self._base)
@@ -167,7 +180,21 @@ class GymnasiumLanes:
         return not self._wrapped
 
     def reset(self, seeds: list[int]) -> None:
-        self._obs, _ = self.env.reset(seed=list(seeds))
+        if self._seeds_each:
+            try:
+                self._obs, _ = self.env.reset(seed=list(seeds))
+            except (TypeError, ValueError, gymnasium.error.Error):
+                if isinstance(self._base, _WITH_MASKS):
+                    raise
+                self._seeds_each = False
+                warnings.warn(
+                    f"{self.env} takes one seed for all of its lanes: candidates of a pair do not meet the same episodes, and "
+                    "results depend on the number of lanes",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+        if not self._seeds_each:
+            self._obs, _ = self.env.reset(seed=seeds[0])
         self._over[:] = False
 
     def restart(self, seeds: Mapping[int, int | None]) -> None:
@@ -185,11 +212,16 @@ class GymnasiumLanes:
     def step(self, actions: Rows) -> tuple[Rows, Rows]:
         if self._disabled and self._over.any():  # lanes without work; they must not be stepped as they are
             self.restart(dict.fromkeys(np.flatnonzero(self._over).tolist()))
-        self._obs, rewards, terminated, truncated, _ = self.env.step(actions)
+        self._obs, rewards, terminated, truncated, self._infos = self.env.step(actions)
         dones = np.logical_or(terminated, truncated)
         if self._disabled:
             self._over = dones.copy()
         return rewards, dones
+
+    def success(self, lane: int) -> float:
+        infos = self._infos.get("final_info", self._infos)
+        known = infos.get("_is_success")
+        return success_of({"is_success": infos["is_success"][lane]}) if known is not None and known[lane] else math.nan
 
 
 def _first_spec(env: Any) -> EnvSpec | None:

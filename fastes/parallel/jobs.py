@@ -19,7 +19,7 @@ from fastes.noise import Perturbations
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel.shm import EPISODE, JOB, STEPS, Block, Layout
 from fastes.policies import AnySpec
-from fastes.rollout import EpisodeSettings, observation_flattener, run_episode
+from fastes.rollout import Episode, EpisodeSettings, observation_flattener, run_episode
 
 PENALISE = "penalise"
 
@@ -87,12 +87,14 @@ class Batch:
 
     returns float64 (num_pairs, 2), means over a candidate's episodes; lengths int64 (num_pairs, 2), their total steps;
     moments float64 (2 * num_pairs, 2, obs_size); eval_returns float64, eval_lengths int64 (num_evals,);
+    successes float64 (num_pairs, 2), shares of a candidate's episodes, NaN where the environment does not tell;
     busy_seconds: summed over workers; rerun: jobs run again because their worker died; penalised: what one of the exceptions
     said that were made a return of NaN, or ''.
     """
 
     returns: npt.NDArray[np.float64]
     lengths: npt.NDArray[np.int64]
+    successes: npt.NDArray[np.float64]
     moments: npt.NDArray[np.float64]
     eval_returns: npt.NDArray[np.float64]
     eval_lengths: npt.NDArray[np.int64]
@@ -131,36 +133,34 @@ class JobRunner:
         row[EPISODE] = 0
         row[JOB] = job
         try:
-            if job < 2 * self.num_pairs:
-                total, length = self._run_candidate(job, round_)
-            else:
-                total, length = self._run_evaluation(job, round_)
+            played = self._run_candidate(job, round_) if job < 2 * self.num_pairs else self._run_evaluation(job, round_)
         except Exception as error:
             if self.spec.on_env_error != PENALISE:
                 raise
             on_penalty(error)
-            total, length = math.nan, int(row[STEPS]) - steps_before
+            played = Episode(math.nan, int(row[STEPS]) - steps_before)
             block.moments[job] = math.nan
             self._rebuild()
-        block.returns[job], block.lengths[job] = total, length
+        block.returns[job], block.lengths[job], block.successes[job] = played
         block.seconds[job] = time.perf_counter() - started
         _core.commit(block.committed, job, round_.number)
         row[JOB] = -1
 
-    def _run_candidate(self, job: int, round_: Round) -> tuple[float, int]:
+    def _run_candidate(self, job: int, round_: Round) -> Episode:
         block, actor, pair = self.block, self.actor, job // 2
         load_parameters(actor, block, job, round_.sigma)
         actor.count_moments(self.spec.normalize_obs)
-        total, length = 0.0, 0
+        total, length, successes = 0.0, 0, 0.0
         for episode in range(self.episodes):
             self.row[EPISODE] = episode
             seed, key = int(block.env_seed[pair, episode]), int(block.action_key[pair, episode])
             result = run_episode(self.env, actor, seed, round_.training, key, self.flatten)
             total, length = total + result.episode_return, length + result.length
+            successes += result.success
         block.moments[job] = actor.observation_moments
-        return total / self.episodes, length
+        return Episode(total / self.episodes, length, successes / self.episodes)
 
-    def _run_evaluation(self, job: int, round_: Round) -> tuple[float, int]:
+    def _run_evaluation(self, job: int, round_: Round) -> Episode:
         load_parameters(self.actor, self.block, job, round_.sigma)
         self.actor.count_moments(False)
         seed = int(self.block.eval_seed[job - 2 * self.num_pairs])
@@ -248,6 +248,7 @@ def collect(block: Block, jobs: npt.NDArray[np.int64], rerun: int, penalised: st
     return Batch(
         returns=block.returns[:candidates].reshape(-1, 2).copy(),
         lengths=block.lengths[:candidates].reshape(-1, 2).copy(),
+        successes=block.successes[:candidates].reshape(-1, 2).copy(),
         moments=block.moments[:candidates].copy(),
         eval_returns=block.returns[evaluations],
         eval_lengths=block.lengths[evaluations],

@@ -162,6 +162,7 @@ class _Run:
         self.total = np.zeros(count)
         self.length = np.zeros(count, dtype=np.int64)
         self.returns, self.lengths = np.zeros(count), np.zeros(count, dtype=np.int64)  # of the job's episodes that are over
+        self.successes = np.zeros(count)
         self.limit = np.zeros(count, dtype=np.int64)
         self.to_start: dict[int, _Start] = {}
 
@@ -195,7 +196,7 @@ class _Run:
         if job != _IDLE:
             load_parameters(self.actors[lane], self.block, job, self.round.sigma)
             self.episode[lane] = self.lengths[lane] = 0
-            self.returns[lane] = 0.0
+            self.returns[lane] = self.successes[lane] = 0.0
             self._plan_episode(lane)
 
     def _plan_episode(self, lane: int) -> None:
@@ -230,6 +231,7 @@ class _Run:
         candidate = job < self.candidates
         self.playing[lane] = False
         self.returns[lane] += self.total[lane]
+        self.successes[lane] += self.lanes.success(lane)
         self.lengths[lane] += self.length[lane]
         self.episode[lane] += 1
         if candidate:
@@ -238,6 +240,7 @@ class _Run:
             if self.episode[lane] < self.spec.episodes:
                 self._plan_episode(lane)
                 return
-        self.block.returns[job] = self.returns[lane] / (self.spec.episodes if candidate else 1)
+        episodes = self.spec.episodes if candidate else 1
+        self.block.returns[job], self.block.successes[job] = self.returns[lane] / episodes, self.successes[lane] / episodes
         self.block.lengths[job] = self.lengths[lane]
         self._take_job(lane)

@@ -59,6 +59,7 @@ class Layout:
             # one writer a slot: the worker that runs the job
             "returns": ((jobs,), "f8"),
             "lengths": ((jobs,), "i8"),
+            "successes": ((jobs,), "f8"),
             "seconds": ((jobs,), "f8"),
             "moments": ((jobs, 2, self.obs_size), "f8"),
             "committed": ((jobs,), "i8"),  # written last: the round in which the slot was filled
@@ -94,6 +95,7 @@ class Block:
     next_todo: npt.NDArray[np.int64]
     returns: npt.NDArray[np.float64]
     lengths: npt.NDArray[np.int64]
+    successes: npt.NDArray[np.float64]
     seconds: npt.NDArray[np.float64]
     moments: npt.NDArray[np.float64]
     committed: npt.NDArray[np.int64]

@@ -6,6 +6,7 @@ Nothing here imports SB3: whatever has `init_callback`, `on_training_start`, `on
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -144,14 +145,15 @@ def _steps(model: FastES) -> Iterator[dict[str, Any]]:
     """What `locals` has of each call of the generation; the same object for all in which no episode ends."""
     between, n_envs = _no_end(model.n_envs), model.n_envs
     row, at = between, 0  # at: how many steps of the row are taken
-    for episode_return, length in model.last_episodes:
+    for (episode_return, length), success in zip(model.last_episodes, model.last_successes, strict=True):
         at += length
         while at > n_envs:
             yield row
             row, at = between, at - n_envs
         row = _no_end(n_envs) if row is between else row
         row["dones"][at - 1], row["rewards"][at - 1] = True, episode_return
-        row["infos"][at - 1] = {"episode": {"r": episode_return, "l": length, "t": model.elapsed}}
+        info: dict[str, Any] = {"episode": {"r": episode_return, "l": length, "t": model.elapsed}}
+        row["infos"][at - 1] = info if math.isnan(success) else {**info, "is_success": success > 0.5}
     if at:
         yield row
 

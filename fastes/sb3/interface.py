@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import deque
@@ -32,7 +33,7 @@ class SB3Interface:
     """What a Stable-Baselines3 algorithm has beside learn, predict, save and load.
 
     Attributes: ep_info_buffer, deque of {'r', 'l', 't'} of the last stats_window_size training episodes (of candidates:
-    with noise on the parameters); tensorboard_log; logger.
+    with noise on the parameters); ep_success_buffer, their is_success, where infos have one; tensorboard_log; logger.
     """
 
     verbose: int
@@ -51,8 +52,9 @@ class SB3Interface:
             raise ValueError(f"device = {device!r}: FastES runs on the CPU, expected 'auto' or 'cpu'")
         self.tensorboard_log = tensorboard_log
         self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=check_int("stats_window_size", stats_window_size, 1))
-        self.ep_success_buffer: deque[bool] = deque(maxlen=stats_window_size)
+        self.ep_success_buffer: deque[float] = deque(maxlen=stats_window_size)
         self.last_episodes: list[tuple[float, int]] = []  # (return, length) of the last generation's candidates, in job order
+        self.last_successes: list[float] = []  # of the same candidates, NaN where the environment does not tell
         self.last_evaluation: Evaluation | None = None  # the last generation's noise-free episodes
         self.log_interval: int | None = 1
         self.tb_log_name = "FastES"
@@ -184,12 +186,15 @@ class SB3Interface:
         self._learn_started, self._timesteps_at_start = time.monotonic(), self.num_timesteps
         if reset_num_timesteps:
             self.ep_info_buffer.clear()
+            self.ep_success_buffer.clear()
         if not self.logger_was_set:
             self._logger = logging.configure_run(0, self.tensorboard_log, tb_log_name, reset_num_timesteps)
 
     def _note_episodes(self, batch: Batch, evaluation: Evaluation) -> None:
         self.last_evaluation = evaluation
         self.last_episodes = list(zip(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), strict=True))
+        self.last_successes = batch.successes.ravel().tolist()
+        self.ep_success_buffer.extend(success for success in self.last_successes if not math.isnan(success))
         elapsed = round(self.elapsed, 6)
         self.ep_info_buffer.extend({"r": r, "l": length, "t": elapsed} for r, length in self.last_episodes)
 
@@ -202,6 +207,8 @@ class SB3Interface:
             returns = [info["r"] for info in self.ep_info_buffer]
             logger.record("rollout/ep_rew_mean", sum(returns) / len(returns))
             logger.record("rollout/ep_len_mean", sum(info["l"] for info in self.ep_info_buffer) / len(self.ep_info_buffer))
+        if self.ep_success_buffer:
+            logger.record("rollout/success_rate", sum(self.ep_success_buffer) / len(self.ep_success_buffer))
         logger.record("time/fps", int(steps / max(self.elapsed, 1e-9)))
         logger.record("time/time_elapsed", int(self.elapsed), exclude="tensorboard")
         logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
