@@ -138,7 +138,7 @@ class FastES(SB3Interface):
         self.budget = 0  # num_timesteps at which the last `learn` was to end; schedules run towards it
         self.best_eval_return = -math.inf
         self.solved = False
-        self._predictor = Predictor(spec, settings.normalize_obs)
+        self._predictor = Predictor(spec, settings.normalize_obs, seed)
         self._odd = OddFigures()
         self.untold: Record | None = None  # of a generation that is booked, while callbacks are told of it
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,15 @@ from fastes.rollout import observation_flattener, one_thread
 class Predictor:
     """An actor of this process that follows theta and the normaliser as they change."""
 
-    def __init__(self, spec: AnySpec, normalize_obs: bool) -> None:
+    def __init__(self, spec: AnySpec, normalize_obs: bool, seed: int) -> None:
         self.spec, self.normalize_obs = spec, normalize_obs
         self._actor = spec.make_actor()
         self._loaded: tuple[npt.NDArray[np.float32] | None, int] = (None, -1)
-        self._key = secrets.randbits(63)
+        self.seed(seed)
+
+    def seed(self, seed: int) -> None:
+        """Where the noise of actions that are not deterministic starts."""
+        self._key = seed % 2**62 + 2**62
 
     def act(
         self,

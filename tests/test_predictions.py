@@ -205,7 +205,7 @@ REFUSED: list[tuple[str, Any, tuple[str, ...]]] = [
 def test_what_does_not_fit_is_named(name: str, observation: Any, words: tuple[str, ...]) -> None:
     spec = make_policy_spec("LinearPolicy", SPACES[name], ACTIONS)
     with pytest.raises(ValueError) as caught:
-        Predictor(spec, False)._rows(observation, SPACES[name])
+        Predictor(spec, False, 0)._rows(observation, SPACES[name])
     missing = [
         word for word in (*words, str(SPACES[name]), "expected one observation", "batch") if word not in str(caught.value)
     ]
@@ -242,3 +242,15 @@ def test_evaluate_policy_of_sb3(name: str) -> None:
         assert lengths == [6] * 5
         assert np.isfinite(returns).all()
         vector.close()
+
+
+def test_actions_with_noise_follow_from_the_seed() -> None:
+    def drawn(seed: int) -> list[bytes]:
+        with FastES("Pendulum-v1", preset="default", n_workers=0, seed=3, action_noise=0.2) as model:
+            model.set_random_seed(seed)
+            observation = model.observation_space.sample() * 0
+            return [model.predict(observation)[0].tobytes() for _ in range(4)]
+
+    assert drawn(3) == drawn(3)
+    assert len(set(drawn(3))) == 4
+    assert drawn(3) != drawn(4)

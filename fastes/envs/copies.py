@@ -6,8 +6,9 @@ from typing import Any
 
 import cloudpickle
 import gymnasium
+from gymnasium.wrappers import HumanRendering
 
-from fastes.envs.wrappers import check_same
+from fastes.envs.wrappers import check_same, layers
 
 Env = gymnasium.Env[Any, Any]
 
@@ -20,7 +21,7 @@ class Copies:
     """
 
     def __init__(self, env: Env) -> None:
-        if env.render_mode == "human":
+        if any(isinstance(layer, HumanRendering) for layer in layers(env)):
             raise ValueError(f"{env} shows itself on a screen, and workers have none")
         self._pickled = cloudpickle.dumps(env)
         self.__name__ = type(env.unwrapped).__name__

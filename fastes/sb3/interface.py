@@ -17,6 +17,7 @@ from fastes.cpus import available_cpus
 from fastes.envs import EnvArgument, EnvSource, make_env_source
 from fastes.evaluator import Evaluator
 from fastes.policies import AnySpec
+from fastes.predictor import Predictor
 from fastes.restore import check_same_spaces
 from fastes.sb3 import logger as logging
 from fastes.settings import Settings
@@ -45,6 +46,7 @@ class SB3Interface:
     source: EnvSource
     settings: Settings
     evaluator: Evaluator
+    _predictor: Predictor
     use_sde = False
 
     def _init_interface(self, tensorboard_log: str | None = None, stats_window_size: int = 100, device: str = "auto") -> None:
@@ -160,6 +162,7 @@ class SB3Interface:
         self.seed = check_seed(seed)
         self.evaluator.close()
         self.strategy.reseed(seed)
+        self._predictor.seed(seed)
         self.evaluator.table = self.strategy.table
 
     # --- figures ----------------------------------------------------------------------------------------------------
