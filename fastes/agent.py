@@ -37,6 +37,7 @@ from fastes.restore import model_state, read_parts, restore_model, settings_amon
 from fastes.rollout import STEP_GUARD, Episode, EpisodeSettings
 from fastes.sb3.callbacks import as_callback
 from fastes.sb3.figures import LogFigures
+from fastes.sb3.files import MonitorFile
 from fastes.sb3.interface import SB3Interface
 from fastes.settings import Settings
 from fastes.strategy import EvolutionStrategy, Update, check_int, check_seed
@@ -249,6 +250,8 @@ class FastES(SB3Interface):
 
     def _callbacks(self, callback: CallbackArgument, progress_bar: bool) -> CallbackList:
         callbacks = [LogFigures(), as_callback(callback)]
+        if self.source.monitor_file is not None:
+            callbacks.insert(0, MonitorFile(self.source.monitor_file))
         if self.verbose:
             callbacks.insert(0, ConsoleLog())
         if progress_bar:

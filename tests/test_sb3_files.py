@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, seed_of, toy
-from training import learn
+from training import learn, train
 
 from fastes import Callback, FastES, agent
 from fastes.cli import main
@@ -452,3 +452,18 @@ def test_a_full_disk_does_not_end_the_training(tmp_path: Path, monkeypatch: pyte
         assert model.generation == 5
         assert sum(length for _, length, _ in monitor_rows(tmp_path / "monitor.csv")[1]) == model.num_timesteps
     assert len([message for message in messages if "monitor.csv cannot be written" in message]) == 1
+
+
+def test_the_file_of_a_monitor_around_the_environment_is_written(tmp_path: Path) -> None:
+    Monitor = pytest.importorskip("stable_baselines3.common.monitor").Monitor
+    plain = train(toy(), 3, **SETTINGS)
+    results = []
+    for n_workers in (0, 2):
+        env = Monitor(Toy(), str(tmp_path / "log"))
+        result = train(env, 3, n_workers, **SETTINGS)
+        results.append(result)
+        env.close()
+        _, _, *rows = (tmp_path / "log.monitor.csv").read_text().splitlines()
+        assert len(rows) == 3 * SETTINGS["population_size"]
+        assert sum(int(row.split(",")[1]) for row in rows) == result.state.data["counters"]["num_timesteps"]
+    assert results[0].records[-1].return_mean == plain.records[-1].return_mean

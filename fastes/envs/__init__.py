@@ -18,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 from fastes.envs.copies import Copies
 from fastes.envs.lanes import Lanes, VecEnv, lanes_of
 from fastes.envs.registered import portable
-from fastes.envs.wrappers import Wrapping, check_same, taken_apart
+from fastes.envs.wrappers import Wrapping, check_same, taken_apart, without_monitor
 from fastes.errors import EnvironmentUnavailable, suggest
 from fastes.interrupts import handlers_kept
 from fastes.plugin import register_envs
@@ -49,7 +49,8 @@ class EnvSource:
     name: for folders and messages. spec: None for a factory. make_kwargs: passed on to gymnasium.make. wrappers: put around
     what the spec makes, innermost first. folder: the working directory when it was described, in which workers start: an
     environment may leave it. lanes: a vector environment that is there already and is driven as it is; single ones can be
-    built where it has only one kind of environment and no wrappers.
+    built where it has only one kind of environment and no wrappers. monitor_file: of the SB3 Monitor around the environment
+    that was given; the model writes there what no worker's copy of it could.
     """
 
     name: str
@@ -59,6 +60,7 @@ class EnvSource:
     wrappers: tuple[Wrapping, ...] = ()
     folder: str | None = field(default_factory=lambda: _working_directory(), compare=False)
     lanes: Lanes | None = field(default=None, compare=False)
+    monitor_file: str | None = field(default=None, compare=False)
 
     def __call__(self, **extra: Any) -> Env:
         """Build one environment; extra: more keyword arguments for gymnasium.make, such as render_mode.
@@ -189,6 +191,11 @@ def _source_of_spec(spec: EnvSpec, kwargs: dict[str, Any]) -> EnvSource:
 
 
 def _source_of_env(env: Env, kwargs: dict[str, Any]) -> EnvSource:
+    inner, monitor_file = without_monitor(env)
+    return replace(_source_of_inner(inner, kwargs), monitor_file=monitor_file)
+
+
+def _source_of_inner(env: Env, kwargs: dict[str, Any]) -> EnvSource:
     if env.spec is None:
         return _source_of_copies(env, kwargs)
     try:

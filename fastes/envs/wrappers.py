@@ -74,6 +74,16 @@ def chain(env: Env) -> list[tuple[str, int]]:
     return found
 
 
+def without_monitor(env: Env) -> tuple[Env, str | None]:
+    """The environment inside of SB3's Monitor, which only watches, and the file that it writes."""
+    path = None
+    while (type(env).__module__, type(env).__name__) == ("stable_baselines3.common.monitor", "Monitor"):
+        monitor: Any = env
+        path = monitor.results_writer.file_handler.name if monitor.results_writer else path
+        env = monitor.env
+    return env, path
+
+
 def check_same(given: Env, rebuilt: Env) -> None:
     """ValueError where an environment that was rebuilt differs visibly from the one that was given."""
     if chain(given) != chain(rebuilt):
