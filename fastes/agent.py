@@ -146,6 +146,7 @@ class FastES(SB3Interface):
     def _checked_workers(self, n_workers: int | None) -> int:
         """How many processes: none beside a vector environment, which has its own."""
         lanes = self.source.lanes
+        self._wanted_workers = available_cpus() if n_workers is None else n_workers
         if n_workers is None:
             return available_cpus() if lanes is None else 0
         if lanes is not None and n_workers:
@@ -405,6 +406,7 @@ class FastES(SB3Interface):
         model._set_up(parts.source, parts.spec, parts.settings, parts.seed, n_workers, verbose)
         restore_model(model, parts.checkpoint)
         model.set_random_seed(seed)
+        model._look_at_statistics()
         return model
 
     def close(self) -> None:

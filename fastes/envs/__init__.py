@@ -16,8 +16,9 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from fastes.envs.copies import Copies
-from fastes.envs.lanes import Lanes, VecEnv, lanes_of
+from fastes.envs.lanes import Lanes, lanes_of
 from fastes.envs.registered import portable
+from fastes.envs.vec_env import VecEnv
 from fastes.envs.wrappers import Wrapping, check_same, taken_apart, without_monitor
 from fastes.errors import EnvironmentUnavailable, suggest
 from fastes.interrupts import handlers_kept
@@ -89,7 +90,7 @@ class EnvSource:
         """Whether `spec` alone says how to build one."""
         if self.spec is None or self.spec.additional_wrappers or self.wrappers or gymnasium.registry.get(self.spec.id) is None:
             return False
-        return self.lanes is None or self.lanes.plain()
+        return self.lanes is None or self.lanes.plain
 
     @property
     def reward_threshold(self) -> float | None:
@@ -145,7 +146,7 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
 def _source_of_lanes(lanes: Lanes, kwargs: Mapping[str, Any]) -> EnvSource:
     if kwargs:
         raise ValueError(f"env_kwargs = {kwargs!r} cannot reach {lanes.env}, which exists already: pass them where it is made")
-    spec = lanes.spec()
+    spec = lanes.spec
     return EnvSource(spec.id if spec else type(lanes.env).__name__, spec, None, {}, lanes=lanes)
 
 

@@ -79,7 +79,16 @@ def without_monitor(env: Env) -> tuple[Env, str | None]:
     path = None
     while (type(env).__module__, type(env).__name__) == ("stable_baselines3.common.monitor", "Monitor"):
         monitor: Any = env
-        path = monitor.results_writer.file_handler.name if monitor.results_writer else path
+        writer = monitor.results_writer
+        if writer is not None and tuple(writer.logger.fieldnames) == ("r", "l", "t"):
+            path = writer.file_handler.name
+        elif writer is not None:
+            warnings.warn(
+                f"the file {writer.file_handler.name} of the Monitor stays empty: its columns {writer.logger.fieldnames} need "
+                "infos, which stay in the workers. Use Monitor without info_keywords and reset_keywords",
+                UserWarning,
+                stacklevel=5,
+            )
         env = monitor.env
     return env, path
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # attributes that say "act when n_calls is a multiple of this"
 _PERIODS = ("eval_freq", "save_freq", "check_freq", "model_save_freq")
-# attributes of callbacks that only add up what a generation brought: progress bars, EveryNTimesteps, StopTrainingOnMaxEpisodes
-_SUMS = ("pbar", "last_time_trigger", "max_episodes")
+# SB3's callbacks that only add up what a generation brought
+_SUMS = {"ProgressBarCallback", "EveryNTimesteps", "StopTrainingOnMaxEpisodes"}
 
 
 def counts_steps(callback: object) -> bool:
@@ -49,6 +49,7 @@ class StepCallback(Callback):
     def __init__(self, callback: Any) -> None:
         self.callback = callback
         self._locals: dict[str, Any] = {}
+        self._told: Record | None = None
 
     def on_start(self, model: FastES, total_timesteps: int) -> None:
         shape, n_envs = model.policy_spec.obs_shape, model.n_envs
@@ -67,15 +68,18 @@ class StepCallback(Callback):
         self.callback.on_rollout_start()
 
     def on_generation(self, model: FastES, record: Record) -> bool:
-        self._locals["record"] = record
-        going = self._tell(self.callback, model)
-        if not going:
+        self._locals["record"] = self._told = record
+        if model.solved:  # nothing was learned from it, and its steps do not count
+            return True
+        if not self._tell(self.callback, model):
             return False
         self.callback.on_rollout_end()
         self.callback.on_rollout_start()
         return True
 
-    def on_end(self, model: FastES) -> None:  # noqa: ARG002
+    def on_end(self, model: FastES) -> None:
+        if model.untold is not None and model.untold is not self._told and not model.solved:
+            self._tell(self.callback, model)  # an exception in an earlier callback has kept it from this one
         self.callback.on_training_end()
 
     def _tell(self, callback: Any, model: FastES) -> bool:
@@ -89,11 +93,12 @@ class StepCallback(Callback):
             return all(answers)
         if any(isinstance(getattr(callback, name, None), int) for name in _PERIODS):
             return _tell_periodic(callback, model, calls)
-        if any(hasattr(callback, name) for name in _SUMS):
+        kinds = {kind.__name__ for kind in type(callback).__mro__}
+        if kinds & _SUMS:
             callback.n_calls += calls - 1
-            if hasattr(callback, "pbar"):
+            if "ProgressBarCallback" in kinds:
                 callback.pbar.update(steps - model.n_envs)  # on_step adds the rest
-            elif hasattr(callback, "max_episodes"):
+            elif "StopTrainingOnMaxEpisodes" in kinds:
                 callback.update_locals({"dones": np.ones(len(model.last_episodes), dtype=bool)})
             return bool(callback.on_step())
         for step in _steps(model):
@@ -126,8 +131,10 @@ def _tell_periodic(callback: Any, model: FastES, calls: int) -> bool:
     if not due:
         callback.n_calls, callback.num_timesteps = after, model.num_timesteps
         return True
-    callback.n_calls = max(due) - 1
-    going = bool(callback.on_step())
+    going = True
+    for call in sorted(set(due)):
+        callback.n_calls = call - 1
+        going = bool(callback.on_step()) and going
     callback.n_calls = after
     return going
 

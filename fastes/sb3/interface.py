@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import sys
 import time
+import warnings
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from fastes.cpus import available_cpus
 from fastes.envs import EnvArgument, EnvSource, make_env_source
 from fastes.evaluator import Evaluator
 from fastes.policies import AnySpec
@@ -40,6 +40,7 @@ class SB3Interface:
     verbose: int
     seed: int
     n_workers: int
+    _wanted_workers: int
     num_timesteps: int
     strategy: EvolutionStrategy
     policy_spec: AnySpec
@@ -55,8 +56,8 @@ class SB3Interface:
         self.tensorboard_log = tensorboard_log
         self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=check_int("stats_window_size", stats_window_size, 1))
         self.ep_success_buffer: deque[float] = deque(maxlen=stats_window_size)
-        self.last_episodes: list[tuple[float, int]] = []  # (return, length) of the last generation's candidates, in job order
-        self.last_successes: list[float] = []  # of the same candidates, NaN where the environment does not tell
+        self.last_episodes: list[tuple[float, int]] = []  # (return, length) of the last generation's training, in job order
+        self.last_successes: list[float] = []  # of the same episodes, NaN where the environment does not tell
         self.last_evaluation: Evaluation | None = None  # the last generation's noise-free episodes
         self.log_interval: int | None = 1
         self.tb_log_name = "FastES"
@@ -138,13 +139,27 @@ class SB3Interface:
         """
         source = make_env_source(env)
         check_same_spaces(source, self.policy_spec, self.settings)
+        n_workers = 0 if source.lanes is not None else self._wanted_workers
+        evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, n_workers)
         self.close()
-        had_lanes, self.source, self._vec_env = self.source.lanes is not None, source, None
-        if source.lanes is not None:
-            self.n_workers = 0
-        elif had_lanes:
-            self.n_workers = available_cpus()
-        self.evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, self.n_workers)
+        self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
+        self._look_at_statistics()
+
+    def _look_at_statistics(self) -> None:
+        """Warn of wrappers whose statistics do not fit a model that was trained before."""
+        lanes = self.source.lanes
+        if lanes is None or not lanes.normalizes:
+            return
+        if self.settings.normalize_obs:
+            self._warn(f"{lanes.env} normalises observations, and so does the model: they are normalised twice")
+        if self.strategy.generation and lanes.has_seen_nothing():
+            self._warn(
+                f"{lanes.env} normalises observations by statistics that are new, and a checkpoint does not hold those of the "
+                "training: load them as well, as with VecNormalize.load(path, venv)"
+            )
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(message, UserWarning, stacklevel=4)
 
     def get_vec_normalize_env(self) -> Any:
         """The VecNormalize of the VecEnv that was given, None where there is none: FastES normalises by itself then."""
@@ -195,8 +210,9 @@ class SB3Interface:
 
     def _note_episodes(self, batch: Batch, evaluation: Evaluation) -> None:
         self.last_evaluation = evaluation
-        self.last_episodes = list(zip(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), strict=True))
-        self.last_successes = batch.successes.ravel().tolist()
+        each = self.settings.episodes_per_candidate
+        self.last_episodes = list(_episodes(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), each))
+        self.last_successes = [success for success in batch.successes.ravel().tolist() for _ in range(each)]
         self.ep_success_buffer.extend(success for success in self.last_successes if not math.isnan(success))
         elapsed = round(self.elapsed, 6)
         self.ep_info_buffer.extend({"r": r, "l": length, "t": elapsed} for r, length in self.last_episodes)
@@ -216,6 +232,13 @@ class SB3Interface:
         logger.record("time/time_elapsed", int(self.elapsed), exclude="tensorboard")
         logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         logger.dump(step=self.num_timesteps)
+
+
+def _episodes(returns: list[float], lengths: list[int], each: int) -> Iterator[tuple[float, int]]:
+    """The episodes of candidates: with several each, all have their mean return, and shares of their steps."""
+    for mean_return, steps in zip(returns, lengths, strict=True):
+        for number in range(each):
+            yield mean_return, steps // each + (number < steps % each)
 
 
 class _OneEnv:
