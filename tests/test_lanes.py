@@ -16,7 +16,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from training import assert_same, learn, train
 
 from fastes import CheckpointMismatch, FastES, WorkerError
-from fastes.envs.lanes import lanes_of
+from fastes.envs import lanes_of
 
 MODES = list(AutoresetMode)
 

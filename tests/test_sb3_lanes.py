@@ -15,7 +15,7 @@ from gymnasium import spaces
 from training import assert_same, learn, train
 
 from fastes import FastES
-from fastes.envs.lanes import lanes_of
+from fastes.envs import lanes_of
 
 vec = pytest.importorskip("stable_baselines3.common.vec_env")
 callbacks = pytest.importorskip("stable_baselines3.common.callbacks")

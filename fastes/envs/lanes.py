@@ -65,16 +65,6 @@ class Lanes(ABC):
         return False
 
 
-def lanes_of(env: object) -> Lanes | None:
-    """The lanes of a vector environment; None for anything else."""
-    from fastes.envs.vec_env import VecEnvLanes, is_vec_env
-    from fastes.envs.vector_env import VectorEnvLanes
-
-    if isinstance(env, gymnasium.vector.VectorEnv):
-        return VectorEnvLanes(env)
-    return VecEnvLanes(env) if is_vec_env(env) else None
-
-
 def chain_of(env: Any, inner: str) -> list[Any]:
     """A vector environment's wrappers from the outside in; the last item is the environment itself."""
     found = [env]

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastes.callbacks import Callback, CallbackList, FunctionCallback
+from fastes.callbacks import Callback, CallbackList, ConsoleLog, FunctionCallback, ProgressBar
 from fastes.logger import Record
+from fastes.sb3.figures import LogFigures
+from fastes.sb3.files import MonitorFile
 
 if TYPE_CHECKING:
     from fastes.agent import FastES
@@ -165,6 +167,18 @@ def _steps(model: FastES) -> Iterator[dict[str, Any]]:
         yield row
 
 
+def all_callbacks(model: FastES, callback: Any, progress_bar: bool) -> CallbackList:
+    """What `learn` calls: the model's own callbacks, and the user's."""
+    callbacks: list[Callback] = [LogFigures(), as_callback(callback)]
+    if model.source.monitor_file is not None:
+        callbacks.insert(0, MonitorFile(model.source.monitor_file))
+    if model.verbose:
+        callbacks.insert(0, ConsoleLog())
+    if progress_bar:
+        callbacks.append(ProgressBar())
+    return CallbackList(callbacks)
+
+
 def as_callback(callback: Any) -> Callback:
     """A Callback from a Callback, one of SB3's, a function, a list of these, or None.
 
@@ -177,7 +191,7 @@ def as_callback(callback: Any) -> Callback:
         return callback
     if counts_steps(callback):
         return StepCallback(callback)
-    if isinstance(callback, Sequence):
+    if isinstance(callback, Sequence) and not isinstance(callback, (str, bytes)):
         return CallbackList([as_callback(item) for item in callback])
     if callable(callback):
         return StepCallback(_Function(callback)) if takes_locals(callback) else FunctionCallback(callback)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
@@ -129,8 +130,15 @@ class SB3Interface:
             return self.source.lanes.env
         if self._vec_env is None:
             sb3 = sys.modules.get("stable_baselines3")
-            self._vec_env = _OneEnv(self.env) if sb3 is None else _dummy_vec_env(self.env, self.seed)
+            self._vec_env = _OneEnv(self.env) if sb3 is None else _dummy_vec_env(self._drawing_env(), self.seed)
         return self._vec_env
+
+    def _drawing_env(self) -> Env:
+        """One that renders frames where it can, as SB3 makes them: `env` is made as those of the workers, which do not."""
+        if "rgb_array" in (self.env.metadata or {}).get("render_modes", ()) and self.env.render_mode is None:
+            with contextlib.suppress(Exception):
+                return self.source(render_mode="rgb_array")
+        return self.env  # type: ignore[no-any-return]
 
     def set_env(self, env: EnvArgument, force_reset: bool = True) -> None:  # noqa: ARG002
         """Train on another environment with the same spaces; CheckpointMismatch for other ones.
@@ -160,6 +168,12 @@ class SB3Interface:
 
     def _warn(self, message: str) -> None:
         warnings.warn(message, UserWarning, stacklevel=4)
+
+    def _close_vec_env(self) -> None:
+        """Close what get_env has built; one that was given is its owner's."""
+        vec_env, self._vec_env = self._vec_env, None
+        if hasattr(vec_env, "close"):
+            vec_env.close()
 
     def get_vec_normalize_env(self) -> Any:
         """The VecNormalize of the VecEnv that was given, None where there is none: FastES normalises by itself then."""
@@ -247,7 +261,7 @@ class _OneEnv:
     num_envs = 1
 
     def __init__(self, env: Env) -> None:
-        self.envs = [env]
+        self.envs, self.render_mode = [env], env.render_mode
         self.observation_space, self.action_space = env.observation_space, env.action_space
 
 

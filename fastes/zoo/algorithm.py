@@ -66,7 +66,7 @@ class FastES(agent.FastES):
         return super().get_env() if self._given is None else self._given
 
     def learn(
-        self, total_timesteps: int | None = None, callback: CallbackArgument = None, *arguments: Any, **named: Any
+        self, total_timesteps: float | None = None, callback: CallbackArgument = None, *arguments: Any, **named: Any
     ) -> FastES:
         """See fastes.FastES.learn. Ends the workers: the Zoo closes nothing but `env`.
 
