@@ -207,8 +207,8 @@ def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> Any
     if policy is not None:
         name = require(settings, "policy", str)
         raise CheckpointMismatch(
-            f"policy = {policy!r} was passed for a checkpoint whose policy is the {name:.100} that it describes itself: load it "
-            "without policy="
+            f"policy = {policy!r} was passed for a checkpoint whose policy is the {name:.100} that it describes itself: load "
+            "it without policy="
         )
     with _damage_is_said():
         spec = PolicySpec(**_as_tuples(stored, "head"), head=_head(stored["head"]))
@@ -297,7 +297,11 @@ def _head(stored: Mapping[str, Any]) -> ActionHead:
 
 def _check_observations(shape: Any, flattened: Any) -> None:
     # types first: a product of lists and numbers is a list of any length
-    if not isinstance(shape, tuple) or len(shape) > _MAX_DIMENSIONS or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
+    if (
+        not isinstance(shape, tuple)
+        or len(shape) > _MAX_DIMENSIONS
+        or not all(type(n) is int and 0 <= n < 2**31 for n in shape)
+    ):
         raise ValueError(f"observation shape {shape}")
     if not 0 < math.prod(shape) < 2**31 or not isinstance(flattened, bool):
         raise ValueError(f"observation shape {shape}, flattened {flattened!r}")

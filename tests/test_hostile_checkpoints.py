@@ -756,7 +756,7 @@ def test_damaged_settings_are_said_with_and_without_a_policy(
 
     policy = {"policy": CallablePolicy(chosen, 2)} if with_policy else {}
     damaged = edited(saved_custom if with_policy else saved, tmp_path / "t.zip", damage)
-    with pytest.raises(CheckpointError, match="settings.* damaged"):
+    with pytest.raises(CheckpointError, match=r"settings.* damaged"):
         FastES.load(damaged, n_workers=0, **policy)
 
 
@@ -774,9 +774,7 @@ def test_settings_without_a_policy_are_another_policys(saved_custom: Path, tmp_p
 
 
 @pytest.mark.parametrize("name", ["obs_shape", "parameters"])
-def test_thousands_of_dimensions_are_refused_before_they_are_multiplied(
-    name: str, saved_custom: Path, tmp_path: Path
-) -> None:
+def test_thousands_of_dimensions_are_refused_before_they_are_multiplied(name: str, saved_custom: Path, tmp_path: Path) -> None:
     def lengthen(data: Any) -> None:
         many = [2**31 - 1] * 200_000
         data["policy"][name] = many if name == "obs_shape" else [["parameters", many]]
