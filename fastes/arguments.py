@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fastes import __version__
+from fastes.sb3.files import EVALUATIONS, MONITOR
 from fastes.settings import Settings
 
 
@@ -59,7 +60,7 @@ def _add_train(commands: Any) -> None:
         default="continue",
         help="what a full disk does to the training (default: continue; saving is tried again)",
     )
-    for flag, name in (("--monitor-csv", "monitor.csv"), ("--evaluations-npz", "evaluations.npz")):
+    for flag, name in (("--monitor-csv", MONITOR), ("--evaluations-npz", EVALUATIONS)):
         train.add_argument(
             flag, action="store_true", help=f"write {name} as Stable-Baselines3 does; a resumed run goes on with what it has"
         )

@@ -34,6 +34,7 @@ _FLOATS = ("float32", "float64")
 _DTYPES = {"clip": _FLOATS, "squash": _FLOATS, "bins": _FLOATS, "categorical": ("int64",), "binary": ("int8",)}
 _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
 _MAX_LAYERS = 10_000  # each costs memory, and a file can list millions
+_MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds
 _MAX_COUNTER = 2**53  # the generation is drawn from as 32 bits
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
@@ -173,21 +174,17 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
     stored = require(checkpoint.data, "settings", dict)
     if odd := sorted(set(stored) - set(setting_names())):  # a missing one is newer than the file: its default changes nothing
         raise CheckpointError(f"the checkpoint's settings are damaged, or of a newer FastES: {reprlib.repr(odd)} are unknown")
-    for name in ("policy", "policy_kwargs"):
-        if name in changes and changes[name] != stored[name]:
-            raise CheckpointMismatch(
-                f"{name} = {changes[name]!r} cannot change on loading, the checkpoint has {stored[name]!r}: start a new run"
-            )
-    values = {**stored, **changes}
-    for name in ("sigma", "learning_rate"):
-        if values.get(name) == "function":
-            values[name] = _missing_schedule(name)
+    missing = {name: _missing_schedule(name) for name in ("sigma", "learning_rate") if stored.get(name) == "function"}
     try:
-        settings = Settings().changed(**values)
+        settings = Settings().changed(**{**stored, **missing})
     except (TypeError, ValueError, OverflowError) as error:
-        if changes:
-            raise
         raise CheckpointError(f"the checkpoint's settings are damaged: {_short(error)}") from error
+    for name in ("policy", "policy_kwargs"):
+        if name in changes and changes[name] != (kept := getattr(settings, name)):
+            raise CheckpointMismatch(
+                f"{name} = {changes[name]!r} cannot change on loading, the checkpoint has {kept!r}: start a new run"
+            )
+    settings = settings.changed(**changes)
     theta = checkpoint.arrays.get("theta", {}).get("theta")
     size = settings.noise_table_size
     if theta is not None and 0 < size < theta.size and "noise_table_size" not in changes:
@@ -204,13 +201,14 @@ def _missing_schedule(name: str) -> Any:
 
 def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> AnySpec:
     """The policy, from the file alone: acting needs no environment. A custom one has to be passed, and to fit."""
-    stored = require(checkpoint.data, "policy", dict)
+    stored, settings = require(checkpoint.data, "policy", dict), require(checkpoint.data, "settings", dict)
     if "kind" in stored:
         return _custom_spec(checkpoint, stored, policy)
     if policy is not None:
+        name = require(settings, "policy", str)
         raise CheckpointMismatch(
-            f"policy = {policy!r} was passed for a checkpoint whose policy is the {checkpoint.data['settings']['policy']} that "
-            "it describes itself: load it without policy="
+            f"policy = {policy!r} was passed for a checkpoint whose policy is the {name:.100} that it describes itself: load "
+            "it without policy="
         )
     with _damage_is_said():
         spec = PolicySpec(**_as_tuples(stored, "head"), head=_head(stored["head"]))
@@ -239,7 +237,8 @@ def _custom_spec(checkpoint: Checkpoint, stored: Mapping[str, Any], policy: Cust
             raise ValueError(f"kind {kind!r} with head {stored['head']!r}")
         if len(shapes) != len(stored["parameters"]) or not all(isinstance(name, str) for name in shapes):
             raise ValueError(f"parameters {stored['parameters']!r}")
-        if not all(type(n) is int and 0 <= n < 2**31 for shape in shapes.values() for n in shape):
+        few = all(len(shape) <= _MAX_DIMENSIONS for shape in shapes.values())
+        if not few or not all(type(n) is int and 0 <= n < 2**31 for shape in shapes.values() for n in shape):
             raise ValueError(f"parameter shapes {stored['parameters']!r}")
         head = None if stored["head"] is None else _head(stored["head"])
         obs_shape, flattened = tuple(stored["obs_shape"]), stored["flattened"]
@@ -298,7 +297,11 @@ def _head(stored: Mapping[str, Any]) -> ActionHead:
 
 def _check_observations(shape: Any, flattened: Any) -> None:
     # types first: a product of lists and numbers is a list of any length
-    if not isinstance(shape, tuple) or len(shape) > 64 or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
+    if (
+        not isinstance(shape, tuple)
+        or len(shape) > _MAX_DIMENSIONS
+        or not all(type(n) is int and 0 <= n < 2**31 for n in shape)
+    ):
         raise ValueError(f"observation shape {shape}")
     if not 0 < math.prod(shape) < 2**31 or not isinstance(flattened, bool):
         raise ValueError(f"observation shape {shape}, flattened {flattened!r}")

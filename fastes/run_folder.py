@@ -21,13 +21,12 @@ from fastes.logger import CsvLog, Record, write_text
 from fastes.plots import plot_learning_curve
 from fastes.presets import tomllib
 from fastes.restore import versions
-from fastes.sb3.files import EvaluationsFile, MonitorFile
+from fastes.sb3.files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile
 
 if TYPE_CHECKING:
     from fastes.agent import FastES
 
 CHECKPOINT, BEST, PROGRESS, CONFIG, CURVE = "checkpoint.zip", "best.zip", "progress.csv", "config.toml", "learning_curve.png"
-MONITOR, EVALUATIONS = "monitor.csv", "evaluations.npz"
 
 
 def _file_name(text: str) -> str:

@@ -471,7 +471,9 @@ def act_rows(list actors not None, observations not None, actions not None):
     obs_bytes, action_bytes = cnp.PyArray_NBYTES(obs) // n, cnp.PyArray_NBYTES(target) // n
     data, out = <char *>cnp.PyArray_DATA(obs), <char *>cnp.PyArray_DATA(target)
     for row in range(n):
-        actor = actors[row]
+        if not isinstance(actors[row], Actor):  # None, too, which Cython lets pass as an Actor
+            raise TypeError(f"actors[{row}] = {actors[row]!r:.100} is a {type(actors[row]).__name__}: expected an Actor")
+        actor = <Actor>actors[row]
         if not actor.c.num_layers:
             raise TypeError("this policy has no layers: call its own act")
         if cnp.PyArray_SIZE(obs) // n != actor.obs_size:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import warnings
 import zipfile
 import zlib
@@ -29,7 +30,7 @@ import pytest
 from processes import environment, run_script
 from training import assert_same_state, learn
 
-from fastes import CheckpointError, FastES, checkpoint
+from fastes import CallablePolicy, CheckpointError, CheckpointMismatch, FastES, checkpoint
 from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 LEFT_BY_A_KILL = re.compile(r"\.m\.zip\.\d+-[0-9a-f]{8}\.(tmp|bak)")
@@ -717,6 +718,72 @@ def test_a_hostile_file_is_refused_for_what_it_is(name: str, outcomes: dict[str,
     assert "MemoryError" not in outcome.reason
     assert outcome.length < 2000
     assert outcome.seconds < 5.0
+
+
+# --- damaged, and loaded with policy= --------------------------------------------------------------------------------
+
+
+def chosen(parameters: Any, observation: Any) -> Any:
+    return parameters[:1] * observation[:1]
+
+
+@pytest.fixture(scope="module")
+def saved_custom(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint of a model whose policy a file cannot describe."""
+    path = tmp_path_factory.mktemp("custom") / "m.zip"
+    with FastES("Toy-v0", CallablePolicy(chosen, 2), n_workers=0, preset="default", noise_table_size=1000) as model:
+        model.save(path)
+    return path
+
+
+def edited(path: Path, to: Path, edit: Callable[[Any], None]) -> Path:
+    """The file with JSON as edit leaves it."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    data = json.loads(members["data"])
+    edit(data)
+    to.write_bytes(packed(_members({**members, "data": json.dumps(data).encode()})))
+    return to
+
+
+@pytest.mark.parametrize("with_policy", [False, True])
+@pytest.mark.parametrize("settings", ["x", [], None, 3, {"policy": 3}, {"policy": None}, {"sigma": "x"}, {"policy_kwargs": 1}])
+def test_damaged_settings_are_said_with_and_without_a_policy(
+    settings: Any, with_policy: bool, saved: Path, saved_custom: Path, tmp_path: Path
+) -> None:
+    def damage(data: Any) -> None:
+        data["settings"] = {**data["settings"], **settings} if isinstance(settings, dict) else settings
+
+    policy = {"policy": CallablePolicy(chosen, 2)} if with_policy else {}
+    damaged = edited(saved_custom if with_policy else saved, tmp_path / "t.zip", damage)
+    with pytest.raises(CheckpointError, match=r"settings.* damaged"):
+        FastES.load(damaged, n_workers=0, **policy)
+
+
+@pytest.mark.parametrize("settings", ["x", [], None, {}, {"policy": 3}, {"policy": ["x"]}])
+def test_damaged_settings_are_said_where_the_file_describes_the_policy(settings: Any, saved: Path, tmp_path: Path) -> None:
+    damaged = edited(saved, tmp_path / "t.zip", lambda data: data.update(settings=settings))
+    with pytest.raises(CheckpointError, match=r"checkpoint's '(settings|policy)' is .* damaged"):
+        FastES.load(damaged, policy=CallablePolicy(chosen, 2), n_workers=0)
+
+
+def test_settings_without_a_policy_are_another_policys(saved_custom: Path, tmp_path: Path) -> None:
+    older = edited(saved_custom, tmp_path / "t.zip", lambda data: data["settings"].pop("policy"))
+    with pytest.raises(CheckpointMismatch, match=r"policy = 'CallablePolicy' cannot change on loading"):
+        FastES.load(older, policy=CallablePolicy(chosen, 2), n_workers=0)
+
+
+@pytest.mark.parametrize("name", ["obs_shape", "parameters"])
+def test_thousands_of_dimensions_are_refused_before_they_are_multiplied(name: str, saved_custom: Path, tmp_path: Path) -> None:
+    def lengthen(data: Any) -> None:
+        many = [2**31 - 1] * 200_000
+        data["policy"][name] = many if name == "obs_shape" else [["parameters", many]]
+
+    damaged = edited(saved_custom, tmp_path / "t.zip", lengthen)
+    started = time.perf_counter()
+    with pytest.raises(CheckpointError, match=r"policy is damaged: .* shape"):
+        FastES.load(damaged, policy=CallablePolicy(chosen, 2), n_workers=0)
+    assert time.perf_counter() - started < 5.0
 
 
 def test_a_directory_behind_a_zip64_record_is_not_read(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,8 @@ from faults import SETTINGS, toy
 from training import learn
 
 from fastes import FastES
-from fastes.sb3.callbacks import counts_steps
+from fastes.sb3.callbacks import counts_steps, takes_locals
+from fastes.sb3.logger import configure
 
 
 class Counter:
@@ -90,6 +94,69 @@ def test_functions_of_locals_are_told_steps_and_others_generations() -> None:
         assert records == list(range(1, model.generation + 1))
 
 
+class Listener:
+    """Called like SB3's functions, but none."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
+        self.calls += 1
+
+    def method(self, locals: dict[str, Any], globals: dict[str, Any], extra: int = 1) -> None:
+        self.calls += extra
+
+    def of_record(self, model: Any, record: Any) -> None:
+        self.calls += 1
+
+
+def _behind_another(_: Any, locals_: Any, globals_: Any) -> None: ...
+
+
+def _with_an_extra(locals_: Any, globals_: Any, extra: int = 1) -> None: ...
+
+
+def _with_any(_locals: Any, *others: Any, **more: Any) -> None: ...
+
+
+@functools.wraps(_with_an_extra)
+def _wrapped(*arguments: Any, **more: Any) -> None: ...
+
+
+WHO: dict[str, tuple[Any, bool]] = {
+    "a partial": (functools.partial(_behind_another, 1), True),
+    "a partial by keyword": (functools.partial(_with_an_extra, extra=2), True),
+    "a partial that gave the locals": (functools.partial(_behind_another, 1, {}), False),
+    "not yet a partial": (_behind_another, False),
+    "a callable object": (Listener(), True),
+    "a bound method": (Listener().method, True),
+    "a bound method of a record": (Listener().of_record, False),
+    "an extra with a default": (_with_an_extra, True),
+    "any others": (_with_any, True),
+    "a wrapped function": (_wrapped, True),
+    "one argument": (lambda locals_: None, False),
+    "only by keyword": (lambda locals_, *, globals_=None: None, False),
+    "another name": (lambda local, globals_: None, False),
+    "a builtin without a signature": (print, False),
+    "a builtin of unknown arguments": (dict.update, False),
+    "nothing to ask": (min, False),
+}
+
+
+@pytest.mark.parametrize("name", WHO)
+def test_who_takes_locals(name: str) -> None:
+    function, expected = WHO[name]
+    assert takes_locals(function) is expected
+
+
+def test_callable_objects_and_partials_are_told_steps() -> None:
+    one, bound, filled, records = Listener(), Listener(), Listener(), Listener()
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        model.learn(200, [one, bound.method, functools.partial(filled.method, extra=2), records.of_record])
+        assert one.calls == bound.calls == filled.calls / 2 == model.num_timesteps
+        assert records.calls == model.generation
+
+
 def test_callbacks_change_no_result(tmp_path: Path) -> None:
     with FastES(toy(), n_workers=0, **SETTINGS) as model:
         learn(model, 3)
@@ -129,17 +196,20 @@ def test_evaluation_and_checkpoints(sb3: Any, tmp_path: Path) -> None:
         warn=False,
     )
     checkpoints = sb3.CheckpointCallback(700, str(tmp_path / "checkpoints"))
+    ends: list[int] = [0]
     with cartpole() as model:
-        model.learn(3000, [evaluation, checkpoints])
+        model.learn(3000, [evaluation, checkpoints, lambda _, record: ends.append(record.timesteps)])
         steps = model.num_timesteps
+        due = [end for before, end in itertools.pairwise(ends) if end // 700 > before // 700]
         names = os.listdir(tmp_path / "checkpoints")
-        assert f"rl_model_{steps}_steps.zip" in names or len(names) >= 2
+        assert sorted(names) == sorted(f"rl_model_{end}_steps.zip" for end in due)
+        assert 2 <= len(due) < len(ends) - 1
         for name in names:
             with FastES.load(tmp_path / "checkpoints" / name, n_workers=0) as saved:
                 assert name == f"rl_model_{saved.num_timesteps}_steps.zip"
     results = np.load(tmp_path / "evaluations.npz")
     assert results["results"].shape == (len(results["timesteps"]), 2)
-    assert 1 <= len(results["timesteps"]) <= steps // 500
+    assert results["timesteps"].tolist() == [end for before, end in itertools.pairwise(ends) if end // 500 > before // 500]
     FastES.load(tmp_path / "best_model", n_workers=0).close()
     assert evaluation.n_calls == checkpoints.n_calls == steps
 
@@ -168,11 +238,67 @@ def test_every_n_timesteps(sb3: Any) -> None:
             at.append(self.num_timesteps)
             return True
 
+    class Every(sb3.EveryNTimesteps):  # type: ignore[misc]
+        def _on_step(self) -> bool:
+            asked.append(self.num_timesteps)
+            return bool(super()._on_step())
+
     at: list[int] = []
+    asked: list[int] = []
     with cartpole() as model:
-        model.learn(3000, sb3.EveryNTimesteps(1000, Note()))
+        model.learn(3000, Every(1000, Note()))
+        assert len(asked) == model.generation, "once a generation, not for each step"
     assert 2 <= len(at) <= 3
     assert (np.diff([0, *at]) >= 1000).all()
+
+
+def test_each_of_a_list_is_told_whatever_the_others_say(sb3: Any) -> None:
+    class Says(sb3.BaseCallback):  # type: ignore[misc]
+        def __init__(self, answer: bool) -> None:
+            super().__init__()
+            self.answer, self.told = answer, 0
+
+        def _on_step(self) -> bool:
+            self.told += 1
+            return self.answer
+
+    first, stops, last = Says(True), Says(False), Says(True)
+    with cartpole() as model:
+        model.learn(10**6, sb3.CallbackList([first, sb3.CallbackList([stops, last])]))
+        assert model.generation == 1
+        assert first.told == last.told == model.num_timesteps
+    assert stops.told == 1
+
+
+def test_log_every_n_timesteps(sb3: Any, tmp_path: Path) -> None:
+    ends: list[int] = [0]
+    with cartpole() as model:
+        model.set_logger(configure(tmp_path, ["json"]))
+        noted = [sb3.LogEveryNTimesteps(700), lambda _, record: ends.append(record.timesteps)]
+        model.learn(3000, noted, log_interval=None)
+        model.logger.close()
+    due, last = [], 0
+    for end in ends:
+        if end - last >= 700:
+            due.append(end)
+            last = end
+    rows = [json.loads(line) for line in (tmp_path / "progress.json").read_text().splitlines()]
+    assert [row["time/total_timesteps"] for row in rows] == due
+    assert 2 <= len(due) < len(ends) - 1
+    assert all(row["rollout/ep_rew_mean"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("lanes", [0, 3])
+def test_progress_bar(sb3: Any, lanes: int) -> None:
+    pytest.importorskip("rich")
+    from stable_baselines3.common.env_util import make_vec_env
+
+    env = make_vec_env("CartPole-v1", lanes, seed=0) if lanes else "CartPole-v1"
+    bar = sb3.ProgressBarCallback()
+    with FastES(env, population_size=8, seed=1, target_return="none", preset="default", n_workers=0) as model:
+        model.learn(500, bar)
+        assert bar.pbar.total == 500
+        assert bar.pbar.n == model.num_timesteps
 
 
 def test_the_same_steps_are_told_to_a_callback_of_ones_own(sb3: Any) -> None:
@@ -192,8 +318,6 @@ def test_the_same_steps_are_told_to_a_callback_of_ones_own(sb3: Any) -> None:
 
 @pytest.mark.parametrize(("interval", "dumps"), [(1, 4), (3, 1), (None, 0)])
 def test_log_interval_counts_generations(interval: int | None, dumps: int, tmp_path: Path) -> None:
-    from fastes.sb3.logger import configure
-
     with FastES(toy(), n_workers=0, **SETTINGS) as model:
         model.set_logger(configure(tmp_path, ["json"]))
         model.learn(10**6, lambda _, record: record.generation < 4, log_interval=interval)
@@ -214,10 +338,9 @@ def test_evaluate_policy(sb3: Any) -> None:
 
 
 def test_figures_go_to_a_logger_of_sb3(sb3: Any, tmp_path: Path) -> None:
-    from stable_baselines3.common.logger import configure
-
+    logger = pytest.importorskip("stable_baselines3.common.logger")
     with cartpole() as model:
-        model.set_logger(configure(str(tmp_path), ["csv"]))
+        model.set_logger(logger.configure(str(tmp_path), ["csv"]))
         model.learn(1500)
         model.logger.close()
         rows = (tmp_path / "progress.csv").read_text().splitlines()

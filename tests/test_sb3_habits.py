@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,6 +106,38 @@ def test_parameters_that_are_not_named_stay() -> None:
         assert all((after[name] == before[name]).all() for name in after)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ("x.zip", "got 'x.zip', a str"),
+        (Path("x.zip"), r"got PosixPath\('x.zip'\), a PosixPath"),
+        (None, "got None, a NoneType"),
+        ([1.0], r"got \[1.0\], a list"),
+        ({"policy": np.zeros(2)}, r"got array\(\[0., 0.\]\), a ndarray"),
+        ({"policy": None}, "got None, a NoneType"),
+    ],
+)
+def test_what_holds_no_parameters_is_said(parameters: Any, said: str) -> None:
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        before = model.theta.copy()
+        with pytest.raises(TypeError, match=rf"set_parameters\(\) {said}.*expected {{'policy'.*load\(path\)\.get_parameters"):
+            model.set_parameters(parameters)
+        assert (model.theta == before).all()
+
+
+def test_a_model_with_a_new_seed_goes_on_like_its_saved_copy(tmp_path: Path) -> None:
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        learn(model, 2)
+        model.set_random_seed(9)
+        model.save(tmp_path / "m")
+        with FastES.load(tmp_path / "m", n_workers=0, env=toy()) as copy:
+            assert copy.seed == 9
+            learn(copy, 4)
+            learn(model, 4)
+            assert (model.theta == copy.theta).all()
+            assert model.last_episodes == copy.last_episodes
+
+
 def test_a_pair_from_reset_is_named() -> None:
     with FastES("CartPole-v1", n_workers=0) as model, pytest.raises(ValueError, match="mixing Gym API"):
         model.predict(model.env.reset())
@@ -120,6 +153,22 @@ def test_device_and_learning_rate(monkeypatch: pytest.MonkeyPatch) -> None:
         assert model.device == "cpu"
         monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(device=lambda name: SimpleNamespace(type=name)))
         assert model.policy.device.type == "cpu"
+
+
+def test_figures_are_means_of_the_last_episodes(tmp_path: Path) -> None:
+    returns: list[float] = []
+    with FastES(toy(), n_workers=0, stats_window_size=11, **SETTINGS) as model:
+        model.set_logger(own_logger.configure(tmp_path, ["json"]))
+        learn(model, 3, on_record=lambda _: returns.extend(r for r, _ in model.last_episodes))
+        model.logger.close()
+        assert [info["r"] for info in model.ep_info_buffer] == returns[-11:]
+    rows = [json.loads(line) for line in (tmp_path / "progress.json").read_text().splitlines()]
+    windows = [returns[max(0, end - 11) : end] for end in (8, 16, 24)]
+    assert len(returns) == 24
+    assert len(set(returns)) > 11
+    assert [row["rollout/ep_rew_mean"] for row in rows] == pytest.approx([sum(w) / len(w) for w in windows])
+    with pytest.raises(ValueError, match="stats_window_size = 0"):
+        FastES(toy(), n_workers=0, stats_window_size=0, **SETTINGS)
 
 
 def test_a_logger_without_formats_that_was_set_is_told() -> None:

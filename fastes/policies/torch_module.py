@@ -36,6 +36,10 @@ class TorchPolicy(CustomPolicy):
     as the statistics of BatchNorm. The module is copied when the policy is made and runs in eval mode on one thread of the
     CPU; training never changes the one that was given: `model.policy_spec.module_with(model.theta)` is a trained copy of it.
 
+    A module that draws random numbers draws from torch's global state, which starts from each episode's env seed: the same on
+    any number of workers. On the lanes of a vector environment episodes overlap and share that state, so there its results
+    depend on the number of lanes.
+
     Raises TypeError or ValueError for a module that cannot be copied, has nothing to train, or has trainable parameters
     that are not float32 on the CPU.
     """

@@ -6,6 +6,7 @@ Nothing here imports SB3: whatever has `init_callback`, `on_training_start`, `on
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -229,6 +230,14 @@ class _Function:
 
 
 def takes_locals(function: Any) -> bool:
-    """Whether a plain function wants (locals, globals), as SB3's do, by its first argument's name."""
-    code = getattr(function, "__code__", None)
-    return code is not None and code.co_argcount >= 2 and code.co_varnames[code.co_argcount - 2].strip("_") == "locals"
+    """Whether a function, or what is called like one, wants (locals, globals), as SB3's do, by its first argument's name.
+
+    The first of at least two arguments that are still to be given, one after the other.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # of some builtins, nobody knows it
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    names = [parameter.name for parameter in parameters if parameter.kind in positional]
+    return len(names) >= 2 and names[0].strip("_") == "locals"

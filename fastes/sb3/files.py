@@ -21,7 +21,7 @@ from fastes.logger import Record, append_whole, write_bytes
 if TYPE_CHECKING:
     from fastes.agent import FastES
 
-_MONITOR, _EVALUATIONS = "monitor.csv", "evaluations.npz"
+MONITOR, EVALUATIONS = "monitor.csv", "evaluations.npz"
 _COLUMNS = b"r,l,t\r\n"  # the line ends of Python's csv module, as SB3 writes them
 _TICK = 1e-6  # seconds, the last digit of t: rows of one moment differ, so that a sort by t keeps their order
 
@@ -75,8 +75,8 @@ class MonitorFile(_GenerationFile):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         name = os.fspath(path)
-        if not name.endswith(_MONITOR):
-            name = os.path.join(name, _MONITOR) if os.path.isdir(name) else f"{name}.{_MONITOR}"
+        if not name.endswith(MONITOR):
+            name = os.path.join(name, MONITOR) if os.path.isdir(name) else f"{name}.{MONITOR}"
         self.path = Path(name).absolute()  # an environment may leave the working directory
         self._start = self._owed = b""
         self._t_start = 0.0
@@ -150,7 +150,7 @@ class EvaluationsFile(_GenerationFile):
     def __init__(self, path: str | os.PathLike[str], seconds: float = 10.0) -> None:
         name = os.fspath(path)
         if os.path.isdir(name):
-            name = os.path.join(name, _EVALUATIONS)
+            name = os.path.join(name, EVALUATIONS)
         self.path = Path(name if name.endswith(".npz") else f"{name}.npz").absolute()
         self.seconds = seconds
         self._rows: list[tuple[int, npt.ArrayLike, npt.ArrayLike]] = []

@@ -95,10 +95,15 @@ class SB3Interface:
         """Set the policy's parameters from what `get_parameters` returns.
 
         exact_match: False leaves parameters that are not named as they are. ValueError for unknown names, other shapes, and
-        with exact_match for missing names.
+        with exact_match for missing names; TypeError for anything but dicts, a file's path among them.
         """
         shapes = self.policy_spec.parameter_shapes()
-        given = parameters.get("policy", {})
+        given = parameters.get("policy", {}) if isinstance(parameters, Mapping) else parameters
+        if not isinstance(given, Mapping):
+            raise TypeError(
+                f"set_parameters() got {given!r:.100}, a {type(given).__name__}: expected {{'policy': {{name: array}}}} as "
+                "get_parameters() returns it; those of a file are FastES.load(path).get_parameters()"
+            )
         if set(parameters) - {"policy"} or set(given) - set(shapes) or (exact_match and set(given) != set(shapes)):
             raise ValueError(
                 f"set_parameters() got {sorted(parameters)} with {sorted(given)}, expected {{'policy': {{name: array}}}} with "
