@@ -35,7 +35,7 @@ from fastes.predictor import Predictor
 from fastes.presets import choose_settings
 from fastes.replay import replay_job
 from fastes.restore import model_state, read_parts, restore_model, settings_among, versions
-from fastes.rollout import STEP_GUARD, Episode, EpisodeSettings
+from fastes.rollout import Episode, EpisodeSettings, step_guard
 from fastes.sb3.callbacks import all_callbacks
 from fastes.sb3.interface import SB3Interface
 from fastes.settings import Settings
@@ -265,10 +265,11 @@ class FastES(SB3Interface):
         return draw_eval_seeds(self.seed, self.generation, self.settings.eval_episodes)
 
     def episode_settings(self) -> tuple[EpisodeSettings, EpisodeSettings]:
-        """Those of training episodes, and of noise-free ones. None is longer than a whole training."""
-        settings, guard = self.settings, min(STEP_GUARD, self.budget or STEP_GUARD)
-        training = EpisodeSettings(min(self.cap.steps, guard), settings.action_noise, settings.sample_actions)
-        return training, EpisodeSettings(settings.max_episode_steps or guard)
+        """Those of training episodes, and of noise-free ones."""
+        settings = self.settings
+        limit = settings.max_episode_steps or step_guard(self.budget)
+        training = EpisodeSettings(min(self.cap.steps, limit), settings.action_noise, settings.sample_actions)
+        return training, EpisodeSettings(limit)
 
     @contextlib.contextmanager
     def _booking(self, evaluation: Evaluation, callbacks: Callback) -> Iterator[bool]:

@@ -13,7 +13,6 @@ from fastes.evaluation import Evaluation
 from fastes.logger import Record
 from fastes.noise import Perturbations
 from fastes.parallel import Batch
-from fastes.rollout import STEP_GUARD
 from fastes.shaping import mean_and_std
 from fastes.strategy import Update
 
@@ -86,8 +85,7 @@ class OddFigures:
         if not model.settings.max_episode_steps and longest >= guard:
             self._say(
                 "steps",
-                f"an episode of generation {generation} was cut after {guard:,} steps, "
-                f"{'the whole budget' if guard < STEP_GUARD else 'the most there can be'}: the environment did not end it; set "
+                f"an episode of generation {generation} was cut after {guard:,} steps: the environment did not end it; set "
                 "max_episode_steps",
             )
         self._equal = self._equal + 1 if _all_equal(batch) else 0

@@ -18,6 +18,11 @@ from fastes._core import Actor
 STEP_GUARD = 1_000_000  # steps after which an episode is cut when neither the environment nor a setting ends it
 
 
+def step_guard(budget: int) -> int:
+    """STEP_GUARD, or the whole budget of a training where that is less: no episode is to outlast it. At least 10,000."""
+    return min(STEP_GUARD, max(budget, 10_000)) if budget else STEP_GUARD
+
+
 class Episode(NamedTuple):
     """episode_return: undiscounted sum of rewards; length: environment steps; success: see `success_of`."""
 

@@ -343,6 +343,6 @@ def test_a_module_id_that_is_missing_is_asked_for_before_anything_happens(tmp_pa
     for command in (["train", "--resume", str(run), "--total-timesteps", "400"], ["eval", str(run)], ["play", str(run)]):
         result = run_fastes(*command, cwd=tmp_path)
         assert result.returncode == 2, result.stderr
-        assert "'envs_for_tests:Toy-v0'" in result.stderr
+        assert "--env envs_for_tests:Toy-v0" in result.stderr
         assert "Traceback" not in result.stderr
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
