@@ -7,13 +7,14 @@ import math
 import os
 import secrets
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastes.callbacks import Callback, CallbackList, ConsoleLog, ProgressBar
+from fastes.callbacks import Callback
 from fastes.checkpoint import Checkpoint, write_checkpoint
 from fastes.cpus import available_cpus
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
@@ -29,15 +30,13 @@ from fastes.noise import Perturbations, draw_eval_seeds
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch
 from fastes.policies import POLICIES, AnySpec, CustomPolicy, spec_for
-from fastes.policies.custom import check_noise
+from fastes.policies.custom import check_no_class, check_noise
 from fastes.predictor import Predictor
 from fastes.presets import choose_settings
 from fastes.replay import replay_job
 from fastes.restore import model_state, read_parts, restore_model, settings_among, versions
 from fastes.rollout import STEP_GUARD, Episode, EpisodeSettings
-from fastes.sb3.callbacks import as_callback
-from fastes.sb3.figures import LogFigures
-from fastes.sb3.files import MonitorFile
+from fastes.sb3.callbacks import all_callbacks
 from fastes.sb3.interface import SB3Interface
 from fastes.settings import Settings
 from fastes.strategy import EvolutionStrategy, Update, check_int, check_seed
@@ -69,6 +68,7 @@ class FastES(SB3Interface):
         self,
         env: EnvArgument | CustomPolicy,
         policy: str | CustomPolicy | EnvArgument | None = None,
+        learning_rate: Any = None,
         *,
         preset: str | None = None,
         n_workers: int | None = None,
@@ -80,6 +80,9 @@ class FastES(SB3Interface):
         device: str = "auto",
         **settings: Any,
     ) -> None:
+        check_no_class(env, policy)
+        if learning_rate is not None:
+            settings["learning_rate"] = learning_rate
         if isinstance(env, CustomPolicy) or (isinstance(env, str) and (env in POLICIES or env.endswith("Policy"))):
             if policy is None:
                 raise TypeError(f"FastES({env!r}) names a policy but no environment: use FastES(env) or FastES({env!r}, env)")
@@ -146,6 +149,7 @@ class FastES(SB3Interface):
     def _checked_workers(self, n_workers: int | None) -> int:
         """How many processes: none beside a vector environment, which has its own."""
         lanes = self.source.lanes
+        self._wanted_workers = available_cpus() if n_workers is None else n_workers
         if n_workers is None:
             return available_cpus() if lanes is None else 0
         if lanes is not None and n_workers:
@@ -196,7 +200,7 @@ class FastES(SB3Interface):
 
     def learn(
         self,
-        total_timesteps: int | None = None,
+        total_timesteps: float | None = None,
         callback: CallbackArgument = None,
         log_interval: int | None = 1,
         tb_log_name: str = "FastES",
@@ -212,15 +216,16 @@ class FastES(SB3Interface):
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
         after its last whole generation: it can be saved, and learn goes on from there.
         """
+        steps = self.settings.total_timesteps if total_timesteps is None else total_timesteps
         budget = check_int(
-            "total_timesteps", self.settings.total_timesteps if total_timesteps is None else total_timesteps, 1, 10**15
+            "total_timesteps", int(steps) if isinstance(steps, float) and steps.is_integer() else steps, 1, 10**15
         )
         if reset_num_timesteps:
             self.num_timesteps = self.eval_timesteps = self.num_episodes = self.confirm_after = 0
         self.budget = total = budget + self.num_timesteps
-        callbacks = self._callbacks(callback, progress_bar)
+        callbacks = all_callbacks(self, callback, progress_bar)
         self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
-        self.solved, self.untold = False, None
+        self.solved, self.untold, begun_at = False, None, self.generation
         self.evaluator.start()
         callbacks.on_start(self, total)
         try:
@@ -242,31 +247,28 @@ class FastES(SB3Interface):
                 going = going and not self.solved and self.num_timesteps < total
         finally:
             callbacks.on_end(self)
+        if self.solved and self.generation == begun_at:
+            warnings.warn(
+                f"nothing was trained: the parameters reach target_return = {self.target_return:g} already. "
+                "target_return='none' goes on",
+                UserWarning,
+                stacklevel=2,
+            )
         return self
 
     def running_generation(self) -> Perturbations:
         """The running generation's perturbations; schedules run towards the budget."""
         return self.strategy.ask(max(0.0, 1.0 - self.num_timesteps / max(self.budget, 1)))
 
-    def _callbacks(self, callback: CallbackArgument, progress_bar: bool) -> CallbackList:
-        callbacks = [LogFigures(), as_callback(callback)]
-        if self.source.monitor_file is not None:
-            callbacks.insert(0, MonitorFile(self.source.monitor_file))
-        if self.verbose:
-            callbacks.insert(0, ConsoleLog())
-        if progress_bar:
-            callbacks.append(ProgressBar())
-        return CallbackList(callbacks)
-
     def eval_seeds(self) -> npt.NDArray[np.int64]:
         """Environment seeds of this generation's noise-free evaluation."""
         return draw_eval_seeds(self.seed, self.generation, self.settings.eval_episodes)
 
     def episode_settings(self) -> tuple[EpisodeSettings, EpisodeSettings]:
-        """Those of training episodes, and of noise-free ones."""
-        settings = self.settings
-        training = EpisodeSettings(self.cap.steps, settings.action_noise, settings.sample_actions)
-        return training, EpisodeSettings(settings.max_episode_steps or STEP_GUARD)
+        """Those of training episodes, and of noise-free ones. None is longer than a whole training."""
+        settings, guard = self.settings, min(STEP_GUARD, self.budget or STEP_GUARD)
+        training = EpisodeSettings(min(self.cap.steps, guard), settings.action_noise, settings.sample_actions)
+        return training, EpisodeSettings(settings.max_episode_steps or guard)
 
     @contextlib.contextmanager
     def _booking(self, evaluation: Evaluation, callbacks: Callback) -> Iterator[bool]:
@@ -405,6 +407,7 @@ class FastES(SB3Interface):
         model._set_up(parts.source, parts.spec, parts.settings, parts.seed, n_workers, verbose)
         restore_model(model, parts.checkpoint)
         model.set_random_seed(seed)
+        model._look_at_statistics()
         return model
 
     def close(self) -> None:
@@ -413,6 +416,7 @@ class FastES(SB3Interface):
         self._env = None
         if evaluator is not None:
             evaluator.close()
+            self._close_vec_env()
         if env is not None:
             env.close()
 

@@ -20,7 +20,7 @@ from fastes.strategy import Update
 if TYPE_CHECKING:
     from fastes.agent import FastES
 
-_UNBEATEN = 50  # generations in a row
+_UNBEATEN, _EQUAL = 50, 20  # generations in a row
 
 
 def make_record(
@@ -63,6 +63,7 @@ class OddFigures:
 
     def __init__(self) -> None:
         self._said: set[str] = set()
+        self._equal = 0  # generations in a row in which all returns were the same
         self._unbeaten = 0  # generations in a row in which every candidate's return was below that of theta
 
     def look(self, model: FastES, generation: int, batch: Batch) -> None:
@@ -81,11 +82,20 @@ class OddFigures:
                 "too large to square: the statistics leave them out",
             )
         longest = max(batch.lengths.max() // model.settings.episodes_per_candidate, batch.eval_lengths.max(initial=0))
-        if not model.settings.max_episode_steps and longest >= STEP_GUARD:
+        guard = model.episode_settings()[1].max_steps
+        if not model.settings.max_episode_steps and longest >= guard:
             self._say(
                 "steps",
-                f"an episode of generation {generation} was cut after {STEP_GUARD:,} steps: the environment did not end it; "
-                "set max_episode_steps",
+                f"an episode of generation {generation} was cut after {guard:,} steps, "
+                f"{'the whole budget' if guard < STEP_GUARD else 'the most there can be'}: the environment did not end it; set "
+                "max_episode_steps",
+            )
+        self._equal = self._equal + 1 if _all_equal(batch) else 0
+        if self._equal == _EQUAL:
+            self._say(
+                "equal",
+                f"in {_EQUAL} generations up to {generation} all candidates had the same return, so nothing could be learned: "
+                "raise sigma, or give rewards that tell small improvements",
             )
         self._unbeaten = self._unbeaten + 1 if _is_unbeaten(model, batch) else 0
         if self._unbeaten == _UNBEATEN:
@@ -103,6 +113,12 @@ class OddFigures:
         if kind not in self._said:
             self._said.add(kind)
             warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _all_equal(batch: Batch) -> bool:
+    """Whether no candidate was better than another, nor better than theta."""
+    first = float(batch.returns.flat[0])
+    return bool((batch.returns == first).all() and (batch.eval_returns == first).all())
 
 
 def _is_unbeaten(model: FastES, batch: Batch) -> bool:

@@ -36,7 +36,7 @@ def play(
     episodes: int = 1,
     *,
     first_seed: int = 0,
-    video: Path | None = None,
+    video: str | os.PathLike[str] | None = None,
     render: bool = False,
     max_frames: int | None = None,
 ) -> Iterator[tuple[int, float, int, int]]:
@@ -111,10 +111,11 @@ class VideoWriter:
 
 
 @contextmanager
-def _writer(path: Path | None, env: Any) -> Generator[VideoWriter | None, None, None]:
-    if path is None:
+def _writer(video: str | os.PathLike[str] | None, env: Any) -> Generator[VideoWriter | None, None, None]:
+    if video is None:
         yield None
         return
+    path = Path(video)
     if not path.parent.is_dir() or path.is_dir():
         raise RenderError(f"the video cannot be written to {path}: expected a file name in an existing folder")
     writer = VideoWriter(path, float(env.metadata.get("render_fps") or 30))

@@ -157,7 +157,7 @@ def source_from(
     try:
         return from_json(data)
     except ValueError as error:
-        hint = f" (on the command line: {name!r})" if ":" in name else ""
+        hint = f" (on the command line: --env {name})" if ":" in name else ""
         return EnvSource(name, None, MissingEnv(f"{error}{hint}"), {})
 
 
@@ -358,9 +358,21 @@ def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings) -> N
             env.close()
     if found != (spec.obs_shape, spec.head):
         raise CheckpointMismatch(
-            f"env = {source.name!r} does not fit the checkpoint: it has observations {found[0]} and actions {found[1]}, "
-            f"the policy was trained for {spec.obs_shape} and {spec.head}"
+            f"env = {source.name!r} does not fit the policy: it has observations {found[0]} and {_in_words(found[1])}, the "
+            f"policy was made for {spec.obs_shape} and {_in_words(spec.head)}"
         )
+
+
+def _in_words(head: ActionHead | None) -> str:
+    """The actions of a head, for a message."""
+    if head is None:
+        return "actions of its own"
+    if head.kind == "categorical":
+        return f"actions with {' x '.join(map(str, head.nvec))} choices from {' x '.join(map(str, head.start))} on"
+    if head.kind == "binary":
+        return f"{head.size} switches"
+    numbers = ", ".join(f"{low:g} to {high:g}" for low, high in zip(head.low, head.high, strict=True))
+    return f"actions {head.shape} of {head.dtype}, {head.kind}, from {numbers}"
 
 
 def restore_model(model: FastES, checkpoint: Checkpoint) -> None:

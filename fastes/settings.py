@@ -18,6 +18,7 @@ from fastes.strategy import check_int, check_population_size
 
 _REAL = (int, float, np.integer, np.floating)
 ENV_ERRORS = ("stop", "penalise")
+_OTHERS = ". What PPO, A2C or DQN have beside these (n_steps, batch_size, gamma, ...) has no counterpart in ES: leave it out"
 EPISODE_CAPS = ("none", "mean", "share")
 
 
@@ -161,9 +162,13 @@ class Settings:
     def changed(self, **values: Any) -> Settings:
         """A copy with these settings instead, or an error that suggests the right name."""
         names = setting_names()
-        for name in values:
-            if name not in names:
-                raise TypeError(f"unknown setting {name!r}{suggest(name, names) or f'; expected one of {names}'}")
+        unknown = [name for name in values if name not in names]
+        if len(unknown) == 1:
+            guess = suggest(unknown[0], names) or f"; expected one of {names}{_OTHERS}"
+            raise TypeError(f"unknown setting {unknown[0]!r}{guess}")
+        if unknown:
+            guesses = (f"{name!r}{suggest(name, names)}" for name in unknown)
+            raise TypeError(f"unknown settings {', '.join(guesses)}; expected some of {names}{_OTHERS}")
         return replace(self, **values)
 
     def to_dict(self) -> dict[str, Any]:

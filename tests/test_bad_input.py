@@ -174,7 +174,6 @@ def test_mappings_that_need_bounds() -> None:
         ({"learning_rate": math.nan}, ValueError, ("learning_rate", "nan", "finite")),
         ({"learning_rate": "fast"}, ValueError, ("learning_rate", "'fast'", "lin_")),
         ({"learning_rate": "lin_1_2_3"}, ValueError, ("learning_rate", "lin_1_2_3")),
-        ({"learning_rate": None}, TypeError, ("learning_rate", "None")),
         ({"learning_rate": np.array([0.1])}, TypeError, ("learning_rate", "ndarray")),
         ({"policy": "MlpPolicyy"}, ValueError, ("MlpPolicyy", "MlpPolicy", "did you mean")),
         ({"policy": "mlppolicy"}, ValueError, ("mlppolicy", "MlpPolicy")),
@@ -258,7 +257,7 @@ def test_order_of_arguments() -> None:
 
 @pytest.mark.parametrize(
     ("total", "kind"),
-    [(-1, ValueError), (0, ValueError), (10**30, ValueError), (1e6, TypeError), ("100", TypeError), (True, TypeError)],
+    [(-1, ValueError), (0, ValueError), (10**30, ValueError), (1e6 + 0.5, TypeError), ("100", TypeError), (True, TypeError)],
 )
 def test_total_timesteps_of_learn(total: Any, kind: type[Exception]) -> None:
     with FastES("CartPole-v1", n_workers=2) as model:

@@ -16,7 +16,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from training import assert_same, learn, train
 
 from fastes import CheckpointMismatch, FastES, WorkerError
-from fastes.envs.lanes import lanes_of
+from fastes.envs import lanes_of
 
 MODES = list(AutoresetMode)
 
@@ -165,7 +165,7 @@ def test_what_a_vector_environment_cannot_do_is_refused() -> None:
 
 def test_the_environment_stays_its_owners() -> None:
     env = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 2)
-    with FastES(env, seed=1, population_size=4) as model:
+    with FastES(env, seed=1, population_size=4, learning_rate=0.05) as model:
         learn(model, 1)
         assert model.get_env() is model.env is env
         assert model.n_envs == 2
@@ -190,7 +190,7 @@ def test_checkpoints_of_plain_lanes_rebuild_the_environment(tmp_path: Path) -> N
 
 def test_checkpoints_of_wrapped_lanes_ask_for_it(tmp_path: Path) -> None:
     env = gymnasium.wrappers.vector.TransformReward(SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 2), lambda r: -r)
-    with FastES(env, seed=1, population_size=4) as model:
+    with FastES(env, seed=1, population_size=4, learning_rate=0.05) as model:
         assert model.source.name == "CartPole-v1"
         learn(model, 1)
         model.save(tmp_path / "model")
@@ -284,3 +284,154 @@ def test_one_seed_for_all_lanes_is_warned_of() -> None:
     with FastES(env, **own) as model:
         learn(model, 2)
         assert (model.theta == theta).all(), "the same seeds give the same episodes all the same"
+
+
+class Remembering(gymnasium.vector.VectorWrapper):  # type: ignore[type-arg]
+    """Pays for what a lane's last observation was; a reset forgets all lanes'."""
+
+    def reset(self, **arguments: Any) -> Any:
+        observations, infos = self.env.reset(**arguments)
+        self.last = np.array(observations)
+        return observations, infos
+
+    def step(self, actions: Any) -> Any:
+        observations, rewards, *rest = self.env.step(actions)
+        rewards, self.last = rewards + self.last[:, 0], np.array(observations)
+        return observations, rewards, *rest
+
+
+def test_a_wrapper_that_remembers_makes_lanes_wait_for_each_other() -> None:
+    results = []
+    for lanes in (1, 2, 5):
+        env = Remembering(SyncVectorEnv([Uneven] * lanes, autoreset_mode=AutoresetMode.SAME_STEP))
+        results.append(train(env, 2, **settings()))
+    assert_same_results(results[0], results[1])
+    assert_same_results(results[0], results[2])
+
+
+def test_episodes_are_recorded_whole() -> None:
+    env = gymnasium.wrappers.vector.RecordEpisodeStatistics(SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 3))
+    with FastES(env, seed=1, population_size=6, learning_rate=0.05) as model:
+        learn(model, 2)
+        assert min(env.length_queue) >= 8, "no CartPole falls sooner"
+
+
+def test_specs_that_cannot_leave_their_process_stay_there() -> None:
+    def make() -> Any:
+        return gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1"), lambda reward: 2.0 * reward)
+
+    env = AsyncVectorEnv([make] * 2)
+    try:
+        with FastES(env, seed=1, population_size=4, learning_rate=0.05) as model:
+            assert model.source.name == "CartPole-v1"
+            learn(model, 1)
+            assert not model.source.rebuilds
+    finally:
+        env.close()
+
+
+def test_lanes_of_several_kinds_are_no_environment_to_rebuild(tmp_path: Path) -> None:
+    env = SyncVectorEnv([lambda: gymnasium.make("Pendulum-v1", g=9.0), lambda: gymnasium.make("Pendulum-v1", g=2.0)])
+    with FastES(env, seed=1, population_size=4, learning_rate=0.05) as model:
+        assert not model.source.rebuilds
+        assert model.snapshot().data["env"] is None
+    with FastES(
+        SyncVectorEnv([lambda: gymnasium.make("Pendulum-v1", g=9.0)] * 2), population_size=4, learning_rate=0.05
+    ) as model:
+        assert model.snapshot().data["env"] == {"id": "Pendulum-v1", "kwargs": {"g": 9.0}}
+
+
+def test_evaluation_leaves_statistics_alone() -> None:
+    env = gymnasium.wrappers.vector.NormalizeObservation(SyncVectorEnv([Uneven] * 3))
+    with FastES(env, **settings()) as model:
+        learn(model, 1)
+        count = env.obs_rms.count
+        model.evaluate(5)
+        assert env.obs_rms.count == count
+        assert env.update_running_mean
+        learn(model, 2)
+        assert env.obs_rms.count > count
+
+
+def test_statistics_that_are_new_are_warned_of(tmp_path: Path) -> None:
+    def normalised() -> Any:
+        return gymnasium.wrappers.vector.NormalizeObservation(SyncVectorEnv([Uneven] * 2))
+
+    with FastES(normalised(), **settings()) as model:
+        learn(model, 1)
+        model.save(tmp_path / "model")
+    with caught_warnings() as messages, FastES.load(tmp_path / "model", env=normalised()):
+        pass
+    assert any("statistics that are new" in message for message in messages)
+    with FastES(Uneven, n_workers=0, **settings()) as model, caught_warnings() as messages:
+        model.set_env(normalised())
+    assert any("normalised twice" in message for message in messages)
+    assert not any("statistics that are new" in message for message in messages)
+
+
+def test_rewards_by_moving_statistics_are_warned_of() -> None:
+    env = gymnasium.wrappers.vector.NormalizeReward(SyncVectorEnv([Uneven] * 2))
+    with caught_warnings() as messages, FastES(env, **settings()):
+        pass
+    assert any("NormalizeReward" in message for message in messages)
+
+
+def test_a_refused_environment_changes_nothing() -> None:
+    with FastES(toy(), n_workers=0, on_env_error="penalise", **settings()) as model:
+        learn(model, 1)
+        source, evaluator = model.source, model.evaluator
+        with pytest.raises(ValueError, match="on_env_error"):
+            model.set_env(SyncVectorEnv([toy()] * 2))
+        assert (model.source, model.evaluator) == (source, evaluator)
+        learn(model, 2)
+
+
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_workers_come_back_after_lanes(n_workers: int) -> None:
+    with FastES(toy(), n_workers=n_workers, **settings()) as model:
+        model.set_env(SyncVectorEnv([toy()] * 2))
+        assert model.n_workers == 0
+        model.set_env(toy())
+        assert model.n_workers == n_workers
+
+
+def test_actions_that_are_none_of_the_space_are_refused() -> None:
+    from fastes import CallablePolicy
+
+    def push(parameters: Any, observation: Any) -> Any:
+        return 0.3
+
+    for env, words in ((SyncVectorEnv([toy()] * 2), r"shape \(\)"), (gymnasium.make_vec("CartPole-v1", 2), "dtype float64")):
+        model = FastES(env, CallablePolicy(push, 3), preset="default", population_size=4)
+        with pytest.raises(WorkerError, match=words):
+            model.learn(1)
+        model.close()
+
+
+class Drawing(Uneven):
+    """Draws from NumPy's global random state."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, reward + float(np.random.random()), terminated, truncated, info  # noqa: NPY002
+
+
+def test_a_round_starts_from_the_same_global_random_state() -> None:
+    results = []
+    for seed in (1, 2):
+        np.random.seed(seed)  # noqa: NPY002
+        results.append(train(SyncVectorEnv([Drawing] * 3), 2, **settings()))
+    assert_same_results(*results)
+
+
+def test_a_lane_that_is_cut_beside_one_that_ends_tells_its_success() -> None:
+    class Always(Goal):
+        def step(self, action: Any) -> Any:
+            *rest, info = super().step(action)
+            return *rest, {**info, "is_success": True}
+
+    for lanes in (1, 3, 7):
+        env = SyncVectorEnv([Always] * lanes, autoreset_mode=AutoresetMode.SAME_STEP)
+        with FastES(env, **settings(max_episode_steps=6)) as model:
+            learn(model, 1)
+            assert set(model.last_successes) == {1.0}

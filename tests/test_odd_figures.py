@@ -20,30 +20,36 @@ from fastes import FastES, Settings
 from fastes.figures import OddFigures
 from fastes.parallel import Batch
 from fastes.presets import all_presets, choose_settings, load_preset
+from fastes.rollout import EpisodeSettings
 
 # --- no candidate reaches theta --------------------------------------------------------------------------------------
 
 
 def model_with(**settings: Any) -> Any:
-    return SimpleNamespace(settings=Settings().changed(**settings), normalizer=SimpleNamespace(skipped=0))
+    return SimpleNamespace(
+        settings=Settings().changed(**settings),
+        normalizer=SimpleNamespace(skipped=0),
+        episode_settings=lambda: (EpisodeSettings(), EpisodeSettings()),
+    )
 
 
 def generation(candidates: Any, evaluation: Any) -> Batch:
     returns = np.asarray(candidates, dtype=np.float64)
     lengths, evaluated = np.ones(returns.shape, np.int64), np.asarray(evaluation, dtype=np.float64)
-    return Batch(returns, lengths, np.zeros((4, 2, 1)), evaluated, np.ones(evaluated.shape, np.int64), 0.0, 0, "")
+    unknown = np.full(returns.shape, np.nan)
+    return Batch(returns, lengths, unknown, np.zeros((4, 2, 1)), evaluated, np.ones(evaluated.shape, np.int64), 0.0, 0, "")
 
 
 BEATEN = generation([[0.0, 5.0], [1.0, -1.0]], [2.0])
 UNBEATEN = generation([[0.0, 1.0], [1.0, -1.0]], [2.0])
 
 
-def looked(batches: list[Batch], **settings: Any) -> list[str]:
+def looked(batches: list[Batch], words: str = "no candidate", **settings: Any) -> list[str]:
     odd, model = OddFigures(), model_with(**settings)
     with caught_warnings() as messages:
         for number, batch in enumerate(batches, 1):
             odd.look(model, number, batch)
-    return [message for message in messages if "no candidate" in message]
+    return [message for message in messages if words in message]
 
 
 def test_fifty_generations_without_a_better_candidate_are_told_once() -> None:
@@ -199,3 +205,14 @@ def test_the_error_of_a_wrong_population_size_comes_alone() -> None:
     with caught_warnings() as messages, pytest.raises(ValueError, match="population_size"):
         choose_settings("CartPole-v1", None, {"population_size": 1001})
     assert messages == []
+
+
+def test_equal_returns_are_warned_of_once() -> None:
+    equal = generation([[3.0, 3.0], [3.0, 3.0]], [3.0])
+    words = "the same return"
+    assert looked([equal] * 19, words) == []
+    (message,) = looked([equal] * 60, words)
+    assert "20 generations up to 20" in message
+    assert "sigma" in message
+    assert looked([*[equal] * 19, BEATEN, *[equal] * 19], words) == []
+    assert looked([generation([[3.0, 3.0], [3.0, 3.0]], [4.0])] * 30, words) == []

@@ -347,3 +347,74 @@ def test_figures_go_to_a_logger_of_sb3(sb3: Any, tmp_path: Path) -> None:
         assert len(rows) == model.generation + 1
         for key in ("rollout/ep_rew_mean", "rollout/ep_len_mean", "time/fps", "time/total_timesteps", "train/learning_rate"):
             assert key in rows[0]
+
+
+# --- how generations become calls ------------------------------------------------------------------------------------
+
+
+def test_several_episodes_a_candidate_are_told_as_episodes() -> None:
+    callback = Counter()
+    with FastES(toy(), n_workers=0, episodes_per_candidate=3, stats_window_size=1000, **SETTINGS) as model:
+        model.learn(10**6, [callback, lambda _, record: record.generation < 2])
+        assert sum(done for done, _, _ in callback.seen) == model.num_episodes
+        assert callback.n_calls == model.num_timesteps
+        infos = [info["episode"] for done, _, info in callback.seen if done]
+        assert sum(info["l"] for info in infos) == model.num_timesteps
+        assert max(info["l"] for info in infos) <= 20, "Toy's longest episode"
+        assert len(model.ep_info_buffer) == model.num_episodes
+
+
+def test_max_episodes_counts_episodes(sb3: Any) -> None:
+    with FastES(toy(), n_workers=0, episodes_per_candidate=3, **SETTINGS) as model:
+        model.learn(10**6, sb3.StopTrainingOnMaxEpisodes(40))
+        assert model.num_episodes == 48, "2 generations of 8 candidates with 3 episodes"
+
+
+def test_a_callback_with_a_bar_of_its_own_is_left_alone(sb3: Any) -> None:
+    class Own(sb3.BaseCallback):  # type: ignore[misc]
+        pbar = None
+        max_episodes = 3
+
+        def _on_step(self) -> bool:
+            return True
+
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        own = Own()
+        model.learn(200, own)
+        assert own.n_calls == model.num_timesteps
+
+
+def test_each_period_of_a_callback_is_met() -> None:
+    class Two(Counter):
+        check_freq, save_freq = 1000, 700
+
+        def on_step(self) -> bool:
+            super().on_step()
+            met.extend(period for period in (700, 1000) if self.n_calls % period == 0)
+            return True
+
+    met: list[int] = []
+    with FastES(toy(), n_workers=0, **{**SETTINGS, "population_size": 100}) as model:
+        model.learn(10**6, [Two(), lambda _, record: record.generation < 3])
+    assert met.count(700) == met.count(1000) == 3
+
+
+def test_a_generation_that_proves_the_target_is_not_told_in_steps() -> None:
+    callback = Counter()
+    with FastES("fastes/CyclicMDP-v0", n_workers=0, seed=0, target_episodes=2) as model:
+        model.learn(10**6, callback)
+        assert model.solved
+        assert callback.n_calls == model.num_timesteps
+
+
+def test_a_generation_is_told_to_all_after_an_interrupt() -> None:
+    def interrupt(_: Any, record: Any) -> None:
+        if record.generation == 2:
+            raise KeyboardInterrupt
+
+    callback = Counter()
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        with pytest.raises(KeyboardInterrupt):
+            model.learn(10**6, [interrupt, callback])
+        assert model.generation == 2
+        assert callback.n_calls == model.num_timesteps

@@ -12,13 +12,13 @@ import gymnasium
 import numpy as np
 import pytest
 from envs_for_tests import Toy
-from faults import SETTINGS, toy
+from faults import SETTINGS, caught_warnings, toy
 from gymnasium import spaces
 from gymnasium.utils import EzPickle
 from processes import run_script
 from training import assert_same, assert_same_state, learn, train
 
-from fastes import FastES
+from fastes import CheckpointMismatch, FastES
 from fastes.sb3 import logger as own_logger
 
 
@@ -182,3 +182,67 @@ def test_a_logger_without_formats_that_was_set_is_told() -> None:
         model.learn(100)
         assert [step for step, _ in dumped][-1] == model.num_timesteps
         assert {"time/fps", "rollout/ep_rew_mean"} <= set(dumped[-1][1])
+
+
+# --- what a walk through SB3's scripts has found ---------------------------------------------------------------------
+
+
+def test_get_env_draws_where_the_environment_can() -> None:
+    pytest.importorskip("stable_baselines3")
+    with FastES("MlpPolicy", gymnasium.make("CartPole-v1", render_mode="rgb_array"), n_workers=0) as model:
+        env = model.get_env()
+        env.reset()
+        assert env.render_mode == "rgb_array"
+        assert env.render().ndim == 3
+
+
+def test_monitors_that_a_function_makes_write_nothing_over_each_other(tmp_path: Path) -> None:
+    Monitor = pytest.importorskip("stable_baselines3.common.monitor").Monitor
+    with caught_warnings() as messages, FastES(lambda: Monitor(Toy(), str(tmp_path / "log")), n_workers=2, **SETTINGS) as model:
+        learn(model, 2)
+    assert any("FastES(Monitor(env, file))" in message for message in messages)
+    assert len((tmp_path / "log.monitor.csv").read_text().splitlines()) == 2
+
+
+class Endless(Toy):
+    """Ends by no step."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, _, _, info = super().step(action)
+        return obs, reward, False, False, info
+
+
+def test_an_environment_that_never_ends_cannot_outlast_the_budget() -> None:
+    with caught_warnings() as messages, FastES(Endless, n_workers=0, **SETTINGS) as model:
+        model.learn(300)
+        assert {length for _, length in model.last_episodes} == {300}
+        assert model.generation == 1
+    assert any("after 300 steps, the whole budget" in message and "max_episode_steps" in message for message in messages)
+
+
+def test_learning_what_is_solved_says_so() -> None:
+    with FastES("fastes/CyclicMDP-v0", n_workers=0, seed=0, target_episodes=2) as model:
+        with caught_warnings() as messages:
+            model.learn(10**6)
+        assert messages == []
+        with pytest.warns(UserWarning, match="nothing was trained"):
+            model.learn(10**6, reset_num_timesteps=False)
+
+
+def test_arguments_of_other_algorithms_are_named_at_once() -> None:
+    with pytest.raises(TypeError, match=r"'n_steps'.*'batch_size'.*'gamma'.*has no counterpart"):
+        FastES("MlpPolicy", "CartPole-v1", n_steps=2048, batch_size=64, gamma=0.99)
+    with pytest.raises(TypeError, match="'MlpPolicy'"):
+        FastES(type("ActorCriticPolicy", (), {}), "CartPole-v1")
+    with pytest.raises(ValueError, match="TorchPolicy"):
+        FastES("CnnPolicy", "CartPole-v1")
+
+
+def test_small_liberties_of_sb3() -> None:
+    with FastES("MlpPolicy", "CartPole-v1", 0.03, n_workers=0, population_size=4, preset="default") as model:
+        assert model.settings.learning_rate == 0.03
+        model.learn(1e2)
+        with pytest.raises(TypeError, match="callback = 'x'"):
+            model.learn(100, callback="x")
+        with pytest.raises(CheckpointMismatch, match=r"actions with 3 choices from 0 on.*2 choices"):
+            model.set_env("Acrobot-v1")

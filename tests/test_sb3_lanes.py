@@ -15,7 +15,7 @@ from gymnasium import spaces
 from training import assert_same, learn, train
 
 from fastes import FastES
-from fastes.envs.lanes import lanes_of
+from fastes.envs import lanes_of
 
 vec = pytest.importorskip("stable_baselines3.common.vec_env")
 callbacks = pytest.importorskip("stable_baselines3.common.callbacks")
@@ -223,3 +223,90 @@ def test_successes_are_told_and_logged(tmp_path: Path) -> None:
         assert 0.0 < np.mean(expected) < 1.0
     header, *rows = (tmp_path / "progress.csv").read_text().splitlines()
     assert float(rows[-1].split(",")[header.split(",").index("rollout/success_rate")]) == pytest.approx(np.mean(expected))
+
+
+def test_specs_that_cannot_leave_their_process_stay_there() -> None:
+    def make() -> Any:
+        return gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1"), lambda reward: 2.0 * reward)
+
+    env = vec.SubprocVecEnv([make] * 2, start_method="fork")
+    try:
+        with FastES(env, seed=1, population_size=4, learning_rate=0.05) as model:
+            assert model.source.name == "CartPole-v1"
+            learn(model, 1)
+            assert not model.source.rebuilds
+    finally:
+        env.close()
+
+
+class Negated(vec.VecEnvWrapper):  # type: ignore[misc, name-defined]
+    def reset(self) -> Any:
+        return self.venv.reset()
+
+    def step_wait(self) -> Any:
+        observations, rewards, dones, infos = self.venv.step_wait()
+        return observations, -rewards, dones, infos
+
+
+def test_rewards_are_those_that_wrappers_around_vecnormalize_give() -> None:
+    def returns(env: Any) -> list[float]:
+        with FastES(env, **settings()) as model:
+            learn(model, 1)
+            return [episode_return for episode_return, _ in model.last_episodes]
+
+    plain = returns(vec.DummyVecEnv([monitored] * 3))
+    within = returns(vec.VecNormalize(Negated(vec.DummyVecEnv([monitored] * 3)), norm_obs=False))
+    around = returns(Negated(vec.VecNormalize(vec.DummyVecEnv([monitored] * 3), norm_obs=False, norm_reward=False)))
+    assert within == around == [-episode_return for episode_return in plain]
+    with pytest.raises(ValueError, match="Negated lies around VecNormalize"):
+        FastES(Negated(vec.VecNormalize(vec.DummyVecEnv([monitored]))), **settings())
+
+
+def test_a_lane_that_is_cut_is_counted_from_zero() -> None:
+    env = vec.VecMonitor(vec.DummyVecEnv([Whole] * 3))
+    with FastES(env, **settings(max_episode_steps=4)) as model:
+        learn(model, 1)
+        assert env.episode_lengths.max() <= 20
+    lanes = lanes_of(env)
+    assert lanes is not None
+    lanes.reset([1, 2, 3])
+    lanes.step(np.zeros((3, 2), np.float32))
+    lanes.restart({1: 5})
+    assert env.episode_lengths.tolist() == [1, 0, 1]
+
+
+def test_a_monitor_that_forbids_resets_is_refused() -> None:
+    from stable_baselines3.common.monitor import Monitor
+
+    for env in (vec.DummyVecEnv([lambda: Monitor(Whole(), allow_early_resets=False)]),):
+        with pytest.raises(ValueError, match="allow_early_resets=True"):
+            FastES(env, **settings())
+
+
+def test_evaluation_leaves_vecnormalize_alone() -> None:
+    env = vec.VecNormalize(vec.DummyVecEnv([monitored] * 3))
+    with FastES(env, **settings()) as model:
+        learn(model, 1)
+        count = env.obs_rms.count
+        model.evaluate(5)
+        assert env.obs_rms.count == count
+        assert env.training
+
+
+def test_a_vecenv_of_another_kind_is_warned_of() -> None:
+    env = vec.DummyVecEnv([monitored] * 2)
+
+    class Own(vec.VecEnv):  # type: ignore[misc, name-defined]
+        """Not built on DummyVecEnv."""
+
+        def __init__(self) -> None:
+            super().__init__(2, env.observation_space, env.action_space)
+
+        def __getattribute__(self, name: str) -> Any:
+            own = ("num_envs", "observation_space", "action_space", "_seeds", "__class__", "__dict__", "_reset_seeds")
+            return object.__getattribute__(self, name) if name in own else getattr(env, name)
+
+    Own.__abstractmethods__ = frozenset()
+    with caught_warnings() as messages, FastES(Own(), **settings()) as model:
+        learn(model, 1)
+    assert any("one seed for all of its lanes" in message for message in messages)

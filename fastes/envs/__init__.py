@@ -16,9 +16,11 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from fastes.envs.copies import Copies
-from fastes.envs.lanes import Lanes, VecEnv, lanes_of
+from fastes.envs.lanes import Lanes
 from fastes.envs.registered import portable
-from fastes.envs.wrappers import Wrapping, check_same, taken_apart, without_monitor
+from fastes.envs.vec_env import VecEnv, VecEnvLanes, is_vec_env
+from fastes.envs.vector_env import VectorEnvLanes
+from fastes.envs.wrappers import Wrapping, check_same, taken_apart, unwatched, without_monitor
 from fastes.errors import EnvironmentUnavailable, suggest
 from fastes.interrupts import handlers_kept
 from fastes.plugin import register_envs
@@ -77,7 +79,7 @@ class EnvSource:
             made = self.factory()
             if not isinstance(made, gymnasium.Env):
                 raise TypeError(f"the function {self.name!r} made {made!r}, a {type(made).__name__}: expected a gymnasium.Env")
-            return made
+            return unwatched(made)
         assert self.spec is not None
         env = _make(self.spec, {**self.make_kwargs, **extra})
         for wrapper in self.wrappers:
@@ -89,7 +91,7 @@ class EnvSource:
         """Whether `spec` alone says how to build one."""
         if self.spec is None or self.spec.additional_wrappers or self.wrappers or gymnasium.registry.get(self.spec.id) is None:
             return False
-        return self.lanes is None or self.lanes.plain()
+        return self.lanes is None or self.lanes.plain
 
     @property
     def reward_threshold(self) -> float | None:
@@ -142,10 +144,17 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
     )
 
 
+def lanes_of(env: object) -> Lanes | None:
+    """The lanes of a vector environment; None for anything else."""
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        return VectorEnvLanes(env)
+    return VecEnvLanes(env) if is_vec_env(env) else None
+
+
 def _source_of_lanes(lanes: Lanes, kwargs: Mapping[str, Any]) -> EnvSource:
     if kwargs:
         raise ValueError(f"env_kwargs = {kwargs!r} cannot reach {lanes.env}, which exists already: pass them where it is made")
-    spec = lanes.spec()
+    spec = lanes.spec
     return EnvSource(spec.id if spec else type(lanes.env).__name__, spec, None, {}, lanes=lanes)
 
 

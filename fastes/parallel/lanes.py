@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import traceback
 from collections import deque
@@ -14,7 +15,7 @@ from gymnasium import spaces
 from fastes import _core
 from fastes.envs.lanes import Lanes
 from fastes.errors import WorkerError, origin_of
-from fastes.interrupts import handlers_kept
+from fastes.interrupts import handlers_kept, interrupts_wait
 from fastes.noise import Perturbations
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel.jobs import Batch, PoolSpec, Round, collect, load_parameters, publish
@@ -39,7 +40,8 @@ class LanePool:
 
     A lane whose episode is over starts the next one at once where the environment allows that (Lanes.restarts_alone); else
     lanes wait for each other, and then all start together. Every episode starts from its own seed, so that the number of
-    lanes changes no result, unless the environment's own wrappers mix what lanes see, as VecNormalize's statistics do.
+    lanes changes no result, unless the environment's own wrappers mix what lanes see, as VecNormalize's statistics do, or
+    environment or policy draw from Python's, NumPy's or torch's global random state, which all lanes share.
     """
 
     n_workers = 0
@@ -78,7 +80,8 @@ class LanePool:
     ) -> Batch:
         """See ProcessPool.evaluate."""
         jobs = publish(self.block, perturbations, theta, normalizer, eval_seeds)
-        self._play(jobs, perturbations, normalizer, training, evaluation)
+        with contextlib.nullcontext() if perturbations is not None else self.lanes.frozen():
+            self._play(jobs, perturbations, normalizer, training, evaluation)
         return collect(self.block, jobs, 0, "")
 
     def play(
@@ -132,7 +135,13 @@ class LanePool:
             _core.act_rows(self._actors, np.ascontiguousarray(observations), actions)
             return actions
         for lane, (actor, observation) in enumerate(zip(self._actors, observations, strict=True)):
-            actions[lane] = actor.act(observation if self._flatten is None else self._flatten(observation))
+            action = np.asarray(actor.act(observation if self._flatten is None else self._flatten(observation)))
+            if action.shape != actions.shape[1:] or not np.can_cast(action.dtype, actions.dtype, "same_kind"):
+                raise ValueError(
+                    f"the policy's action has shape {action.shape} and dtype {action.dtype}: expected {actions.shape[1:]} and "
+                    f"{actions.dtype}, as in the action space {self.lanes.action_space}"
+                )
+            actions[lane] = action
         return actions
 
 
@@ -173,15 +182,21 @@ class _Run:
         while self.playing.any():
             self._step()
             if self.to_start and self.playing.any() and self.lanes.restarts_alone:
-                self.lanes.restart({lane: start.seed for lane, start in self.to_start.items()})
+                with self._whole():
+                    self.lanes.restart({lane: start.seed for lane, start in self.to_start.items()})
                 self._begin_episodes()
             elif self.to_start and not self.playing.any():
                 self._start_all()
 
+    def _whole(self) -> contextlib.AbstractContextManager[None]:
+        """Ctrl-C waits for an answer of other processes: it would be taken for that to the next call."""
+        return interrupts_wait() if self.lanes.in_processes else contextlib.nullcontext()
+
     def _step(self) -> None:
         actions = self.act()
         before = time.perf_counter()
-        rewards, dones = self.lanes.step(actions)
+        with self._whole():
+            rewards, dones = self.lanes.step(actions)
         self.seconds += time.perf_counter() - before
         self.total += rewards
         self.length += 1
@@ -211,7 +226,8 @@ class _Run:
         """Start an episode in every lane; one without a job gets any."""
         first = next(iter(self.to_start.values()))
         seed_global_random(first.seed % 2**32)
-        self.lanes.reset([self.to_start.get(lane, first).seed for lane in range(self.lanes.num_envs)])
+        with self._whole():
+            self.lanes.reset([self.to_start.get(lane, first).seed for lane in range(self.lanes.num_envs)])
         self._begin_episodes()
 
     def _begin_episodes(self) -> None:
@@ -236,7 +252,7 @@ class _Run:
         self.episode[lane] += 1
         if candidate:
             self.block.moments[job] = actor.observation_moments
-            actor.count_moments(False)  # the lane may be stepped before its next episode
+            actor.count_moments(False)
             if self.episode[lane] < self.spec.episodes:
                 self._plan_episode(lane)
                 return

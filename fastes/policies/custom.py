@@ -125,6 +125,15 @@ def spec_for(
     return make_policy_spec(policy, observation_space, action_space, policy_kwargs)
 
 
+def check_no_class(*arguments: object) -> None:
+    """TypeError for one of SB3's policy classes, which SB3 takes in the place of their names."""
+    for given in arguments:
+        if isinstance(given, type) and given.__name__.endswith("Policy"):
+            raise TypeError(
+                f"policy = {given.__name__} is a class: expected a name, such as 'MlpPolicy', or fastes.TorchPolicy(module)"
+            )
+
+
 def check_noise(spec: AnySpec, action_noise: float, sample_actions: bool) -> None:
     """ValueError for settings that cannot reach the actions of a CallablePolicy."""
     for name, value in (("action_noise", action_noise), ("sample_actions", sample_actions)):

@@ -91,7 +91,10 @@ def make_policy_spec(
     if policy in CUSTOM_POLICIES:
         raise ValueError(f"policy = {policy!r} is a class, not a name: pass an object, as in FastES(env, fastes.{policy}(...))")
     if policy not in POLICIES:
-        raise ValueError(f"unknown policy {policy!r}: expected one of {POLICIES}{suggest(policy, POLICIES)}")
+        raise ValueError(
+            f"unknown policy {policy!r}: expected one of {POLICIES}{suggest(policy, POLICIES)}, or fastes.TorchPolicy(module) "
+            "for any other network"
+        )
     kwargs = dict(policy_kwargs or {})
     for key in kwargs:
         if key not in _KWARGS:

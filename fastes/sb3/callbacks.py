@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastes.callbacks import Callback, CallbackList, FunctionCallback
+from fastes.callbacks import Callback, CallbackList, ConsoleLog, FunctionCallback, ProgressBar
 from fastes.logger import Record
+from fastes.sb3.figures import LogFigures
+from fastes.sb3.files import MonitorFile
 
 if TYPE_CHECKING:
     from fastes.agent import FastES
 
 # attributes that say "act when n_calls is a multiple of this"
 _PERIODS = ("eval_freq", "save_freq", "check_freq", "model_save_freq")
-# attributes of callbacks that only add up what a generation brought: progress bars, EveryNTimesteps, StopTrainingOnMaxEpisodes
-_SUMS = ("pbar", "last_time_trigger", "max_episodes")
+# SB3's callbacks that only add up what a generation brought
+_SUMS = {"ProgressBarCallback", "EveryNTimesteps", "StopTrainingOnMaxEpisodes"}
 
 
 def counts_steps(callback: object) -> bool:
@@ -50,6 +52,7 @@ class StepCallback(Callback):
     def __init__(self, callback: Any) -> None:
         self.callback = callback
         self._locals: dict[str, Any] = {}
+        self._told: Record | None = None
 
     def on_start(self, model: FastES, total_timesteps: int) -> None:
         shape, n_envs = model.policy_spec.obs_shape, model.n_envs
@@ -68,15 +71,18 @@ class StepCallback(Callback):
         self.callback.on_rollout_start()
 
     def on_generation(self, model: FastES, record: Record) -> bool:
-        self._locals["record"] = record
-        going = self._tell(self.callback, model)
-        if not going:
+        self._locals["record"] = self._told = record
+        if model.solved:  # nothing was learned from it, and its steps do not count
+            return True
+        if not self._tell(self.callback, model):
             return False
         self.callback.on_rollout_end()
         self.callback.on_rollout_start()
         return True
 
-    def on_end(self, model: FastES) -> None:  # noqa: ARG002
+    def on_end(self, model: FastES) -> None:
+        if model.untold is not None and model.untold is not self._told and not model.solved:
+            self._tell(self.callback, model)  # an exception in an earlier callback has kept it from this one
         self.callback.on_training_end()
 
     def _tell(self, callback: Any, model: FastES) -> bool:
@@ -90,11 +96,12 @@ class StepCallback(Callback):
             return all(answers)
         if any(isinstance(getattr(callback, name, None), int) for name in _PERIODS):
             return _tell_periodic(callback, model, calls)
-        if any(hasattr(callback, name) for name in _SUMS):
+        kinds = {kind.__name__ for kind in type(callback).__mro__}
+        if kinds & _SUMS:
             callback.n_calls += calls - 1
-            if hasattr(callback, "pbar"):
+            if "ProgressBarCallback" in kinds:
                 callback.pbar.update(steps - model.n_envs)  # on_step adds the rest
-            elif hasattr(callback, "max_episodes"):
+            elif "StopTrainingOnMaxEpisodes" in kinds:
                 callback.update_locals({"dones": np.ones(len(model.last_episodes), dtype=bool)})
             return bool(callback.on_step())
         for step in _steps(model):
@@ -127,8 +134,10 @@ def _tell_periodic(callback: Any, model: FastES, calls: int) -> bool:
     if not due:
         callback.n_calls, callback.num_timesteps = after, model.num_timesteps
         return True
-    callback.n_calls = max(due) - 1
-    going = bool(callback.on_step())
+    going = True
+    for call in sorted(set(due)):
+        callback.n_calls = call - 1
+        going = bool(callback.on_step()) and going
     callback.n_calls = after
     return going
 
@@ -159,6 +168,18 @@ def _steps(model: FastES) -> Iterator[dict[str, Any]]:
         yield row
 
 
+def all_callbacks(model: FastES, callback: Any, progress_bar: bool) -> CallbackList:
+    """What `learn` calls: the model's own callbacks, and the user's."""
+    callbacks: list[Callback] = [LogFigures(), as_callback(callback)]
+    if model.source.monitor_file is not None:
+        callbacks.insert(0, MonitorFile(model.source.monitor_file))
+    if model.verbose:
+        callbacks.insert(0, ConsoleLog())
+    if progress_bar:
+        callbacks.append(ProgressBar())
+    return CallbackList(callbacks)
+
+
 def as_callback(callback: Any) -> Callback:
     """A Callback from a Callback, one of SB3's, a function, a list of these, or None.
 
@@ -171,7 +192,7 @@ def as_callback(callback: Any) -> Callback:
         return callback
     if counts_steps(callback):
         return StepCallback(callback)
-    if isinstance(callback, Sequence):
+    if isinstance(callback, Sequence) and not isinstance(callback, (str, bytes)):
         return CallbackList([as_callback(item) for item in callback])
     if callable(callback):
         return StepCallback(_Function(callback)) if takes_locals(callback) else FunctionCallback(callback)

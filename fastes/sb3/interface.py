@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
+import warnings
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from fastes.cpus import available_cpus
 from fastes.envs import EnvArgument, EnvSource, make_env_source
 from fastes.evaluator import Evaluator
 from fastes.policies import AnySpec
@@ -40,6 +41,7 @@ class SB3Interface:
     verbose: int
     seed: int
     n_workers: int
+    _wanted_workers: int
     num_timesteps: int
     strategy: EvolutionStrategy
     policy_spec: AnySpec
@@ -55,8 +57,8 @@ class SB3Interface:
         self.tensorboard_log = tensorboard_log
         self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=check_int("stats_window_size", stats_window_size, 1))
         self.ep_success_buffer: deque[float] = deque(maxlen=stats_window_size)
-        self.last_episodes: list[tuple[float, int]] = []  # (return, length) of the last generation's candidates, in job order
-        self.last_successes: list[float] = []  # of the same candidates, NaN where the environment does not tell
+        self.last_episodes: list[tuple[float, int]] = []  # (return, length) of the last generation's training, in job order
+        self.last_successes: list[float] = []  # of the same episodes, NaN where the environment does not tell
         self.last_evaluation: Evaluation | None = None  # the last generation's noise-free episodes
         self.log_interval: int | None = 1
         self.tb_log_name = "FastES"
@@ -133,8 +135,15 @@ class SB3Interface:
             return self.source.lanes.env
         if self._vec_env is None:
             sb3 = sys.modules.get("stable_baselines3")
-            self._vec_env = _OneEnv(self.env) if sb3 is None else _dummy_vec_env(self.env, self.seed)
+            self._vec_env = _OneEnv(self.env) if sb3 is None else _dummy_vec_env(self._drawing_env(), self.seed)
         return self._vec_env
+
+    def _drawing_env(self) -> Env:
+        """One that renders frames where it can, as SB3 makes them: `env` is made as those of the workers, which do not."""
+        if "rgb_array" in (self.env.metadata or {}).get("render_modes", ()) and self.env.render_mode is None:
+            with contextlib.suppress(Exception):
+                return self.source(render_mode="rgb_array")
+        return self.env  # type: ignore[no-any-return]
 
     def set_env(self, env: EnvArgument, force_reset: bool = True) -> None:  # noqa: ARG002
         """Train on another environment with the same spaces; CheckpointMismatch for other ones.
@@ -143,13 +152,33 @@ class SB3Interface:
         """
         source = make_env_source(env)
         check_same_spaces(source, self.policy_spec, self.settings)
+        n_workers = 0 if source.lanes is not None else self._wanted_workers
+        evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, n_workers)
         self.close()
-        had_lanes, self.source, self._vec_env = self.source.lanes is not None, source, None
-        if source.lanes is not None:
-            self.n_workers = 0
-        elif had_lanes:
-            self.n_workers = available_cpus()
-        self.evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, self.n_workers)
+        self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
+        self._look_at_statistics()
+
+    def _look_at_statistics(self) -> None:
+        """Warn of wrappers whose statistics do not fit a model that was trained before."""
+        lanes = self.source.lanes
+        if lanes is None or not lanes.normalizes:
+            return
+        if self.settings.normalize_obs:
+            self._warn(f"{lanes.env} normalises observations, and so does the model: they are normalised twice")
+        if self.strategy.generation and lanes.has_seen_nothing():
+            self._warn(
+                f"{lanes.env} normalises observations by statistics that are new, and a checkpoint does not hold those of the "
+                "training: load them as well, as with VecNormalize.load(path, venv)"
+            )
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(message, UserWarning, stacklevel=4)
+
+    def _close_vec_env(self) -> None:
+        """Close what get_env has built; one that was given is its owner's."""
+        vec_env, self._vec_env = self._vec_env, None
+        if hasattr(vec_env, "close"):
+            vec_env.close()
 
     def get_vec_normalize_env(self) -> Any:
         """The VecNormalize of the VecEnv that was given, None where there is none: FastES normalises by itself then."""
@@ -200,8 +229,9 @@ class SB3Interface:
 
     def _note_episodes(self, batch: Batch, evaluation: Evaluation) -> None:
         self.last_evaluation = evaluation
-        self.last_episodes = list(zip(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), strict=True))
-        self.last_successes = batch.successes.ravel().tolist()
+        each = self.settings.episodes_per_candidate
+        self.last_episodes = list(_episodes(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), each))
+        self.last_successes = [success for success in batch.successes.ravel().tolist() for _ in range(each)]
         self.ep_success_buffer.extend(success for success in self.last_successes if not math.isnan(success))
         elapsed = round(self.elapsed, 6)
         self.ep_info_buffer.extend({"r": r, "l": length, "t": elapsed} for r, length in self.last_episodes)
@@ -223,13 +253,20 @@ class SB3Interface:
         logger.dump(step=self.num_timesteps)
 
 
+def _episodes(returns: list[float], lengths: list[int], each: int) -> Iterator[tuple[float, int]]:
+    """The episodes of candidates: with several each, all have their mean return, and shares of their steps."""
+    for mean_return, steps in zip(returns, lengths, strict=True):
+        for number in range(each):
+            yield mean_return, steps // each + (number < steps % each)
+
+
 class _OneEnv:
     """What callbacks ask of `training_env`, without SB3."""
 
     num_envs = 1
 
     def __init__(self, env: Env) -> None:
-        self.envs = [env]
+        self.envs, self.render_mode = [env], env.render_mode
         self.observation_space, self.action_space = env.observation_space, env.action_space
 
 

@@ -50,6 +50,12 @@ class FastES(agent.FastES):
     def env(self) -> None:
         self._given = self._env = None
 
+    def set_env(self, env: Any, force_reset: bool = True) -> None:
+        """See fastes.FastES.set_env."""
+        source = single_environments(env) if self._wanted_workers != 0 else None
+        super().set_env(source or env, force_reset)
+        self._given = env if source is not None or self.source.lanes is not None else None
+
     @property
     def n_envs(self) -> int:
         """Environments in the VecEnv that was given: the Zoo divides periods of callbacks by them."""
@@ -60,7 +66,7 @@ class FastES(agent.FastES):
         return super().get_env() if self._given is None else self._given
 
     def learn(
-        self, total_timesteps: int | None = None, callback: CallbackArgument = None, *arguments: Any, **named: Any
+        self, total_timesteps: float | None = None, callback: CallbackArgument = None, *arguments: Any, **named: Any
     ) -> FastES:
         """See fastes.FastES.learn. Ends the workers: the Zoo closes nothing but `env`.
 
