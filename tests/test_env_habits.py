@@ -647,7 +647,7 @@ class Endless(Toy):
 
 @pytest.fixture
 def guard_of_50(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("rollout", "episode_cap", "figures", "agent"):
+    for module in ("rollout", "episode_cap"):
         monkeypatch.setattr(f"fastes.{module}.STEP_GUARD", 50)
 
 
