@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
     @property
     def machine(self) -> str:
-        return f"{cpu_model()}, {len(self.cpus)} cores"
+        return f"{cpu_model()}, {len(self.cpus)} core" + ("s" if len(self.cpus) > 1 else "")
 
 
 def usable_cpus(cores: int | None) -> tuple[int, ...]:
