@@ -99,9 +99,12 @@ def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
     header = ("environment", "TRPO's progress", "score", "TRPO steps", "ES steps", "ratio", "paper's ratio", "seeds TRPO / ES")
     parts = [f"# Environment steps of ES over TRPO's at {amount(arguments.trpo_timesteps)}", machines(sources, used)]
     parts.append(markdown_table(header, lines))
-    ratios = [float(line[5]) for line in lines if line[1] == "100%" and line[5] != "never"]
-    if ratios:
-        parts.append(f"Median ratio at 100 %: {np.median(ratios):.2f}, of {len(ratios)} environments in which both got there.")
+    # an environment in which ES never got there counts as the worst ratio: leaving it out would flatter
+    ratios = [math.inf if line[5] == "never" else float(line[5]) for line in lines if line[1] == "100%"]
+    median = float(np.median(ratios))
+    parts.append(
+        f"Median ratio at 100 %, environments: {f'{median:.2f}' if math.isfinite(median) else 'never'}, {len(ratios)}."
+    )
     if unfinished:
         parts.append(f"Not finished, or TRPO made no progress: {', '.join(unfinished)}.")
     path = sources[0] / "table1.md"
