@@ -102,9 +102,8 @@ def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
     # an environment in which ES never got there counts as the worst ratio: leaving it out would flatter
     ratios = [math.inf if line[5] == "never" else float(line[5]) for line in lines if line[1] == "100%"]
     median = float(np.median(ratios))
-    parts.append(
-        f"Median ratio at 100 %, environments: {f'{median:.2f}' if math.isfinite(median) else 'never'}, {len(ratios)}."
-    )
+    told = f"{median:.2f}" if math.isfinite(median) else "never"
+    parts.append(f"Median ratio at 100 % (environments: {len(ratios)}): {told}.")
     if unfinished:
         parts.append(f"Not finished, or TRPO made no progress: {', '.join(unfinished)}.")
     path = sources[0] / "table1.md"
