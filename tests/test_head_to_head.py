@@ -1,0 +1,382 @@
+"""Risk: the comparison with other algorithms flatters: evaluation on the clock, lost or doubled runs, wrong thresholds."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from processes import alive, wait_until
+
+sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
+
+from benchmarks import paper_table1
+from benchmarks.head_to_head import runner
+from benchmarks.head_to_head.__main__ import main
+from benchmarks.head_to_head.clock import Budget, Clock, tree_cpu_seconds
+from benchmarks.head_to_head.evaluation import CURVE_SEEDS, FINAL_SEEDS, Task, Watch, due_shares
+from benchmarks.head_to_head.process import ContestantFailed, records_of
+from benchmarks.head_to_head.results import Row, Run, append_row, failures, finished_runs, next_attempt, read_rows
+from benchmarks.head_to_head.runner import Place, run_all, usable_cpus
+from benchmarks.head_to_head.thresholds import (
+    first_reached,
+    initial_score,
+    progress_thresholds,
+    reached,
+    thresholds,
+    winners,
+)
+from benchmarks.head_to_head.zoo import PEERS, settings_for, shortened, task_of
+
+SPIN = "import time\nwhile time.process_time() < {}: pass\n"
+TASKS = "CartPole Acrobot Pendulum MountainCar MountainCarContinuous LunarLander LunarLanderContinuous BipedalWalker Swimmer"
+MUJOCO = "HalfCheetah Hopper Walker2d Ant Humanoid"
+PPO_ONLY = "InvertedPendulum InvertedDoublePendulum Reacher"
+
+
+def row(kind: str = "point", steps: int = 0, score: float = 0.0, **changes: Any) -> Row:
+    made = Row("Toy-v0", "ppo", 0, "60 s", 1, kind, steps, steps / 100, steps / 50, score, 1.0, 10, "a machine", "note")
+    return made._replace(**changes)
+
+
+def run(scores: list[float], steps: list[int] | None = None, **changes: Any) -> Run:
+    steps = steps or [1000 * k for k in range(len(scores))]
+    rows = [row(steps=at, score=score, **changes) for at, score in zip(steps, scores, strict=True)]
+    return finished_runs([*rows[:-1], rows[-1]._replace(kind="final")])[0]
+
+
+# --- the clock ------------------------------------------------------------------------------------------------------
+
+
+class Hands:
+    """Readings of a clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def test_evaluation_takes_no_time() -> None:
+    wall, cpu = Hands(), Hands()
+    clock = Clock(Budget(seconds=10.0), wall, cpu)
+    clock.start()
+    for _ in range(2):
+        wall.at, cpu.at = wall.at + 3.0, cpu.at + 5.0
+        with clock.paused() as used:
+            wall.at, cpu.at = wall.at + 40.0, cpu.at + 80.0
+            assert clock.used() == used
+            assert clock.wall == used.wall
+    assert clock.used() == (6.0, 10.0)
+    assert clock.share(steps=10**9) == 0.6
+
+
+def test_an_evaluation_that_raises_leaves_the_clock_running() -> None:
+    wall = Hands()
+    clock = Clock(Budget(steps=10), wall, Hands())
+    clock.start()
+    with pytest.raises(ZeroDivisionError), clock.paused():
+        raise ZeroDivisionError
+    wall.at += 2.0
+    assert clock.wall == 2.0
+    assert clock.share(steps=5) == 0.5
+
+
+def test_cpu_time_of_living_and_ended_descendants_counts() -> None:
+    before = tree_cpu_seconds()
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SPIN.format(0.4)!r}]); print('spun'); input()"
+    with subprocess.Popen([sys.executable, "-c", nested], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        living = tree_cpu_seconds() - before
+        child.communicate(b"\n")
+    ended = tree_cpu_seconds() - before
+    assert living >= 0.35
+    assert ended >= living
+
+
+def test_steps_of_evaluation_and_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluations: one untrained, geometric ones, none at the end but the last; the clock stands in each."""
+    clock, records, played = Clock(Budget(steps=1000)), [], []
+
+    def play(env: object, act: object, seeds: range) -> list[float]:
+        assert clock.used() == clock.used(), "the clock runs while it is evaluated"
+        played.append(seeds)
+        return [float(len(played))] * len(seeds)
+
+    monkeypatch.setattr("benchmarks.head_to_head.evaluation.play", play)
+    clock.start()
+    watch = Watch(
+        Task("CartPole-v1", "ppo", 0, clock.budget, points=6, episodes=2, final_episodes=3), clock, None, records.append
+    )
+    looks = [watch.look(steps) for steps in range(0, 1001, 50)]
+    watch.finish(1000, "why")
+    assert looks == [True] * 20 + [False]
+    assert [record["steps"] for record in records] == [0, 50, 100, 250, 1000]
+    assert [record["kind"] for record in records] == ["point"] * 4 + ["final"]
+    assert min(min(seeds) for seeds in played) >= 2**31, "training's seeds are below"
+    assert not set(range(CURVE_SEEDS, CURVE_SEEDS + 1000)) & set(range(FINAL_SEEDS, FINAL_SEEDS + 1000))
+    assert due_shares(2) == []
+
+
+# --- results that outlive crashes -------------------------------------------------------------------------------------
+
+
+def test_half_a_run_does_not_count_and_its_second_attempt_does(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    for one in (row(score=1.0), row(steps=10, score=99.0)):
+        append_row(path, one)
+    assert finished_runs(read_rows(path)) == []
+    assert next_attempt(read_rows(path), row().key) == 2
+    with open(path, "a") as file:
+        file.write("Toy-v0,ppo,0,60 s,1,poi")  # torn by a kill
+    again = [row(score=2.0, attempt=2), row("final", 10, 3.0, attempt=2, note='of "Zoo", line\n2')]
+    for one in again:
+        append_row(path, one)
+    (found,) = finished_runs(read_rows(path))
+    assert found.scores.tolist() == [2.0, 3.0]
+    assert found.final == again[-1]
+
+
+def test_failures_are_told_until_a_run_is_finished() -> None:
+    failed = row("failed", score=math.nan, note="exit status 1")
+    assert failures([failed]) == [failed]
+    assert failures([failed, row("final", attempt=2)]) == []
+    assert failures([failed], [row("final")]) == []
+
+
+def test_folders_are_merged_and_nothing_counts_twice() -> None:
+    here = [row(score=1.0), row("final", score=2.0)]
+    there = [*here, row("final", score=7.0, seed=1)]
+    assert [found.final.score for found in finished_runs(here, [r._replace(score=9.0) for r in there])] == [2.0, 9.0]
+    assert len(finished_runs(here, there)[0].scores) == 2
+
+
+@pytest.fixture
+def contestants(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Names of the contestants that were started; those of seed 1 fail after a point while `broken` is in the list."""
+    started = ["broken"]
+
+    def records(module: str, given: dict[str, Any], *_: object) -> Iterator[dict[str, Any]]:
+        task = given["task"]
+        started.append(f"{task['algo']} {task['seed']}")
+        figures = {"wall": 1.0, "cpu": 2.0, "score": 5.0, "std": 0.0, "episodes": 1, "note": ""}
+        yield {"kind": "point", "steps": 0, **figures}
+        yield {"kind": "alive", "steps": 5}
+        if task["seed"] == 1 and "broken" in started:
+            raise ContestantFailed("exit status -9: killed")
+        yield {"kind": "final", "steps": 10, **figures}
+
+    monkeypatch.setattr(runner, "records_of", records)
+    return started
+
+
+def test_resuming_skips_what_is_finished_and_repeats_the_rest(tmp_path: Path, contestants: list[str]) -> None:
+    place = Place(tmp_path, (0,), 0.0)
+    tasks = [Task("CartPole-v1", algo, seed, Budget(1.0)) for seed in (0, 1, 2) for algo in ("fastes", "ppo")]
+    run_all(tasks, place)
+    assert contestants[1:] == ["fastes 0", "ppo 0", "fastes 1", "ppo 1", "fastes 2", "ppo 2"], "a failure stops nothing"
+    assert [failed.seed for failed in failures(read_rows(place.results))] == [1, 1]
+    contestants.clear()
+    run_all(tasks, place)
+    assert contestants == ["fastes 1", "ppo 1"]
+    assert [found.scores.tolist() for found in finished_runs(read_rows(place.results))] == [[5.0, 5.0]] * 6
+    run_all([tasks[0]._replace(budget=Budget(2.0))], place)
+    assert contestants[2:] == ["fastes 0"], "another budget is another run"
+
+
+def start(tmp_path: Path, code: str, patience: float = 60.0) -> Iterator[dict[str, Any]]:
+    (tmp_path / "contestant_for_test.py").write_text(code)
+    cpus = usable_cpus(1)
+    return records_of("contestant_for_test", {"x": 1}, cpus, 1, tmp_path, tmp_path / "log", patience)
+
+
+def test_a_crash_is_one_contestants_own(tmp_path: Path) -> None:
+    code = "import os, sys\nprint('{\"kind\": \"point\"}', flush=True)\nprint('no memory', file=sys.stderr)\nos.abort()"
+    records = start(tmp_path, code)
+    assert next(records) == {"kind": "point"}
+    with pytest.raises(ContestantFailed, match="-6: no memory"):
+        next(records)
+
+
+def test_silence_ends_a_contestant(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(ContestantFailed, match="said nothing for"):
+        list(start(tmp_path, "import time\ntime.sleep(600)", patience=0.5))
+    assert time.monotonic() - began < 10.0
+
+
+def test_a_contestants_children_end_with_it_and_stay_on_its_cores(tmp_path: Path) -> None:
+    code = """
+import json, os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], stdout=subprocess.DEVNULL)
+print(json.dumps({"pid": child.pid, "cpus": sorted(os.sched_getaffinity(child.pid)), "threads": os.environ["OMP_NUM_THREADS"]}))
+"""
+    before = os.sched_getaffinity(0)
+    (record,) = start(tmp_path, code)
+    assert record["cpus"] == list(usable_cpus(1))
+    assert record["threads"] == "1"
+    wait_until(lambda: not alive(record["pid"]), "the child ended", 10.0)
+    assert os.sched_getaffinity(0) == before
+
+
+def test_an_interrupt_ends_the_contestant(tmp_path: Path) -> None:
+    records = start(tmp_path, "import os, time\nprint(f'{{\"pid\": {os.getpid()}}}', flush=True)\ntime.sleep(600)")
+    pid = next(records)["pid"]
+    records.close()
+    assert not alive(pid)
+
+
+# --- figures --------------------------------------------------------------------------------------------------------
+
+
+def test_thresholds_are_shares_of_progress_not_of_the_score() -> None:
+    assert [found.score for found in progress_thresholds("TRPO", -100.0, 300.0)] == [0.0, 100.0, 200.0, 300.0]
+    assert progress_thresholds("TRPO", 5.0, 5.0) == []
+    contest = {"fastes": [run([0, 900])], "trpo": [run([0, 80]), run([20, 120]), run([10, 100])], "ppo": [run([10, 50])]}
+    found = thresholds(contest)
+    assert initial_score(contest["trpo"]) == 10.0
+    assert [found[0].score, found[3].score, found[-1].score] == [32.5, 100.0, 50.0], "the best peer is TRPO, never FastES"
+    assert found[-1].name == "PPO's final score"
+    assert thresholds({"fastes": [run([0, 1])]}) == []
+
+
+def test_reaching_a_threshold() -> None:
+    lucky = run([500.0, 10.0, 60.0, 40.0, 70.0])
+    assert first_reached(lucky, 50.0, "steps") == 2000, "an untrained policy's luck is no learning, a later fall no failure"
+    assert first_reached(lucky, 70.5, "steps") == math.inf
+    seeds = [run([0.0, 100.0]), run([0.0, 0.0, 0.0, 100.0]), run([0.0, 0.0, 0.0])]
+    assert reached(seeds, 100.0) == (30.0, 60.0, 3000.0), "when half of the seeds were there"
+    assert reached(seeds[1:], 100.0).steps == 3000
+    assert reached([*seeds, seeds[2], seeds[2]], 100.0).steps == math.inf
+    first = winners({"fastes": reached(seeds[:1], 50.0), "ppo": reached(seeds[:1], 50.0), "ars": reached(seeds[1:2], 50.0)})
+    assert first == {"wall": ["fastes", "ppo"], "cpu": ["fastes", "ppo"], "steps": ["fastes", "ppo"]}
+    assert winners({"fastes": reached(seeds[2:], 50.0)})["wall"] == [], "nobody is first where nobody got"
+
+
+def test_intervals_and_curves() -> None:
+    pytest.importorskip("scipy")
+    from benchmarks.head_to_head.curves import median_curve, median_interval
+
+    seeds = np.array([1.0, 2.0, 3.0, 4.0, 100.0])
+    found = median_interval(seeds)
+    assert (found.median, found.low, found.high) == (3.0, 1.0, 100.0)
+    assert median_interval(np.full(4, 7.0)) == (7.0, 7.0, 7.0)
+    assert median_interval(seeds[:1]) == (1.0, 1.0, 1.0)
+    wide = median_interval(np.arange(200.0))
+    assert 80 < wide.low < wide.median < wide.high < 120, "an interval of the median, not of the seeds"
+    with pytest.raises(ValueError, match="at least one seed"):
+        median_interval(seeds[:0])
+    curve = median_curve([run([0, 10, 20]), run([0, 30], [0, 1500])], "steps", points=50)
+    assert curve.along[-1] == pytest.approx(1500), "no seed is continued beyond its end"
+    assert curve.scores.median[-1] == pytest.approx((15 + 30) / 2)
+
+
+def test_zoo_settings_are_found_for_any_version() -> None:
+    for algo in PEERS:
+        for task in (TASKS + " " + MUJOCO).split():
+            assert "Zoo's" in settings_for(algo, f"{task}-v5").source or (algo, task) == ("a2c", "Swimmer"), (algo, task)
+    for task in PPO_ONLY.split():
+        assert settings_for("ppo", f"{task}-v5").normalize is not None
+        assert "defaults" in settings_for("trpo", f"{task}-v5").source
+    cheetah = settings_for("trpo", "HalfCheetah-v5")
+    assert (cheetah.n_envs, cheetah.arguments["target_kl"], cheetah.normalize) == (2, 0.04, {"gamma": 0.99})
+    assert settings_for("ars", "Humanoid-v5").arguments["n_delta"] == 256
+    assert settings_for("ars", "Swimmer-v5").normalize is None
+    cheetah.arguments["gamma"] = 0.0
+    assert settings_for("trpo", "HalfCheetah-v5").arguments["gamma"] == 0.99, "handed out as a copy"
+    assert task_of("ALE/Pong-v5") == "Pong"
+    walker = shortened("ppo", settings_for("ppo", "BipedalWalker-v3"), 2)
+    assert walker.n_envs * walker.arguments["n_steps"] == 1024
+
+
+# --- the report -----------------------------------------------------------------------------------------------------
+
+
+def write_runs(folder: Path, machine: str, **algos: list[list[float]]) -> None:
+    folder.mkdir(exist_ok=True)
+    for algo, seeds in algos.items():
+        for seed, scores in enumerate(seeds):
+            for k, score in enumerate(scores):
+                kind = "final" if k == len(scores) - 1 else "point"
+                append_row(folder / "results.csv", row(kind, 1000 * k, score, algo=algo, seed=seed, machine=machine))
+    (folder / "machine.json").write_text(json.dumps({machine: f"{machine}, described"}))
+
+
+def test_the_report_says_where_fastes_loses(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    from benchmarks.head_to_head.report import write_report
+
+    write_runs(tmp_path / "a", "machine A", fastes=[[0, 10, 60], [0, 20, 70]], ppo=[[0, 80, 100]], trpo=[[0, 5, 40]])
+    append_row(tmp_path / "a" / "results.csv", row("failed", algo="ars", note="exit status 1: no memory"))
+    text = write_report(tmp_path / "a", [tmp_path / "a"]).read_text()
+    assert "FastES ends at 65.0, below ppo 100.0." in text
+    assert "to 75% of PPO's progress (75.0) ppo was first by wall time and CPU seconds and environment steps" in text
+    assert "FastES never got there" in text
+    assert "TRPO's final score (40.0) ppo was first" in text
+    assert "machine A, described" in text
+    assert "ars seed 0, 60 s: exit status 1: no memory" in text
+    assert "different machines" not in text
+    assert (tmp_path / "a" / "Toy-v0-60s.png").stat().st_size > 10_000
+    write_runs(tmp_path / "b", "machine B", a2c=[[0, 1, 200]], fastes=[[0, 999, 999]])
+    merged = write_report(tmp_path / "b", [tmp_path / "a", tmp_path / "b"]).read_text()
+    assert "Times were taken on different machines" in merged
+    assert "A2C's progress" in merged
+    assert "FastES ends at 65.0" in merged, "the first folder's run of a seed counts"
+
+
+def test_the_papers_table(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    budgets = {"trpo": "5000000 steps", "fastes": "45000000 steps"}
+    for algo, scores in (("trpo", [[0, 40, 60, 80, 100]] * 2), ("fastes", [[0, 0, 30, 90, 95, 95, 100]])):
+        for seed, of_one in enumerate(scores):
+            for k, score in enumerate(of_one):
+                kind = "final" if k == len(of_one) - 1 else "point"
+                changes = {"env": "Hopper-v5", "algo": algo, "budget": budgets[algo], "seed": seed}
+                append_row(tmp_path / "results.csv", row(kind, 1000 * k, score, **changes))
+    paper_table1.main(["--report-only", "--out", str(tmp_path)])
+    lines = [line.split("|") for line in (tmp_path / "table1.md").read_text().splitlines() if line.startswith("| Hopper")]
+    assert [[cell.strip() for cell in line[6:8]] for line in lines] == [
+        ["2.00", "0.53"],
+        ["1.50", "3.64"],
+        ["1.00", "6.05"],
+        ["1.50", "6.94"],
+    ]
+    assert "Median ratio at 100 % (environments: 1): 1.50" in (tmp_path / "table1.md").read_text()
+    task = Task("Hopper-v5", "fastes", 0, Budget(steps=45_000_000), stop_at=100.0)
+    assert paper_table1.ran_far_enough(read_rows(tmp_path / "results.csv"), task)
+    assert not paper_table1.ran_far_enough(read_rows(tmp_path / "results.csv"), task._replace(stop_at=101.0))
+
+
+def test_a_small_comparison_from_end_to_end(tmp_path: Path) -> None:
+    for module in ("scipy", "matplotlib", "sb3_contrib"):
+        pytest.importorskip(module)
+    command = ["--env", "CartPole-v1", "--algos", "fastes", "ppo", "--seeds", "1", "--timesteps", "2048", "--cores", "1"]
+    command += ["--episodes", "2", "--final-episodes", "5", "--points", "5", "--calibration-seconds", "0"]
+    main([*command, "--out", str(tmp_path)])
+    rows = read_rows(tmp_path / "results.csv")
+    ours, peer = finished_runs(rows)
+    assert (ours.final.algo, peer.final.algo) == ("fastes", "ppo")
+    for found in (ours, peer):
+        assert found.steps[0] == 0
+        assert found.final.steps >= 2048
+        assert found.final.episodes == 5
+        assert (np.diff(found.wall) > 0).all()
+        assert (np.diff(found.cpu) >= 0).all()
+        assert found.final.cpu < 3 * found.final.wall + 1.0
+    assert peer.final.note == "Zoo's CartPole-v1; DummyVecEnv of 8, 1 torch thread"
+    began = time.monotonic()
+    main([*command, "--out", str(tmp_path)])
+    assert read_rows(tmp_path / "results.csv") == rows, "what is finished is not run again"
+    assert time.monotonic() - began < 30
