@@ -662,7 +662,7 @@ def test_a_module_that_raises_later_is_named_as_the_policy(n_workers: int) -> No
         learn(model, 1)
 
 
-def test_importing_fastes_and_a_function_policy_import_no_torch() -> None:
+def test_importing_fastes_and_a_function_policy_import_no_torch(tmp_path: Path) -> None:
     code = (
         "import sys, fastes; from fastes import CallablePolicy, TorchPolicy, FastES\n"
         "policy = CallablePolicy(lambda p, o: int(p @ o > 0), 4)\n"
@@ -670,7 +670,9 @@ def test_importing_fastes_and_a_function_policy_import_no_torch() -> None:
         "with model: model.learn(50)\n"
         "assert 'torch' not in sys.modules"
     )
-    result = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
     assert result.returncode == 0, result.stderr
 
 
