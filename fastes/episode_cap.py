@@ -1,4 +1,4 @@
-"""The adaptive cap on training episodes: both rules of Salimans et al. 2017 (section 2.1 and the released code)."""
+"""The adaptive cap on training episodes: both rules of Salimans et al. 2017 (section 2.1 and the released code), and growth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class EpisodeCap:
     """Steps after which a training episode is cut; learns from the lengths of each generation.
 
     Rule 'mean': factor x mean length, so that half-idle CPUs are the worst case. Rule 'share': grow by the factor when at
-    least the given share of episodes reached the cap. `steps` never exceeds max_episode_steps.
+    least the given share of episodes reached the cap. Rule 'grow': grow by the factor each generation, whatever the episodes
+    did: a horizon that lengthens, so that early generations are cheap. `steps` never exceeds max_episode_steps.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -33,5 +34,8 @@ class EpisodeCap:
         total = int(lengths.sum())
         if self.rule == "mean":
             self.steps = min(max(1, math.ceil(self.factor * total / lengths.size)), self.limit)
-        elif self.rule == "share" and np.count_nonzero(lengths >= self.steps) >= self.share * lengths.size:
+        elif self.rule == "grow" or (self.rule == "share" and self._many_reached_it(lengths)):
             self.steps = min(math.ceil(self.factor * self.steps), self.limit)
+
+    def _many_reached_it(self, lengths: npt.NDArray[np.int64]) -> bool:
+        return bool(np.count_nonzero(lengths >= self.steps) >= self.share * lengths.size)

@@ -19,7 +19,7 @@ from fastes.strategy import check_int, check_population_size
 _REAL = (int, float, np.integer, np.floating)
 ENV_ERRORS = ("stop", "penalise")
 _OTHERS = ". What PPO, A2C or DQN have beside these (n_steps, batch_size, gamma, ...) has no counterpart in ES: leave it out"
-EPISODE_CAPS = ("none", "mean", "share")
+EPISODE_CAPS = ("none", "mean", "share", "grow")
 
 
 def _setting(default: Any, text: str, group: str, **kind: Any) -> Any:
@@ -97,7 +97,8 @@ class Settings:
     )
     episode_cap: str = _setting(
         "none",
-        "adaptive cap: mean (factor x mean length) or share (grow by the factor when many episodes reach it)",
+        "adaptive cap: mean (factor x mean length), share (grow by the factor when many episodes reach it) or grow (by the "
+        "factor each generation: a horizon that lengthens; try start 150 and factor 1.01 where episodes are long)",
         "episodes",
         choices=EPISODE_CAPS,
     )

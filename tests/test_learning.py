@@ -327,6 +327,15 @@ def test_the_cap_by_share_of_episodes_that_reach_it() -> None:
     assert cap.steps == 20
 
 
+def test_the_cap_that_grows_each_generation() -> None:
+    cap = _cap(episode_cap="grow", episode_cap_factor=1.1, episode_cap_start=10, max_episode_steps=14)
+    found = []
+    for _ in range(5):
+        found.append(cap.steps)
+        cap.update(np.array([[1, 2]]))
+    assert found == [10, 11, 13, 14, 14], "whatever the episodes did"
+
+
 def test_no_cap() -> None:
     cap = _cap()
     cap.update(np.array([[10**6, 10**6]]))

@@ -35,6 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "schedules": {"learning_rate": "lin_0.1_0.01", "sigma": "lin_0.2"},
     "cap mean": {"episode_cap": "mean", "episode_cap_start": 6, "episode_cap_factor": 1.5},
+    "cap grow": {"episode_cap": "grow", "episode_cap_start": 4, "episode_cap_factor": 1.2},
     "cap share": {"episode_cap": "share", "episode_cap_start": 4, "episode_cap_factor": 1.3},
     "no normaliser": {"normalize_obs": False},
     "noise": {"action_noise": 0.3, "episodes_per_candidate": 2, "eval_episodes": 2, "alive_bonus": 0.5},
