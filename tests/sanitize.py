@@ -34,7 +34,7 @@ THREADS = ["-fsanitize=thread", "-fno-omit-frame-pointer", "-g", "-O2", "-std=gn
 # Choose their variants themselves.
 ALL_VARIANTS = ("tests/test_kernel_golden.py", "tests/test_kernel_parity.py")
 # Use the variant in use: once for each.
-EACH_VARIANT = ("tests/test_kernel_properties.py", "tests/test_policies.py")
+EACH_VARIANT = ("tests/test_kernel_properties.py", "tests/test_kernel_rows.py", "tests/test_policies.py")
 # One worker and several, sampled and noisy actions, evaluations and a filled table; the rest of that file is about Python.
 ONCE = (
     "tests/test_bad_input.py",
