@@ -9,36 +9,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from envs_for_tests import Toy
-from faults import SETTINGS, caught_warnings, toy
+from faults import caught_warnings, toy
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
-from training import assert_same, learn, train
+from training import learn, train
+from uneven import Dictionary, Uneven, assert_same_results, settings
 
 from fastes import CheckpointMismatch, FastES, WorkerError
 from fastes.envs import lanes_of
 
 MODES = list(AutoresetMode)
-
-
-class Uneven(Toy):
-    """Ends between its 2nd and its 20th step, as the seed says."""
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        result = super().reset(seed=seed, options=options)
-        self.ends = 2 + (0 if seed is None else seed) % 19
-        return result
-
-
-class Dictionary(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Toy's observation in a Dict, beside a number."""
-
-    def __init__(self, env: Any) -> None:
-        super().__init__(env)
-        self.observation_space = spaces.Dict({"place": env.observation_space, "kind": spaces.Discrete(3)})
-
-    def observation(self, observation: Any) -> Any:
-        return {"place": observation, "kind": int(abs(observation[0]) * 10) % 3}
 
 
 class Small(gymnasium.ActionWrapper[Any, Any, Any]):
@@ -53,10 +33,6 @@ class Small(gymnasium.ActionWrapper[Any, Any, Any]):
         return (np.asarray(action) - 1).astype(np.float32)
 
 
-def settings(**changes: Any) -> dict[str, Any]:
-    return {**SETTINGS, "eval_episodes": 2, **changes}
-
-
 @pytest.mark.parametrize("episodes", [1, 2])
 @pytest.mark.parametrize("lanes", [1, 3, 11])
 @pytest.mark.parametrize("mode", MODES)
@@ -66,13 +42,6 @@ def test_lanes_change_no_bit(mode: AutoresetMode, lanes: int, episodes: int) -> 
     env = SyncVectorEnv([Uneven] * lanes, autoreset_mode=mode)
     assert_same_results(expected, train(env, 3, **own))
     env.close()
-
-
-def assert_same_results(expected: Any, result: Any) -> None:
-    """All but what names the environment."""
-    for state in (expected.state, result.state):
-        state.data.update(env=None, env_name="")
-    assert_same(expected, result)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -9,10 +9,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from envs_for_tests import Toy
-from faults import SETTINGS, caught_warnings
-from gymnasium import spaces
-from training import assert_same, learn, train
+from faults import caught_warnings
+from training import learn, train
+from uneven import Dictionary, Uneven, assert_same_results, settings
 
 from fastes import FastES
 from fastes.envs import lanes_of
@@ -21,43 +20,18 @@ vec = pytest.importorskip("stable_baselines3.common.vec_env")
 callbacks = pytest.importorskip("stable_baselines3.common.callbacks")
 
 
-class Whole(Toy):
-    """Toy with rewards that float32 holds exactly, as SB3 keeps them; ends between its 2nd and its 20th step."""
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        result = super().reset(seed=seed, options=options)
-        self.ends = 2 + (0 if seed is None else seed) % 19
-        return result
+class Whole(Uneven):
+    """With rewards that float32 holds exactly, as SB3 keeps them."""
 
     def step(self, action: Any) -> Any:
         obs, reward, terminated, truncated, info = super().step(action)
         return obs, round(8 * reward), terminated, truncated, info
 
 
-class Dictionary(gymnasium.ObservationWrapper[Any, Any, Any]):
-    def __init__(self, env: Any) -> None:
-        super().__init__(env)
-        self.observation_space = spaces.Dict({"place": env.observation_space, "kind": spaces.Discrete(3)})
-
-    def observation(self, observation: Any) -> Any:
-        return {"place": observation, "kind": int(abs(observation[0]) * 10) % 3}
-
-
 def monitored(cls: Any = Whole) -> Any:
     from stable_baselines3.common.monitor import Monitor
 
     return Monitor(cls())
-
-
-def settings(**changes: Any) -> dict[str, Any]:
-    return {**SETTINGS, "eval_episodes": 2, **changes}
-
-
-def assert_same_results(expected: Any, result: Any) -> None:
-    """All but what names the environment."""
-    for state in (expected.state, result.state):
-        state.data.update(env=None, env_name="")
-    assert_same(expected, result)
 
 
 @pytest.mark.parametrize("episodes", [1, 2])

@@ -1,0 +1,42 @@
+"""Toy with episodes of very different lengths, for environments that step together, and how their trainings are compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+from envs_for_tests import Toy
+from faults import SETTINGS
+from gymnasium import spaces
+from training import assert_same
+
+
+class Uneven(Toy):
+    """Ends between its 2nd and its 20th step, as the seed says."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        result = super().reset(seed=seed, options=options)
+        self.ends = 2 + (0 if seed is None else seed) % 19
+        return result
+
+
+class Dictionary(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Toy's observation in a Dict, beside a number."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.observation_space = spaces.Dict({"place": env.observation_space, "kind": spaces.Discrete(3)})
+
+    def observation(self, observation: Any) -> Any:
+        return {"place": observation, "kind": int(abs(observation[0]) * 10) % 3}
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    return {**SETTINGS, "eval_episodes": 2, **changes}
+
+
+def assert_same_results(expected: Any, result: Any) -> None:
+    """All but what names the environment."""
+    for state in (expected.state, result.state):
+        state.data.update(env=None, env_name="")
+    assert_same(expected, result)
