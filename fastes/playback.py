@@ -27,6 +27,9 @@ _HINT = (
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
+_CONTAINERS = (".mp4", ".m4v", ".mov", ".mkv")  # of H.264
+
+
 class RenderError(FastESError):
     """The environment cannot be drawn on this machine; the message says what to install."""
 
@@ -116,6 +119,10 @@ def _writer(video: str | os.PathLike[str] | None, env: Any) -> Generator[VideoWr
         yield None
         return
     path = Path(video)
+    if path.suffix.lower() not in _CONTAINERS:
+        raise RenderError(
+            f"the video cannot be written to {path}: expected a name that ends in one of {', '.join(_CONTAINERS)}"
+        )
     if not path.parent.is_dir() or path.is_dir():
         raise RenderError(f"the video cannot be written to {path}: expected a file name in an existing folder")
     writer = VideoWriter(path, float(env.metadata.get("render_fps") or 30))

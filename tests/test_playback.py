@@ -152,18 +152,21 @@ def test_an_environment_without_that_render_mode(tmp_path: Path) -> None:
         assert next(iter(play(model, 1, video=tmp_path / "v.mp4")))[3] > 0
 
 
-@pytest.mark.parametrize("where", ["no/such/v.mp4", "."])
+@pytest.mark.parametrize("where", ["no/such/v.mp4", "folder.mp4"])
 def test_a_video_that_cannot_be_written(where: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.mp4").mkdir()
     with FastES("Toy-v0", n_workers=0, **TINY) as model:
         _fails(model, ("video", str(tmp_path / where)), video=tmp_path / where)
 
 
-def test_a_format_that_ffmpeg_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_format_that_h264_does_not_go_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FastES("Toy-v0", n_workers=0, **TINY) as model:
         model.save(tmp_path / "m")
-    for name in ("video.xyz", "video"):
+    for name in ("video.xyz", "video", "video.gif"):
         assert main(["play", str(tmp_path / "m"), "--video", str(tmp_path / name)]) == 1
-        assert "video" in capsys.readouterr().err
+        assert ".mp4" in capsys.readouterr().err
+        assert not (tmp_path / name).exists()
+    assert main(["play", str(tmp_path / "m"), "--video", str(tmp_path / "video.MOV")]) == 0
 
 
 def test_the_environment_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
