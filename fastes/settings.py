@@ -98,7 +98,7 @@ class Settings:
     episode_cap: str = _setting(
         "none",
         "adaptive cap: mean (factor x mean length), share (grow by the factor when many episodes reach it) or grow (by the "
-        "factor each generation: a horizon that lengthens; try start 150 and factor 1.01 where episodes are long)",
+        "factor each generation: a horizon that lengthens)",
         "episodes",
         choices=EPISODE_CAPS,
     )
