@@ -9,7 +9,7 @@ from fastes.envs import EnvSource, MissingEnv
 from fastes.evaluation import Evaluation
 from fastes.noise import NoiseTable, Perturbations
 from fastes.normalizer import ObsNormalizer
-from fastes.parallel import Batch, Pool, PoolSpec, make_pool
+from fastes.parallel import Batch, Pool, PoolSpec, Request, make_pool
 from fastes.policies import AnySpec
 from fastes.rollout import EpisodeSettings
 from fastes.settings import Settings
@@ -77,7 +77,7 @@ class Evaluator:
         """Evaluate a generation's candidates and theta; episodes: settings of training episodes, and of noise-free ones."""
         pool = self.start()
         self.table.place_once(pool.noise)
-        return pool.evaluate(asked.theta, asked, normalizer, eval_seeds, *episodes)
+        return pool.evaluate(Request(asked.theta, asked, normalizer, eval_seeds, *episodes))
 
     def evaluate(
         self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: tuple[EpisodeSettings, EpisodeSettings]
@@ -85,7 +85,8 @@ class Evaluator:
         """Noise-free episodes of theta, one for each environment seed."""
         pool, returns, lengths = self.start(training=False), [], []
         for at in range(0, len(seeds), pool.spec.num_evals):
-            batch = pool.evaluate(theta, None, normalizer, seeds[at : at + pool.spec.num_evals], *episodes)
+            part = seeds[at : at + pool.spec.num_evals]
+            batch = pool.evaluate(Request(theta, None, normalizer, part, *episodes))
             returns.append(batch.eval_returns)
             lengths.append(batch.eval_lengths)
         return Evaluation(np.concatenate(returns), np.concatenate(lengths), seeds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastes.parallel import ProcessPool, make_pool
+from fastes.parallel import ProcessPool, Request, make_pool
 from fastes.rollout import Episode
 from fastes.strategy import check_int
 
@@ -20,7 +20,8 @@ def replay_job(model: FastES, generation: int, job: int) -> Episode:
     assert not isinstance(pool, ProcessPool)
     try:
         model.strategy.table.place(pool.noise)
-        return pool.play(job, model.theta, asked, model.normalizer, model.eval_seeds(), *model.episode_settings())
+        request = Request(model.theta, asked, model.normalizer, model.eval_seeds(), *model.episode_settings())
+        return pool.play(job, request)
     finally:
         model.strategy.table.forget()  # it must not stay in this pool's memory
         pool.close()

@@ -13,7 +13,7 @@ from faults import caught_warnings, toy
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from training import learn, train
-from uneven import Dictionary, Uneven, assert_same_results, settings
+from uneven import Dictionary, TellsSuccess, Uneven, assert_same_results, settings
 
 from fastes import CheckpointMismatch, FastES, WorkerError
 from fastes.envs import lanes_of
@@ -215,14 +215,8 @@ def test_only_the_cpu() -> None:
         FastES("CartPole-v1", device="cuda")
 
 
-class Goal(Uneven):
-    """Tells whether it ended near zero."""
-
-    def step(self, action: Any) -> Any:
-        obs, reward, terminated, truncated, info = super().step(action)
-        if terminated:
-            info["is_success"] = bool(abs(self.position[0]) < 0.4)
-        return obs, reward, terminated, truncated, info
+class Goal(TellsSuccess, Uneven):
+    """An environment with a goal."""
 
 
 @pytest.mark.parametrize("n_workers", [0, 1])

@@ -20,6 +20,16 @@ class Uneven(Toy):
         return result
 
 
+class TellsSuccess(Toy):
+    """Tells whether it ended near zero."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = super().step(action)
+        if terminated:
+            info["is_success"] = bool(abs(self.position[0]) < 0.4)
+        return obs, reward, terminated, truncated, info
+
+
 class Dictionary(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Toy's observation in a Dict, beside a number."""
 

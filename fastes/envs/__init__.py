@@ -151,9 +151,13 @@ def lanes_of(env: object) -> Lanes | None:
     return VecEnvLanes(env) if is_vec_env(env) else None
 
 
-def _source_of_lanes(lanes: Lanes, kwargs: Mapping[str, Any]) -> EnvSource:
+def _check_no_kwargs(kwargs: Mapping[str, Any], env: object) -> None:
     if kwargs:
-        raise ValueError(f"env_kwargs = {kwargs!r} cannot reach {lanes.env}, which exists already: pass them where it is made")
+        raise ValueError(f"env_kwargs = {kwargs!r} cannot reach {env}, which exists already: pass them where it is made")
+
+
+def _source_of_lanes(lanes: Lanes, kwargs: Mapping[str, Any]) -> EnvSource:
+    _check_no_kwargs(kwargs, lanes.env)
     spec = lanes.spec
     return EnvSource(spec.id if spec else type(lanes.env).__name__, spec, None, {}, lanes=lanes)
 
@@ -229,8 +233,7 @@ def _copied_instead(env: Env, kwargs: dict[str, Any], reason: Exception) -> EnvS
 
 
 def _source_of_copies(env: Env, kwargs: dict[str, Any]) -> EnvSource:
-    if kwargs:
-        raise ValueError(f"env_kwargs = {kwargs!r} cannot reach {env}, which exists already: pass them where it is made")
+    _check_no_kwargs(kwargs, env)
     try:
         copies = Copies(env)
     except Exception as error:

@@ -74,45 +74,46 @@ def chain(env: Env) -> list[tuple[str, int]]:
     return found
 
 
-def without_monitor(env: Env) -> tuple[Env, str | None]:
-    """The environment inside of SB3's Monitor, which only watches, and the file that it writes."""
-    path = None
-    while is_monitor(env):
+def _inside_monitors(env: Env) -> tuple[Env, list[Any]]:
+    """The environment inside of SB3's Monitors, which only watch, and the writers of their files."""
+    writers = []
+    while (type(env).__module__, type(env).__name__) == ("stable_baselines3.common.monitor", "Monitor"):
         monitor: Any = env
-        writer = monitor.results_writer
-        if writer is not None and tuple(writer.logger.fieldnames) == ("r", "l", "t"):
-            path = writer.file_handler.name
-        elif writer is not None:
-            warnings.warn(
-                f"the file {writer.file_handler.name} of the Monitor stays empty: its columns {writer.logger.fieldnames} need "
-                "infos, which stay in the workers. Use Monitor without info_keywords and reset_keywords",
-                UserWarning,
-                stacklevel=5,
-            )
+        if monitor.results_writer is not None:
+            writers.append(monitor.results_writer)
         env = monitor.env
-    return env, path
+    return env, writers
 
 
-def is_monitor(env: Env) -> bool:
-    """Whether the outermost layer is SB3's Monitor."""
-    return (type(env).__module__, type(env).__name__) == ("stable_baselines3.common.monitor", "Monitor")
+def without_monitor(env: Env) -> tuple[Env, str | None]:
+    """The environment inside of SB3's Monitor, and the file that it writes."""
+    inner, writers = _inside_monitors(env)
+    path = None
+    for writer in writers:
+        if tuple(writer.logger.fieldnames) == ("r", "l", "t"):
+            path = writer.file_handler.name
+            continue
+        warnings.warn(
+            f"the file {writer.file_handler.name} of the Monitor stays empty: its columns {writer.logger.fieldnames} need "
+            "infos, which stay in the workers. Use Monitor without info_keywords and reset_keywords",
+            UserWarning,
+            stacklevel=5,
+        )
+    return inner, path
 
 
 def unwatched(env: Env) -> Env:
     """What a function has made, without SB3's Monitor: each worker's would write over the rows of the others."""
-    while is_monitor(env):
-        monitor: Any = env
-        if monitor.results_writer is not None:
-            warnings.warn(
-                f"the file {monitor.results_writer.file_handler.name} of the Monitor stays empty: each worker builds one of "
-                "its own. Give the environment itself, FastES(Monitor(env, file)), or the callback "
-                "fastes.sb3.files.MonitorFile(file)",
-                UserWarning,
-                stacklevel=6,
-            )
-            monitor.results_writer.close()
-        env = monitor.env
-    return env
+    inner, writers = _inside_monitors(env)
+    for writer in writers:
+        warnings.warn(
+            f"the file {writer.file_handler.name} of the Monitor stays empty: each worker builds one of its own. Give the "
+            "environment itself, FastES(Monitor(env, file)), or the callback fastes.sb3.files.MonitorFile(file)",
+            UserWarning,
+            stacklevel=6,
+        )
+        writer.close()
+    return inner
 
 
 def check_same(given: Env, rebuilt: Env) -> None:

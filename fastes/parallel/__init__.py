@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastes.parallel.jobs import Batch, PoolSpec
+from fastes.parallel.jobs import Batch, PoolSpec, Request
 from fastes.parallel.lanes import LanePool
 from fastes.parallel.pool import ProcessPool
 from fastes.parallel.serial import SerialPool
@@ -17,4 +17,4 @@ def make_pool(spec: PoolSpec, n_workers: int) -> Pool:
     return ProcessPool(spec, n_workers) if n_workers else SerialPool(spec)
 
 
-__all__ = ["Batch", "LanePool", "Pool", "PoolSpec", "ProcessPool", "SerialPool", "make_pool"]
+__all__ = ["Batch", "LanePool", "Pool", "PoolSpec", "ProcessPool", "Request", "SerialPool", "make_pool"]

@@ -55,6 +55,21 @@ class PoolSpec:
         )
 
 
+class Request(NamedTuple):
+    """What a pool is asked to evaluate: a generation's candidates and, beside them, theta without noise on eval_seeds.
+
+    theta: float32 (num_params,). perturbations: None for evaluation only. normalizer: its statistics are what observations are
+    normalised by. eval_seeds: int64, at most spec.num_evals. training, evaluation: settings of the episodes.
+    """
+
+    theta: npt.NDArray[np.float32]
+    perturbations: Perturbations | None
+    normalizer: ObsNormalizer
+    eval_seeds: npt.NDArray[np.int64]
+    training: EpisodeSettings
+    evaluation: EpisodeSettings
+
+
 class Round(NamedTuple):
     """The message that wakes a worker: the round's number, how many jobs are to do, and what their episodes share."""
 
@@ -67,18 +82,11 @@ class Round(NamedTuple):
     evaluation: EpisodeSettings
 
     @classmethod
-    def of(
-        cls,
-        number: int,
-        num_todo: int,
-        perturbations: Perturbations | None,
-        normalizer: ObsNormalizer,
-        training: EpisodeSettings,
-        evaluation: EpisodeSettings,
-    ) -> Round:
-        """A round of a generation; perturbations are None for evaluation only, which belongs to no generation (-1)."""
-        sigma, generation = (perturbations.sigma, perturbations.generation) if perturbations else (0.0, -1)
-        return cls(number, num_todo, generation, sigma, normalizer.clip, training, evaluation)
+    def of(cls, number: int, num_todo: int, request: Request) -> Round:
+        """A round of a request; evaluation only belongs to no generation (-1)."""
+        asked = request.perturbations
+        sigma, generation = (asked.sigma, asked.generation) if asked else (0.0, -1)
+        return cls(number, num_todo, generation, sigma, request.normalizer.clip, request.training, request.evaluation)
 
 
 @dataclass(frozen=True)
@@ -216,28 +224,23 @@ def warn_of_penalty(known: set[str], summary: str, where: str, trace: str) -> No
     warnings.warn(f"{summary}: this episode ranks worst [{where}]\n{trace}", RuntimeWarning, stacklevel=2)
 
 
-def publish(
-    block: Block,
-    perturbations: Perturbations | None,
-    theta: npt.NDArray[np.float32],
-    normalizer: ObsNormalizer,
-    eval_seeds: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
-    """Write a generation's inputs into the block; returns its jobs in the order of claiming.
+def publish(block: Block, request: Request) -> npt.NDArray[np.int64]:
+    """Write a request into the block; returns its jobs in the order of claiming.
 
     Evaluations come first: they have no adaptive cap, and the longest episode should not be the last to start.
     """
-    block.theta[:] = theta
-    block.obs_mean[:] = normalizer.mean
-    block.obs_inv_std[:] = 1.0 / normalizer.std
+    asked, eval_seeds = request.perturbations, request.eval_seeds
+    block.theta[:] = request.theta
+    block.obs_mean[:] = request.normalizer.mean
+    block.obs_inv_std[:] = 1.0 / request.normalizer.std
     block.eval_seed[: len(eval_seeds)] = eval_seeds
     first_eval = 2 * block.layout.num_pairs
     evaluations = np.arange(first_eval, first_eval + len(eval_seeds), dtype=np.int64)
-    if perturbations is None:
+    if asked is None:
         return evaluations
-    block.noise_index[:] = perturbations.noise_index
-    block.env_seed[:] = perturbations.env_seed
-    block.action_key[:] = perturbations.action_key
+    block.noise_index[:] = asked.noise_index
+    block.env_seed[:] = asked.env_seed
+    block.action_key[:] = asked.action_key
     return np.concatenate([evaluations, np.arange(first_eval, dtype=np.int64)])
 
 

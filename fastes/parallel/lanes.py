@@ -16,9 +16,7 @@ from fastes import _core
 from fastes.envs.lanes import Lanes
 from fastes.errors import WorkerError, origin_of
 from fastes.interrupts import handlers_kept, interrupts_wait
-from fastes.noise import Perturbations
-from fastes.normalizer import ObsNormalizer
-from fastes.parallel.jobs import Batch, PoolSpec, Round, collect, load_parameters, publish
+from fastes.parallel.jobs import Batch, PoolSpec, Request, Round, collect, load_parameters, publish
 from fastes.parallel.shm import Block
 from fastes.rollout import Episode, EpisodeSettings, global_random_kept, observation_flattener, one_thread, seed_global_random
 
@@ -69,46 +67,22 @@ class LanePool:
     def close(self) -> None:
         """Nothing to end: the environment is its owner's to close."""
 
-    def evaluate(
-        self,
-        theta: npt.NDArray[np.float32],
-        perturbations: Perturbations | None,
-        normalizer: ObsNormalizer,
-        eval_seeds: npt.NDArray[np.int64],
-        training: EpisodeSettings,
-        evaluation: EpisodeSettings,
-    ) -> Batch:
+    def evaluate(self, request: Request) -> Batch:
         """See ProcessPool.evaluate."""
-        jobs = publish(self.block, perturbations, theta, normalizer, eval_seeds)
-        with contextlib.nullcontext() if perturbations is not None else self.lanes.frozen():
-            self._play(jobs, perturbations, normalizer, training, evaluation)
+        jobs = publish(self.block, request)
+        with contextlib.nullcontext() if request.perturbations is not None else self.lanes.frozen():
+            self._play(jobs, request)
         return collect(self.block, jobs, 0, "")
 
-    def play(
-        self,
-        job: int,
-        theta: npt.NDArray[np.float32],
-        perturbations: Perturbations,
-        normalizer: ObsNormalizer,
-        eval_seeds: npt.NDArray[np.int64],
-        training: EpisodeSettings,
-        evaluation: EpisodeSettings,
-    ) -> Episode:
+    def play(self, job: int, request: Request) -> Episode:
         """See SerialPool.play."""
-        publish(self.block, perturbations, theta, normalizer, eval_seeds)
-        self._play(np.array([job]), perturbations, normalizer, training, evaluation)
+        publish(self.block, request)
+        self._play(np.array([job]), request)
         return Episode(float(self.block.returns[job]), int(self.block.lengths[job]))
 
-    def _play(
-        self,
-        jobs: npt.NDArray[np.int64],
-        perturbations: Perturbations | None,
-        normalizer: ObsNormalizer,
-        training: EpisodeSettings,
-        evaluation: EpisodeSettings,
-    ) -> None:
+    def _play(self, jobs: npt.NDArray[np.int64], request: Request) -> None:
         self._rounds += 1
-        round_ = Round.of(self._rounds, len(jobs), perturbations, normalizer, training, evaluation)
+        round_ = Round.of(self._rounds, len(jobs), request)
         if self.spec.normalize_obs:
             for actor in self._actors:
                 actor.set_normalizer(self.block.obs_mean, self.block.obs_inv_std, round_.obs_clip)

@@ -17,14 +17,11 @@ import numpy.typing as npt
 from fastes import _core
 from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
 from fastes.interrupts import interrupts_wait
-from fastes.noise import Perturbations
-from fastes.normalizer import ObsNormalizer
-from fastes.parallel.jobs import PENALISE, Batch, PoolSpec, Round, collect, describe_episode, publish, warn_of_penalty
+from fastes.parallel.jobs import PENALISE, Batch, PoolSpec, Request, Round, collect, describe_episode, publish, warn_of_penalty
 from fastes.parallel.process import Parcel, Worker
 from fastes.parallel.shm import ENTERED, EPISODE, JOB, Block
 from fastes.parallel.watch import HUNG, TICK, Watch
 from fastes.parallel.worker import Done, Failed
-from fastes.rollout import EpisodeSettings
 
 _MAX_CRASHES = 3
 _LEAVE_SECONDS = 1.0
@@ -71,25 +68,16 @@ class ProcessPool:
                 self._selector.register(worker.pidfd, selectors.EVENT_READ, (worker, "exit"))
         return worker
 
-    def evaluate(
-        self,
-        theta: npt.NDArray[np.float32],
-        perturbations: Perturbations | None,
-        normalizer: ObsNormalizer,
-        eval_seeds: npt.NDArray[np.int64],
-        training: EpisodeSettings,
-        evaluation: EpisodeSettings,
-    ) -> Batch:
-        """Run a generation's candidates and, beside them, noise-free episodes of theta on eval_seeds.
+    def evaluate(self, request: Request) -> Batch:
+        """Run a request's jobs.
 
-        perturbations: None for evaluation only. At most spec.num_evals seeds. Raises WorkerError for an exception in an
-        environment, WorkerCrashed (WorkerTimeout when it hung) when one job loses its worker three times; the pool can
-        be used again after both.
+        Raises WorkerError for an exception in an environment, WorkerCrashed (WorkerTimeout when it hung) when one job loses
+        its worker three times; the pool can be used again after both.
         """
         if self._unfinished:  # an interrupt came before the workers of the last call could be ended
             self.kill()
         self._unfinished = True
-        jobs = publish(self.block, perturbations, theta, normalizer, eval_seeds)
+        jobs = publish(self.block, request)
         self._first, todo, rerun = self._round + 1, jobs, 0
         self._crashes.clear()
         self._penalised = ""
@@ -98,7 +86,7 @@ class ProcessPool:
             self.start()
             while len(todo):
                 self._round += 1
-                round_ = Round.of(self._round, len(todo), perturbations, normalizer, training, evaluation)
+                round_ = Round.of(self._round, len(todo), request)
                 self._run_round(round_, todo)
                 todo = todo[self.block.committed[todo] < self._first]
                 rerun += len(todo)

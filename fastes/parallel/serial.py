@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from fastes.errors import WorkerError, origin_of
 from fastes.interrupts import handlers_kept
-from fastes.noise import Perturbations
-from fastes.normalizer import ObsNormalizer
 from fastes.parallel.jobs import (
     Batch,
     JobRunner,
     PoolSpec,
+    Request,
     Round,
     Where,
     collect,
@@ -25,7 +24,7 @@ from fastes.parallel.jobs import (
     warn_of_penalty,
 )
 from fastes.parallel.shm import EPISODE, Block
-from fastes.rollout import Episode, EpisodeSettings, global_random_kept, one_thread
+from fastes.rollout import Episode, global_random_kept, one_thread
 
 
 class SerialPool:
@@ -50,53 +49,29 @@ class SerialPool:
     def start(self) -> None:
         """Nothing to start: the environment is built by the first `evaluate`."""
 
-    def evaluate(
-        self,
-        theta: npt.NDArray[np.float32],
-        perturbations: Perturbations | None,
-        normalizer: ObsNormalizer,
-        eval_seeds: npt.NDArray[np.int64],
-        training: EpisodeSettings,
-        evaluation: EpisodeSettings,
-    ) -> Batch:
+    def evaluate(self, request: Request) -> Batch:
         """See ProcessPool.evaluate."""
-        jobs = publish(self.block, perturbations, theta, normalizer, eval_seeds)
-        with self._round(perturbations, len(jobs), normalizer, training, evaluation) as (runner, round_):
+        jobs = publish(self.block, request)
+        with self._round(len(jobs), request) as (runner, round_):
             self._penalised = ""
             for job in jobs.tolist():
                 self._run(runner, job, round_)
         return collect(self.block, jobs, 0, self._penalised)
 
-    def play(
-        self,
-        job: int,
-        theta: npt.NDArray[np.float32],
-        perturbations: Perturbations,
-        normalizer: ObsNormalizer,
-        eval_seeds: npt.NDArray[np.int64],
-        training: EpisodeSettings,
-        evaluation: EpisodeSettings,
-    ) -> Episode:
+    def play(self, job: int, request: Request) -> Episode:
         """One job of a generation: the mean return of its episodes, and their total length. Errors come as they are."""
-        publish(self.block, perturbations, theta, normalizer, eval_seeds)
-        with self._round(perturbations, 1, normalizer, training, evaluation) as (runner, round_):
+        publish(self.block, request)
+        with self._round(1, request) as (runner, round_):
             runner.run(job, round_, _raise)
         return Episode(float(self.block.returns[job]), int(self.block.lengths[job]))
 
     @contextlib.contextmanager
-    def _round(
-        self,
-        perturbations: Perturbations | None,
-        num_jobs: int,
-        normalizer: ObsNormalizer,
-        training: EpisodeSettings,
-        evaluation: EpisodeSettings,
-    ) -> Iterator[tuple[JobRunner, Round]]:
+    def _round(self, num_jobs: int, request: Request) -> Iterator[tuple[JobRunner, Round]]:
         with handlers_kept(), global_random_kept(), one_thread():
             if self._runner is None:
                 self._runner = JobRunner(self.spec, self.block)
             self._rounds += 1
-            round_ = Round.of(self._rounds, num_jobs, perturbations, normalizer, training, evaluation)
+            round_ = Round.of(self._rounds, num_jobs, request)
             self._runner.begin(round_)
             yield self._runner, round_
 
