@@ -128,6 +128,7 @@ class FastES(SB3Interface):
             optimizer=settings.optimizer,
             momentum=settings.momentum,
             beta2=settings.beta2,
+            max_speed=settings.max_speed,
             weight_decay=settings.weight_decay,
             shaping=settings.shaping,
             top_fraction=settings.top_fraction,

@@ -55,9 +55,22 @@ class Settings:
     population_size: int = _setting(64, "candidates a generation, even: they come in mirrored pairs", "evolution")
     sigma: ScheduleSetting = _setting(0.05, f"standard deviation of the noise on the parameters: {FORMS}", "evolution")
     learning_rate: ScheduleSetting = _setting(0.02, f"step size: {FORMS}", "evolution")
-    optimizer: str = _setting("adam", "adam or sgd", "evolution", choices=OPTIMIZERS)
-    momentum: float = _setting(0.9, "momentum of sgd, beta1 of adam, in [0, 1)", "evolution", low=0.0, below=1.0)
+    optimizer: str = _setting(
+        "adam",
+        "adam, sgd, or clipup (steps of one length, whatever the gradient's: learning_rate is then a length, to be set with "
+        "max_speed; for steep or badly scaled returns)",
+        "evolution",
+        choices=OPTIMIZERS,
+    )
+    momentum: float = _setting(0.9, "momentum of sgd and clipup, beta1 of adam, in [0, 1)", "evolution", low=0.0, below=1.0)
     beta2: float = _setting(0.999, "decay of adam's second moment, in [0, 1)", "evolution", low=0.0, below=1.0)
+    max_speed: float = _setting(
+        0.0,
+        "longest step of clipup, |change of theta| in a generation; 0: twice the learning rate, also along its schedule. "
+        "Start with sigma * sqrt(number of parameters) / 15 and half of it as learning_rate",
+        "evolution",
+        low=0.0,
+    )
     weight_decay: float = _setting(0.0, "share of theta taken from the gradient", "evolution", low=0.0)
     shaping: str = _setting(
         "centered_ranks",

@@ -46,11 +46,12 @@ class EvolutionStrategy:
     theta0: start, (num_params,), copied as float32. sigma: standard deviation of the noise. learning_rate: step size.
     Both are positive numbers, 'lin_A', 'lin_A_B' or functions of the progress that remains (see schedules.py).
     population_size: candidates a generation, even. seed: int >= 0; with the settings it determines everything.
-    optimizer: 'adam' or 'sgd'; momentum: SGD's, or Adam's beta1. weight_decay: theta * weight_decay is taken from the
-    gradient. shaping, top_fraction: see shaping.py; ARS is optimizer='sgd', momentum=0, shaping='standardized'.
-    episodes: environment seeds drawn per pair. table_size: values of the noise table, 0 for one that fits theta.
+    optimizer: 'adam', 'sgd' or 'clipup'; momentum: SGD's and ClipUp's, or Adam's beta1. max_speed: the longest step of
+    ClipUp, 0 for twice the learning rate. weight_decay: theta * weight_decay is taken from the gradient. shaping,
+    top_fraction: see shaping.py; ARS is optimizer='sgd', momentum=0, shaping='standardized'. episodes: environment seeds
+    drawn per pair. table_size: values of the noise table, 0 for one that fits theta.
 
-    Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055).
+    Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055); optim.py.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class EvolutionStrategy:
         optimizer: str = "adam",
         momentum: float = 0.9,
         beta2: float = 0.999,
+        max_speed: float = 0.0,
         weight_decay: float = 0.0,
         shaping: str = "centered_ranks",
         top_fraction: float = 1.0,
@@ -79,6 +81,7 @@ class EvolutionStrategy:
         for name, value, fits in (
             ("momentum", momentum, 0.0 <= momentum < 1.0),
             ("beta2", beta2, 0.0 <= beta2 < 1.0),
+            ("max_speed", max_speed, 0.0 <= max_speed < math.inf),
             ("top_fraction", top_fraction, 0.0 < top_fraction <= 1.0),
             ("weight_decay", weight_decay, 0.0 <= weight_decay < math.inf),
         ):
@@ -91,7 +94,7 @@ class EvolutionStrategy:
         if table_size < num_params:
             raise ValueError(f"table_size = {table_size} is too small: theta has {num_params} parameters")
         self.table = NoiseTable(table_size, self.seed)
-        self.optimizer = make_optimizer(optimizer, num_params, momentum, beta2)
+        self.optimizer = make_optimizer(optimizer, num_params, momentum, beta2, max_speed)
         self.generation = 0
         self._asked: Perturbations | None = None
         self._progress_remaining = 1.0

@@ -55,7 +55,7 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Pendulum-v1", {"policy_kwargs": {"net_arch": [2], "activation_fn": "relu"}, "action_noise": 0.1, "episode_cap": "mean"}),
     ("Pendulum-v1", {"policy": "LinearPolicy", "policy_kwargs": {"action_mapping": "bins", "num_bins": 3}}),
     ("Toy-v0", {"policy_kwargs": {"net_arch": [], "action_mapping": "squash"}, "target_return": float("inf")}),
-    ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False}),
+    ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False, "optimizer": "clipup"}),
     ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": 1.0}),
 )
 
@@ -171,7 +171,8 @@ WORDS = (
         "tanh",
         "relu",
     ),
-    *("adam", "sgd", "LinearPolicy", "MlpPolicy", "centered_ranks", "standardized", "mean", "share", *SPACES, "Toy-v0"),
+    *("adam", "sgd", "clipup", "LinearPolicy", "MlpPolicy", "centered_ranks", "standardized"),
+    *("mean", "share", *SPACES, "Toy-v0"),
 )
 TENSOR_TYPES = ("F32", "F64", "F16", "BF16", "I64", "I32", "I8", "U8", "U64", "BOOL", "F8_E4M3", "F8_E5M2", "C64", "X")
 

@@ -38,6 +38,7 @@ def quadratic(x: Any) -> float:
         {"optimizer": "sgd", "learning_rate": 0.01, "momentum": 0.9},
         {"optimizer": "sgd", "momentum": 0.0, "learning_rate": 0.02, "shaping": "standardized"},
         {"optimizer": "sgd", "momentum": 0.0, "learning_rate": 0.02, "shaping": "standardized", "top_fraction": 0.3},
+        {"optimizer": "clipup", "learning_rate": "lin_0.1"},
         {"learning_rate": "lin_0.1", "sigma": "lin_0.2_0.02"},
         {"learning_rate": lambda remaining: 0.1 * remaining + 1e-4},
     ],
@@ -140,7 +141,7 @@ def test_theta0_is_copied() -> None:
 
 
 def test_nothing_changes_without_a_finite_return() -> None:
-    for optimizer in ("adam", "sgd"):
+    for optimizer in ("adam", "sgd", "clipup"):
         es = EvolutionStrategy(np.ones(3), population_size=4, seed=0, optimizer=optimizer)
         es.ask()
         es.tell([1.0, 2.0, 3.0, 4.0])
