@@ -74,7 +74,9 @@ class Settings:
     weight_decay: float = _setting(0.0, "share of theta taken from the gradient", "evolution", low=0.0)
     shaping: str = _setting(
         "centered_ranks",
-        "centered_ranks (OpenAI-ES) or standardized (ARS: returns over their std)",
+        "centered_ranks (OpenAI-ES), standardized (ARS: returns over their std) or nes (ranks of which the better half counts, "
+        "the best most; try it with 50 candidates or more where few of them are much better; with sgd, start with a fifth of "
+        "the learning rate)",
         "evolution",
         choices=SHAPINGS,
     )

@@ -29,7 +29,7 @@ OPTIMIZERS: tuple[dict[str, Any], ...] = (
     {"optimizer": "adam", "shaping": "centered_ranks"},
     {"optimizer": "adam", "shaping": "standardized"},
     {"optimizer": "sgd", "shaping": "centered_ranks"},
-    {"optimizer": "clipup", "shaping": "centered_ranks"},
+    {"optimizer": "clipup", "shaping": "nes"},
     {"optimizer": "sgd", "shaping": "standardized", "top_fraction": 0.5, "momentum": 0.0, "policy": "LinearPolicy"},
 )
 BOTH_KINDS = (OPTIMIZERS[0], OPTIMIZERS[-1])

@@ -34,6 +34,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "policy_kwargs": {},
     },
     "clipup": {"optimizer": "clipup", "momentum": 0.8, "learning_rate": "lin_0.1_0.01"},
+    "nes": {"shaping": "nes", "top_fraction": 0.75},
     "schedules": {"learning_rate": "lin_0.1_0.01", "sigma": "lin_0.2"},
     "cap mean": {"episode_cap": "mean", "episode_cap_start": 6, "episode_cap_factor": 1.5},
     "cap grow": {"episode_cap": "grow", "episode_cap_start": 4, "episode_cap_factor": 1.2},
