@@ -20,10 +20,10 @@ from fastes.cpus import available_cpus
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
 from fastes.envs.wrappers import warn_of_memory
 from fastes.episode_cap import EpisodeCap
-from fastes.errors import FastESError
 from fastes.evaluation import Evaluation
 from fastes.evaluator import Evaluator
 from fastes.figures import OddFigures, make_record
+from fastes.fitness import fitness_of
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record
 from fastes.noise import Perturbations, draw_eval_seeds
@@ -302,14 +302,7 @@ class FastES(SB3Interface):
         return True
 
     def _tell(self, batch: Batch) -> Update:
-        fitness = batch.returns
-        if batch.penalised and not np.isfinite(fitness).any():
-            raise FastESError(
-                f"every candidate of generation {self.generation + 1} failed, one of them with {batch.penalised}; parameters "
-                "are unchanged. With on_env_error='stop' the first exception ends the training and is shown whole"
-            )
-        if self.settings.alive_bonus:
-            fitness = fitness - self.settings.alive_bonus * batch.lengths / self.settings.episodes_per_candidate
+        fitness = fitness_of(batch, self.settings, self.generation + 1, self.strategy.progress_remaining)
         merged = self.normalizer.merged(batch.moments, batch.lengths.ravel()) if self.settings.normalize_obs else None
         update = self.strategy.tell(fitness)
         if merged is not None:

@@ -36,6 +36,7 @@ _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
 _MAX_LAYERS = 10_000  # each costs memory, and a file can list millions
 _MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds
 _MAX_COUNTER = 2**53  # the generation is drawn from as 32 bits
+_SCHEDULES = ("sigma", "learning_rate", "alive_bonus")
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
 
@@ -174,7 +175,7 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
     stored = require(checkpoint.data, "settings", dict)
     if odd := sorted(set(stored) - set(setting_names())):  # a missing one is newer than the file: its default changes nothing
         raise CheckpointError(f"the checkpoint's settings are damaged, or of a newer FastES: {reprlib.repr(odd)} are unknown")
-    missing = {name: _missing_schedule(name) for name in ("sigma", "learning_rate") if stored.get(name) == "function"}
+    missing = {name: _missing_schedule(name) for name in _SCHEDULES if stored.get(name) == "function"}
     try:
         settings = Settings().changed(**{**stored, **missing})
     except (TypeError, ValueError, OverflowError) as error:

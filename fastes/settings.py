@@ -12,7 +12,7 @@ import numpy as np
 from fastes.errors import suggest
 from fastes.optim import OPTIMIZERS
 from fastes.rollout import STEP_GUARD
-from fastes.schedules import FORMS, ScheduleSetting, make_schedule
+from fastes.schedules import ANY_FORMS, ANY_NUMBER, FORMS, ScheduleSetting, make_schedule
 from fastes.shaping import SHAPINGS
 from fastes.strategy import check_int, check_population_size
 
@@ -104,8 +104,12 @@ class Settings:
     sample_actions: bool = _setting(
         False, "sample training actions from the policy's distribution (Discrete, MultiDiscrete, MultiBinary)", "episodes"
     )
-    alive_bonus: float = _setting(
-        0.0, "reward a step that training takes away (logs and evaluation keep it)", "episodes", low=-math.inf
+    alive_bonus: ScheduleSetting = _setting(
+        0.0,
+        "reward a step that training takes away (logs and evaluation keep it). Where a reward for being alive lets policies "
+        "stand still, take away that reward; where without it they learn to fall, first nothing, then all, as in 'lin_0_1', "
+        f"or a part: {ANY_FORMS}",
+        "episodes",
     )
     max_episode_steps: int = _setting(
         0, f"steps after which every episode is cut; 0: the environment decides, or {STEP_GUARD:,}", "episodes", low=0
@@ -147,6 +151,7 @@ class Settings:
         object.__setattr__(self, "policy_kwargs", {} if self.policy_kwargs is None else self.policy_kwargs)
         make_schedule("sigma", self.sigma)
         make_schedule("learning_rate", self.learning_rate)
+        make_schedule("alive_bonus", self.alive_bonus, ANY_NUMBER)
         if not isinstance(self.policy, str):
             raise TypeError(
                 f"policy = {self.policy!r} is a {type(self.policy).__name__}: expected 'MlpPolicy', 'LinearPolicy', a "

@@ -97,7 +97,7 @@ class EvolutionStrategy:
         self.optimizer = make_optimizer(optimizer, num_params, momentum, beta2, max_speed)
         self.generation = 0
         self._asked: Perturbations | None = None
-        self._progress_remaining = 1.0
+        self.progress_remaining = 1.0  # what the last `ask` was given
 
     @property
     def theta(self) -> Float32:
@@ -126,7 +126,7 @@ class EvolutionStrategy:
 
         progress_remaining: from 1 (start) to 0 (end of the budget), for schedules.
         """
-        self._progress_remaining = progress_remaining
+        self.progress_remaining = progress_remaining
         sigma = checked_value("sigma", self._sigma(progress_remaining))
         drawn = draw_pairs(self.seed, self.generation, self.num_pairs, self.episodes, len(self._theta), self.table.size)
         self._asked = Perturbations(self.generation, sigma, self._theta, self.table, *drawn)
@@ -152,7 +152,7 @@ class EvolutionStrategy:
         gradient *= np.float32(shaped.scale)
         if self.weight_decay:
             gradient -= np.float32(self.weight_decay) * self._theta
-        learning_rate = checked_value("learning_rate", max(self._learning_rate(self._progress_remaining), 1e-300))
+        learning_rate = checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
         return self._apply(gradient, learning_rate, asked.sigma, int(np.count_nonzero(~np.isfinite(fitness))))
 
     def _apply(self, gradient: Float32, learning_rate: float, sigma: float, num_nonfinite: int) -> Update:

@@ -56,7 +56,7 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Pendulum-v1", {"policy": "LinearPolicy", "policy_kwargs": {"action_mapping": "bins", "num_bins": 3}}),
     ("Toy-v0", {"policy_kwargs": {"net_arch": [], "action_mapping": "squash"}, "target_return": float("inf")}),
     ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False, "optimizer": "clipup"}),
-    ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": 1.0}),
+    ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": "lin_-1_2.5"}),
 )
 
 

@@ -41,6 +41,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cap share": {"episode_cap": "share", "episode_cap_start": 4, "episode_cap_factor": 1.3},
     "no normaliser": {"normalize_obs": False},
     "noise": {"action_noise": 0.3, "episodes_per_candidate": 2, "eval_episodes": 2, "alive_bonus": 0.5},
+    "bonus schedule": {"alive_bonus": "lin_-0.5_2"},
     "small table": {"noise_table_size": 2000},
     "target that is not confirmed": {"target_return": 10.0, "target_episodes": 40},
 }
