@@ -83,6 +83,11 @@ def model_state(model: FastES) -> Checkpoint:
     }
     strategy = model.strategy.state()
     arrays = {"theta": {"theta": strategy.pop("theta")}, "optimizer": strategy, "normalizer": model.normalizer.state()}
+    rollback, best = model.rollback.state()
+    if rollback is not None:
+        data["rollback"] = rollback
+    if best:
+        arrays["rollback"] = best
     return Checkpoint(data, arrays)  # type: ignore[arg-type]
 
 
@@ -412,6 +417,7 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
             raise CheckpointError(f"the checkpoint's array {name!r} has negative values: the file is damaged")
     if (groups["normalizer"]["counts"] > _MAX_COUNTER).any():
         raise CheckpointError("the checkpoint's array 'counts' has more observations than a run can make: the file is damaged")
+    model.rollback.load_state(checkpoint.data.get("rollback"), groups.get("rollback", {}), model.num_params)
     model.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
     model.normalizer.load_state(groups["normalizer"])
     model.num_timesteps, model.eval_timesteps = counters["num_timesteps"], counters["eval_timesteps"]

@@ -19,6 +19,7 @@ from fastes.strategy import check_int, check_population_size
 _REAL = (int, float, np.integer, np.floating)
 ENV_ERRORS = ("stop", "penalise")
 _OTHERS = ". What PPO, A2C or DQN have beside these (n_steps, batch_size, gamma, ...) has no counterpart in ES: leave it out"
+ROLLBACK_WINDOW = 10_000  # the longest
 EPISODE_CAPS = ("none", "mean", "share", "grow")
 
 
@@ -89,6 +90,22 @@ class Settings:
     )
     noise_table_size: int = _setting(
         0, "numbers in the shared noise table (4 bytes each); 0: fits the policy", "evolution", low=0, high=2**36
+    )
+
+    rollback_drop: float = _setting(
+        0.0,
+        "go back to the best parameters, with a fresh optimiser, when the evaluation has lost this share of what was learned "
+        "(best - first; median of rollback_window generations); 0: never. 0.5 for trainings that collapse, with 2 or more "
+        "eval_episodes where returns are noisy; where it goes back again and again, lower the learning rate",
+        "evolution",
+        low=0.0,
+    )
+    rollback_window: int = _setting(
+        10,
+        "generations whose evaluations are smoothed for rollback_drop: more for noisier ones, which then notices later",
+        "evolution",
+        low=1,
+        high=ROLLBACK_WINDOW,
     )
 
     episodes_per_candidate: int = _setting(1, "episodes whose mean return is a candidate's fitness", "episodes", low=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -94,7 +95,8 @@ class EvolutionStrategy:
         if table_size < num_params:
             raise ValueError(f"table_size = {table_size} is too small: theta has {num_params} parameters")
         self.table = NoiseTable(table_size, self.seed)
-        self.optimizer = make_optimizer(optimizer, num_params, momentum, beta2, max_speed)
+        self._new_optimizer = partial(make_optimizer, optimizer, num_params, momentum, beta2, max_speed)
+        self.optimizer = self._new_optimizer()
         self.generation = 0
         self._asked: Perturbations | None = None
         self.progress_remaining = 1.0  # what the last `ask` was given
@@ -110,6 +112,11 @@ class EvolutionStrategy:
         if theta.shape != self._theta.shape:
             raise ValueError(f"theta has {theta.size} values, this strategy has {self._theta.size} parameters")
         self._theta, self._asked = theta, None
+
+    def restart(self, theta: npt.ArrayLike) -> None:
+        """Go on from theta (num_params,) with an optimiser that knows of no step; the generation stays."""
+        self.theta = theta
+        self.optimizer = self._new_optimizer()
 
     def reseed(self, seed: int) -> None:
         """Draw from another seed from now on, with another noise table; theta and the optimiser stay."""

@@ -41,7 +41,7 @@ from training import assert_same_state, learn
 from fastes import CheckpointError, FastES, checkpoint
 
 MAX_INPUT_BYTES, MAX_SECONDS, MAX_RSS_MB = 24_000, 10, 1500
-MEMBERS = ("data", "theta.safetensors", "optimizer.safetensors", "normalizer.safetensors")
+MEMBERS = ("data", "theta.safetensors", "optimizer.safetensors", "normalizer.safetensors", "rollback.safetensors")
 SPACES = {
     "FuzzMultiDiscrete-v0": (
         spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(-1.0, 1.0, (2,))}),
@@ -56,7 +56,7 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Pendulum-v1", {"policy": "LinearPolicy", "policy_kwargs": {"action_mapping": "bins", "num_bins": 3}}),
     ("Toy-v0", {"policy_kwargs": {"net_arch": [], "action_mapping": "squash"}, "target_return": float("inf")}),
     ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False, "optimizer": "clipup"}),
-    ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": "lin_-1_2.5"}),
+    ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": "lin_-1_2.5", "rollback_drop": 0.5, "rollback_window": 1}),
 )
 
 
