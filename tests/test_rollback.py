@@ -73,6 +73,7 @@ def test_noise_is_no_collapse() -> None:
 def test_what_never_improved_has_nothing_to_lose() -> None:
     falling = np.linspace(100.0, -100.0, 50).tolist()
     assert set(thetas_after(rollback(), falling)) == {None}
+    assert set(thetas_after(rollback(), [100.0] * 6 + falling)) == {None}, "there is a best, the first one"
 
 
 def test_evaluations_that_are_not_finite_are_a_collapse() -> None:
