@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from fastes.errors import FastESError
 from fastes.evaluation import Evaluation
 from fastes.evaluator import Evaluator
 from fastes.figures import OddFigures, make_record
+from fastes.generation import booking, count, run_generation
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record
 from fastes.noise import Perturbations, draw_eval_seeds
@@ -232,12 +233,11 @@ class FastES(SB3Interface):
             going, finished = self.num_timesteps < total, time.perf_counter()
             while going:
                 started, finished = finished, 0.0
-                asked = self.running_generation()
-                batch = self.evaluator.run_generation(asked, self.normalizer, self.eval_seeds(), self.episode_settings())
+                asked, batch = run_generation(self)
                 evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, self.eval_seeds())
-                with self._booking(evaluation, callbacks) as solved, interrupts_wait():  # as a whole or not at all
+                with booking(self, evaluation, callbacks) as solved, interrupts_wait():  # as a whole or not at all
                     update = None if solved else self._tell(batch)
-                    self._count(batch, solved)
+                    count(self, batch, solved)
                     finished = time.perf_counter()
                     self.untold = make_record(self, asked, batch, evaluation, update, finished - started)
                     self._note_episodes(batch, evaluation)
@@ -271,35 +271,6 @@ class FastES(SB3Interface):
         training = EpisodeSettings(min(self.cap.steps, limit), settings.action_noise, settings.sample_actions)
         return training, EpisodeSettings(limit)
 
-    @contextlib.contextmanager
-    def _booking(self, evaluation: Evaluation, callbacks: Callback) -> Iterator[bool]:
-        """Note a best, and give whether theta is solved; an exception, in the block too, takes it all back."""
-        booked = self.best_eval_return, self.eval_timesteps, self.confirm_after
-        try:
-            if evaluation.mean > -math.inf and evaluation.mean >= self.best_eval_return:
-                self.best_eval_return = evaluation.mean
-                callbacks.on_new_best(self, evaluation.mean)
-            yield evaluation.mean >= self.target_return and self._target_confirmed()
-        except BaseException:
-            if self.untold is None:  # not booked
-                self.best_eval_return, self.eval_timesteps, self.confirm_after = booked
-            raise
-
-    def _target_confirmed(self) -> bool:
-        """Evaluate theta on fresh seeds: one good episode is no solution.
-
-        After a failure, training comes first for as many steps as that took: confirming costs half of the time at most.
-        """
-        if self.num_timesteps < self.confirm_after:
-            return False
-        confirmation = self.evaluate(self.settings.target_episodes, first_seed=None)
-        if confirmation.mean < self.target_return:
-            steps = int(confirmation.lengths.sum())
-            self.eval_timesteps += steps
-            self.confirm_after = self.num_timesteps + steps
-            return False
-        return True
-
     def _tell(self, batch: Batch) -> Update:
         fitness = batch.returns
         if batch.penalised and not np.isfinite(fitness).any():
@@ -315,14 +286,6 @@ class FastES(SB3Interface):
             self.normalizer.load_state(merged)
         self.cap.update(batch.lengths // self.settings.episodes_per_candidate)
         return update
-
-    def _count(self, batch: Batch, solved: bool) -> None:
-        """Book a generation. One that proved theta solved was not learned from: resuming would ask for it again."""
-        self.solved = solved
-        self.eval_timesteps += int(batch.eval_lengths.sum())
-        if not solved:
-            self.num_timesteps += int(batch.lengths.sum())
-            self.num_episodes += batch.returns.size * self.settings.episodes_per_candidate
 
     def evaluate(self, episodes: int = 20, *, first_seed: int | None = 0) -> Evaluation:
         """Noise-free episodes of the current parameters on the workers; changes nothing.
