@@ -32,6 +32,7 @@ from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch
 from fastes.policies import POLICIES, AnySpec, CustomPolicy, spec_for
 from fastes.policies.custom import check_no_class, check_noise
+from fastes.population import Population
 from fastes.predictor import Predictor
 from fastes.presets import choose_settings
 from fastes.replay import replay_job
@@ -138,6 +139,7 @@ class FastES(SB3Interface):
         self.evaluator = Evaluator(source, spec, settings, self.strategy.table, self.n_workers)
         self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
         self.cap = EpisodeCap(settings)
+        self.population = Population(settings)
         self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
         self.confirm_after = 0
         self.budget = 0  # num_timesteps at which the last `learn` was to end; schedules run towards it
@@ -256,9 +258,10 @@ class FastES(SB3Interface):
             )
         return self
 
-    def running_generation(self) -> Perturbations:
-        """The running generation's perturbations; schedules run towards the budget."""
-        return self.strategy.ask(max(0.0, 1.0 - self.num_timesteps / max(self.budget, 1)))
+    def running_generation(self, num_pairs: int | None = None) -> Perturbations:
+        """The running generation's perturbations, as many as it begins with or num_pairs; schedules run towards the budget."""
+        progress_remaining = max(0.0, 1.0 - self.num_timesteps / max(self.budget, 1))
+        return self.strategy.ask(progress_remaining, self.population.num_pairs if num_pairs is None else num_pairs)
 
     def eval_seeds(self) -> npt.NDArray[np.int64]:
         """Environment seeds of this generation's noise-free evaluation."""
@@ -303,8 +306,9 @@ class FastES(SB3Interface):
         """Play one job of the running generation again, in this process, as an error or a warning named it.
 
         generation: the model's next one, generation + 1 (as errors and progress.csv count). job: a candidate's number, or
-        population_size + n for its n-th noise-free evaluation episode. Returns the mean return of the job's episodes and
-        their total length. What the environment raises comes as it is, and what kills a worker kills this process.
+        population_size + n for its n-th noise-free evaluation episode (behind the largest population, where that is
+        adaptive). Returns the mean return of the job's episodes and their total length. What the environment raises comes as
+        it is, and what kills a worker kills this process.
         """
         return replay_job(self, generation, job)
 

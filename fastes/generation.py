@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fastes.callbacks import Callback
 from fastes.evaluation import Evaluation
 from fastes.noise import Perturbations
@@ -15,11 +17,21 @@ from fastes.parallel import Batch
 if TYPE_CHECKING:
     from fastes.agent import FastES
 
+_NO_SEEDS = np.zeros(0, dtype=np.int64)
+
 
 def run_generation(model: FastES) -> tuple[Perturbations, Batch]:
-    """Evaluate the running generation's candidates, and theta beside them; changes nothing."""
-    asked = model.running_generation()
-    return asked, model.evaluator.run_generation(asked, model.normalizer, model.eval_seeds(), model.episode_settings())
+    """Evaluate the running generation's candidates, and theta beside them; changes nothing.
+
+    While the population's rule misses pairs, they are asked for beside those that were there, and evaluated too.
+    """
+    asked, episodes = model.running_generation(), model.episode_settings()
+    batch = model.evaluator.run_generation(asked, model.normalizer, model.eval_seeds(), episodes)
+    while missing := model.population.missing_pairs(batch.lengths):
+        first = asked.num_pairs
+        asked = model.running_generation(first + missing)
+        batch = batch.joined(model.evaluator.run_generation(asked, model.normalizer, _NO_SEEDS, episodes, first))
+    return asked, batch
 
 
 @contextlib.contextmanager
@@ -60,3 +72,4 @@ def count(model: FastES, batch: Batch, solved: bool) -> None:
     if not solved:
         model.num_timesteps += int(batch.lengths.sum())
         model.num_episodes += batch.returns.size * model.settings.episodes_per_candidate
+        model.population.update(batch.lengths)
