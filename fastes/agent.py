@@ -24,7 +24,7 @@ from fastes.errors import FastESError
 from fastes.evaluation import Evaluation
 from fastes.evaluator import Evaluator
 from fastes.figures import OddFigures, make_record
-from fastes.generation import booking, count, run_generation
+from fastes.generation import booking, count, run_generation, warm_up
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record
 from fastes.noise import Perturbations, draw_eval_seeds
@@ -232,7 +232,9 @@ class FastES(SB3Interface):
         self.evaluator.start()
         callbacks.on_start(self, total)
         try:
-            going, finished = self.num_timesteps < total, time.perf_counter()
+            going = self.num_timesteps < total
+            warm_up(self)
+            finished = time.perf_counter()
             while going:
                 started, finished = finished, 0.0
                 asked, batch = run_generation(self)

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastes.callbacks import Callback
 from fastes.evaluation import Evaluation
+from fastes.interrupts import interrupts_wait
 from fastes.noise import Perturbations
 from fastes.parallel import Batch
 
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
     from fastes.agent import FastES
 
 _NO_SEEDS = np.zeros(0, dtype=np.int64)
+
+
+def warm_up(model: FastES) -> None:
+    """Start the statistics of a model that is new with what its first candidates observe; theta stays.
+
+    Nothing without obs_warmup, or where there are statistics. The first generation plays the same candidates again.
+    """
+    if not (model.settings.obs_warmup and model.settings.normalize_obs) or model.generation or model.normalizer.count:
+        return
+    asked = model.running_generation()
+    batch = model.evaluator.run_generation(asked, model.normalizer, _NO_SEEDS, model.episode_settings())
+    with interrupts_wait():  # as a whole or not at all
+        model.normalizer.merge(batch.moments, batch.lengths.ravel())
+        _count_candidates(model, batch)
 
 
 def run_generation(model: FastES) -> tuple[Perturbations, Batch]:
@@ -70,6 +85,10 @@ def count(model: FastES, batch: Batch, solved: bool) -> None:
     model.solved = solved
     model.eval_timesteps += int(batch.eval_lengths.sum())
     if not solved:
-        model.num_timesteps += int(batch.lengths.sum())
-        model.num_episodes += batch.returns.size * model.settings.episodes_per_candidate
+        _count_candidates(model, batch)
         model.population.update(batch.lengths)
+
+
+def _count_candidates(model: FastES, batch: Batch) -> None:
+    model.num_timesteps += int(batch.lengths.sum())
+    model.num_episodes += batch.returns.size * model.settings.episodes_per_candidate

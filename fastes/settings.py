@@ -143,6 +143,13 @@ class Settings:
     normalize_obs: bool = _setting(
         True, "normalise observations by the running mean and std of what candidates saw", "observations"
     )
+    obs_warmup: bool = _setting(
+        False,
+        "play the first generation's candidates once before it, for the statistics of observations alone; their steps count. "
+        "Else theta takes its first step on raw observations, and the normalised ones that follow mean something else to it. "
+        "For observations far from mean 0 and std 1, and for few generations",
+        "observations",
+    )
     obs_clip: float = _setting(5.0, "normalised observations are clipped to +- this many std", "observations", above=0.0)
     obs_std_floor: float = _setting(0.01, "smallest std that normalisation divides by", "observations", above=0.0)
 
