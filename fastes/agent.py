@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from fastes.evaluation import Evaluation
 from fastes.evaluator import Evaluator
 from fastes.figures import OddFigures, make_record
 from fastes.fitness import fitness_of
+from fastes.generation import booking, count, run_generation, warm_up
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record
 from fastes.noise import Perturbations, draw_eval_seeds
@@ -31,6 +32,7 @@ from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch
 from fastes.policies import POLICIES, AnySpec, CustomPolicy, spec_for
 from fastes.policies.custom import check_no_class, check_noise
+from fastes.population import Population
 from fastes.predictor import Predictor
 from fastes.presets import choose_settings
 from fastes.replay import replay_job
@@ -140,6 +142,7 @@ class FastES(SB3Interface):
         self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
         self.cap = EpisodeCap(settings)
         self.rollback = Rollback(settings)
+        self.population = Population(settings)
         self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
         self.confirm_after = 0
         self.budget = 0  # num_timesteps at which the last `learn` was to end; schedules run towards it
@@ -232,15 +235,16 @@ class FastES(SB3Interface):
         self.evaluator.start()
         callbacks.on_start(self, total)
         try:
-            going, finished = self.num_timesteps < total, time.perf_counter()
+            going = self.num_timesteps < total
+            warm_up(self)
+            finished = time.perf_counter()
             while going:
                 started, finished = finished, 0.0
-                asked = self.running_generation()
-                batch = self.evaluator.run_generation(asked, self.normalizer, self.eval_seeds(), self.episode_settings())
+                asked, batch = run_generation(self)
                 evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, self.eval_seeds())
-                with self._booking(evaluation, callbacks) as solved, interrupts_wait():  # as a whole or not at all
+                with booking(self, evaluation, callbacks) as solved, interrupts_wait():  # as a whole or not at all
                     update = None if solved else self._tell(batch, evaluation)
-                    self._count(batch, solved)
+                    count(self, batch, solved)
                     finished = time.perf_counter()
                     self.untold = make_record(self, asked, batch, evaluation, update, finished - started)
                     self._note_episodes(batch, evaluation)
@@ -259,9 +263,10 @@ class FastES(SB3Interface):
             )
         return self
 
-    def running_generation(self) -> Perturbations:
-        """The running generation's perturbations; schedules run towards the budget."""
-        return self.strategy.ask(max(0.0, 1.0 - self.num_timesteps / max(self.budget, 1)))
+    def running_generation(self, num_pairs: int | None = None) -> Perturbations:
+        """The running generation's perturbations, as many as it begins with or num_pairs; schedules run towards the budget."""
+        progress_remaining = max(0.0, 1.0 - self.num_timesteps / max(self.budget, 1))
+        return self.strategy.ask(progress_remaining, self.population.num_pairs if num_pairs is None else num_pairs)
 
     def eval_seeds(self) -> npt.NDArray[np.int64]:
         """Environment seeds of this generation's noise-free evaluation."""
@@ -274,35 +279,6 @@ class FastES(SB3Interface):
         training = EpisodeSettings(min(self.cap.steps, limit), settings.action_noise, settings.sample_actions)
         return training, EpisodeSettings(limit)
 
-    @contextlib.contextmanager
-    def _booking(self, evaluation: Evaluation, callbacks: Callback) -> Iterator[bool]:
-        """Note a best, and give whether theta is solved; an exception, in the block too, takes it all back."""
-        booked = self.best_eval_return, self.eval_timesteps, self.confirm_after
-        try:
-            if evaluation.mean > -math.inf and evaluation.mean >= self.best_eval_return:
-                self.best_eval_return = evaluation.mean
-                callbacks.on_new_best(self, evaluation.mean)
-            yield evaluation.mean >= self.target_return and self._target_confirmed()
-        except BaseException:
-            if self.untold is None:  # not booked
-                self.best_eval_return, self.eval_timesteps, self.confirm_after = booked
-            raise
-
-    def _target_confirmed(self) -> bool:
-        """Evaluate theta on fresh seeds: one good episode is no solution.
-
-        After a failure, training comes first for as many steps as that took: confirming costs half of the time at most.
-        """
-        if self.num_timesteps < self.confirm_after:
-            return False
-        confirmation = self.evaluate(self.settings.target_episodes, first_seed=None)
-        if confirmation.mean < self.target_return:
-            steps = int(confirmation.lengths.sum())
-            self.eval_timesteps += steps
-            self.confirm_after = self.num_timesteps + steps
-            return False
-        return True
-
     def _tell(self, batch: Batch, evaluation: Evaluation) -> Update:
         fitness = fitness_of(batch, self.settings, self.generation + 1, self.strategy.progress_remaining)
         merged = self.normalizer.merged(batch.moments, batch.lengths.ravel()) if self.settings.normalize_obs else None
@@ -314,14 +290,6 @@ class FastES(SB3Interface):
         if best is not None:
             self.strategy.restart(best)
         return update
-
-    def _count(self, batch: Batch, solved: bool) -> None:
-        """Book a generation. One that proved theta solved was not learned from: resuming would ask for it again."""
-        self.solved = solved
-        self.eval_timesteps += int(batch.eval_lengths.sum())
-        if not solved:
-            self.num_timesteps += int(batch.lengths.sum())
-            self.num_episodes += batch.returns.size * self.settings.episodes_per_candidate
 
     def evaluate(self, episodes: int = 20, *, first_seed: int | None = 0) -> Evaluation:
         """Noise-free episodes of the current parameters on the workers; changes nothing.
@@ -339,8 +307,9 @@ class FastES(SB3Interface):
         """Play one job of the running generation again, in this process, as an error or a warning named it.
 
         generation: the model's next one, generation + 1 (as errors and progress.csv count). job: a candidate's number, or
-        population_size + n for its n-th noise-free evaluation episode. Returns the mean return of the job's episodes and
-        their total length. What the environment raises comes as it is, and what kills a worker kills this process.
+        population_size + n for its n-th noise-free evaluation episode (behind the largest population, where that is
+        adaptive). Returns the mean return of the job's episodes and their total length. What the environment raises comes as
+        it is, and what kills a worker kills this process.
         """
         return replay_job(self, generation, job)
 

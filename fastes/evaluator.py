@@ -40,7 +40,7 @@ class Evaluator:
         return PoolSpec(
             self.source,
             self.policy,
-            settings.population_size // 2 if training else 0,
+            settings.largest_population() // 2 if training else 0,
             settings.episodes_per_candidate,
             max(settings.eval_episodes, settings.target_episodes),
             self.table.size if training else 0,
@@ -73,11 +73,15 @@ class Evaluator:
         normalizer: ObsNormalizer,
         eval_seeds: Int64,
         episodes: tuple[EpisodeSettings, EpisodeSettings],
+        first_pair: int = 0,
     ) -> Batch:
-        """Evaluate a generation's candidates and theta; episodes: settings of training episodes, and of noise-free ones."""
+        """Evaluate a generation's candidates and theta; episodes: settings of training episodes, and of noise-free ones.
+
+        first_pair: the pairs before it were evaluated by earlier calls.
+        """
         pool = self.start()
         self.table.place_once(pool.noise)
-        return pool.evaluate(Request(asked.theta, asked, normalizer, eval_seeds, *episodes))
+        return pool.evaluate(Request(asked.theta, asked, normalizer, eval_seeds, *episodes, first_pair))
 
     def evaluate(
         self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: tuple[EpisodeSettings, EpisodeSettings]

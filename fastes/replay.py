@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def replay_job(model: FastES, generation: int, job: int) -> Episode:
     """See FastES.replay."""
     check_job(model, generation, job)
-    asked = model.running_generation()
+    asked = model.running_generation(model.settings.largest_population() // 2)
     pool = make_pool(model.evaluator.pool_spec(), 0)
     assert not isinstance(pool, ProcessPool)
     try:
@@ -30,7 +30,7 @@ def replay_job(model: FastES, generation: int, job: int) -> Episode:
 def check_job(model: FastES, generation: int, job: int) -> None:
     """TypeError or ValueError for a job that the model cannot play."""
     check_int("generation", generation, 1)
-    check_int("job", job, 0, model.strategy.population_size + model.settings.eval_episodes - 1)
+    check_int("job", job, 0, model.settings.largest_population() + model.settings.eval_episodes - 1)
     if generation != model.generation + 1:
         raise ValueError(
             f"generation = {generation} cannot be played again: the model has done {model.generation}, so expected "

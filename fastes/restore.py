@@ -37,6 +37,7 @@ _MAX_LAYERS = 10_000  # each costs memory, and a file can list millions
 _MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds
 _MAX_COUNTER = 2**53  # the generation is drawn from as 32 bits
 _SCHEDULES = ("sigma", "learning_rate", "alive_bonus")
+_FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
 
@@ -77,6 +78,7 @@ def model_state(model: FastES) -> Checkpoint:
             "episode_cap": model.cap.steps,
             "confirm_after": model.confirm_after,
             "budget": model.budget,
+            **({_FIRST_BLOCKS: model.population.first} if model.settings.generation_timesteps else {}),
         },
         "best_eval_return": model.best_eval_return if math.isfinite(model.best_eval_return) else None,
         "versions": versions(torch=isinstance(model.policy_spec, CustomSpec) and model.policy_spec.kind == "TorchPolicy"),
@@ -384,9 +386,11 @@ def _in_words(head: ActionHead | None) -> str:
 def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
     """Put the file's arrays and counters into a model that was set up with its settings."""
     counters = require(checkpoint.data, "counters", dict)
-    for name in _COUNTERS:
+    adaptive = bool(require(checkpoint.data, "settings", dict).get("generation_timesteps"))
+    for name in (*_COUNTERS, _FIRST_BLOCKS) if adaptive else _COUNTERS:
         limit = 2**32 - 1 if name == "generation" else _MAX_COUNTER
-        if isinstance(require(counters, name, int), bool) or not (name == "episode_cap") <= counters[name] <= limit:
+        low = name in ("episode_cap", _FIRST_BLOCKS)
+        if isinstance(require(counters, name, int), bool) or not low <= counters[name] <= limit:
             raise CheckpointError(f"the checkpoint's counter {name!r} is {counters[name]}: the file is damaged")
     stream = require(checkpoint.data, "versions", dict).get("noise_stream")
     if stream != versions()["noise_stream"]:
@@ -423,6 +427,7 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
     model.num_timesteps, model.eval_timesteps = counters["num_timesteps"], counters["eval_timesteps"]
     model.num_episodes = counters["num_episodes"]
     model.cap.resume(counters["episode_cap"])
+    model.population.resume(counters[_FIRST_BLOCKS] if adaptive else 1)
     model.confirm_after, model.budget = counters["confirm_after"], counters["budget"]
     best = checkpoint.data.get("best_eval_return")
     model.best_eval_return = best if isinstance(best, float) else -math.inf

@@ -20,6 +20,7 @@ _REAL = (int, float, np.integer, np.floating)
 ENV_ERRORS = ("stop", "penalise")
 _OTHERS = ". What PPO, A2C or DQN have beside these (n_steps, batch_size, gamma, ...) has no counterpart in ES: leave it out"
 ROLLBACK_WINDOW = 10_000  # the longest
+MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
 EPISODE_CAPS = ("none", "mean", "share", "grow")
 
 
@@ -54,6 +55,24 @@ class Settings:
     )
 
     population_size: int = _setting(64, "candidates a generation, even: they come in mirrored pairs", "evolution")
+    generation_timesteps: int = _setting(
+        0,
+        "adaptive population: steps that a generation's candidates make at least. It begins with as many blocks of "
+        "population_size candidates as the last one's mean length asks for (the first: one) and adds whole blocks until "
+        "then; 0: one block. For tasks whose episodes are short at first, such as walkers that fall: population_size times "
+        "3/4 of a full episode's steps is usual in PGPE with ClipUp",
+        "evolution",
+        low=0,
+        high=10**15,
+    )
+    max_population_size: int = _setting(
+        0,
+        f"candidates that the adaptive population has at most, a multiple of population_size; 0: {MOST_BLOCKS} blocks. Lower "
+        "it where resets are slow",
+        "evolution",
+        low=0,
+        high=2**31 - 2,
+    )
     sigma: ScheduleSetting = _setting(0.05, f"standard deviation of the noise on the parameters: {FORMS}", "evolution")
     learning_rate: ScheduleSetting = _setting(0.02, f"step size: {FORMS}", "evolution")
     optimizer: str = _setting(
@@ -160,6 +179,13 @@ class Settings:
     normalize_obs: bool = _setting(
         True, "normalise observations by the running mean and std of what candidates saw", "observations"
     )
+    obs_warmup: bool = _setting(
+        False,
+        "play the first generation's candidates once before it, for the statistics of observations alone; their steps count. "
+        "Else theta takes its first step on raw observations, and the normalised ones that follow mean something else to it. "
+        "For observations far from mean 0 and std 1, and for few generations",
+        "observations",
+    )
     obs_clip: float = _setting(5.0, "normalised observations are clipped to +- this many std", "observations", above=0.0)
     obs_std_floor: float = _setting(0.01, "smallest std that normalisation divides by", "observations", above=0.0)
 
@@ -181,6 +207,24 @@ class Settings:
             object.__setattr__(self, item.name, plain)
         self.target()
         self.timeout()
+        self._check_largest_population()
+
+    def largest_population(self) -> int:
+        """Candidates that a generation has at most: population_size, unless generation_timesteps may ask for more."""
+        if not self.generation_timesteps:
+            return self.population_size
+        return self.max_population_size or MOST_BLOCKS * self.population_size
+
+    def _check_largest_population(self) -> None:
+        """ValueError when the maximum is not made of whole blocks."""
+        block, most = self.population_size, self.max_population_size
+        if most % block:
+            below = most // block * block
+            nearest = f"{below} or {below + block}" if below else f"{block}"
+            raise ValueError(
+                f"max_population_size = {most} is no multiple of population_size = {block}: a population grows by whole "
+                f"blocks, use {nearest}, or 0 for {MOST_BLOCKS} blocks"
+            )
 
     def target(self, registered: float | None = None) -> float:
         """The return at which training stops: a number, infinity for never."""

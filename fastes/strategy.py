@@ -128,19 +128,21 @@ class EvolutionStrategy:
     def num_pairs(self) -> int:
         return self.population_size // 2
 
-    def ask(self, progress_remaining: float = 1.0) -> Perturbations:
+    def ask(self, progress_remaining: float = 1.0, num_pairs: int | None = None) -> Perturbations:
         """This generation's perturbations; asking again before `tell` gives the same ones.
 
-        progress_remaining: from 1 (start) to 0 (end of the budget), for schedules.
+        progress_remaining: from 1 (start) to 0 (end of the budget), for schedules. num_pairs: how many, None for half of
+        population_size; those of a smaller number come first among those of a larger one.
         """
+        count = self.num_pairs if num_pairs is None else check_int("num_pairs", num_pairs, 1, 2**30)
         self.progress_remaining = progress_remaining
         sigma = checked_value("sigma", self._sigma(progress_remaining))
-        drawn = draw_pairs(self.seed, self.generation, self.num_pairs, self.episodes, len(self._theta), self.table.size)
+        drawn = draw_pairs(self.seed, self.generation, count, self.episodes, len(self._theta), self.table.size)
         self._asked = Perturbations(self.generation, sigma, self._theta, self.table, *drawn)
         return self._asked
 
     def tell(self, returns: npt.ArrayLike | Sequence[float]) -> Update:
-        """Move theta. returns: (population_size,) in job order or (num_pairs, 2), higher is better, NaN counts as worst.
+        """Move theta. returns: (candidates,) in job order or (pairs, 2) of the last ask, higher is better, NaN counts as worst.
 
         Raises FastESError, and changes nothing, before `ask`, when no return is finite, or when the step is not finite.
         """
@@ -148,12 +150,12 @@ class EvolutionStrategy:
         if asked is None:
             raise FastESError("tell() was called before ask(): call ask(), evaluate its candidates, then tell()")
         fitness = np.array(returns, dtype=np.float64)
-        if fitness.shape not in ((self.population_size,), (self.num_pairs, 2)):
+        if fitness.shape not in ((len(asked),), (asked.num_pairs, 2)):
             raise ValueError(
-                f"tell() got {fitness.size} returns of shape {fitness.shape}, ask() gave {self.population_size} candidates: "
-                f"expected ({self.population_size},) in job order or ({self.num_pairs}, 2)"
+                f"tell() got {fitness.size} returns of shape {fitness.shape}, ask() gave {len(asked)} candidates: "
+                f"expected ({len(asked)},) in job order or ({asked.num_pairs}, 2)"
             )
-        fitness = fitness.reshape(self.num_pairs, 2)
+        fitness = fitness.reshape(asked.num_pairs, 2)
         shaped = shape_returns(fitness, asked.sigma, self.shaping, self.top_fraction)
         gradient = self.table.weighted_sum(asked.noise_index, shaped.weights, len(self._theta))
         gradient *= np.float32(shaped.scale)

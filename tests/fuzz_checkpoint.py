@@ -52,6 +52,7 @@ SPACES = {
 SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("CartPole-v1", {"policy_kwargs": {"net_arch": [4]}, "sample_actions": True}),
     ("CartPole-v1", {"policy": "LinearPolicy", "optimizer": "sgd", "learning_rate": "lin_0.1_0.01"}),
+    ("Toy-v0", {"policy": "LinearPolicy", "policy_kwargs": {}, "generation_timesteps": 60}),
     ("Pendulum-v1", {"policy_kwargs": {"net_arch": [2], "activation_fn": "relu"}, "action_noise": 0.1, "episode_cap": "mean"}),
     ("Pendulum-v1", {"policy": "LinearPolicy", "policy_kwargs": {"action_mapping": "bins", "num_bins": 3}}),
     ("Toy-v0", {"policy_kwargs": {"net_arch": [], "action_mapping": "squash"}, "target_return": float("inf")}),
@@ -395,7 +396,7 @@ def edit_header(header: dict[str, Any], chance: random.Random) -> None:
 
 INSTRUMENTED = (
     *("agent", "checkpoint", "envs", "episode_cap", "errors", "normalizer", "optim", "policies.actions", "policies.spec"),
-    *("predictor", "restore", "schedules", "settings", "strategy"),
+    *("population", "predictor", "restore", "schedules", "settings", "strategy"),
 )
 
 

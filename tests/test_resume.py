@@ -39,6 +39,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cap mean": {"episode_cap": "mean", "episode_cap_start": 6, "episode_cap_factor": 1.5},
     "cap grow": {"episode_cap": "grow", "episode_cap_start": 4, "episode_cap_factor": 1.2},
     "cap share": {"episode_cap": "share", "episode_cap_start": 4, "episode_cap_factor": 1.3},
+    "adaptive population": {"population_size": 4, "generation_timesteps": 150, "max_population_size": 16},
     "no normaliser": {"normalize_obs": False},
     "noise": {"action_noise": 0.3, "episodes_per_candidate": 2, "eval_episodes": 2, "alive_bonus": 0.5},
     "bonus schedule": {"alive_bonus": "lin_-0.5_2"},

@@ -86,7 +86,14 @@ def valid(name: str) -> st.SearchStrategy[Any]:
     )
 
 
-VALUES = st.fixed_dictionaries({}, optional={name: valid(name) for name in FIELDS})
+def _in_whole_blocks(values: dict[str, Any]) -> dict[str, Any]:
+    """With a largest population that is a multiple of the population."""
+    block = values.get("population_size", Settings().population_size)
+    largest = values.get("max_population_size", 0)
+    return {**values, "max_population_size": largest // block * block} if largest else values
+
+
+VALUES = st.fixed_dictionaries({}, optional={name: valid(name) for name in FIELDS}).map(_in_whole_blocks)
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +185,8 @@ def test_numbers_of_numpy_are_plain_afterwards(name: str, kind: Any, model: Fast
     """Each can be written into a checkpoint. The value fits the field."""
     limits = FIELDS[name].metadata
     fits_one = limits.get("below", math.inf) > 1.0 > limits.get("above", -math.inf)
-    value = kind(2 if FIELDS[name].type == "int" or limits.get("above") == 1.0 else 1 if fits_one else 0)
+    whole = Settings().population_size if name == "max_population_size" else 2
+    value = kind(whole if FIELDS[name].type == "int" or limits.get("above") == 1.0 else 1 if fits_one else 0)
     model.settings = Settings().changed(**{name: value})
     data = json.loads(json.dumps(model_state(model).data, allow_nan=False))
     assert data["settings"][name] == value

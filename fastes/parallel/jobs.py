@@ -28,6 +28,7 @@ PENALISE = "penalise"
 class PoolSpec:
     """What a pool needs to know once: how to build the environment and the policy, and how much room a generation takes.
 
+    num_pairs: room for the pairs of a generation; a request may have fewer. The jobs of evaluation come behind that room.
     on_env_error: 'stop' lets an exception of the environment end the round, 'penalise' makes it a return of NaN.
     step_timeout: seconds after which a worker without an env.step counts as hung; None learns it from the episodes.
     """
@@ -59,7 +60,8 @@ class Request(NamedTuple):
     """What a pool is asked to evaluate: a generation's candidates and, beside them, theta without noise on eval_seeds.
 
     theta: float32 (num_params,). perturbations: None for evaluation only. normalizer: its statistics are what observations are
-    normalised by. eval_seeds: int64, at most spec.num_evals. training, evaluation: settings of the episodes.
+    normalised by. eval_seeds: int64, at most spec.num_evals. training, evaluation: settings of the episodes. first_pair: an
+    earlier request of the same generation had the pairs before this one, which keep their places in the block.
     """
 
     theta: npt.NDArray[np.float32]
@@ -68,6 +70,7 @@ class Request(NamedTuple):
     eval_seeds: npt.NDArray[np.int64]
     training: EpisodeSettings
     evaluation: EpisodeSettings
+    first_pair: int = 0
 
 
 class Round(NamedTuple):
@@ -91,7 +94,7 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """What a generation's jobs gave, in job order.
+    """What a request's jobs gave, in job order.
 
     returns float64 (num_pairs, 2), means over a candidate's episodes; lengths int64 (num_pairs, 2), their total steps;
     moments float64 (2 * num_pairs, 2, obs_size); eval_returns float64, eval_lengths int64 (num_evals,);
@@ -109,6 +112,20 @@ class Batch:
     busy_seconds: float
     rerun: int
     penalised: str
+
+    def joined(self, later: Batch) -> Batch:
+        """With those of a later request of the same generation, whose pairs follow; only the first has evaluations."""
+        return Batch(
+            returns=np.concatenate([self.returns, later.returns]),
+            lengths=np.concatenate([self.lengths, later.lengths]),
+            successes=np.concatenate([self.successes, later.successes]),
+            moments=np.concatenate([self.moments, later.moments]),
+            eval_returns=self.eval_returns,
+            eval_lengths=self.eval_lengths,
+            busy_seconds=self.busy_seconds + later.busy_seconds,
+            rerun=self.rerun + later.rerun,
+            penalised=self.penalised or later.penalised,
+        )
 
 
 class JobRunner:
@@ -238,21 +255,21 @@ def publish(block: Block, request: Request) -> npt.NDArray[np.int64]:
     evaluations = np.arange(first_eval, first_eval + len(eval_seeds), dtype=np.int64)
     if asked is None:
         return evaluations
-    block.noise_index[:] = asked.noise_index
-    block.env_seed[:] = asked.env_seed
-    block.action_key[:] = asked.action_key
-    return np.concatenate([evaluations, np.arange(first_eval, dtype=np.int64)])
+    block.noise_index[: asked.num_pairs] = asked.noise_index
+    block.env_seed[: asked.num_pairs] = asked.env_seed
+    block.action_key[: asked.num_pairs] = asked.action_key
+    return np.concatenate([evaluations, np.arange(2 * request.first_pair, 2 * asked.num_pairs, dtype=np.int64)])
 
 
 def collect(block: Block, jobs: npt.NDArray[np.int64], rerun: int, penalised: str) -> Batch:
-    """Copy a finished generation's results out of the block."""
-    candidates = 2 * block.layout.num_pairs
-    evaluations = jobs[jobs >= candidates]
+    """Copy a finished request's results out of the block."""
+    first_eval = 2 * block.layout.num_pairs
+    candidates, evaluations = jobs[jobs < first_eval], jobs[jobs >= first_eval]
     return Batch(
-        returns=block.returns[:candidates].reshape(-1, 2).copy(),
-        lengths=block.lengths[:candidates].reshape(-1, 2).copy(),
-        successes=block.successes[:candidates].reshape(-1, 2).copy(),
-        moments=block.moments[:candidates].copy(),
+        returns=block.returns[candidates].reshape(-1, 2),
+        lengths=block.lengths[candidates].reshape(-1, 2),
+        successes=block.successes[candidates].reshape(-1, 2),
+        moments=block.moments[candidates],
         eval_returns=block.returns[evaluations],
         eval_lengths=block.lengths[evaluations],
         busy_seconds=float(block.seconds[jobs].sum()),

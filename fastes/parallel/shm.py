@@ -133,7 +133,8 @@ def anonymous_file(size: int) -> int:
     except OSError as error:
         os.close(fd)
         raise OSError(
-            error.errno, f"no room for {size / 1e6:.0f} MB of shared memory ({error.strerror}): use a smaller noise_table_size"
+            error.errno,
+            f"no room for {size / 1e6:.0f} MB of shared memory ({error.strerror}): use a smaller noise table or population",
         ) from error
     return fd
 

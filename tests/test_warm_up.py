@@ -1,0 +1,115 @@
+"""Risk: statistics from before the first generation depend on workers, are taken twice, move theta, or go uncounted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from envs_for_tests import Toy, ToyError
+from faults import PAIRS, SETTINGS, seed_of, toy
+from training import MANY, Result, assert_same, assert_same_state, learn, theta_of, train
+
+from fastes import FastES, WorkerError
+from fastes.callbacks import Callback
+from fastes.generation import run_generation
+
+WARM: dict[str, Any] = {**SETTINGS, "obs_warmup": True, "eval_episodes": 2, "episodes_per_candidate": 2}
+
+
+class Far(Toy):
+    """Observations far from zero, which only statistics bring near."""
+
+    def _observation(self) -> Any:
+        return super()._observation() + 100.0
+
+
+@pytest.fixture(scope="module")
+def whole() -> Result:
+    return train(Far, 4, 0, **WARM)
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_number_of_workers_changes_no_bit(n_workers: int, whole: Result) -> None:
+    assert_same(whole, train(Far, 4, n_workers, **WARM))
+
+
+def test_the_first_generation_is_played_with_the_statistics_of_its_candidates() -> None:
+    with FastES(Far, n_workers=0, **WARM) as model:
+        start, (asked, batch) = model.theta, run_generation(model)
+        seen: list[Any] = []
+
+        def watched(*arguments: Any) -> Any:
+            seen.append((arguments[1].state(), model.theta, len(arguments[2])))
+            return evaluate(*arguments)
+
+        evaluate = model.evaluator.run_generation
+        model.evaluator.run_generation = watched  # type: ignore[method-assign]
+        (record,) = learn(model, 1)
+    (before, _, evaluations), (after, theta, _) = seen
+    assert evaluations == 0
+    assert before["counts"][0] == 0
+    assert (theta == start).all()
+    steps = int(batch.lengths.sum())
+    assert after["counts"].tolist() == [steps, 0]
+    assert after["mean"] == pytest.approx(batch.moments[:, 0].sum(axis=0) / steps, rel=1e-12)
+    assert record.timesteps > steps, "steps count"
+    assert record.episodes == 2 * 2 * len(asked)
+    assert model.normalizer.count == record.timesteps
+
+
+def test_without_the_setting_nothing_is_played() -> None:
+    plain = train(Far, 2, 0, **{**WARM, "obs_warmup": False})
+    assert plain.records[0].episodes == 2 * 2 * PAIRS
+    warm_without_statistics = train(Far, 2, 0, **{**WARM, "normalize_obs": False})
+    assert warm_without_statistics.records[0].episodes == 2 * 2 * PAIRS
+    assert (theta_of(plain.state) != theta_of(train(Far, 2, 0, **WARM).state)).any()
+
+
+def test_statistics_are_taken_once(whole: Result, tmp_path: Path) -> None:
+    with FastES(Far, n_workers=0, **WARM) as model:
+        records = learn(model, 1)
+        model.save(tmp_path / "m")
+        records += learn(model, 2)
+    with FastES.load(tmp_path / "m", Far, n_workers=0) as model:
+        again = learn(model, 2)
+        records += learn(model, 4)
+        assert again[0].episodes == records[1].episodes
+        assert_same(whole, Result(model.snapshot(), records))
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_a_failure_before_the_first_generation_can_be_played_again(n_workers: int) -> None:
+    settings = {**SETTINGS, "obs_warmup": True}
+    with FastES(toy(fail_seeds=[seed_of(0, 2)]), n_workers=n_workers, **settings) as model:
+        before = model.snapshot()
+        with pytest.raises(WorkerError) as caught:
+            learn(model, 1)
+        assert caught.value.generation == 1
+        assert (caught.value.job or 0) // 2 == 2
+        before.data["counters"]["budget"] = model.budget
+        assert_same_state(before, model.snapshot())
+        with pytest.raises(ToyError):
+            model.replay(1, caught.value.job or 0)
+
+
+def test_they_are_not_taken_again_when_the_first_generation_failed(whole: Result) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("full")
+
+    with FastES(Far, n_workers=0, **WARM) as model:
+        callback = Callback()
+        callback.on_new_best = refuse  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError, match="full"):
+            model.learn(MANY, callback)
+        assert model.generation == 0
+        records = learn(model, 4)
+        assert_same(whole, Result(model.snapshot(), records))
+
+
+def test_a_budget_below_the_first_candidates_still_trains() -> None:
+    with FastES(Far, n_workers=0, **WARM) as model:
+        model.learn(1)
+        assert model.generation == 1
+        assert np.isfinite(model.theta).all()
