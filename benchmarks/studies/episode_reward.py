@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env", nargs="+", default=["InvertedPendulum-v5", "Swimmer-v5"], metavar="ID", help="default: %(default)s"
     )
-    parser.add_argument("--timesteps", type=int, default=60_000, metavar="N", help="of a run (default: 60,000)")
+    parser.add_argument("--timesteps", type=int, default=50_000, metavar="N", help="of a run (default: 50,000)")
     add_evaluation(parser)
 
 

@@ -19,14 +19,15 @@ from benchmarks.studies.study import Study, add_evaluation
 from fastes import FastES
 
 _GENERATIONS = 3
-TIMESTEPS = {"Swimmer-v5": 240_000, "HalfCheetah-v5": 480_000, "Hopper-v5": 240_000}  # a few dozen generations or more
+_OTHERS = 200_000
+TIMESTEPS = {"Swimmer-v5": _OTHERS, "HalfCheetah-v5": 320_000, "Hopper-v5": 160_000}  # ten generations or more
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", nargs="+", default=list(TIMESTEPS), metavar="ID", help="default: %(default)s")
     parser.add_argument("--variants", nargs="+", default=list(STRATEGIES), choices=STRATEGIES, help="default: all")
     told = ", ".join(f"{env} {steps:,}" for env, steps in TIMESTEPS.items())
-    parser.add_argument("--timesteps", type=int, metavar="N", help=f"of a run (default: {told}; others 240,000)")
+    parser.add_argument("--timesteps", type=int, metavar="N", help=f"of a run (default: {told}; others {_OTHERS:,})")
     add_evaluation(parser)
 
 
@@ -48,7 +49,7 @@ def check(arguments: argparse.Namespace) -> str:
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
     episodes = (arguments.points, arguments.episodes, arguments.final_episodes)
     return [
-        Task(env, variant, seed, Budget(steps=arguments.timesteps or TIMESTEPS.get(env, 240_000)), *episodes)
+        Task(env, variant, seed, Budget(steps=arguments.timesteps or TIMESTEPS.get(env, _OTHERS)), *episodes)
         for seed in seeds
         for env in arguments.env
         for variant in arguments.variants

@@ -20,7 +20,7 @@ _REPEATS = (1, *REPEATS)
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", default="Swimmer-v5", metavar="ID", help="default: Swimmer-v5")
-    parser.add_argument("--timesteps", type=int, default=60_000, metavar="N", help="decisions of a run (default: 60,000)")
+    parser.add_argument("--timesteps", type=int, default=50_000, metavar="N", help="decisions of a run (default: 50,000)")
     add_evaluation(parser)
 
 
@@ -60,8 +60,8 @@ def write(arguments: argparse.Namespace, runs: list[Run], folder: Path) -> str:
     return "\n\n".join(
         (
             f"{arguments.env}, {arguments.timesteps:,} decisions a run: final noise-free return, median and range over seeds. "
-            "An episode lasts as long in the environment's own steps whatever the repeat, so that returns compare; a decision of "
-            "repeat 4 costs four of these steps.",
+            "An episode lasts as long in the environment's own steps whatever the repeat, so that returns compare; a decision "
+            "of repeat 4 costs four of these steps.",
             markdown_table(header, rows),
             cpu_minutes(runs),
         )

@@ -22,7 +22,7 @@ _PRESET = "fastes"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", default="Swimmer-v5", metavar="ID", help="default: Swimmer-v5")
-    parser.add_argument("--timesteps", type=int, default=300_000, metavar="N", help="of a run (default: 300,000)")
+    parser.add_argument("--timesteps", type=int, default=200_000, metavar="N", help="of a run (default: 200,000)")
     add_evaluation(parser)
 
 
