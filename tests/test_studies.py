@@ -238,10 +238,8 @@ def test_far_candidates_of_the_previous_generation_do_not_count() -> None:
     assert np.linalg.norm(strategy.theta) > 1.0
     strategy.ask()
     strategy.fitness = np.array(quadratic(strategy.ask())).reshape(-1, 2)
-    first = strategy.combine(np.ones(4, np.float32))
-    assert strategy.before is not None
-    strategy.before = (-strategy.before[0], *strategy.before[1:])
-    assert np.allclose(first, strategy.combine(np.ones(4, np.float32)))
+    total = strategy.combine(np.ones(4, np.float32))
+    assert 0.0 < np.linalg.norm(total) < 50.0, "each of them lies a thousand standard deviations away"
 
 
 def test_the_average_is_what_is_evaluated_and_not_what_is_trained() -> None:
@@ -281,7 +279,7 @@ def test_one_setting_is_varied_at_a_time_and_the_preset_runs_once() -> None:
         "sigma": 0.2,
         "learning_rate": preset.learning_rate,
     }
-    assert settings.times_factor("population_size", 6, 0.25) == 2
+    assert [settings.times_factor("population_size", own, 0.25) for own in (12, 4, 2)] == [4, 2, 2]
     assert settings.times_factor("sigma", "lin_0.02_0.005", 2.0) == "lin_0.04_0.01"
 
 
@@ -337,7 +335,7 @@ def report_of(name: str, folder: Path, score: Any, given: list[str]) -> str:
 @pytest.mark.usefixtures("_quick_intervals")
 def test_every_study_reports_who_wins(tmp_path: Path) -> None:
     def cycle(task: Task, at: int) -> float:
-        solved = at == 1000 or (at and task.algo == "ppo+CartPole-v1")
+        solved = at == 1000 or (at and (task.algo == "ppo+CartPole-v1" or task.seed == 0))
         return 0.0 if task.algo == "ppo" or not solved else float(task.stop_at or 0)
 
     text = report_of("cyclic_mdp", tmp_path, cycle, ["--steps", "99"])
@@ -346,10 +344,10 @@ def test_every_study_reports_who_wins(tmp_path: Path) -> None:
         for line in text.splitlines()
         if "| 99" in line
     }
-    assert cells["FastES"] == ["2 of 2", "0 of 2", "10.00", "10.00"]
+    assert cells["FastES"] == ["2 of 2", "1 of 2", "5.00", "10.00"]
     assert cells["PPO, Zoo's settings for CartPole"] == ["2 of 2", "2 of 2", "5.00", "5.00"]
     assert cells["PPO, SB3's defaults (Zoo has none)"] == ["0 of 2", "0 of 2", "never", "never"]
-    assert "missed (0 of 2 runs)" in text
+    assert "missed (1 of 2 runs)" in text
 
     def by_repeat(task: Task, at: int) -> float:
         repeat = frame_skip.condition(Row(task.env, task.algo, 0, "", 1, "", 0, 0, 0, 0, 0, 0, "", ""))["repeat"]

@@ -27,8 +27,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env", nargs="+", default=["InvertedPendulum-v5", "Swimmer-v5"], metavar="ID", help="default: %(default)s"
     )
-    parser.add_argument("--timesteps", type=int, default=50_000, metavar="N", help="of a run (default: 50,000)")
-    add_evaluation(parser)
+    parser.add_argument("--timesteps", type=int, default=40_000, metavar="N", help="of a run (default: 40,000)")
+    add_evaluation(parser, points=6, episodes=3)
 
 
 def trained(env: str, seed: int, preset: str) -> FastES:

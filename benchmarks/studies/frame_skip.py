@@ -20,8 +20,8 @@ _REPEATS = (1, *REPEATS)
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", default="Swimmer-v5", metavar="ID", help="default: Swimmer-v5")
-    parser.add_argument("--timesteps", type=int, default=50_000, metavar="N", help="decisions of a run (default: 50,000)")
-    add_evaluation(parser)
+    parser.add_argument("--timesteps", type=int, default=40_000, metavar="N", help="decisions of a run (default: 40,000)")
+    add_evaluation(parser, points=6, episodes=3)
 
 
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
