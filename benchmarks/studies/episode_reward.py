@@ -15,7 +15,7 @@ from benchmarks.head_to_head.results import Row, Run
 from benchmarks.report import markdown_table
 from benchmarks.studies.changed import paid_late
 from benchmarks.studies.figures import COLOURS, cell, cpu_minutes, draw_curves, new_figure, save
-from benchmarks.studies.study import Study, add_evaluation
+from benchmarks.studies.study import FIRST_SHARE, Study, add_evaluation
 from fastes import FastES
 from fastes.presets import preset_for
 
@@ -50,7 +50,7 @@ def check(arguments: argparse.Namespace) -> str:
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
     budget, episodes = Budget(steps=arguments.timesteps), (arguments.points, arguments.episodes, arguments.final_episodes)
     return [
-        Task(changed, algo, seed, budget, *episodes)
+        Task(changed, algo, seed, budget, *episodes, first_share=FIRST_SHARE)
         for seed in seeds
         for env in arguments.env
         for algo in ALGOS

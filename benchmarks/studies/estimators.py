@@ -15,7 +15,7 @@ from benchmarks.report import markdown_table
 from benchmarks.studies.estimator_run import make_model
 from benchmarks.studies.figures import cell, cpu_minutes, draw_curves, new_figure, save
 from benchmarks.studies.strategies import STRATEGIES
-from benchmarks.studies.study import Study, add_evaluation
+from benchmarks.studies.study import FIRST_SHARE, Study, add_evaluation
 from fastes import FastES
 
 _GENERATIONS = 3
@@ -49,7 +49,14 @@ def check(arguments: argparse.Namespace) -> str:
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
     episodes = (arguments.points, arguments.episodes, arguments.final_episodes)
     return [
-        Task(env, variant, seed, Budget(steps=arguments.timesteps or TIMESTEPS.get(env, _OTHERS)), *episodes)
+        Task(
+            env,
+            variant,
+            seed,
+            Budget(steps=arguments.timesteps or TIMESTEPS.get(env, _OTHERS)),
+            *episodes,
+            first_share=FIRST_SHARE,
+        )
         for seed in seeds
         for env in arguments.env
         for variant in arguments.variants

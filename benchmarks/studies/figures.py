@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.head_to_head.curves import Interval, median_curve, median_interval
+from benchmarks.head_to_head.curves import Interval, median_interval
 from benchmarks.head_to_head.results import Run
 
 COLOURS = {"fastes": "#d62728", "ppo": "#1f77b4", "ppo+CartPole-v1": "#17becf", "trpo": "#2ca02c"}
@@ -37,10 +37,11 @@ def final_interval(runs: Sequence[Run]) -> Interval:
 
 
 def draw_curves(axes: Any, contestants: Mapping[str, Sequence[Run]], colours: Mapping[str, Any] | None = None) -> None:
-    """Scores over steps: medians over seeds with 95 % bootstrap intervals."""
+    """Scores over steps from the untrained policy's on: medians over seeds with 95 % bootstrap intervals."""
     for name, runs in contestants.items():
-        curve, colour = median_curve(runs, "steps"), (colours or {}).get(name)
-        (line,) = axes.plot(curve.along, curve.scores.median, label=f"{name} ({len(runs)})", color=colour)
+        along = np.linspace(0.0, min(run.steps[-1] for run in runs), 100)
+        found = median_interval(np.array([np.interp(along, run.steps, run.scores) for run in runs]))
+        (line,) = axes.plot(along, found.median, label=f"{name} ({len(runs)})", color=(colours or {}).get(name))
         axes.fill_between(curve.along, curve.scores.low, curve.scores.high, alpha=0.15, color=line.get_color(), linewidth=0)
 
 

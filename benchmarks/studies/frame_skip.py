@@ -12,7 +12,7 @@ from benchmarks.head_to_head.results import Row, Run
 from benchmarks.report import markdown_table
 from benchmarks.studies.changed import REPEATS, repeated
 from benchmarks.studies.figures import COLOURS, cell, cpu_minutes, draw_curves, draw_finals, final_interval, new_figure, save
-from benchmarks.studies.study import Study, add_evaluation, nothing_to_check
+from benchmarks.studies.study import FIRST_SHARE, Study, add_evaluation, nothing_to_check
 
 ALGOS = ("fastes", "ppo", "trpo")
 _REPEATS = (1, *REPEATS)
@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
     budget, episodes = Budget(steps=arguments.timesteps), (arguments.points, arguments.episodes, arguments.final_episodes)
     return [
-        Task(repeated(arguments.env, repeat), algo, seed, budget, *episodes)
+        Task(repeated(arguments.env, repeat), algo, seed, budget, *episodes, first_share=FIRST_SHARE)
         for seed in seeds
         for repeat in _REPEATS
         for algo in ALGOS

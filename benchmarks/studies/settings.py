@@ -12,7 +12,7 @@ from benchmarks.head_to_head.results import Row, Run
 from benchmarks.head_to_head.zoo import change_of
 from benchmarks.report import markdown_table
 from benchmarks.studies.figures import COLOURS, cell, cpu_minutes, draw_finals, new_figure, save
-from benchmarks.studies.study import Study, add_evaluation, nothing_to_check
+from benchmarks.studies.study import FIRST_SHARE, Study, add_evaluation, nothing_to_check
 from fastes.presets import choose_settings, tomllib
 
 VARIED = ("population_size", "sigma", "learning_rate")
@@ -54,7 +54,7 @@ def _toml(value: Any) -> str:
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
     budget, episodes = Budget(steps=arguments.timesteps), (arguments.points, arguments.episodes, arguments.final_episodes)
     names = dict.fromkeys(name for values in contestants(arguments.env).values() for name in values.values())
-    return [Task(arguments.env, name, seed, budget, *episodes) for seed in seeds for name in names]
+    return [Task(arguments.env, name, seed, budget, *episodes, first_share=FIRST_SHARE) for seed in seeds for name in names]
 
 
 def condition(row: Row) -> dict[str, Any]:

@@ -17,6 +17,9 @@ from benchmarks.head_to_head.results import Row, Run, failures, finished_runs, r
 from benchmarks.head_to_head.runner import CONTESTANT, run_all
 
 
+FIRST_SHARE = 1 / 8  # of the budget: budgets are small, and a generation is a good part of them
+
+
 class Study(NamedTuple):
     """One study. question: its title, in words. seeds: how many by default.
 
