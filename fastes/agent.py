@@ -20,10 +20,10 @@ from fastes.cpus import available_cpus
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
 from fastes.envs.wrappers import warn_of_memory
 from fastes.episode_cap import EpisodeCap
-from fastes.errors import FastESError
 from fastes.evaluation import Evaluation
 from fastes.evaluator import Evaluator
 from fastes.figures import OddFigures, make_record
+from fastes.fitness import fitness_of
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record
 from fastes.noise import Perturbations, draw_eval_seeds
@@ -35,6 +35,7 @@ from fastes.predictor import Predictor
 from fastes.presets import choose_settings
 from fastes.replay import replay_job
 from fastes.restore import model_state, read_parts, restore_model, settings_among, versions
+from fastes.rollback import Rollback
 from fastes.rollout import Episode, EpisodeSettings, step_guard
 from fastes.sb3.callbacks import all_callbacks
 from fastes.sb3.interface import SB3Interface
@@ -128,6 +129,7 @@ class FastES(SB3Interface):
             optimizer=settings.optimizer,
             momentum=settings.momentum,
             beta2=settings.beta2,
+            max_speed=settings.max_speed,
             weight_decay=settings.weight_decay,
             shaping=settings.shaping,
             top_fraction=settings.top_fraction,
@@ -137,6 +139,7 @@ class FastES(SB3Interface):
         self.evaluator = Evaluator(source, spec, settings, self.strategy.table, self.n_workers)
         self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
         self.cap = EpisodeCap(settings)
+        self.rollback = Rollback(settings)
         self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
         self.confirm_after = 0
         self.budget = 0  # num_timesteps at which the last `learn` was to end; schedules run towards it
@@ -236,7 +239,7 @@ class FastES(SB3Interface):
                 batch = self.evaluator.run_generation(asked, self.normalizer, self.eval_seeds(), self.episode_settings())
                 evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, self.eval_seeds())
                 with self._booking(evaluation, callbacks) as solved, interrupts_wait():  # as a whole or not at all
-                    update = None if solved else self._tell(batch)
+                    update = None if solved else self._tell(batch, evaluation)
                     self._count(batch, solved)
                     finished = time.perf_counter()
                     self.untold = make_record(self, asked, batch, evaluation, update, finished - started)
@@ -300,20 +303,16 @@ class FastES(SB3Interface):
             return False
         return True
 
-    def _tell(self, batch: Batch) -> Update:
-        fitness = batch.returns
-        if batch.penalised and not np.isfinite(fitness).any():
-            raise FastESError(
-                f"every candidate of generation {self.generation + 1} failed, one of them with {batch.penalised}; parameters "
-                "are unchanged. With on_env_error='stop' the first exception ends the training and is shown whole"
-            )
-        if self.settings.alive_bonus:
-            fitness = fitness - self.settings.alive_bonus * batch.lengths / self.settings.episodes_per_candidate
+    def _tell(self, batch: Batch, evaluation: Evaluation) -> Update:
+        fitness = fitness_of(batch, self.settings, self.generation + 1, self.strategy.progress_remaining)
         merged = self.normalizer.merged(batch.moments, batch.lengths.ravel()) if self.settings.normalize_obs else None
-        update = self.strategy.tell(fitness)
+        theta, update = self.theta, self.strategy.tell(fitness)
         if merged is not None:
             self.normalizer.load_state(merged)
         self.cap.update(batch.lengths // self.settings.episodes_per_candidate)
+        best = self.rollback.look(evaluation.mean, theta)
+        if best is not None:
+            self.strategy.restart(best)
         return update
 
     def _count(self, batch: Batch, solved: bool) -> None:

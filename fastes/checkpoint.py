@@ -27,7 +27,7 @@ from fastes.errors import CheckpointError
 
 FORMAT = "fastes-checkpoint"
 FORMAT_VERSION = 1
-GROUPS = ("theta", "optimizer", "normalizer")
+GROUPS = ("theta", "optimizer", "normalizer", "rollback")
 _DATA = "data"
 _SUFFIX = ".safetensors"
 _OURS = ("format", "format_version", "checksums")  # keys of the JSON member that belong to the format itself

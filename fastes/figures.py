@@ -88,6 +88,12 @@ class OddFigures:
                 f"an episode of generation {generation} was cut after {guard:,} steps: the environment did not end it; set "
                 "max_episode_steps",
             )
+        if (fall := model.rollback.fall) is not None:
+            self._say(
+                f"rollback {model.rollback.count}",
+                f"rollback {model.rollback.count}: in generation {generation} the evaluation had fallen from {fall.best:g} to "
+                f"{fall.smoothed:g}, so training goes on from the best parameters, with a fresh optimiser",
+            )
         self._equal = self._equal + 1 if _all_equal(batch) else 0
         if self._equal == _EQUAL:
             self._say(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from fastes import _core
 from fastes.errors import suggest
 
 Float32 = npt.NDArray[np.float32]
@@ -72,13 +74,46 @@ class Adam:
         self.powers = np.array(state["powers"], dtype=np.float64)
 
 
-OPTIMIZERS = ("adam", "sgd")
+class ClipUp:
+    """Toklu et al. 2020 (arXiv 2008.02387), algorithm 1: steps of a length that does not depend on the gradient's.
+
+    v <- momentum * v + learning_rate * gradient / |gradient|, shortened to |v| <= max_speed; step = v. So learning_rate and
+    max_speed are lengths in the space of parameters. max_speed 0: twice the learning rate, the paper's rule of thumb, which
+    follows a schedule. A gradient of zeros pushes nowhere.
+    """
+
+    def __init__(self, num_params: int, momentum: float = 0.9, max_speed: float = 0.0) -> None:
+        self.momentum, self.max_speed = np.float32(momentum), max_speed
+        self.velocity = np.zeros(num_params, dtype=np.float32)
+
+    def step(self, gradient: Float32, learning_rate: float) -> Float32:
+        velocity = self.momentum * self.velocity
+        length = math.sqrt(_core.sum_squares(gradient))
+        if length != 0.0:
+            # in float64: what a gradient near the ends of float32 is multiplied by lies outside of it
+            velocity += (gradient.astype(np.float64) * (learning_rate / length)).astype(np.float32)
+        speed, limit = math.sqrt(_core.sum_squares(velocity)), self.max_speed or 2.0 * learning_rate
+        self.velocity = velocity * np.float32(limit / speed) if speed > limit else velocity
+        step: Float32 = self.velocity.copy()
+        return step
+
+    def state(self) -> Arrays:
+        # not by SGD's name, velocity: that is no step, and one must not be taken for the other on loading
+        return {"step": self.velocity.copy()}
+
+    def load_state(self, state: Mapping[str, AnyFloat]) -> None:
+        self.velocity = np.array(state["step"], dtype=np.float32)
 
 
-def make_optimizer(name: str, num_params: int, momentum: float, beta2: float) -> Optimizer:
-    """momentum is SGD's momentum or Adam's beta1."""
+OPTIMIZERS = ("adam", "sgd", "clipup")
+
+
+def make_optimizer(name: str, num_params: int, momentum: float, beta2: float, max_speed: float = 0.0) -> Optimizer:
+    """momentum is that of SGD and ClipUp, or Adam's beta1; max_speed is ClipUp's."""
     if name == "adam":
         return Adam(num_params, momentum, beta2)
     if name == "sgd":
         return SGD(num_params, momentum)
+    if name == "clipup":
+        return ClipUp(num_params, momentum, max_speed)
     raise ValueError(f"unknown optimizer {name!r}: expected one of {OPTIMIZERS}{suggest(name, OPTIMIZERS)}")

@@ -36,6 +36,7 @@ _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
 _MAX_LAYERS = 10_000  # each costs memory, and a file can list millions
 _MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds
 _MAX_COUNTER = 2**53  # the generation is drawn from as 32 bits
+_SCHEDULES = ("sigma", "learning_rate", "alive_bonus")
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
 
@@ -82,6 +83,11 @@ def model_state(model: FastES) -> Checkpoint:
     }
     strategy = model.strategy.state()
     arrays = {"theta": {"theta": strategy.pop("theta")}, "optimizer": strategy, "normalizer": model.normalizer.state()}
+    rollback, best = model.rollback.state()
+    if rollback is not None:
+        data["rollback"] = rollback
+    if best:
+        arrays["rollback"] = best
     return Checkpoint(data, arrays)  # type: ignore[arg-type]
 
 
@@ -174,7 +180,7 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
     stored = require(checkpoint.data, "settings", dict)
     if odd := sorted(set(stored) - set(setting_names())):  # a missing one is newer than the file: its default changes nothing
         raise CheckpointError(f"the checkpoint's settings are damaged, or of a newer FastES: {reprlib.repr(odd)} are unknown")
-    missing = {name: _missing_schedule(name) for name in ("sigma", "learning_rate") if stored.get(name) == "function"}
+    missing = {name: _missing_schedule(name) for name in _SCHEDULES if stored.get(name) == "function"}
     try:
         settings = Settings().changed(**{**stored, **missing})
     except (TypeError, ValueError, OverflowError) as error:
@@ -411,6 +417,7 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
             raise CheckpointError(f"the checkpoint's array {name!r} has negative values: the file is damaged")
     if (groups["normalizer"]["counts"] > _MAX_COUNTER).any():
         raise CheckpointError("the checkpoint's array 'counts' has more observations than a run can make: the file is damaged")
+    model.rollback.load_state(checkpoint.data.get("rollback"), groups.get("rollback", {}), model.num_params)
     model.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
     model.normalizer.load_state(groups["normalizer"])
     model.num_timesteps, model.eval_timesteps = counters["num_timesteps"], counters["eval_timesteps"]

@@ -1,26 +1,42 @@
-"""Schedules of the learning rate and sigma: a value as a function of the progress that remains."""
+"""Schedules of the learning rate, sigma and the alive bonus: a value as a function of the progress that remains."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 Schedule = Callable[[float], float]
 ScheduleSetting = float | str | Schedule
 
+
+class Allowed(NamedTuple):
+    """Which numbers a schedule may have, and how messages say it."""
+
+    above: float
+    number: str
+    forms: str
+
+    def has(self, number: float) -> bool:
+        return math.isfinite(number) and number > self.above
+
+
 FORMS = "a positive number, 'lin_0.02' (falls to zero), 'lin_0.02_0.005' (falls to the second), or a function"
+ANY_FORMS = "a number, 'lin_1' (goes to zero), 'lin_0_1' (goes from the first to the second), or a function"
+POSITIVE = Allowed(0.0, "positive finite number", FORMS)
+ANY_NUMBER = Allowed(-math.inf, "finite number", ANY_FORMS)
 
 
-def make_schedule(name: str, value: ScheduleSetting) -> Schedule:
+def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE) -> Schedule:
     """A schedule as in SB3: called with the progress that remains, from 1 at the start to 0 at the end of the budget.
 
-    value: a positive number, 'lin_A' (from A to zero), 'lin_A_B' (from A to B), or such a function. name: for messages.
+    value: an allowed number, 'lin_A' (from A to zero), 'lin_A_B' (from A to B), or such a function. name: for messages.
     """
     if callable(value):
         function = value
-        return lambda remaining: checked_value(name, function(remaining))
+        return lambda remaining: checked_value(name, function(remaining), allowed)
     if isinstance(value, str):
         parts = value.split("_")
         try:
@@ -28,24 +44,26 @@ def make_schedule(name: str, value: ScheduleSetting) -> Schedule:
         except ValueError:
             numbers = []
         if parts[0] != "lin" or not 1 <= len(numbers) <= 2:
-            raise ValueError(f"{name} = {value!r} is not a schedule: expected {FORMS}")
-        first = checked_value(name, numbers[0])
-        last = checked_value(name, numbers[1]) if len(numbers) == 2 else 0.0
+            raise ValueError(f"{name} = {value!r} is not a schedule: expected {allowed.forms}")
+        first = checked_value(name, numbers[0], allowed)
+        last = checked_value(name, numbers[1], allowed) if len(numbers) == 2 else 0.0
+        if not math.isfinite(first - last):
+            raise ValueError(f"{name} = {value!r} goes over more than a float can hold: expected {allowed.forms}")
         return lambda remaining: last + (first - last) * remaining
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {FORMS}")
-    constant = checked_value(name, value)
+        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {allowed.forms}")
+    constant = checked_value(name, value, allowed)
     return lambda _: constant
 
 
-def checked_value(name: str, value: float) -> float:
-    """value as a float, or ValueError when it is not positive and finite."""
+def checked_value(name: str, value: float, allowed: Allowed = POSITIVE) -> float:
+    """value as a float, or ValueError when it is not allowed."""
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     except (TypeError, ValueError):
-        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {FORMS}") from None
-    if not math.isfinite(number) or number <= 0.0:
-        raise ValueError(f"{name} = {value!r} is not a positive finite number: expected {FORMS}")
+        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {allowed.forms}") from None
+    if not allowed.has(number):
+        raise ValueError(f"{name} = {value!r} is not a {allowed.number}: expected {allowed.forms}")
     return number

@@ -12,13 +12,14 @@ import numpy as np
 from fastes.errors import suggest
 from fastes.optim import OPTIMIZERS
 from fastes.rollout import STEP_GUARD
-from fastes.schedules import FORMS, ScheduleSetting, make_schedule
+from fastes.schedules import ANY_FORMS, ANY_NUMBER, FORMS, ScheduleSetting, make_schedule
 from fastes.shaping import SHAPINGS
 from fastes.strategy import check_int, check_population_size
 
 _REAL = (int, float, np.integer, np.floating)
 ENV_ERRORS = ("stop", "penalise")
 _OTHERS = ". What PPO, A2C or DQN have beside these (n_steps, batch_size, gamma, ...) has no counterpart in ES: leave it out"
+ROLLBACK_WINDOW = 10_000  # the longest
 EPISODE_CAPS = ("none", "mean", "share", "grow")
 
 
@@ -55,13 +56,28 @@ class Settings:
     population_size: int = _setting(64, "candidates a generation, even: they come in mirrored pairs", "evolution")
     sigma: ScheduleSetting = _setting(0.05, f"standard deviation of the noise on the parameters: {FORMS}", "evolution")
     learning_rate: ScheduleSetting = _setting(0.02, f"step size: {FORMS}", "evolution")
-    optimizer: str = _setting("adam", "adam or sgd", "evolution", choices=OPTIMIZERS)
-    momentum: float = _setting(0.9, "momentum of sgd, beta1 of adam, in [0, 1)", "evolution", low=0.0, below=1.0)
+    optimizer: str = _setting(
+        "adam",
+        "adam, sgd, or clipup (steps of one length, whatever the gradient's: learning_rate is then a length, to be set with "
+        "max_speed; for steep or badly scaled returns)",
+        "evolution",
+        choices=OPTIMIZERS,
+    )
+    momentum: float = _setting(0.9, "momentum of sgd and clipup, beta1 of adam, in [0, 1)", "evolution", low=0.0, below=1.0)
     beta2: float = _setting(0.999, "decay of adam's second moment, in [0, 1)", "evolution", low=0.0, below=1.0)
+    max_speed: float = _setting(
+        0.0,
+        "longest step of clipup, |change of theta| in a generation; 0: twice the learning rate, also along its schedule. "
+        "Start with sigma * sqrt(number of parameters) / 15 and half of it as learning_rate",
+        "evolution",
+        low=0.0,
+    )
     weight_decay: float = _setting(0.0, "share of theta taken from the gradient", "evolution", low=0.0)
     shaping: str = _setting(
         "centered_ranks",
-        "centered_ranks (OpenAI-ES) or standardized (ARS: returns over their std)",
+        "centered_ranks (OpenAI-ES), standardized (ARS: returns over their std) or nes (ranks of which the better half counts, "
+        "the best most; try it with 50 candidates or more where few of them are much better; with sgd, start with a fifth of "
+        "the learning rate)",
         "evolution",
         choices=SHAPINGS,
     )
@@ -74,6 +90,22 @@ class Settings:
     )
     noise_table_size: int = _setting(
         0, "numbers in the shared noise table (4 bytes each); 0: fits the policy", "evolution", low=0, high=2**36
+    )
+
+    rollback_drop: float = _setting(
+        0.0,
+        "go back to the best parameters, with a fresh optimiser, when the evaluation has lost this share of what was learned "
+        "(best - first; median of rollback_window generations); 0: never. 0.5 for trainings that collapse, with 2 or more "
+        "eval_episodes where returns are noisy; where it goes back again and again, lower the learning rate",
+        "evolution",
+        low=0.0,
+    )
+    rollback_window: int = _setting(
+        10,
+        "generations whose evaluations are smoothed for rollback_drop: more for noisier ones, which then notices later",
+        "evolution",
+        low=1,
+        high=ROLLBACK_WINDOW,
     )
 
     episodes_per_candidate: int = _setting(1, "episodes whose mean return is a candidate's fitness", "episodes", low=1)
@@ -89,8 +121,12 @@ class Settings:
     sample_actions: bool = _setting(
         False, "sample training actions from the policy's distribution (Discrete, MultiDiscrete, MultiBinary)", "episodes"
     )
-    alive_bonus: float = _setting(
-        0.0, "reward a step that training takes away (logs and evaluation keep it)", "episodes", low=-math.inf
+    alive_bonus: ScheduleSetting = _setting(
+        0.0,
+        "reward a step that training takes away (logs and evaluation keep it). Where a reward for being alive lets policies "
+        "stand still, take away that reward; where without it they learn to fall, first nothing, then all, as in 'lin_0_1', "
+        f"or a part: {ANY_FORMS}",
+        "episodes",
     )
     max_episode_steps: int = _setting(
         0, f"steps after which every episode is cut; 0: the environment decides, or {STEP_GUARD:,}", "episodes", low=0
@@ -132,6 +168,7 @@ class Settings:
         object.__setattr__(self, "policy_kwargs", {} if self.policy_kwargs is None else self.policy_kwargs)
         make_schedule("sigma", self.sigma)
         make_schedule("learning_rate", self.learning_rate)
+        make_schedule("alive_bonus", self.alive_bonus, ANY_NUMBER)
         if not isinstance(self.policy, str):
             raise TypeError(
                 f"policy = {self.policy!r} is a {type(self.policy).__name__}: expected 'MlpPolicy', 'LinearPolicy', a "

@@ -13,7 +13,8 @@ from fastes.errors import FastESError
 
 Float64 = npt.NDArray[np.float64]
 
-SHAPINGS = ("centered_ranks", "standardized")
+SHAPINGS = ("centered_ranks", "standardized", "nes")
+_LN2 = 0.6931471805599453
 
 
 class Shaped(NamedTuple):
@@ -31,6 +32,10 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
     (Salimans et al. 2017, equation 1 with rank transformation).
     standardized: returns over their standard deviation, gradient 1/b sum (r+ - r-)/sigma_R eps
     (Mania et al. 2018, "ARS", algorithm 2); sigma is part of the learning rate there.
+    nes: utilities max(0, ln(N/2 + 1) - ln k) of the N returns in order, best k = 1, over their sum, less 1/N; gradient
+    1/sigma sum_k u_k eps_k (Wierstra et al. 2014, section 3.1). `shaped` is N u_k, from -1 on. Only the better half differs,
+    the best most. For Adam and ClipUp, to which a gradient's size is nothing, learning rates are those of centred ranks; SGD
+    needs smaller ones: from 16 candidates on, this gradient is 4 (all signal) to 6 times (all noise) as long.
     top_fraction: the share b/n of the pairs that count, those with the largest max(r+, r-); at least one.
 
     Raises FastESError when no return is finite.
@@ -49,10 +54,40 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
         ranks = _core.centered_ranks(np.ascontiguousarray(returns[top], dtype=np.float64).ravel())
         shaped[top] = ranks.reshape(-1, 2)
         scale = 1.0 / (2 * kept * sigma)
+    elif shaping == "nes":
+        shaped[top] = nes_utilities(returns[top].ravel()).reshape(-1, 2)
+        scale = 1.0 / (2 * kept * sigma)
     else:
         shaped[top] = _standardize(finite[top])
         scale = 1.0 / kept
     return Shaped(shaped, (shaped[:, 0] - shaped[:, 1]).astype(np.float32), scale)
+
+
+def nes_utilities(values: Float64) -> Float64:
+    """N u_k of values (N,) float64, N even, as float64 (N,): at least -1, with a sum of 0.
+
+    Equal values share what their places get; non-finite ones have the last places. The same bits on every system.
+    """
+    count = len(values)
+    places = np.maximum(_log((0.5 * count + 1.0) / np.arange(1.0, count + 1.0)), 0.0)
+    _, group, sizes = np.unique(-np.where(np.isfinite(values), values, -np.inf), return_inverse=True, return_counts=True)
+    ends = np.cumsum(sizes)
+    sums = [math.fsum(places[end - size : end]) for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
+    # all equal: the quotient is that of a number with itself
+    utilities: Float64 = (np.array(sums) * count) / (math.fsum(places) * sizes) - 1.0
+    return utilities[group]
+
+
+def _log(x: Float64) -> Float64:
+    """Natural logarithm of normal numbers > 0, without libm: x = 2^e m, m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(s)."""
+    m, e = np.frexp(x)
+    small = m < math.sqrt(0.5)
+    m, e = np.where(small, 2.0 * m, m), np.where(small, e - 1, e)
+    s = (m - 1.0) / (m + 1.0)
+    series = np.zeros_like(s)
+    for power in range(21, 0, -2):  # s^2 < 0.03: the next term is below 1e-18
+        series = series * (s * s) + 1.0 / power
+    return e * _LN2 + 2.0 * s * series
 
 
 def _standardize(returns: Float64) -> Float64:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -46,11 +47,12 @@ class EvolutionStrategy:
     theta0: start, (num_params,), copied as float32. sigma: standard deviation of the noise. learning_rate: step size.
     Both are positive numbers, 'lin_A', 'lin_A_B' or functions of the progress that remains (see schedules.py).
     population_size: candidates a generation, even. seed: int >= 0; with the settings it determines everything.
-    optimizer: 'adam' or 'sgd'; momentum: SGD's, or Adam's beta1. weight_decay: theta * weight_decay is taken from the
-    gradient. shaping, top_fraction: see shaping.py; ARS is optimizer='sgd', momentum=0, shaping='standardized'.
-    episodes: environment seeds drawn per pair. table_size: values of the noise table, 0 for one that fits theta.
+    optimizer: 'adam', 'sgd' or 'clipup'; momentum: SGD's and ClipUp's, or Adam's beta1. max_speed: the longest step of
+    ClipUp, 0 for twice the learning rate. weight_decay: theta * weight_decay is taken from the gradient. shaping,
+    top_fraction: see shaping.py; ARS is optimizer='sgd', momentum=0, shaping='standardized'. episodes: environment seeds
+    drawn per pair. table_size: values of the noise table, 0 for one that fits theta.
 
-    Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055).
+    Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055); optim.py.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class EvolutionStrategy:
         optimizer: str = "adam",
         momentum: float = 0.9,
         beta2: float = 0.999,
+        max_speed: float = 0.0,
         weight_decay: float = 0.0,
         shaping: str = "centered_ranks",
         top_fraction: float = 1.0,
@@ -79,6 +82,7 @@ class EvolutionStrategy:
         for name, value, fits in (
             ("momentum", momentum, 0.0 <= momentum < 1.0),
             ("beta2", beta2, 0.0 <= beta2 < 1.0),
+            ("max_speed", max_speed, 0.0 <= max_speed < math.inf),
             ("top_fraction", top_fraction, 0.0 < top_fraction <= 1.0),
             ("weight_decay", weight_decay, 0.0 <= weight_decay < math.inf),
         ):
@@ -91,10 +95,11 @@ class EvolutionStrategy:
         if table_size < num_params:
             raise ValueError(f"table_size = {table_size} is too small: theta has {num_params} parameters")
         self.table = NoiseTable(table_size, self.seed)
-        self.optimizer = make_optimizer(optimizer, num_params, momentum, beta2)
+        self._new_optimizer = partial(make_optimizer, optimizer, num_params, momentum, beta2, max_speed)
+        self.optimizer = self._new_optimizer()
         self.generation = 0
         self._asked: Perturbations | None = None
-        self._progress_remaining = 1.0
+        self.progress_remaining = 1.0  # what the last `ask` was given
 
     @property
     def theta(self) -> Float32:
@@ -107,6 +112,11 @@ class EvolutionStrategy:
         if theta.shape != self._theta.shape:
             raise ValueError(f"theta has {theta.size} values, this strategy has {self._theta.size} parameters")
         self._theta, self._asked = theta, None
+
+    def restart(self, theta: npt.ArrayLike) -> None:
+        """Go on from theta (num_params,) with an optimiser that knows of no step; the generation stays."""
+        self.theta = theta
+        self.optimizer = self._new_optimizer()
 
     def reseed(self, seed: int) -> None:
         """Draw from another seed from now on, with another noise table; theta and the optimiser stay."""
@@ -123,7 +133,7 @@ class EvolutionStrategy:
 
         progress_remaining: from 1 (start) to 0 (end of the budget), for schedules.
         """
-        self._progress_remaining = progress_remaining
+        self.progress_remaining = progress_remaining
         sigma = checked_value("sigma", self._sigma(progress_remaining))
         drawn = draw_pairs(self.seed, self.generation, self.num_pairs, self.episodes, len(self._theta), self.table.size)
         self._asked = Perturbations(self.generation, sigma, self._theta, self.table, *drawn)
@@ -149,7 +159,7 @@ class EvolutionStrategy:
         gradient *= np.float32(shaped.scale)
         if self.weight_decay:
             gradient -= np.float32(self.weight_decay) * self._theta
-        learning_rate = checked_value("learning_rate", max(self._learning_rate(self._progress_remaining), 1e-300))
+        learning_rate = checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
         return self._apply(gradient, learning_rate, asked.sigma, int(np.count_nonzero(~np.isfinite(fitness))))
 
     def _apply(self, gradient: Float32, learning_rate: float, sigma: float, num_nonfinite: int) -> Update:

@@ -41,7 +41,7 @@ from training import assert_same_state, learn
 from fastes import CheckpointError, FastES, checkpoint
 
 MAX_INPUT_BYTES, MAX_SECONDS, MAX_RSS_MB = 24_000, 10, 1500
-MEMBERS = ("data", "theta.safetensors", "optimizer.safetensors", "normalizer.safetensors")
+MEMBERS = ("data", "theta.safetensors", "optimizer.safetensors", "normalizer.safetensors", "rollback.safetensors")
 SPACES = {
     "FuzzMultiDiscrete-v0": (
         spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(-1.0, 1.0, (2,))}),
@@ -55,8 +55,8 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Pendulum-v1", {"policy_kwargs": {"net_arch": [2], "activation_fn": "relu"}, "action_noise": 0.1, "episode_cap": "mean"}),
     ("Pendulum-v1", {"policy": "LinearPolicy", "policy_kwargs": {"action_mapping": "bins", "num_bins": 3}}),
     ("Toy-v0", {"policy_kwargs": {"net_arch": [], "action_mapping": "squash"}, "target_return": float("inf")}),
-    ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False}),
-    ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": 1.0}),
+    ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False, "optimizer": "clipup"}),
+    ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": "lin_-1_2.5", "rollback_drop": 0.5, "rollback_window": 1}),
 )
 
 
@@ -171,7 +171,8 @@ WORDS = (
         "tanh",
         "relu",
     ),
-    *("adam", "sgd", "LinearPolicy", "MlpPolicy", "centered_ranks", "standardized", "mean", "share", *SPACES, "Toy-v0"),
+    *("adam", "sgd", "clipup", "LinearPolicy", "MlpPolicy", "centered_ranks", "standardized", "nes"),
+    *("mean", "share", *SPACES, "Toy-v0"),
 )
 TENSOR_TYPES = ("F32", "F64", "F16", "BF16", "I64", "I32", "I8", "U8", "U64", "BOOL", "F8_E4M3", "F8_E5M2", "C64", "X")
 

@@ -17,7 +17,7 @@ from fastes.normalizer import ObsNormalizer
 from fastes.policies import initial_theta, make_policy_spec
 from fastes.rollout import STEP_GUARD, EpisodeSettings, run_episode
 from fastes.settings import Settings
-from fastes.shaping import shape_returns
+from fastes.shaping import SHAPINGS, shape_returns
 
 TOY = {"population_size": 8, "seed": 5, "preset": "default", "target_return": "none", "policy_kwargs": {"net_arch": [4]}}
 
@@ -38,6 +38,8 @@ def quadratic(x: Any) -> float:
         {"optimizer": "sgd", "learning_rate": 0.01, "momentum": 0.9},
         {"optimizer": "sgd", "momentum": 0.0, "learning_rate": 0.02, "shaping": "standardized"},
         {"optimizer": "sgd", "momentum": 0.0, "learning_rate": 0.02, "shaping": "standardized", "top_fraction": 0.3},
+        {"optimizer": "clipup", "learning_rate": "lin_0.1"},
+        {"shaping": "nes", "top_fraction": 0.5},
         {"learning_rate": "lin_0.1", "sigma": "lin_0.2_0.02"},
         {"learning_rate": lambda remaining: 0.1 * remaining + 1e-4},
     ],
@@ -140,7 +142,7 @@ def test_theta0_is_copied() -> None:
 
 
 def test_nothing_changes_without_a_finite_return() -> None:
-    for optimizer in ("adam", "sgd"):
+    for optimizer in ("adam", "sgd", "clipup"):
         es = EvolutionStrategy(np.ones(3), population_size=4, seed=0, optimizer=optimizer)
         es.ask()
         es.tell([1.0, 2.0, 3.0, 4.0])
@@ -167,7 +169,7 @@ def test_nothing_changes_when_the_step_is_not_finite() -> None:
 
 def test_bad_returns_rank_worst() -> None:
     returns = np.array([[1.0, np.nan], [3.0, np.inf], [5.0, -np.inf], [2.0, 4.0]])
-    for shaping in ("centered_ranks", "standardized"):
+    for shaping in SHAPINGS:
         shaped = shape_returns(returns, 0.1, shaping).shaped
         worst = shaped.min()
         assert shaped[0, 1] == shaped[1, 1] == shaped[2, 1] == worst
@@ -176,7 +178,7 @@ def test_bad_returns_rank_worst() -> None:
 
 
 def test_equal_returns_give_no_step() -> None:
-    for shaping in ("centered_ranks", "standardized"):
+    for shaping in SHAPINGS:
         es = EvolutionStrategy(np.ones(3), population_size=4, seed=0, shaping=shaping, optimizer="sgd")
         es.ask()
         es.tell([7.0] * 4)
@@ -201,7 +203,7 @@ def test_top_fraction_keeps_the_best_pairs() -> None:
 # --- the black-box loop and the workers are one path -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shaping", ["centered_ranks", "standardized"])
+@pytest.mark.parametrize("shaping", SHAPINGS)
 def test_ask_and_tell_do_what_the_workers_do(shaping: str) -> None:
     settings: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.01, "shaping": shaping}
     episodes, generations, noise = 2, 4, 0.2

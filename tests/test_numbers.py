@@ -29,9 +29,10 @@ OPTIMIZERS: tuple[dict[str, Any], ...] = (
     {"optimizer": "adam", "shaping": "centered_ranks"},
     {"optimizer": "adam", "shaping": "standardized"},
     {"optimizer": "sgd", "shaping": "centered_ranks"},
+    {"optimizer": "clipup", "shaping": "nes"},
     {"optimizer": "sgd", "shaping": "standardized", "top_fraction": 0.5, "momentum": 0.0, "policy": "LinearPolicy"},
 )
-BOTH_KINDS = (OPTIMIZERS[0], OPTIMIZERS[3])
+BOTH_KINDS = (OPTIMIZERS[0], OPTIMIZERS[-1])
 LENGTH = 6
 
 
@@ -392,6 +393,9 @@ EXTREMES: tuple[dict[str, Any], ...] = (
     {"alive_bonus": 1e300},
     {"alive_bonus": -1e300},
     {"alive_bonus": 1.7e308},
+    {"alive_bonus": "lin_-8e307_8e307"},
+    {"optimizer": "clipup", "max_speed": 5e-324},
+    {"optimizer": "clipup", "max_speed": 1e300, "learning_rate": 1e300},
     {"action_noise": 1e30},
     {"action_noise": 1e300},
     {"obs_clip": 1e300},

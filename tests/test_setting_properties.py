@@ -41,6 +41,7 @@ def _schedule(numbers: list[float]) -> Any:
 
 
 SCHEDULES = POSITIVE | st.lists(POSITIVE, min_size=1, max_size=2).map(_schedule)
+ANY_SCHEDULES = ANY_FLOAT | st.lists(st.floats(-1e307, 1e307), min_size=1, max_size=2).map(_schedule)
 POLICY_KWARGS = st.fixed_dictionaries(
     {},
     optional={
@@ -55,6 +56,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "population_size": st.integers(1, 2**20).map(lambda pairs: 2 * pairs),
     "sigma": SCHEDULES,
     "learning_rate": SCHEDULES,
+    "alive_bonus": ANY_SCHEDULES,
     "policy": st.sampled_from(["MlpPolicy", "LinearPolicy"]),
     "policy_kwargs": POLICY_KWARGS,
     "step_timeout": POSITIVE | st.just("auto"),
@@ -218,12 +220,13 @@ NO_INTS: tuple[Any, ...] = (
 NO_FLOATS: tuple[Any, ...] = (*NO_NUMBERS, True, math.nan, math.inf, -math.inf, np.float32(np.nan), 10**400, -(10**400))
 NO_SCHEDULES: tuple[Any, ...] = (
     *(value for value in NO_FLOATS if value is not Settings),  # a class can be called
-    *("lin", "lin_", "lin_x", "lin_1_2_3", "lin_nan", "lin_inf", "lin_-1", "lin_1_-1", "lin_1_0", "LIN_1", "lin_1_nan"),
-    *(0, 0.0, -0.0, -1, -5e-324, np.int64(0), "function"),
+    *("lin", "lin_", "lin_x", "lin_1_2_3", "lin_nan", "lin_inf", "LIN_1", "lin_1_nan", "function"),
 )
+NOT_POSITIVE: tuple[Any, ...] = ("lin_-1", "lin_1_-1", "lin_1_0", 0, 0.0, -0.0, -1, -5e-324, np.int64(0))
 WRONG: dict[str, tuple[Any, ...]] = {
-    "sigma": NO_SCHEDULES,
-    "learning_rate": NO_SCHEDULES,
+    "sigma": (*NO_SCHEDULES, *NOT_POSITIVE),
+    "learning_rate": (*NO_SCHEDULES, *NOT_POSITIVE),
+    "alive_bonus": (*NO_SCHEDULES, "lin_1e308_-1e308", "lin_-1e308_1.7e308"),
     "target_return": (*JUNK, None, "", "x", "AUTO", {}, True, math.nan, np.float32(np.nan), 10**400),
     "step_timeout": (*JUNK, None, "", "x", "AUTO", "60", {}, True, math.nan, 0, -0.0, -1, -math.inf, np.float32(np.nan)),
     "policy": (*JUNK, None, 5, 0.5, True, {}),

@@ -47,4 +47,6 @@ class LogFigures(Callback):
             return
         for key, field in _KEYS.items():
             model.logger.record(key, getattr(record, field))
+        if model.settings.rollback_drop:
+            model.logger.record("es/rollbacks", model.rollback.count)
         model.dump_logs(self._iterations)

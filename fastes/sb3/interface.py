@@ -20,6 +20,7 @@ from fastes.evaluator import Evaluator
 from fastes.policies import AnySpec
 from fastes.predictor import Predictor
 from fastes.restore import check_same_spaces
+from fastes.rollback import Rollback
 from fastes.sb3 import logger as logging
 from fastes.settings import Settings
 from fastes.strategy import EvolutionStrategy, check_int, check_seed
@@ -48,6 +49,7 @@ class SB3Interface:
     source: EnvSource
     settings: Settings
     evaluator: Evaluator
+    rollback: Rollback
     _predictor: Predictor
     use_sde = False
 
@@ -117,6 +119,7 @@ class SB3Interface:
                 raise ValueError(f"parameter {name!r} has shape {value.shape}, expected {view.shape}")
             view[...] = value
         self.strategy.theta = theta
+        self.rollback.forget()
 
     # --- environment ------------------------------------------------------------------------------------------------
 
@@ -156,6 +159,7 @@ class SB3Interface:
         evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, n_workers)
         self.close()
         self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
+        self.rollback.forget()
         self._look_at_statistics()
 
     def _look_at_statistics(self) -> None:

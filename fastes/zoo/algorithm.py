@@ -12,7 +12,7 @@ from fastes.presets import DEFAULT
 from fastes.sb3.files import MonitorFile
 from fastes.zoo.environments import single_environments
 
-_SCHEDULES = ("learning_rate", "sigma")
+_SCHEDULES = ("learning_rate", "sigma", "alive_bonus")
 
 
 class FastES(agent.FastES):
