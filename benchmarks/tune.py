@@ -25,6 +25,7 @@ from fastes.logger import Record
 from fastes.optim import OPTIMIZERS
 from fastes.presets import choose_settings, load_preset, preset_for
 from fastes.settings import Settings
+from fastes.shaping import SHAPINGS
 from fastes.zoo import search_space
 
 if TYPE_CHECKING:
@@ -66,11 +67,12 @@ def alive_bonus_of(env: str) -> float:
 
 
 def draw_settings(trial: Any, alive_bonus: float) -> dict[str, Any]:
-    """Settings of a trial (optuna.Trial): RL Zoo's search space, the optimiser, normalisation, a share of the alive bonus.
+    """Settings of a trial (optuna.Trial): fastes.zoo's space, shaping, optimiser, normalisation, a share of the alive bonus.
 
     Numbers have few digits: what was tried is what is written down.
     """
-    settings = search_space.sample(trial, 0, 1, {})
+    settings = search_space.convert(search_space.draw_common(trial))
+    settings["shaping"] = trial.suggest_categorical("shaping", list(SHAPINGS))
     settings["optimizer"] = trial.suggest_categorical("optimizer", list(OPTIMIZERS))
     settings["momentum"] = _PLAIN_MOMENTUM.get(settings["optimizer"], 0.9)
     settings["normalize_obs"] = trial.suggest_categorical("normalize_obs", [True, False])

@@ -11,8 +11,10 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
+from fastes.optim import OPTIMIZERS
 from fastes.presets import choose_settings, load_preset, tomllib
 from fastes.settings import Settings
+from fastes.shaping import SHAPINGS
 
 optuna = pytest.importorskip("optuna")
 
@@ -64,7 +66,7 @@ def test_a_search_goes_on_and_its_best_loads_as_a_preset(tmp_path: Path, capsys:
 
 def drawn(**changes: Any) -> dict[str, Any]:
     fixed = {
-        "method": "ars",
+        "shaping": "standardized",
         "network": "linear",
         "population_size_pow": 4,
         "top_fraction": 0.123456,
@@ -82,8 +84,8 @@ def test_what_is_drawn_is_what_is_tried() -> None:
     assert (adam["shaping"], adam["optimizer"], adam["momentum"]) == ("standardized", "adam", 0.9)
     assert (adam["sigma"], adam["learning_rate"], adam["top_fraction"]) == (0.012, 0.35, 0.12), "few digits, to be written down"
     assert (adam["alive_bonus"], adam["normalize_obs"], adam["population_size"]) == (1.5, False, 16)
-    assert drawn(optimizer="sgd", method="openai_es")["momentum"] == 0.0
-    for settings in (adam, drawn(optimizer="sgd")):
+    assert drawn(optimizer="sgd", shaping="centered_ranks")["momentum"] == 0.0
+    for settings in [drawn(optimizer=optimizer, shaping=shaping) for optimizer in OPTIMIZERS for shaping in SHAPINGS]:
         Settings().changed(**settings)
     assert tune.alive_bonus_of("CartPole-v1") == 0.0
 

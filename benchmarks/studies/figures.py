@@ -42,7 +42,7 @@ def draw_curves(axes: Any, contestants: Mapping[str, Sequence[Run]], colours: Ma
         along = np.linspace(0.0, min(run.steps[-1] for run in runs), 100)
         found = median_interval(np.array([np.interp(along, run.steps, run.scores) for run in runs]))
         (line,) = axes.plot(along, found.median, label=f"{name} ({len(runs)})", color=(colours or {}).get(name))
-        axes.fill_between(curve.along, curve.scores.low, curve.scores.high, alpha=0.15, color=line.get_color(), linewidth=0)
+        axes.fill_between(along, found.low, found.high, alpha=0.15, color=line.get_color(), linewidth=0)
 
 
 def draw_finals(axes: Any, at: Sequence[float], groups: Sequence[Sequence[Run]], label: str, colour: Any = None) -> None:

@@ -16,7 +16,6 @@ from benchmarks.head_to_head.report import failure_lines, machines
 from benchmarks.head_to_head.results import Row, Run, failures, finished_runs, read_rows
 from benchmarks.head_to_head.runner import CONTESTANT, run_all
 
-
 FIRST_SHARE = 1 / 8  # of the budget: budgets are small, and a generation is a good part of them
 
 
