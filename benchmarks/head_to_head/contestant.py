@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
 
 from benchmarks.head_to_head.clock import Budget, Clock
-from benchmarks.head_to_head.evaluation import Task, Watch
+from benchmarks.head_to_head.evaluation import Act, Task, Watch
+from benchmarks.head_to_head.zoo import algorithm_of, change_of
+from fastes.presets import DEFAULT, preset_for, tomllib
+
+if TYPE_CHECKING:
+    from fastes import FastES
 
 Write = Callable[[dict[str, Any]], None]
 
 
-def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
-    """FastES with its preset, a worker a core. Its own noise-free evaluations are on the clock, and their steps count."""
-    from fastes import Callback, FastES
+def base_of(env: str) -> str:
+    """The environment that an id stands for: its own, or the one that it changes (benchmarks.studies.changed)."""
+    module, _, name = env.rpartition(":")
+    if module:
+        importlib.import_module(module)
+    base: str = gymnasium.spec(name).kwargs.get("base", env)
+    return base
+
+
+def preset_model(task: Task, cores: int) -> FastES:
+    """FastES with the preset of the task's environment, what the contestant's name changes, and a worker a core."""
+    from fastes import FastES
+
+    preset, changes = preset_for(base_of(task.env)), tomllib.loads(change_of(task.algo))
+    return FastES(task.env, preset=preset, n_workers=cores, seed=task.seed, target_return="none", **changes)
+
+
+def noise_free(model: FastES) -> Act:
+    """The deterministic action of the current parameters."""
+    return lambda observation: model.predict(observation, deterministic=True)[0]
+
+
+def run_fastes(
+    task: Task,
+    cores: int,
+    clock: Clock,
+    write: Write,
+    make: Callable[[Task, int], FastES] = preset_model,
+    acting: Callable[[FastES], Act] = noise_free,
+) -> None:
+    """What `make` makes, evaluated as `acting` says. Its own noise-free evaluations are on the clock, and their steps count."""
+    from fastes import Callback
     from fastes.logger import Record
-    from fastes.presets import DEFAULT, preset_for
 
     class Follow(Callback):
         def __init__(self, watch: Watch) -> None:
@@ -30,12 +66,13 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
             return self.watch.look(steps)
 
     clock.start()
-    with FastES(task.env, n_workers=cores, seed=task.seed, target_return="none") as model:
-        watch = Watch(task, clock, lambda observation: model.predict(observation, deterministic=True)[0], write)
+    with make(task, cores) as model:
+        watch = Watch(task, clock, acting(model), write)
         if watch.look(0):
             model.learn(10**15, Follow(watch))
-        preset = preset_for(task.env)
+        preset = preset_for(base_of(task.env))
         source = f"preset {preset}" if preset != DEFAULT else "FastES's defaults: it has no preset"
+        source += f", {change_of(task.algo)}" if change_of(task.algo) else ""
         watch.finish(model.num_timesteps + model.eval_timesteps, f"{source}; {cores} workers")
 
 
@@ -52,7 +89,7 @@ def run_peer(task: Task, cores: int, clock: Clock, write: Write, way: tuple[bool
 
     settings, chosen = settings_for(task.algo, task.env), Way(*way)
     # ARS's workers report when a generation is over: stopping there would throw it away just before its update
-    may_stop_inside = bool(task.budget.seconds) and not (task.algo == "ars" and chosen.processes)
+    may_stop_inside = bool(task.budget.seconds) and not (algorithm_of(task.algo) == "ars" and chosen.processes)
 
     class Follow(BaseCallback):
         def _on_rollout_start(self) -> None:
@@ -81,7 +118,7 @@ def run_peer(task: Task, cores: int, clock: Clock, write: Write, way: tuple[bool
 
 def import_first(algo: str) -> None:
     """Imports are not on the clock."""
-    if algo == "fastes":
+    if algorithm_of(algo) == "fastes":
         import fastes.agent
         import fastes.parallel.pool  # noqa: F401
     else:
@@ -107,7 +144,7 @@ def main() -> None:
     task = Task(**{**given["task"], "budget": Budget(*given["task"]["budget"])})
     import_first(task.algo)
     clock = Clock(task.budget)
-    if task.algo == "fastes":
+    if algorithm_of(task.algo) == "fastes":
         run_fastes(task, given["cores"], clock, write)
     else:
         run_peer(task, given["cores"], clock, write, given["way"])

@@ -24,7 +24,7 @@ Act = Callable[[Any], Any]
 class Task(NamedTuple):
     """One run. episodes: of an evaluation on the way, and of the last. points: evaluations in all, the first one untrained.
 
-    stop_at: score of an evaluation that ends the run early, or None.
+    stop_at: score of an evaluation that ends the run early, or None. first_share: of the budget, when the first trained one is.
     """
 
     env: str
@@ -35,16 +35,17 @@ class Task(NamedTuple):
     episodes: int = 10
     final_episodes: int = 100
     stop_at: float | None = None
+    first_share: float = FIRST_SHARE
 
     @property
     def name(self) -> str:
         return f"{self.env} {self.algo} seed {self.seed}"
 
 
-def due_shares(points: int) -> list[float]:
+def due_shares(points: int, first: float = FIRST_SHARE) -> list[float]:
     """Shares of the budget at which to evaluate, between the untrained policy and the end: each as far as the last, times q."""
     between = points - 2
-    return [FIRST_SHARE ** (1 - k / between) for k in range(between)] if between > 0 else []
+    return [first ** (1 - k / between) for k in range(between)] if between > 0 else []
 
 
 def play(env: gymnasium.Env[Any, Any], act: Act, seeds: range) -> list[float]:
@@ -70,7 +71,7 @@ class Watch:
 
     def __init__(self, task: Task, clock: Clock, act: Act, write: Callable[[dict[str, Any]], None]) -> None:
         self.task, self.clock, self.act, self.write = task, clock, act, write
-        self.due = due_shares(task.points)
+        self.due = due_shares(task.points, task.first_share)
         self.env = gymnasium.make(task.env, disable_env_checker=True)
         self.beaten = False  # stop_at was reached
         self._pulse = time.monotonic()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from benchmarks.head_to_head.zoo import PeerSettings
+from benchmarks.head_to_head.zoo import PeerSettings, algorithm_of
 
 
 class Way(NamedTuple):
@@ -17,14 +17,14 @@ class Way(NamedTuple):
 
     def describe(self, algo: str, n_envs: int, cores: int) -> str:
         threads = f"{self.threads} torch thread" + ("s" if self.threads > 1 else "")
-        if algo == "ars":
+        if algorithm_of(algo) == "ars":
             return f"AsyncEval with {cores} workers" if self.processes else "one process"
         return f"{'SubprocVecEnv' if self.processes else 'DummyVecEnv'} of {n_envs}, {threads}"
 
 
 def ways(algo: str, n_envs: int, cores: int) -> list[Way]:
     """What can be faster than the others; the first one is the fallback. ARS's workers have a policy each: one thread."""
-    if algo == "ars":
+    if algorithm_of(algo) == "ars":
         return [Way(True, 1), Way(False, 1)] if cores > 1 else [Way(False, 1)]
     apart = (False, True) if n_envs > 1 and cores > 1 else (False,)
     return [Way(processes, threads) for processes in apart for threads in sorted({1, cores})]
@@ -48,7 +48,9 @@ def make_vec_env(env: str, n_envs: int, seed: int, processes: bool, normalize: d
     from stable_baselines3.common import env_util
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 
-    made = env_util.make_vec_env(env, n_envs, seed=seed, vec_env_cls=SubprocVecEnv if processes else DummyVecEnv)
+    kind = SubprocVecEnv if processes else DummyVecEnv
+    # SB3 asks for pictures, which not every environment has
+    made = env_util.make_vec_env(env, n_envs, seed=seed, vec_env_cls=kind, env_kwargs={"render_mode": None})
     return made if normalize is None else VecNormalize(made, **normalize)
 
 
@@ -61,6 +63,7 @@ def make_peer(
     from sb3_contrib.common.vec_env import AsyncEval
     from stable_baselines3 import A2C, PPO
 
+    algo = algorithm_of(algo)
     torch.set_num_threads(way.threads)
     arguments = _arguments(settings.arguments, remaining, torch.nn)
     classes = {"ppo": PPO, "trpo": TRPO, "ars": ARS, "a2c": A2C}

@@ -14,9 +14,11 @@ from benchmarks.head_to_head.calibration import fastest_way
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.process import ContestantFailed, records_of
 from benchmarks.head_to_head.results import FINAL, POINT, Row, append_row, failed_row, finished_runs, next_attempt, read_rows
+from benchmarks.head_to_head.zoo import PEERS, algorithm_of
 from benchmarks.machine import cpu_model, describe
 from fastes.cpus import available_cpus
 
+CONTESTANT = "benchmarks.head_to_head.contestant"
 _SILENCE_SECONDS = 1800.0  # a cycle may be long: 512 episodes of Humanoid
 
 
@@ -53,26 +55,30 @@ def is_finished(rows: Iterable[Row], task: Task) -> bool:
     return any(run.final.key == key for run in finished_runs(rows))
 
 
-def run_all(tasks: Iterable[Task], place: Place, done: Callable[[Iterable[Row], Task], bool] = is_finished) -> None:
-    """Run what is not done, in order. A failure is a row, and the next task follows."""
+def run_all(
+    tasks: Iterable[Task],
+    place: Place,
+    done: Callable[[Iterable[Row], Task], bool] = is_finished,
+    module: str = CONTESTANT,
+) -> None:
+    """Run what is not done, in order; module: what runs a task. A failure is a row, and the next task follows."""
     (place.folder / "logs").mkdir(parents=True, exist_ok=True)
     note_machine(place)
     for task in tasks:
         if not done(read_rows(place.results), task):
-            run_one(task, place)
+            run_one(task, place, module)
 
 
-def run_one(task: Task, place: Place) -> None:
+def run_one(task: Task, place: Place, module: str = CONTESTANT) -> None:
     """Run a task from scratch and append its rows as they come."""
     key = (task.env, task.algo, task.seed, str(task.budget))
     attempt = next_attempt(read_rows(place.results), key)
     given: dict[str, Any] = {"task": task._asdict(), "cores": len(place.cpus), "way": None}
     threads = 1
-    if task.algo != "fastes":
+    if algorithm_of(task.algo) in PEERS:
         given["way"] = way = fastest_way(task.algo, task.env, place.cpus, place.calibration_seconds, place.folder)
         threads = way.threads
     log = place.folder / "logs" / f"{task.name.replace('/', '-').replace(' ', '-')}.log"
-    module = "benchmarks.head_to_head.contestant"
     records = records_of(module, given, place.cpus, threads, place.folder, log, _SILENCE_SECONDS)
     try:
         with contextlib.closing(records):

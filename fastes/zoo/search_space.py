@@ -19,25 +19,29 @@ _METHODS: dict[str, dict[str, Any]] = {
 
 def sample(trial: Any, n_actions: int, n_envs: int, additional_args: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
     """Settings of one trial, by the Zoo's signature of a sampler; trial: optuna.Trial."""
-    drawn = {
-        "method": trial.suggest_categorical("method", list(_METHODS)),
+    return convert({"method": trial.suggest_categorical("method", list(_METHODS)), **draw_common(trial)})
+
+
+def draw_common(trial: Any) -> dict[str, Any]:
+    """What has to be found whatever the method is; benchmarks/tune.py searches it, too."""
+    return {
         "network": trial.suggest_categorical("network", list(_NETWORKS)),
         "population_size_pow": trial.suggest_int("population_size_pow", 3, 7),
         "top_fraction": trial.suggest_float("top_fraction", 0.1, 1.0),
         "sigma": trial.suggest_float("sigma", 0.01, 1.0, log=True),
         "learning_rate": trial.suggest_float("learning_rate", 0.003, 0.5, log=True),
     }
-    return convert(drawn)
 
 
 def convert(drawn: dict[str, Any]) -> dict[str, Any]:
-    """Settings from what a study has stored of a trial."""
+    """Settings from what a study has stored of a trial; without a method these are those of the common part."""
     settings = dict(drawn)
+    method = _METHODS[settings.pop("method")] if "method" in settings else {}
     policy, policy_kwargs = _NETWORKS[settings.pop("network")]
     return {
         "policy": policy,
         "policy_kwargs": dict(policy_kwargs),
         "population_size": 2 ** settings.pop("population_size_pow"),
-        **_METHODS[settings.pop("method")],
+        **method,
         **settings,
     }

@@ -1,0 +1,1 @@
+"""Studies of one question each, a command with a plot and a small table: `python -m benchmarks.studies NAME --out DIR`."""

@@ -1,0 +1,376 @@
+"""Risk: a study compares something else than it says: a wrapper that adds wrongly, settings not found, a biased estimator."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
+
+from benchmarks.head_to_head.clock import Budget
+from benchmarks.head_to_head.contestant import base_of, preset_model
+from benchmarks.head_to_head.evaluation import Task
+from benchmarks.head_to_head.results import FINAL, POINT, Row, append_row, read_rows
+from benchmarks.head_to_head.zoo import settings_for
+from benchmarks.studies import cyclic_mdp, episode_reward, estimators, frame_skip, settings
+from benchmarks.studies.__main__ import NAMES, main, study_named
+from benchmarks.studies.changed import ActionRepeat, LateReward, cut_after, paid_late, repeated
+from benchmarks.studies.estimator_run import acting, make_model
+from benchmarks.studies.strategies import (
+    Averaged,
+    Explicit,
+    Guided,
+    Orthogonal,
+    Reused,
+    guided_directions,
+    mixture_weights,
+    orthogonalized,
+    span_of,
+)
+from fastes import EvolutionStrategy, FastES
+from fastes.presets import choose_settings
+from fastes.shaping import shape_returns
+
+REWARDS = [0.1, 0.2, 0.3, 0.7, 1e-9, 3.3, 0.1]
+
+
+class Scripted(gymnasium.Env[Any, Any]):
+    """Observes the number of steps taken, pays REWARDS in turn, and ends after the last."""
+
+    observation_space, action_space = spaces.Box(0.0, 10.0, (1,), np.float32), spaces.Discrete(2)
+
+    def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
+        self.taken: list[Any] = []
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.taken.append(action)
+        count = len(self.taken)
+        return np.full(1, count, np.float32), REWARDS[count - 1], count == len(REWARDS), False, {"count": count}
+
+
+def played(env: gymnasium.Env[Any, Any]) -> list[tuple[float, float, bool]]:
+    env.reset()
+    steps: list[tuple[float, float, bool]] = []
+    while not steps or not steps[-1][2]:
+        observation, reward, terminated, _, _ = env.step(len(steps))
+        steps.append((float(observation[0]), float(reward), terminated))
+    return steps
+
+
+# --- environments ---------------------------------------------------------------------------------------------------
+
+
+def test_an_action_is_repeated_until_the_episode_ends() -> None:
+    env = Scripted()
+    assert played(ActionRepeat(env, 3)) == [
+        (3.0, 0.1 + 0.2 + 0.3, False),
+        (6.0, 0.7 + 1e-9 + 3.3, False),
+        (7.0, 0.1, True),
+    ]
+    assert env.taken == [0, 0, 0, 1, 1, 1, 2]
+    assert played(ActionRepeat(env, 1)) == played(env)
+    with pytest.raises(ValueError, match="repeat = 0"):
+        ActionRepeat(env, 0)
+
+
+def test_late_rewards_add_up_to_the_same_bits_in_every_episode() -> None:
+    late = LateReward(Scripted())
+    for _ in range(2):
+        steps = played(late)
+        assert [reward for _, reward, _ in steps[:-1]] == [0.0] * (len(REWARDS) - 1)
+        assert sum(reward for _, reward, _ in steps) == sum(REWARDS)
+        assert [seen for seen, _, _ in steps] == [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_fastes_does_not_notice_late_rewards_on_workers_too(env: str) -> None:
+    thetas = []
+    for each in (env, paid_late(env)):
+        with FastES(each, preset=env, n_workers=1, seed=3, target_return="none") as model:
+            model.learn(10**12, lambda _, record: record.generation < 2)
+        thetas.append(model.theta)
+    assert np.array_equal(*thetas)
+    assert not np.array_equal(thetas[0], FastES(env, preset=env, n_workers=0, seed=3).theta)
+
+
+def test_the_study_of_late_rewards_runs_nothing_when_fastes_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = frame_skip.argparse.Namespace(env=["CartPole-v1"], first_seed=0)
+    assert "bit for bit" in episode_reward.check(arguments)
+    monkeypatch.setattr(episode_reward, "paid_late", lambda env: repeated(env, 2))
+    with pytest.raises(SystemExit, match="nothing is run"):
+        episode_reward.check(arguments)
+
+
+def test_changed_environments_are_what_their_ids_say() -> None:
+    env = gymnasium.make(repeated("CartPole-v1", 4))
+    assert isinstance(env.unwrapped, type(gymnasium.make("CartPole-v1").unwrapped))
+    assert repeated("CartPole-v1", 1) == "CartPole-v1"
+    assert (base_of(repeated("CartPole-v1", 4)), base_of("CartPole-v1")) == ("CartPole-v1", "CartPole-v1")
+    pendulum = gymnasium.make(repeated("Pendulum-v1", 4))
+    pendulum.reset(seed=0)
+    decisions, over = 0, False
+    while not over:
+        over = pendulum.step(np.zeros(1, np.float32))[3]
+        decisions += 1
+    assert decisions == 50, "200 steps of the pendulum's own, four at a time"
+
+
+@pytest.mark.parametrize("steps", [30, 99, 300, 999])
+def test_the_optimum_of_the_cycle_is_what_walking_it_gives(steps: int) -> None:
+    env = gymnasium.make(cut_after(steps))
+    observation, _ = env.reset()
+    total, over = 0.0, False
+    while not over:
+        observation, reward, terminated, truncated, _ = env.step((int(observation.argmax()) + 1) % 3)
+        total, over = total + float(reward), terminated or truncated
+    assert total == cyclic_mdp.optimum(steps)
+    assert cyclic_mdp.steps_of(cut_after(steps)) == steps
+
+
+def test_changed_environments_keep_the_settings_of_their_base() -> None:
+    late = paid_late("InvertedPendulum-v5")
+    assert settings_for("ppo", late) == settings_for("ppo", "InvertedPendulum-v5")
+    assert settings_for("ppo+CartPole-v1", cut_after(30)) == settings_for("ppo", "CartPole-v1")
+    with pytest.raises(ValueError, match="no peer"):
+        settings_for("sac+CartPole-v1", "CartPole-v1")
+    task = Task(paid_late("CartPole-v1"), "fastes+sigma=0.25", 0, Budget(steps=1))
+    with preset_model(task, 0) as model:
+        expected = choose_settings("CartPole-v1", None, {"sigma": 0.25, "target_return": "none"})
+        assert model.settings == expected
+
+
+# --- estimators -----------------------------------------------------------------------------------------------------
+
+
+def quadratic(candidates: Any) -> list[float]:
+    return [-float(np.sum((x - 0.3) ** 2)) for x in candidates]
+
+
+def test_the_plain_estimator_is_fastes_bit_for_bit() -> None:
+    arguments = estimators.argparse.Namespace(env=["CartPole-v1", "Pendulum-v1"], first_seed=5)
+    assert "bit for bit" in estimators.check(arguments)
+    trained = {}
+    for strategy in ("plain", "orthogonal"):
+        with make_model("Pendulum-v1", strategy, 5, 0) as model:
+            model.learn(10**12, lambda _, record: record.generation < 2)
+        trained[strategy] = model.theta
+    assert not np.array_equal(*trained.values())
+
+
+def test_orthogonal_directions_are_orthogonal_and_as_long_as_the_drawn_ones() -> None:
+    drawn = np.random.default_rng(0).standard_normal((5, 8)).astype(np.float32)
+    made = orthogonalized(drawn)
+    products = made @ made.T
+    assert np.allclose(products, np.diag(np.diag(products)), atol=1e-6)
+    assert np.allclose(np.diag(products), np.sum(drawn.astype(float) ** 2, axis=1))
+    assert np.allclose(made[0], drawn[0], atol=1e-6), "turned over, directions would not be uniform"
+    strategy = Orthogonal(np.zeros(3), population_size=16)
+    rows = strategy.ask() and strategy.table.rows
+    assert rows.shape == (8, 3)
+    assert abs(rows[3] @ rows[5]) < 1e-5, "blocks of three"
+    assert np.allclose([*strategy.ask()][7], -0.1 * rows[3], atol=1e-6)
+
+
+def test_guided_directions_have_the_papers_covariance() -> None:
+    random = np.random.default_rng(1)
+    gradients = [np.array([3.0, 0, 0, 0, 0, 0]), np.array([1.0, 0.5, 0, 0, 0, 0]), np.zeros(6), np.array([-6.0, 0, 0, 0, 0, 0])]
+    basis = span_of(gradients)
+    assert basis is not None
+    assert basis.shape == (6, 2), "two of them are parallel, one is zero"
+    assert span_of([np.zeros(6)]) is None
+    assert span_of([]) is None
+    made = guided_directions(random.standard_normal((400_000, 6)), random.standard_normal((400_000, 2)), basis, 0.25)
+    expected = 0.25 * np.eye(6) + 0.75 * 6 / 2 * basis @ basis.T
+    assert np.allclose(made.T @ made / len(made), expected, atol=0.02)
+    assert math.isclose(np.trace(expected), 6.0)
+
+
+def test_guided_looks_where_its_last_estimates_pointed() -> None:
+    strategy = Guided(np.zeros(40), sigma=0.01, population_size=8, seed=2)
+    for _ in range(6):
+        strategy.tell([-float((x[0] - 100.0) ** 2) for x in strategy.ask()])
+    assert len(strategy.past) == Guided.MEMORY
+    strategy.ask()
+    basis = span_of(strategy.past)
+    assert basis is not None
+    inside = np.linalg.norm(strategy.table.rows @ basis, axis=1) ** 2 / np.linalg.norm(strategy.table.rows, axis=1) ** 2
+    assert inside.mean() > 0.25, "plain directions have a tenth"
+
+
+def test_importance_weights_are_unbiased_and_bounded() -> None:
+    random, now, before = np.random.default_rng(3), (np.array([0.1, -0.2, 0.3]), 0.5), (np.array([0.4, 0.0, 0.0]), 0.6)
+    samples = np.concatenate([mean + sigma * random.standard_normal((300_000, 3)) for mean, sigma in (now, before)])
+    weights = mixture_weights(samples, now, before)
+    assert weights.max() <= 2.0
+    slope = np.array([1.0, -2.0, 0.5])
+    estimate = np.mean((weights * (samples @ slope + 5.0))[:, np.newaxis] * (samples - now[0]) / now[1] ** 2, axis=0)
+    assert np.allclose(estimate, slope, atol=0.06)
+    assert np.allclose(mixture_weights(samples[:9], now, now), 1.0)
+    assert mixture_weights(np.full((1, 3), 1e6), now, before) == pytest.approx(0.0)
+
+
+def test_reused_generations_count_half_each_where_theta_has_not_moved() -> None:
+    plain, reused = (kind(np.zeros(4), 0.1, 1e-30, 8, optimizer="sgd", momentum=0.0) for kind in (Explicit, Reused))
+    returns, rows = [], []
+    for _ in range(2):
+        returns.append(np.array(quadratic(plain.ask())).reshape(-1, 2))
+        rows.append(plain.table.rows)
+        plain.tell(returns[-1])
+        reused.ask()
+        update = reused.tell(returns[-1])
+    shaped = shape_returns(np.concatenate(returns), 0.1, "centered_ranks")
+    expected = shaped.scale * shaped.weights @ np.concatenate(rows)
+    assert update.gradient_norm == pytest.approx(np.linalg.norm(expected), rel=1e-4)
+
+
+def test_far_candidates_of_the_previous_generation_do_not_count() -> None:
+    strategy = Reused(np.zeros(4), 0.01, 50.0, 8, optimizer="sgd", momentum=0.0, seed=1)
+    strategy.tell(quadratic(strategy.ask()))
+    assert np.linalg.norm(strategy.theta) > 1.0
+    strategy.ask()
+    strategy.fitness = np.array(quadratic(strategy.ask())).reshape(-1, 2)
+    total = strategy.combine(np.ones(4, np.float32))
+    assert 0.0 < np.linalg.norm(total) < 50.0, "each of them lies a thousand standard deviations away"
+
+
+def test_the_average_is_what_is_evaluated_and_not_what_is_trained() -> None:
+    plain, averaged = (kind(np.zeros(3), 0.1, 0.05, 8) for kind in (EvolutionStrategy, Averaged))
+    thetas = []
+    for _ in range(4):
+        for strategy in (plain, averaged):
+            strategy.tell(quadratic(strategy.ask()))
+        thetas.append(plain.theta)
+    assert np.array_equal(plain.theta, averaged.theta)
+    weights = np.array([Averaged.DECAY**age for age in (3, 2, 1, 0)])
+    assert np.allclose(averaged.evaluated, weights @ np.array(thetas) / weights.sum(), atol=1e-6)
+    with make_model("Pendulum-v1", "averaged", 0, 0) as model:
+        act = acting(model)
+        observation = np.array([1.0, 0.5, 0.2], np.float32)
+        before = act(observation)
+        model.learn(10**12, lambda _, record: record.generation < 2)
+        assert not np.array_equal(act(observation), before)
+        assert not np.array_equal(act(observation), model.predict(observation, deterministic=True)[0])
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+def test_one_setting_is_varied_at_a_time_and_the_preset_runs_once() -> None:
+    found = settings.contestants("Swimmer-v5")
+    preset = choose_settings("Swimmer-v5", None, {})
+    assert list(found["population_size"]) == [2, 4, 8, 16, 32]
+    assert found["sigma"][preset.sigma] == found["learning_rate"][preset.learning_rate] == "fastes"
+    arguments = frame_skip.argparse.Namespace(env="Swimmer-v5", timesteps=10, points=2, episodes=1, final_episodes=1)
+    tasks = settings.tasks(arguments, range(2))
+    assert len(tasks) == len({(task.algo, task.seed) for task in tasks}) == 2 * 13
+    row = Row("Swimmer-v5", "fastes+sigma=0.2", 0, "", 1, FINAL, 0, 0, 0, 0, 0, 0, "", "")
+    assert settings.condition(row) == {
+        "env": "Swimmer-v5",
+        "population_size": 8,
+        "sigma": 0.2,
+        "learning_rate": preset.learning_rate,
+    }
+    assert [settings.times_factor("population_size", own, 0.25) for own in (12, 4, 2)] == [4, 2, 2]
+    assert settings.times_factor("sigma", "lin_0.02_0.005", 2.0) == "lin_0.04_0.01"
+
+
+@pytest.fixture
+def _quick_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("scipy", "matplotlib"):
+        pytest.importorskip(module)
+    monkeypatch.setattr("benchmarks.head_to_head.curves.RESAMPLES", 9)
+
+
+# --- from end to end ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("_quick_intervals")
+def test_a_study_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["estimators", "--env", "CartPole-v1", "--variants", "averaged", "--timesteps", "300", "--cores", "1"]
+    command += ["--points", "2", "--episodes", "1", "--final-episodes", "2", "--seeds", "1", "--out", str(tmp_path)]
+    main(command)
+    rows = read_rows(tmp_path / "estimators" / "results.csv")
+    assert [row.kind for row in rows] == [POINT, FINAL]
+    assert rows[-1].steps >= 300
+    main([*command, "--first-seed", "0"])
+    assert read_rows(tmp_path / "estimators" / "results.csv") == rows, "what is finished is not run again"
+    with open(tmp_path / "estimators" / "estimators.csv", newline="", encoding="utf-8") as file:
+        (line,) = csv.DictReader(file)
+    assert (line["variant"], float(line["score"])) == ("averaged", rows[-1].score)
+    assert "fastes" in line["machine"]
+    assert (tmp_path / "estimators" / "estimators.png").stat().st_size > 5_000
+    assert "bit for bit" in (tmp_path / "estimators" / "report.md").read_text()
+    main([*command, "--report-only"])
+    assert "bit for bit" in (tmp_path / "estimators" / "report.md").read_text()
+    with pytest.raises(SystemExit):
+        main([*command, "--episodes", "0"])
+    assert "--episodes 0" in capsys.readouterr().err
+
+
+def report_of(name: str, folder: Path, score: Any, given: list[str]) -> str:
+    """The report of runs that are made up: score(task, at the end) gives a score."""
+    study = study_named(name)
+    parser = frame_skip.argparse.ArgumentParser()
+    study.add_options(parser)
+    (folder / name).mkdir()
+    for task in study.tasks(parser.parse_args(given), range(2)):
+        key = (task.env, task.algo, task.seed, str(task.budget), 1)
+        for kind, at in ((POINT, 0), (POINT, 500), (FINAL, 1000)):
+            figures = (at, at / 100, at / 100, score(task, at), 1.0, 3, "a machine", "")
+            append_row(folder / name / "results.csv", Row(*key, kind, *figures))
+    main([name, "--report-only", "--out", str(folder), *given])
+    assert (folder / name / f"{name}.png").stat().st_size > 5_000
+    return (folder / name / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("_quick_intervals")
+def test_every_study_reports_who_wins(tmp_path: Path) -> None:
+    def cycle(task: Task, at: int) -> float:
+        solved = at == 1000 or (at and (task.algo == "ppo+CartPole-v1" or task.seed == 0))
+        return 0.0 if task.algo == "ppo" or not solved else float(task.stop_at or 0)
+
+    text = report_of("cyclic_mdp", tmp_path, cycle, ["--steps", "99"])
+    cells = {
+        line.split("|")[2].strip(): [cell.strip() for cell in line.split("|")[3:7]]
+        for line in text.splitlines()
+        if "| 99" in line
+    }
+    assert cells["FastES"] == ["2 of 2", "1 of 2", "5.00", "10.00"]
+    assert cells["PPO, Zoo's settings for CartPole"] == ["2 of 2", "2 of 2", "5.00", "5.00"]
+    assert cells["PPO, SB3's defaults (Zoo has none)"] == ["0 of 2", "0 of 2", "never", "never"]
+    assert "missed (1 of 2 runs)" in text
+
+    def by_repeat(task: Task, at: int) -> float:
+        repeat = frame_skip.condition(Row(task.env, task.algo, 0, "", 1, "", 0, 0, 0, 0, 0, 0, "", ""))["repeat"]
+        return at / (1 if task.algo == "fastes" else repeat)
+
+    text = report_of("frame_skip", tmp_path, by_repeat, ["--env", "Pendulum-v1"])
+    ratios = {line.split("|")[1].strip(): line.split("|")[6].strip() for line in text.splitlines() if line.startswith("| ")}
+    assert (ratios["fastes"], ratios["ppo"]) == ("1.00", "0.25")
+
+    text = report_of("episode_reward", tmp_path, lambda task, at: at + len(task.env), ["--env", "CartPole-v1", "Pendulum-v1"])
+    assert "FastES differs, which must not be: CartPole-v1 seed 0, Pendulum-v1 seed 0, CartPole-v1 seed 1" in text
+    (tmp_path / "same").mkdir()
+    text = report_of("episode_reward", tmp_path / "same", lambda _, at: at, ["--env", "CartPole-v1"])
+    assert "Every evaluation of FastES is the same." in text
+    text = report_of("settings", tmp_path, lambda task, at: at + task.seed, ["--env", "CartPole-v1"])
+    assert text.count("(preset)") == 3
+    assert "1000.5 (1000.0 to 1001.0)" in text
+    assert "| CartPole-v1" in report_of("estimators", tmp_path, lambda _, at: at, ["--env", "CartPole-v1"])
+
+
+def test_names(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["frame-skip"])
+    told = capsys.readouterr().err
+    assert "'frame-skip' is no study" in told
+    assert all(name in told for name in NAMES)
