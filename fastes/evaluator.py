@@ -48,6 +48,7 @@ class Evaluator:
             settings.on_env_error,
             settings.timeout(),
             self.env_shown,
+            training and settings.sigma_adaptation == "per_parameter",
         )
 
     def start(self, training: bool = True) -> Pool:

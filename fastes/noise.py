@@ -62,11 +62,18 @@ class NoiseTable:
 
     def weighted_sum(self, noise_index: Int64, weights: Float32, num_params: int) -> Float32:
         """sum_j weights[j] * eps_j as float32 (num_params,); pairs of weight zero are not read."""
+        return self._summed(_core.noise_sum, noise_index, weights, num_params)
+
+    def weighted_square_sum(self, noise_index: Int64, weights: Float32, num_params: int) -> Float32:
+        """sum_j weights[j] * (eps_j^2 - 1), likewise."""
+        return self._summed(_core.noise_square_sum, noise_index, weights, num_params)
+
+    def _summed(self, kernel: Callable[..., None], noise_index: Int64, weights: Float32, num_params: int) -> Float32:
         used = np.flatnonzero(weights)
         index, weight = np.ascontiguousarray(noise_index[used]), np.ascontiguousarray(weights[used])
         total, table = np.empty(num_params, dtype=np.float32), self.values
         work = num_params * len(used)
-        _in_threads(num_params, work, lambda a, b: _core.noise_sum(total[a:b], table, index + a, weight))
+        _in_threads(num_params, work, lambda a, b: kernel(total[a:b], table, index + a, weight))
         return total
 
 
@@ -82,6 +89,17 @@ def _in_threads(size: int, work: int, function: Callable[[int, int], None]) -> N
         list(executor.map(lambda start: function(start, min(start + part, size)), starts))
 
 
+def write_candidate(out: Float32, theta: Float32, table: Float32, at: int, sigma: float | Float32, side: int) -> None:
+    """out = theta + sigma * eps for side 0, theta - sigma * eps for side 1, eps = table[at : at + num_params].
+
+    sigma: one for all parameters, or one for each.
+    """
+    if isinstance(sigma, float):
+        _core.perturb(out, theta, table, at, sigma if side == 0 else -sigma)
+    else:
+        _core.perturb_each(out, theta, table, at, sigma, side)
+
+
 @dataclass(frozen=True)
 class Perturbations:
     """One generation's draws. Iterating gives the candidates' parameter vectors in job order, rebuilt one by one in C.
@@ -89,7 +107,8 @@ class Perturbations:
     Job 2 * pair is theta + sigma * eps, job 2 * pair + 1 is theta - sigma * eps, eps = the slice at noise_index[pair].
 
     Attributes: noise_index int64 (num_pairs,); env_seed int64 (num_pairs, episodes), shared by both sides of a pair;
-    action_key uint64 (num_pairs, episodes), the key of the episode's action noise.
+    action_key uint64 (num_pairs, episodes), the key of the episode's action noise; sigma_each: a sigma for each parameter,
+    float32 (num_params,), of which `sigma` is the mean then, or None.
     """
 
     generation: int
@@ -99,6 +118,7 @@ class Perturbations:
     noise_index: Int64
     env_seed: Int64
     action_key: npt.NDArray[np.uint64]
+    sigma_each: Float32 | None = None
 
     @property
     def num_pairs(self) -> int:
@@ -111,9 +131,8 @@ class Perturbations:
         """Candidate number job: float32 (num_params,), a new array."""
         if not 0 <= job < len(self):
             raise IndexError(f"candidate {job} is out of range: this generation has {len(self)}")
-        candidate = np.empty_like(self.theta)
-        scale = self.sigma if job % 2 == 0 else -self.sigma
-        _core.perturb(candidate, self.theta, self.table.values, int(self.noise_index[job // 2]), scale)
+        candidate, sigma = np.empty_like(self.theta), self.sigma if self.sigma_each is None else self.sigma_each
+        write_candidate(candidate, self.theta, self.table.values, int(self.noise_index[job // 2]), sigma, job % 2)
         return candidate
 
     def __iter__(self) -> Iterator[Float32]:

@@ -14,6 +14,7 @@ from fastes.optim import OPTIMIZERS
 from fastes.rollout import STEP_GUARD
 from fastes.schedules import FORMS, ScheduleSetting, make_schedule
 from fastes.shaping import SHAPINGS
+from fastes.sigma_adaptation import ADAPTATIONS, LARGEST_RATE, check_adaptation
 from fastes.strategy import check_int, check_population_size
 
 _REAL = (int, float, np.integer, np.floating)
@@ -54,6 +55,23 @@ class Settings:
 
     population_size: int = _setting(64, "candidates a generation, even: they come in mirrored pairs", "evolution")
     sigma: ScheduleSetting = _setting(0.05, f"standard deviation of the noise on the parameters: {FORMS}", "evolution")
+    sigma_adaptation: str = _setting(
+        "none",
+        "none; scalar (one sigma, which follows the returns as in PGPE) or per_parameter (one for each parameter). Try "
+        "per_parameter when no single sigma suits all parameters, or when sigma cannot be tuned. sigma has to be a number "
+        "then: it starts there, and stays within 0.01 and 10 times that",
+        "evolution",
+        choices=ADAPTATIONS,
+    )
+    sigma_learning_rate: float = _setting(
+        0.1,
+        "how fast sigma_adaptation goes; a generation changes a sigma by 20 % at most. Start at 0.1, and lower it when sigma "
+        "falls while returns still rise; scalar is the slower the more parameters there are. With standardized shaping, whose "
+        "returns are three times as large, take a third. At most 1000",
+        "evolution",
+        above=0.0,
+        high=LARGEST_RATE,
+    )
     learning_rate: ScheduleSetting = _setting(0.02, f"step size: {FORMS}", "evolution")
     optimizer: str = _setting("adam", "adam or sgd", "evolution", choices=OPTIMIZERS)
     momentum: float = _setting(0.9, "momentum of sgd, beta1 of adam, in [0, 1)", "evolution", low=0.0, below=1.0)
@@ -142,6 +160,7 @@ class Settings:
         for item in fields(self):
             plain = _check(item.name, getattr(self, item.name), item.type, item.metadata)
             object.__setattr__(self, item.name, plain)
+        check_adaptation(self.sigma_adaptation, self.sigma, self.sigma_learning_rate)
         self.target()
         self.timeout()
 

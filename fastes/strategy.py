@@ -16,12 +16,16 @@ from fastes.noise import NoiseTable, Perturbations, default_table_size, draw_pai
 from fastes.optim import AnyFloat, Arrays, make_optimizer
 from fastes.schedules import ScheduleSetting, checked_value, make_schedule
 from fastes.shaping import SHAPINGS, shape_returns
+from fastes.sigma_adaptation import SigmaAdaptation, check_adaptation
 
 Float32 = npt.NDArray[np.float32]
 
 
 class Update(NamedTuple):
-    """What one `tell` did: norms of theta, gradient and step, |step| / |theta|, non-finite returns met."""
+    """What one `tell` did: norms of theta, gradient and step, |step| / |theta|, non-finite returns met.
+
+    sigma: of the generation's noise; the mean, where each parameter has its own.
+    """
 
     theta_norm: float
     gradient_norm: float
@@ -48,6 +52,7 @@ class EvolutionStrategy:
     population_size: candidates a generation, even. seed: int >= 0; with the settings it determines everything.
     optimizer: 'adam' or 'sgd'; momentum: SGD's, or Adam's beta1. weight_decay: theta * weight_decay is taken from the
     gradient. shaping, top_fraction: see shaping.py; ARS is optimizer='sgd', momentum=0, shaping='standardized'.
+    sigma_adaptation: 'none', 'scalar' or 'per_parameter', at sigma_learning_rate; see sigma_adaptation.py.
     episodes: environment seeds drawn per pair. table_size: values of the noise table, 0 for one that fits theta.
 
     Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055).
@@ -67,6 +72,8 @@ class EvolutionStrategy:
         weight_decay: float = 0.0,
         shaping: str = "centered_ranks",
         top_fraction: float = 1.0,
+        sigma_adaptation: str = "none",
+        sigma_learning_rate: float = 0.1,
         episodes: int = 1,
         table_size: int = 0,
     ) -> None:
@@ -91,6 +98,10 @@ class EvolutionStrategy:
         if table_size < num_params:
             raise ValueError(f"table_size = {table_size} is too small: theta has {num_params} parameters")
         self.table = NoiseTable(table_size, self.seed)
+        check_adaptation(sigma_adaptation, sigma, sigma_learning_rate)
+        self._adaptation = (
+            None if sigma_adaptation == "none" else SigmaAdaptation(sigma_adaptation, sigma, sigma_learning_rate, num_params)
+        )
         self.optimizer = make_optimizer(optimizer, num_params, momentum, beta2)
         self.generation = 0
         self._asked: Perturbations | None = None
@@ -124,9 +135,12 @@ class EvolutionStrategy:
         progress_remaining: from 1 (start) to 0 (end of the budget), for schedules.
         """
         self._progress_remaining = progress_remaining
-        sigma = checked_value("sigma", self._sigma(progress_remaining))
+        if self._adaptation is None:
+            sigma, each = checked_value("sigma", self._sigma(progress_remaining)), None
+        else:
+            sigma, each = self._adaptation.mean, self._adaptation.each
         drawn = draw_pairs(self.seed, self.generation, self.num_pairs, self.episodes, len(self._theta), self.table.size)
-        self._asked = Perturbations(self.generation, sigma, self._theta, self.table, *drawn)
+        self._asked = Perturbations(self.generation, sigma, self._theta, self.table, *drawn, each)
         return self._asked
 
     def tell(self, returns: npt.ArrayLike | Sequence[float]) -> Update:
@@ -147,10 +161,16 @@ class EvolutionStrategy:
         shaped = shape_returns(fitness, asked.sigma, self.shaping, self.top_fraction)
         gradient = self.table.weighted_sum(asked.noise_index, shaped.weights, len(self._theta))
         gradient *= np.float32(shaped.scale)
+        if asked.sigma_each is not None:  # PGPE's gradient: a parameter with twice the sigma takes twice the step
+            gradient *= asked.sigma_each / np.float32(asked.sigma)
         if self.weight_decay:
             gradient -= np.float32(self.weight_decay) * self._theta
         learning_rate = checked_value("learning_rate", max(self._learning_rate(self._progress_remaining), 1e-300))
-        return self._apply(gradient, learning_rate, asked.sigma, int(np.count_nonzero(~np.isfinite(fitness))))
+        adapted = None if self._adaptation is None else self._adaptation.adapted(asked, shaped)
+        update = self._apply(gradient, learning_rate, asked.sigma, int(np.count_nonzero(~np.isfinite(fitness))))
+        if self._adaptation is not None and adapted is not None:
+            self._adaptation.values = adapted
+        return update
 
     def _apply(self, gradient: Float32, learning_rate: float, sigma: float, num_nonfinite: int) -> Update:
         before = self.optimizer.state()
@@ -175,13 +195,16 @@ class EvolutionStrategy:
 
     def state(self) -> Arrays:
         """Arrays that, with the settings and the generation, determine everything to come."""
-        return {"theta": self._theta.copy(), **{f"optimizer.{k}": v for k, v in self.optimizer.state().items()}}
+        sigma: Arrays = {} if self._adaptation is None else {"sigma": self._adaptation.values.copy()}
+        return {"theta": self._theta.copy(), **{f"optimizer.{k}": v for k, v in self.optimizer.state().items()}, **sigma}
 
     def load_state(self, state: Mapping[str, AnyFloat], generation: int) -> None:
         """Continue from `state()` taken after `generation` generations."""
         self.theta = state["theta"]
         prefix = "optimizer."
         self.optimizer.load_state({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
+        if self._adaptation is not None:
+            self._adaptation.values = state["sigma"]
         self.generation = generation
 
 

@@ -56,6 +56,8 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Pendulum-v1", {"policy": "LinearPolicy", "policy_kwargs": {"action_mapping": "bins", "num_bins": 3}}),
     ("Toy-v0", {"policy_kwargs": {"net_arch": [], "action_mapping": "squash"}, "target_return": float("inf")}),
     ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False}),
+    ("Toy-v0", {"policy": "LinearPolicy", "sigma_adaptation": "scalar"}),
+    ("Toy-v0", {"policy": "LinearPolicy", "optimizer": "sgd", "sigma_adaptation": "per_parameter"}),
     ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": 1.0}),
 )
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.envs import EnvSource
-from fastes.noise import Perturbations
+from fastes.noise import Perturbations, write_candidate
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel.shm import EPISODE, JOB, STEPS, Block, Layout
 from fastes.policies import AnySpec
@@ -30,6 +30,7 @@ class PoolSpec:
 
     on_env_error: 'stop' lets an exception of the environment end the round, 'penalise' makes it a return of NaN.
     step_timeout: seconds after which a worker without an env.step counts as hung; None learns it from the episodes.
+    sigma_each: whether each parameter has a sigma of its own.
     """
 
     source: EnvSource
@@ -42,6 +43,7 @@ class PoolSpec:
     on_env_error: str = "stop"
     step_timeout: float | None = None
     env_shown: bool = True  # the parent has built one: what that prints need not be shown again
+    sigma_each: bool = False
 
     def layout(self, n_workers: int) -> Layout:
         return Layout(
@@ -52,6 +54,7 @@ class PoolSpec:
             self.num_evals,
             n_workers,
             self.table_size,
+            self.policy.num_params if self.sigma_each else 0,
         )
 
 
@@ -124,6 +127,7 @@ class JobRunner:
         self.flatten = observation_flattener(self.env.observation_space)
         self.actor = spec.policy.make_actor()
         self.actor.count_steps(self.row[STEPS : STEPS + 1])
+        self.load_parameters = parameter_loader(block.layout)
 
     def begin(self, round_: Round) -> None:
         """Take over the round's normaliser snapshot."""
@@ -156,7 +160,7 @@ class JobRunner:
 
     def _run_candidate(self, job: int, round_: Round) -> Episode:
         block, actor, pair = self.block, self.actor, job // 2
-        load_parameters(actor, block, job, round_.sigma)
+        self.load_parameters(actor, block, job, round_.sigma)
         actor.count_moments(self.spec.normalize_obs)
         total, length, successes = 0.0, 0, 0.0
         for episode in range(self.episodes):
@@ -169,7 +173,7 @@ class JobRunner:
         return Episode(total / self.episodes, length, successes / self.episodes)
 
     def _run_evaluation(self, job: int, round_: Round) -> Episode:
-        load_parameters(self.actor, self.block, job, round_.sigma)
+        self.load_parameters(self.actor, self.block, job, round_.sigma)
         self.actor.count_moments(False)
         seed = int(self.block.eval_seed[job - 2 * self.num_pairs])
         return run_episode(self.env, self.actor, seed, round_.evaluation, 0, self.flatten)
@@ -181,6 +185,11 @@ class JobRunner:
         self.env = self.spec.source()
 
 
+def parameter_loader(layout: Layout) -> Callable[[_core.Actor, Block, int, float], None]:
+    """What gives an actor the parameters of a job. Chosen once: a plain search does nothing for the other kinds."""
+    return load_with_options if layout.num_sigmas else load_parameters
+
+
 def load_parameters(actor: _core.Actor, block: Block, job: int, sigma: float) -> None:
     """Give an actor what a job evaluates: theta + sigma * eps, theta - sigma * eps, or theta itself."""
     if job >= 2 * block.layout.num_pairs:
@@ -188,6 +197,15 @@ def load_parameters(actor: _core.Actor, block: Block, job: int, sigma: float) ->
         return
     scale = sigma if job % 2 == 0 else -sigma
     _core.perturb(actor.parameters, block.theta, block.noise, int(block.noise_index[job // 2]), scale)
+
+
+def load_with_options(actor: _core.Actor, block: Block, job: int, sigma: float) -> None:
+    """The same, with the block's sigma for each parameter where it has them."""
+    if job >= 2 * block.layout.num_pairs:
+        actor.parameters[:] = block.theta
+        return
+    each = block.sigma_each if block.layout.num_sigmas else sigma
+    write_candidate(actor.parameters, block.theta, block.noise, int(block.noise_index[job // 2]), each, job % 2)
 
 
 class Where(NamedTuple):
@@ -231,6 +249,8 @@ def publish(block: Block, request: Request) -> npt.NDArray[np.int64]:
     """
     asked, eval_seeds = request.perturbations, request.eval_seeds
     block.theta[:] = request.theta
+    if asked is not None and asked.sigma_each is not None:
+        block.sigma_each[:] = asked.sigma_each
     block.obs_mean[:] = request.normalizer.mean
     block.obs_inv_std[:] = 1.0 / request.normalizer.std
     block.eval_seed[: len(eval_seeds)] = eval_seeds
