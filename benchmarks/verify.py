@@ -96,6 +96,12 @@ def _verify_noise_sum() -> None:
                 getattr(_core, name)(actual, table, noise_index, weights)
                 getattr(reference, name)(expected, table, noise_index, weights)
                 assert_same_bits(f"{name}({slices} slices of {size})", actual, expected)
+            begin = rng.integers(0, size, slices)
+            end = rng.integers(begin, size + 1)
+            for squares in (False, True):
+                _core.noise_sum_pieces(actual, table, noise_index, begin, end, weights, squares)
+                reference.noise_sum_pieces(expected, table, noise_index, begin, end, weights, squares)
+                assert_same_bits(f"noise_sum_pieces({slices} pieces of {size})", actual, expected)
 
 
 def _verify_sums_and_ranks() -> None:

@@ -146,6 +146,17 @@ def noise_square_sum(out: Float32, table: Float32, noise_index: Int64, weights: 
         out += (eps * eps - np.float32(1)) * weight
 
 
+@np.errstate(all="ignore")
+def noise_sum_pieces(
+    out: Float32, table: Float32, noise_index: Int64, begin: Int64, end: Int64, weights: Float32, squares: bool
+) -> None:
+    """Twin of noise_sum_pieces: out (n,) = 0, to which each piece adds weight * eps or weight * (eps * eps - 1) in its turn."""
+    out[:] = 0.0
+    for index, first, past, weight in zip(noise_index, begin, end, weights, strict=True):
+        eps = table[index : index + past - first]
+        out[first:past] += (eps * eps - np.float32(1) if squares else eps) * weight
+
+
 def sum_squares(x: Float32) -> float:
     """Twin of sum_squares: 16 interleaved sums of x * x in float64, folded 8 + 8, 4 + 4, 2 + 2, 1 + 1."""
     padded = np.zeros(-(-len(x) // 16) * 16)

@@ -90,6 +90,15 @@ class Settings:
         above=0.0,
         high=1.0,
     )
+    perturbed_share: float = _setting(
+        1.0,
+        "share of the parameters that each pair perturbs, a window of them that it draws, in (0, 1]; less reads less of the "
+        "noise table. Leave it at 1 for small policies; try 0.1 to 0.5 with a million parameters and many workers, as the "
+        "paper of OpenAI-ES suggests",
+        "evolution",
+        above=0.0,
+        high=1.0,
+    )
     noise_table_size: int = _setting(
         0, "numbers in the shared noise table (4 bytes each); 0: fits the policy", "evolution", low=0, high=2**36
     )

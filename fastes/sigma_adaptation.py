@@ -27,7 +27,8 @@ class SigmaAdaptation:
     """sigma <- sigma * clip(1 + rate / n * sum_j s_j (eps_j^2 - 1), 0.8, 1.2), within 0.01 and 10 times the initial sigma.
 
     s_j is the mean of a pair's two shaped returns, which are about zero over the n pairs that count. 'per_parameter' does this
-    for each parameter; 'scalar' takes the mean of eps_j^2 - 1 over the parameters.
+    for each parameter; 'scalar' takes the mean of eps_j^2 - 1 over the parameters. Where pairs perturb a share of the
+    parameters, the sum is over those that perturb this one, divided by the share.
 
     Sources: Sehnke et al. 2010, "Parameter-exploring policy gradients", section 3.3 (symmetric sampling); the largest change
     is that of Toklu et al. 2020 (ClipUp, arXiv 2008.02387).
@@ -63,8 +64,8 @@ class SigmaAdaptation:
     def adapted(self, asked: Perturbations, shaped: Shaped) -> Sigma:
         """The next values, from a generation's shaped returns; changes nothing."""
         middle = (0.5 * (shaped.shaped[:, 0] + shaped.shaped[:, 1])).astype(np.float32)
-        spread = asked.table.weighted_square_sum(asked.noise_index, middle, len(asked.theta))
-        rate = self.rate / shaped.num_kept
+        spread = asked.table.weighted_sum(asked.noise_index, middle, len(asked.theta), asked.windows, squares=True)
+        rate = self.rate / shaped.num_kept * asked.inverse_share
         if self._each:
             factor: Sigma = np.float32(1.0) + np.float32(rate) * spread
         else:

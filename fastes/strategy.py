@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import FastESError, suggest
-from fastes.noise import NoiseTable, Perturbations, default_table_size, draw_pairs
+from fastes.noise import NoiseTable, Perturbations, default_table_size, draw_pairs, draw_windows
 from fastes.optim import AnyFloat, Arrays, make_optimizer
 from fastes.schedules import ScheduleSetting, checked_value, make_schedule
 from fastes.shaping import SHAPINGS, shape_returns
 from fastes.sigma_adaptation import SigmaAdaptation, check_adaptation
+from fastes.windows import window_size
 
 Float32 = npt.NDArray[np.float32]
 
@@ -53,6 +54,7 @@ class EvolutionStrategy:
     optimizer: 'adam' or 'sgd'; momentum: SGD's, or Adam's beta1. weight_decay: theta * weight_decay is taken from the
     gradient. shaping, top_fraction: see shaping.py; ARS is optimizer='sgd', momentum=0, shaping='standardized'.
     sigma_adaptation: 'none', 'scalar' or 'per_parameter', at sigma_learning_rate; see sigma_adaptation.py.
+    perturbed_share: of the parameters, those that a pair perturbs, a window at a place of its own; see windows.py.
     episodes: environment seeds drawn per pair. table_size: values of the noise table, 0 for one that fits theta.
 
     Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055).
@@ -74,6 +76,7 @@ class EvolutionStrategy:
         top_fraction: float = 1.0,
         sigma_adaptation: str = "none",
         sigma_learning_rate: float = 0.1,
+        perturbed_share: float = 1.0,
         episodes: int = 1,
         table_size: int = 0,
     ) -> None:
@@ -88,6 +91,7 @@ class EvolutionStrategy:
             ("beta2", beta2, 0.0 <= beta2 < 1.0),
             ("top_fraction", top_fraction, 0.0 < top_fraction <= 1.0),
             ("weight_decay", weight_decay, 0.0 <= weight_decay < math.inf),
+            ("perturbed_share", perturbed_share, 0.0 < perturbed_share <= 1.0),
         ):
             if not fits:
                 raise ValueError(f"{name} = {value!r} is out of range: see the docstring of EvolutionStrategy")
@@ -98,6 +102,7 @@ class EvolutionStrategy:
         if table_size < num_params:
             raise ValueError(f"table_size = {table_size} is too small: theta has {num_params} parameters")
         self.table = NoiseTable(table_size, self.seed)
+        self._window_size = window_size(perturbed_share, num_params)
         check_adaptation(sigma_adaptation, sigma, sigma_learning_rate)
         self._adaptation = (
             None if sigma_adaptation == "none" else SigmaAdaptation(sigma_adaptation, sigma, sigma_learning_rate, num_params)
@@ -140,7 +145,10 @@ class EvolutionStrategy:
         else:
             sigma, each = self._adaptation.mean, self._adaptation.each
         drawn = draw_pairs(self.seed, self.generation, self.num_pairs, self.episodes, len(self._theta), self.table.size)
-        self._asked = Perturbations(self.generation, sigma, self._theta, self.table, *drawn, each)
+        size, windows = self._window_size, None
+        if size:
+            windows = draw_windows(self.seed, self.generation, self.num_pairs, len(self._theta), size)
+        self._asked = Perturbations(self.generation, sigma, self._theta, self.table, *drawn, each, windows)
         return self._asked
 
     def tell(self, returns: npt.ArrayLike | Sequence[float]) -> Update:
@@ -159,8 +167,8 @@ class EvolutionStrategy:
             )
         fitness = fitness.reshape(self.num_pairs, 2)
         shaped = shape_returns(fitness, asked.sigma, self.shaping, self.top_fraction)
-        gradient = self.table.weighted_sum(asked.noise_index, shaped.weights, len(self._theta))
-        gradient *= np.float32(shaped.scale)
+        gradient = self.table.weighted_sum(asked.noise_index, shaped.weights, len(self._theta), asked.windows)
+        gradient *= np.float32(shaped.scale * asked.inverse_share)
         if asked.sigma_each is not None:  # PGPE's gradient: a parameter with twice the sigma takes twice the step
             gradient *= asked.sigma_each / np.float32(asked.sigma)
         if self.weight_decay:

@@ -127,3 +127,42 @@ static void noise_square_sum(float *out, const float *table, const int64_t *inde
                              int64_t n) {
     sum_slices(out, table, index, weights, num_slices, 1, n);
 }
+
+/* Adds slices of n values that wait to be added together, and forgets them. */
+LANES_INLINE void add_waiting(float *out, const float *const *x, const float *w, int *waiting, int squares, int64_t n) {
+    if (*waiting == SUM_STREAMS) add_slices(out, x, w, SUM_STREAMS, squares, n);
+    else
+        for (int s = 0; s < *waiting; s++) add_slices(out, x + s, w + s, 1, squares, n);
+    *waiting = 0;
+}
+
+LANES_INLINE void sum_pieces(float *out, const float *table, const int64_t *index, const int64_t *begin, const int64_t *end,
+                             const float *weights, int64_t num_pieces, int squares, int64_t n) {
+    memset(out, 0, (size_t)n * sizeof(float));
+    for (int64_t at = 0; at < n; at += SUM_BLOCK) {
+        int64_t stop = n - at < SUM_BLOCK ? n : at + SUM_BLOCK;
+        const float *x[SUM_STREAMS];
+        float w[SUM_STREAMS];
+        int waiting = 0;
+        for (int64_t j = 0; j < num_pieces; j++) {
+            int64_t first = begin[j] > at ? begin[j] : at, past = end[j] < stop ? end[j] : stop;
+            if (first >= past) continue;
+            x[waiting] = table + index[j] + (first - begin[j]);
+            w[waiting] = weights[j];
+            if (first == at && past == stop) {
+                if (++waiting == SUM_STREAMS) add_waiting(out + at, x, w, &waiting, squares, stop - at);
+            } else {
+                const float *part = x[waiting];
+                add_waiting(out + at, x, w, &waiting, squares, stop - at); /* what comes first is added first */
+                add_slices(out + first, &part, weights + j, 1, squares, past - first);
+            }
+        }
+        add_waiting(out + at, x, w, &waiting, squares, stop - at);
+    }
+}
+
+static void noise_sum_pieces(float *out, const float *table, const int64_t *index, const int64_t *begin, const int64_t *end,
+                             const float *weights, int64_t num_pieces, int32_t squares, int64_t n) {
+    if (squares) sum_pieces(out, table, index, begin, end, weights, num_pieces, 1, n);
+    else sum_pieces(out, table, index, begin, end, weights, num_pieces, 0, n);
+}

@@ -57,7 +57,7 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Toy-v0", {"policy_kwargs": {"net_arch": [], "action_mapping": "squash"}, "target_return": float("inf")}),
     ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False}),
     ("Toy-v0", {"policy": "LinearPolicy", "sigma_adaptation": "scalar"}),
-    ("Toy-v0", {"policy": "LinearPolicy", "optimizer": "sgd", "sigma_adaptation": "per_parameter"}),
+    ("Toy-v0", {"policy": "LinearPolicy", "optimizer": "sgd", "sigma_adaptation": "per_parameter", "perturbed_share": 0.5}),
     ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": 1.0}),
 )
 

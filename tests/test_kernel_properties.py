@@ -333,6 +333,12 @@ def float32(n: int) -> np.ndarray:
     return np.zeros(n, np.float32)
 
 
+def sum_piece(begin: int, end: int, index: int) -> None:
+    """A piece of a sum of 2 values, from a table of 9."""
+    index_begin_end = (np.array([value], dtype=np.int64) for value in (index, begin, end))
+    _core.noise_sum_pieces(float32(2), float32(9), *index_begin_end, float32(1), False)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -360,6 +366,21 @@ def float32(n: int) -> np.ndarray:
         (
             lambda: _core.noise_sum(float32(2), float32(0), np.zeros(1, np.int64), float32(1)),
             "noise_index[0] = 0 is out of range: the table has 0 values, the policy needs 2",
+        ),
+        *(
+            (lambda at=at, index=index: sum_piece(*at, index), message)
+            for at, index, message in (
+                ((0, 3), 0, "piece 0 = 0 to 3 is out of range: the sum has 2 values"),
+                ((-1, 2), 0, "piece 0 = -1 to 2 is out of range: the sum has 2 values"),
+                ((2, 1), 0, "piece 0 = 2 to 1 is out of range: the sum has 2 values"),
+                ((0, 2), 8, "noise_index[0] = 8 is out of range: the table has 9 values, the policy needs 2"),
+                ((1, 2), -1, "noise_index[0] = -1 is out of range: the table has 9 values, the policy needs 1"),
+                (
+                    (1, 2),
+                    2**63 - 1,
+                    f"noise_index[0] = {2**63 - 1} is out of range: the table has 9 values, the policy needs 1",
+                ),
+            )
         ),
         (lambda: _core.philox(np.zeros((2, 3), np.uint32), 0), "counters has 3 columns, expected 4"),
         (lambda: _core.commit(np.zeros(5, np.int64), 5, 1), "slot = 5 is out of range: there are 5 slots"),

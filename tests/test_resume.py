@@ -36,6 +36,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "schedules": {"learning_rate": "lin_0.1_0.01", "sigma": "lin_0.2"},
     "one sigma that adapts": {"sigma_adaptation": "scalar", "sigma_learning_rate": 2.0},
     "sigmas that adapt": {"sigma_adaptation": "per_parameter", "shaping": "standardized", "top_fraction": 0.5},
+    "a share of the parameters": {"perturbed_share": 0.3},
+    "a share of the sigmas": {"perturbed_share": 0.5, "sigma_adaptation": "per_parameter"},
     "cap mean": {"episode_cap": "mean", "episode_cap_start": 6, "episode_cap_factor": 1.5},
     "cap grow": {"episode_cap": "grow", "episode_cap_start": 4, "episode_cap_factor": 1.2},
     "cap share": {"episode_cap": "share", "episode_cap_start": 4, "episode_cap_factor": 1.3},

@@ -159,7 +159,7 @@ def test_a_sum_in_parts_is_the_sum() -> None:
     for at, weight in zip(index[:2], weights[:2], strict=True):
         eps = table.values[at : at + num_params]
         expected += (eps * eps - np.float32(1.0)) * weight
-    assert (table.weighted_square_sum(index, weights, num_params) == expected).all()
+    assert (table.weighted_sum(index, weights, num_params, squares=True) == expected).all()
 
 
 # Trainings

@@ -30,7 +30,7 @@ class PoolSpec:
 
     on_env_error: 'stop' lets an exception of the environment end the round, 'penalise' makes it a return of NaN.
     step_timeout: seconds after which a worker without an env.step counts as hung; None learns it from the episodes.
-    sigma_each: whether each parameter has a sigma of its own.
+    sigma_each: whether each parameter has a sigma of its own. window_size: parameters that a pair perturbs, 0 for all.
     """
 
     source: EnvSource
@@ -44,6 +44,7 @@ class PoolSpec:
     step_timeout: float | None = None
     env_shown: bool = True  # the parent has built one: what that prints need not be shown again
     sigma_each: bool = False
+    window_size: int = 0
 
     def layout(self, n_workers: int) -> Layout:
         return Layout(
@@ -55,6 +56,7 @@ class PoolSpec:
             n_workers,
             self.table_size,
             self.policy.num_params if self.sigma_each else 0,
+            self.window_size,
         )
 
 
@@ -187,7 +189,7 @@ class JobRunner:
 
 def parameter_loader(layout: Layout) -> Callable[[_core.Actor, Block, int, float], None]:
     """What gives an actor the parameters of a job. Chosen once: a plain search does nothing for the other kinds."""
-    return load_with_options if layout.num_sigmas else load_parameters
+    return load_with_options if layout.num_sigmas or layout.window_size else load_parameters
 
 
 def load_parameters(actor: _core.Actor, block: Block, job: int, sigma: float) -> None:
@@ -200,12 +202,14 @@ def load_parameters(actor: _core.Actor, block: Block, job: int, sigma: float) ->
 
 
 def load_with_options(actor: _core.Actor, block: Block, job: int, sigma: float) -> None:
-    """The same, with the block's sigma for each parameter where it has them."""
-    if job >= 2 * block.layout.num_pairs:
+    """The same, with a sigma for each parameter, or with a window for each pair, where the block has them."""
+    layout, (pair, side) = block.layout, divmod(job, 2)
+    if pair >= layout.num_pairs:
         actor.parameters[:] = block.theta
         return
-    each = block.sigma_each if block.layout.num_sigmas else sigma
-    write_candidate(actor.parameters, block.theta, block.noise, int(block.noise_index[job // 2]), each, job % 2)
+    each = block.sigma_each if layout.num_sigmas else sigma
+    window = (int(block.window_first[pair]), layout.window_size) if layout.window_size else None
+    write_candidate(actor.parameters, block.theta, block.noise, int(block.noise_index[pair]), each, side, window)
 
 
 class Where(NamedTuple):
@@ -249,8 +253,6 @@ def publish(block: Block, request: Request) -> npt.NDArray[np.int64]:
     """
     asked, eval_seeds = request.perturbations, request.eval_seeds
     block.theta[:] = request.theta
-    if asked is not None and asked.sigma_each is not None:
-        block.sigma_each[:] = asked.sigma_each
     block.obs_mean[:] = request.normalizer.mean
     block.obs_inv_std[:] = 1.0 / request.normalizer.std
     block.eval_seed[: len(eval_seeds)] = eval_seeds
@@ -259,6 +261,10 @@ def publish(block: Block, request: Request) -> npt.NDArray[np.int64]:
     if asked is None:
         return evaluations
     block.noise_index[:] = asked.noise_index
+    if asked.sigma_each is not None:
+        block.sigma_each[:] = asked.sigma_each
+    if asked.windows is not None:
+        block.window_first[:] = asked.windows.first
     block.env_seed[:] = asked.env_seed
     block.action_key[:] = asked.action_key
     return np.concatenate([evaluations, np.arange(first_eval, dtype=np.int64)])
