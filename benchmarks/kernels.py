@@ -113,11 +113,21 @@ def time_variants(sizes: Sizes) -> str:
     table = np.random.default_rng(0).standard_normal(min(sizes.table, 8 * size), dtype=np.float32)
     index = np.random.default_rng(1).integers(0, len(table) - size + 1, slices)
     weights, out = np.ones(slices, dtype=np.float32), np.empty(size, dtype=np.float32)
+    begin = np.random.default_rng(2).integers(0, size - size // 10 + 1, slices)
     small, calls = out[:5_702], max(1, sizes.calls // 20)
     work: dict[str, tuple[Callable[[], Any], int]] = {
         f"noise_sum, {slices} slices of {size:,}": (lambda: _core.noise_sum(out, table, index, weights), 1),
+        f"noise_square_sum, {slices} slices of {size:,}": (lambda: _core.noise_square_sum(out, table, index, weights), 1),
+        f"noise_sum_pieces, {slices} tenths of {size:,}": (
+            lambda: _core.noise_sum_pieces(out, table, index, begin, begin + size // 10, weights, False),
+            1,
+        ),
         f"normal_fill, {size:,}": (lambda: _core.normal_fill(out, 1), 1),
         "perturb, 5,702": (repeated(lambda: _core.perturb(small, table[:5_702], table, 7, 0.02), calls), calls),
+        "perturb_each, 5,702": (
+            repeated(lambda: _core.perturb_each(small, table[:5_702], table, 7, table[:5_702], 0), calls),
+            calls,
+        ),
         f"sum_squares, {size:,}": (lambda: _core.sum_squares(out), 1),
         **{f"act, {name}": (repeated(core_step(policy), calls), calls) for name, policy in POLICIES.items()},
     }

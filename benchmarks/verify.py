@@ -78,6 +78,10 @@ def _verify_perturb() -> None:
             _core.perturb(actual, theta, table, 3, scale)
             reference.perturb(expected, theta, table, 3, scale)
             assert_same_bits(f"perturb({size} values)", actual, expected)
+        for side in (0, 1):
+            _core.perturb_each(actual, theta, table, 3, table[:size], side)
+            reference.perturb_each(expected, theta, table, 3, table[:size], side)
+            assert_same_bits(f"perturb_each({size} values)", actual, expected)
 
 
 def _verify_noise_sum() -> None:
@@ -88,9 +92,16 @@ def _verify_noise_sum() -> None:
             noise_index = rng.integers(0, len(table) - size + 1, slices)
             weights = rng.standard_normal(slices, dtype=np.float32)
             actual, expected = np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
-            _core.noise_sum(actual, table, noise_index, weights)
-            reference.noise_sum(expected, table, noise_index, weights)
-            assert_same_bits(f"noise_sum({slices} slices of {size})", actual, expected)
+            for name in ("noise_sum", "noise_square_sum"):
+                getattr(_core, name)(actual, table, noise_index, weights)
+                getattr(reference, name)(expected, table, noise_index, weights)
+                assert_same_bits(f"{name}({slices} slices of {size})", actual, expected)
+            begin = rng.integers(0, size, slices)
+            end = rng.integers(begin, size + 1)
+            for squares in (False, True):
+                _core.noise_sum_pieces(actual, table, noise_index, begin, end, weights, squares)
+                reference.noise_sum_pieces(expected, table, noise_index, begin, end, weights, squares)
+                assert_same_bits(f"noise_sum_pieces({slices} pieces of {size})", actual, expected)
 
 
 def _verify_sums_and_ranks() -> None:

@@ -135,6 +135,9 @@ class FastES(SB3Interface):
             weight_decay=settings.weight_decay,
             shaping=settings.shaping,
             top_fraction=settings.top_fraction,
+            sigma_adaptation=settings.sigma_adaptation,
+            sigma_learning_rate=settings.sigma_learning_rate,
+            perturbed_share=settings.perturbed_share,
             episodes=settings.episodes_per_candidate,
             table_size=settings.noise_table_size,
         )

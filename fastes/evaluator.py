@@ -13,6 +13,7 @@ from fastes.parallel import Batch, Pool, PoolSpec, Request, make_pool
 from fastes.policies import AnySpec
 from fastes.rollout import EpisodeSettings
 from fastes.settings import Settings
+from fastes.windows import window_size
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
@@ -48,6 +49,8 @@ class Evaluator:
             settings.on_env_error,
             settings.timeout(),
             self.env_shown,
+            training and settings.sigma_adaptation == "per_parameter",
+            window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
         )
 
     def start(self, training: bool = True) -> Pool:

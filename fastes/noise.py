@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.cpus import available_cpus
+from fastes.windows import Windows, parts
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
@@ -60,13 +61,30 @@ class NoiseTable:
         """Let go of the memory; the next use draws the same values again."""
         self._values = None
 
-    def weighted_sum(self, noise_index: Int64, weights: Float32, num_params: int) -> Float32:
-        """sum_j weights[j] * eps_j as float32 (num_params,); pairs of weight zero are not read."""
+    def weighted_sum(
+        self, noise_index: Int64, weights: Float32, num_params: int, windows: Windows | None = None, squares: bool = False
+    ) -> Float32:
+        """sum_j weights[j] * eps_j as float32 (num_params,); pairs of weight zero are not read, nor is what no window covers.
+
+        windows: the parameters that eps_j belongs to; None for all. squares: of eps_j^2 - 1 in place of eps_j.
+        """
         used = np.flatnonzero(weights)
-        index, weight = np.ascontiguousarray(noise_index[used]), np.ascontiguousarray(weights[used])
+        weight = np.ascontiguousarray(weights[used])
         total, table = np.empty(num_params, dtype=np.float32), self.values
-        work = num_params * len(used)
-        _in_threads(num_params, work, lambda a, b: _core.noise_sum(total[a:b], table, index + a, weight))
+        if windows is None:
+            index, kernel = np.ascontiguousarray(noise_index[used]), _core.noise_square_sum if squares else _core.noise_sum
+            _in_threads(num_params, num_params * len(used), lambda a, b: kernel(total[a:b], table, index + a, weight))
+            return total
+        index, begin, end = windows.pieces(used, noise_index, num_params)
+        weight = np.repeat(weight, 2)
+
+        def add(a: int, b: int) -> None:
+            first, past = np.clip(begin, a, b), np.clip(end, a, b)
+            met = past > first
+            where, first, past = (index + first - begin)[met], (first - a)[met], (past - a)[met]
+            _core.noise_sum_pieces(total[a:b], table, where, first, past, weight[met], squares)
+
+        _in_threads(num_params, windows.size * len(used), add)
         return total
 
 
@@ -82,6 +100,31 @@ def _in_threads(size: int, work: int, function: Callable[[int, int], None]) -> N
         list(executor.map(lambda start: function(start, min(start + part, size)), starts))
 
 
+def write_candidate(
+    out: Float32,
+    theta: Float32,
+    table: Float32,
+    at: int,
+    sigma: float | Float32,
+    side: int,
+    window: tuple[int, int] | None = None,
+) -> None:
+    """out = theta + sigma * eps for side 0, theta - sigma * eps for side 1, eps = table[at : at + num_params].
+
+    sigma: one for all parameters, or one for each. window: the first parameter that is perturbed, and how many are; out is
+    theta elsewhere, and eps begins with the window.
+    """
+    if window is not None:
+        out[:] = theta
+        for skip, part in parts(*window, len(theta)):
+            own = sigma if isinstance(sigma, float) else sigma[part]
+            write_candidate(out[part], theta[part], table, at + skip, own, side)
+    elif isinstance(sigma, float):
+        _core.perturb(out, theta, table, at, sigma if side == 0 else -sigma)
+    else:
+        _core.perturb_each(out, theta, table, at, sigma, side)
+
+
 @dataclass(frozen=True)
 class Perturbations:
     """One generation's draws. Iterating gives the candidates' parameter vectors in job order, rebuilt one by one in C.
@@ -89,7 +132,8 @@ class Perturbations:
     Job 2 * pair is theta + sigma * eps, job 2 * pair + 1 is theta - sigma * eps, eps = the slice at noise_index[pair].
 
     Attributes: noise_index int64 (num_pairs,); env_seed int64 (num_pairs, episodes), shared by both sides of a pair;
-    action_key uint64 (num_pairs, episodes), the key of the episode's action noise.
+    action_key uint64 (num_pairs, episodes), the key of the episode's action noise; sigma_each: a sigma for each parameter,
+    float32 (num_params,), of which `sigma` is the mean then, or None; windows: what each pair perturbs, None for all.
     """
 
     generation: int
@@ -99,6 +143,13 @@ class Perturbations:
     noise_index: Int64
     env_seed: Int64
     action_key: npt.NDArray[np.uint64]
+    sigma_each: Float32 | None = None
+    windows: Windows | None = None
+
+    @property
+    def inverse_share(self) -> float:
+        """What makes a sum over pairs unbiased for each parameter: so many times more are there than a pair perturbs."""
+        return 1.0 if self.windows is None else len(self.theta) / self.windows.size
 
     @property
     def num_pairs(self) -> int:
@@ -111,9 +162,9 @@ class Perturbations:
         """Candidate number job: float32 (num_params,), a new array."""
         if not 0 <= job < len(self):
             raise IndexError(f"candidate {job} is out of range: this generation has {len(self)}")
-        candidate = np.empty_like(self.theta)
-        scale = self.sigma if job % 2 == 0 else -self.sigma
-        _core.perturb(candidate, self.theta, self.table.values, int(self.noise_index[job // 2]), scale)
+        candidate, sigma = np.empty_like(self.theta), self.sigma if self.sigma_each is None else self.sigma_each
+        window = None if self.windows is None else (int(self.windows.first[job // 2]), self.windows.size)
+        write_candidate(candidate, self.theta, self.table.values, int(self.noise_index[job // 2]), sigma, job % 2, window)
         return candidate
 
     def __iter__(self) -> Iterator[Float32]:
@@ -149,6 +200,13 @@ def draw_pairs(
     noise_index = (draw % np.uint64(table_size - num_params + 1)).astype(np.int64)
     env_seed, action_key = _episode_seeds(seed, generation, num_pairs, episodes, _core.STREAM_PAIR)
     return noise_index, env_seed, action_key
+
+
+def draw_windows(seed: int, generation: int, num_pairs: int, num_params: int, size: int) -> Windows:
+    """Windows of so many parameters that begin anywhere; from the words that the draw of the noise index leaves."""
+    words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR).astype(np.uint64)
+    draw = (words[:, 2] << np.uint64(32)) | words[:, 3]
+    return Windows((draw % np.uint64(num_params)).astype(np.int64), size)
 
 
 def draw_eval_seeds(seed: int, generation: int, episodes: int) -> Int64:

@@ -124,11 +124,37 @@ def perturb(out: Float32, theta: Float32, table: Float32, noise_index: int, scal
 
 
 @np.errstate(all="ignore")
+def perturb_each(out: Float32, theta: Float32, table: Float32, noise_index: int, sigma: Float32, side: int) -> None:
+    """Twin of perturb_each: out (n,) = theta + eps * sigma * (1 or, for side 1, -1), eps as in perturb."""
+    out[:] = theta + table[noise_index : noise_index + len(theta)] * sigma * np.float32(1 - 2 * side)
+
+
+@np.errstate(all="ignore")
 def noise_sum(out: Float32, table: Float32, noise_index: Int64, weights: Float32) -> None:
     """Twin of noise_sum: out (n,) = 0 + weights[0] * eps_0 + weights[1] * eps_1 + ..., added from left to right."""
     out[:] = 0.0
     for index, weight in zip(noise_index, weights, strict=True):
         out += table[index : index + len(out)] * weight
+
+
+@np.errstate(all="ignore")
+def noise_square_sum(out: Float32, table: Float32, noise_index: Int64, weights: Float32) -> None:
+    """Twin of noise_square_sum: out (n,) = 0 + weights[0] * (eps_0 * eps_0 - 1) + ..., added from left to right."""
+    out[:] = 0.0
+    for index, weight in zip(noise_index, weights, strict=True):
+        eps = table[index : index + len(out)]
+        out += (eps * eps - np.float32(1)) * weight
+
+
+@np.errstate(all="ignore")
+def noise_sum_pieces(
+    out: Float32, table: Float32, noise_index: Int64, begin: Int64, end: Int64, weights: Float32, squares: bool
+) -> None:
+    """Twin of noise_sum_pieces: out (n,) = 0, to which each piece adds weight * eps or weight * (eps * eps - 1) in its turn."""
+    out[:] = 0.0
+    for index, first, past, weight in zip(noise_index, begin, end, weights, strict=True):
+        eps = table[index : index + past - first]
+        out[first:past] += (eps * eps - np.float32(1) if squares else eps) * weight
 
 
 def sum_squares(x: Float32) -> float:

@@ -416,6 +416,8 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
         raise CheckpointError(f"the checkpoint's array {name!r} {found}: expected finite {array.dtype} {array.shape}")
     if unknown := sorted(set(given) - set(expected)):
         raise CheckpointError(f"the checkpoint's arrays {unknown} are no part of its policy and optimizer: it was edited")
+    if "sigma" in given and not (given["sigma"] > 0.0).all():
+        raise CheckpointError("the checkpoint's array 'sigma' has values that are not positive: the file is damaged")
     for name in ("squares", "counts"):
         if (groups["normalizer"][name] < 0).any():
             raise CheckpointError(f"the checkpoint's array {name!r} has negative values: the file is damaged")

@@ -14,6 +14,7 @@ from fastes.optim import OPTIMIZERS
 from fastes.rollout import STEP_GUARD
 from fastes.schedules import ANY_FORMS, ANY_NUMBER, FORMS, ScheduleSetting, make_schedule
 from fastes.shaping import SHAPINGS
+from fastes.sigma_adaptation import ADAPTATIONS, LARGEST_RATE, check_adaptation
 from fastes.strategy import check_int, check_population_size
 
 _REAL = (int, float, np.integer, np.floating)
@@ -74,6 +75,23 @@ class Settings:
         high=2**31 - 2,
     )
     sigma: ScheduleSetting = _setting(0.05, f"standard deviation of the noise on the parameters: {FORMS}", "evolution")
+    sigma_adaptation: str = _setting(
+        "none",
+        "none; scalar (one sigma, which follows the returns as in PGPE) or per_parameter (one for each parameter). Try "
+        "per_parameter when no single sigma suits all parameters, or when sigma cannot be tuned. sigma has to be a number "
+        "then: it starts there, and stays within 0.01 and 10 times that",
+        "evolution",
+        choices=ADAPTATIONS,
+    )
+    sigma_learning_rate: float = _setting(
+        0.1,
+        "how fast sigma_adaptation goes; a generation changes a sigma by 20 % at most. Start at 0.1, and lower it when sigma "
+        "falls while returns still rise; scalar is the slower the more parameters there are. With standardized shaping, whose "
+        "returns are three times as large, take a third. At most 1000",
+        "evolution",
+        above=0.0,
+        high=LARGEST_RATE,
+    )
     learning_rate: ScheduleSetting = _setting(0.02, f"step size: {FORMS}", "evolution")
     optimizer: str = _setting(
         "adam",
@@ -103,6 +121,15 @@ class Settings:
     top_fraction: float = _setting(
         1.0,
         "share of the pairs that count, those with the best candidate (ARS: b/N), in (0, 1]",
+        "evolution",
+        above=0.0,
+        high=1.0,
+    )
+    perturbed_share: float = _setting(
+        1.0,
+        "share of the parameters that each pair perturbs, a window of them that it draws, in (0, 1]; less reads less of the "
+        "noise table. Leave it at 1 for small policies; try 0.1 to 0.5 with a million parameters and many workers, as the "
+        "paper of OpenAI-ES suggests",
         "evolution",
         above=0.0,
         high=1.0,
@@ -205,6 +232,7 @@ class Settings:
         for item in fields(self):
             plain = _check(item.name, getattr(self, item.name), item.type, item.metadata)
             object.__setattr__(self, item.name, plain)
+        check_adaptation(self.sigma_adaptation, self.sigma, self.sigma_learning_rate)
         self.target()
         self.timeout()
         self._check_largest_population()

@@ -18,11 +18,13 @@ _LN2 = 0.6931471805599453
 
 
 class Shaped(NamedTuple):
-    """shaped float64 (num_pairs, 2); weights float32 (num_pairs,), plus minus minus; gradient = scale * sum w_j eps_j."""
+    """shaped float64 (num_pairs, 2), zero for pairs that do not count, and of mean zero over the num_kept that do;
+    weights float32 (num_pairs,), plus minus minus; gradient = scale * sum w_j eps_j."""
 
     shaped: Float64
     weights: npt.NDArray[np.float32]
     scale: float
+    num_kept: int
 
 
 def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: float = 1.0) -> Shaped:
@@ -60,7 +62,7 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
     else:
         shaped[top] = _standardize(finite[top])
         scale = 1.0 / kept
-    return Shaped(shaped, (shaped[:, 0] - shaped[:, 1]).astype(np.float32), scale)
+    return Shaped(shaped, (shaped[:, 0] - shaped[:, 1]).astype(np.float32), scale, kept)
 
 
 def nes_utilities(values: Float64) -> Float64:

@@ -13,16 +13,21 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import FastESError, suggest
-from fastes.noise import NoiseTable, Perturbations, default_table_size, draw_pairs
+from fastes.noise import NoiseTable, Perturbations, default_table_size, draw_pairs, draw_windows
 from fastes.optim import AnyFloat, Arrays, make_optimizer
 from fastes.schedules import ScheduleSetting, checked_value, make_schedule
 from fastes.shaping import SHAPINGS, shape_returns
+from fastes.sigma_adaptation import SigmaAdaptation, check_adaptation
+from fastes.windows import window_size
 
 Float32 = npt.NDArray[np.float32]
 
 
 class Update(NamedTuple):
-    """What one `tell` did: norms of theta, gradient and step, |step| / |theta|, non-finite returns met."""
+    """What one `tell` did: norms of theta, gradient and step, |step| / |theta|, non-finite returns met.
+
+    sigma: of the generation's noise; the mean, where each parameter has its own.
+    """
 
     theta_norm: float
     gradient_norm: float
@@ -49,8 +54,10 @@ class EvolutionStrategy:
     population_size: candidates a generation, even. seed: int >= 0; with the settings it determines everything.
     optimizer: 'adam', 'sgd' or 'clipup'; momentum: SGD's and ClipUp's, or Adam's beta1. max_speed: the longest step of
     ClipUp, 0 for twice the learning rate. weight_decay: theta * weight_decay is taken from the gradient. shaping,
-    top_fraction: see shaping.py; ARS is optimizer='sgd', momentum=0, shaping='standardized'. episodes: environment seeds
-    drawn per pair. table_size: values of the noise table, 0 for one that fits theta.
+    top_fraction: see shaping.py; ARS is optimizer='sgd', momentum=0, shaping='standardized'.
+    sigma_adaptation: 'none', 'scalar' or 'per_parameter', at sigma_learning_rate; see sigma_adaptation.py.
+    perturbed_share: of the parameters, those that a pair perturbs, a window at a place of its own; see windows.py.
+    episodes: environment seeds drawn per pair. table_size: values of the noise table, 0 for one that fits theta.
 
     Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055); optim.py.
     """
@@ -70,6 +77,9 @@ class EvolutionStrategy:
         weight_decay: float = 0.0,
         shaping: str = "centered_ranks",
         top_fraction: float = 1.0,
+        sigma_adaptation: str = "none",
+        sigma_learning_rate: float = 0.1,
+        perturbed_share: float = 1.0,
         episodes: int = 1,
         table_size: int = 0,
     ) -> None:
@@ -85,6 +95,7 @@ class EvolutionStrategy:
             ("max_speed", max_speed, 0.0 <= max_speed < math.inf),
             ("top_fraction", top_fraction, 0.0 < top_fraction <= 1.0),
             ("weight_decay", weight_decay, 0.0 <= weight_decay < math.inf),
+            ("perturbed_share", perturbed_share, 0.0 < perturbed_share <= 1.0),
         ):
             if not fits:
                 raise ValueError(f"{name} = {value!r} is out of range: see the docstring of EvolutionStrategy")
@@ -95,6 +106,11 @@ class EvolutionStrategy:
         if table_size < num_params:
             raise ValueError(f"table_size = {table_size} is too small: theta has {num_params} parameters")
         self.table = NoiseTable(table_size, self.seed)
+        self._window_size = window_size(perturbed_share, num_params)
+        check_adaptation(sigma_adaptation, sigma, sigma_learning_rate)
+        self._adaptation = (
+            None if sigma_adaptation == "none" else SigmaAdaptation(sigma_adaptation, sigma, sigma_learning_rate, num_params)
+        )
         self._new_optimizer = partial(make_optimizer, optimizer, num_params, momentum, beta2, max_speed)
         self.optimizer = self._new_optimizer()
         self.generation = 0
@@ -114,9 +130,14 @@ class EvolutionStrategy:
         self._theta, self._asked = theta, None
 
     def restart(self, theta: npt.ArrayLike) -> None:
-        """Go on from theta (num_params,) with an optimiser that knows of no step; the generation stays."""
+        """Go on from theta (num_params,) with an optimiser that knows of no step and an adapted sigma at its start.
+
+        The generation stays.
+        """
         self.theta = theta
         self.optimizer = self._new_optimizer()
+        if self._adaptation is not None:
+            self._adaptation.restart()
 
     def reseed(self, seed: int) -> None:
         """Draw from another seed from now on, with another noise table; theta and the optimiser stay."""
@@ -136,9 +157,15 @@ class EvolutionStrategy:
         """
         count = self.num_pairs if num_pairs is None else check_int("num_pairs", num_pairs, 1, 2**30)
         self.progress_remaining = progress_remaining
-        sigma = checked_value("sigma", self._sigma(progress_remaining))
+        if self._adaptation is None:
+            sigma, each = checked_value("sigma", self._sigma(progress_remaining)), None
+        else:
+            sigma, each = self._adaptation.mean, self._adaptation.each
         drawn = draw_pairs(self.seed, self.generation, count, self.episodes, len(self._theta), self.table.size)
-        self._asked = Perturbations(self.generation, sigma, self._theta, self.table, *drawn)
+        size, windows = self._window_size, None
+        if size:
+            windows = draw_windows(self.seed, self.generation, count, len(self._theta), size)
+        self._asked = Perturbations(self.generation, sigma, self._theta, self.table, *drawn, each, windows)
         return self._asked
 
     def tell(self, returns: npt.ArrayLike | Sequence[float]) -> Update:
@@ -157,12 +184,18 @@ class EvolutionStrategy:
             )
         fitness = fitness.reshape(asked.num_pairs, 2)
         shaped = shape_returns(fitness, asked.sigma, self.shaping, self.top_fraction)
-        gradient = self.table.weighted_sum(asked.noise_index, shaped.weights, len(self._theta))
-        gradient *= np.float32(shaped.scale)
+        gradient = self.table.weighted_sum(asked.noise_index, shaped.weights, len(self._theta), asked.windows)
+        gradient *= np.float32(shaped.scale * asked.inverse_share)
+        if asked.sigma_each is not None:  # PGPE's gradient: a parameter with twice the sigma takes twice the step
+            gradient *= asked.sigma_each / np.float32(asked.sigma)
         if self.weight_decay:
             gradient -= np.float32(self.weight_decay) * self._theta
         learning_rate = checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
-        return self._apply(gradient, learning_rate, asked.sigma, int(np.count_nonzero(~np.isfinite(fitness))))
+        adapted = None if self._adaptation is None else self._adaptation.adapted(asked, shaped)
+        update = self._apply(gradient, learning_rate, asked.sigma, int(np.count_nonzero(~np.isfinite(fitness))))
+        if self._adaptation is not None and adapted is not None:
+            self._adaptation.values = adapted
+        return update
 
     def _apply(self, gradient: Float32, learning_rate: float, sigma: float, num_nonfinite: int) -> Update:
         before = self.optimizer.state()
@@ -187,13 +220,16 @@ class EvolutionStrategy:
 
     def state(self) -> Arrays:
         """Arrays that, with the settings and the generation, determine everything to come."""
-        return {"theta": self._theta.copy(), **{f"optimizer.{k}": v for k, v in self.optimizer.state().items()}}
+        sigma: Arrays = {} if self._adaptation is None else {"sigma": self._adaptation.values.copy()}
+        return {"theta": self._theta.copy(), **{f"optimizer.{k}": v for k, v in self.optimizer.state().items()}, **sigma}
 
     def load_state(self, state: Mapping[str, AnyFloat], generation: int) -> None:
         """Continue from `state()` taken after `generation` generations."""
         self.theta = state["theta"]
         prefix = "optimizer."
         self.optimizer.load_state({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
+        if self._adaptation is not None:
+            self._adaptation.values = state["sigma"]
         self.generation = generation
 
 

@@ -41,7 +41,11 @@ cdef extern from "fastes_core.h" nogil:
         const char *name
         void (*normal_fill)(float *, int64_t, int64_t, uint64_t, uint32_t) noexcept nogil
         void (*perturb)(float *, const float *, const float *, float, int64_t) noexcept nogil
+        void (*perturb_each)(float *, const float *, const float *, const float *, float, int64_t) noexcept nogil
         void (*noise_sum)(float *, const float *, const int64_t *, const float *, int64_t, int64_t) noexcept nogil
+        void (*noise_square_sum)(float *, const float *, const int64_t *, const float *, int64_t, int64_t) noexcept nogil
+        void (*noise_sum_pieces)(float *, const float *, const int64_t *, const int64_t *, const int64_t *, const float *,
+                                 int64_t, int32_t, int64_t) noexcept nogil
         void (*act)(fastes_policy *, const void *, int32_t, void *, int32_t) noexcept nogil
         void (*observe)(const fastes_policy *, const void *, int32_t, float *, int32_t) noexcept nogil
         void (*choose)(fastes_policy *, float *, void *) noexcept nogil
@@ -144,21 +148,77 @@ def perturb(float[::1] out not None, const float[::1] theta not None, const floa
             kernels.perturb(&out[0], &theta[0], &table[noise_index], scale, n)
 
 
+def perturb_each(float[::1] out not None, const float[::1] theta not None, const float[::1] table not None,
+                 int64_t noise_index, const float[::1] sigma not None, int side):
+    """out = theta + sigma * eps for side 0, theta - sigma * eps for side 1, eps = table[noise_index : noise_index + n].
+
+    All float32 (n,). Where all sigmas are equal, the bits are those of `perturb`.
+    """
+    cdef int64_t n = theta.shape[0]
+    check_length("out", out.shape[0], n)
+    check_length("sigma", sigma.shape[0], n)
+    check_slice(noise_index, n, table.shape[0], "noise_index")
+    if side not in (0, 1):
+        raise ValueError(f"side = {side} is out of range: a pair has sides 0 and 1")
+    if n:
+        with nogil:
+            kernels.perturb_each(&out[0], &theta[0], &table[noise_index], &sigma[0], 1 - 2 * side, n)
+
+
 def noise_sum(float[::1] out not None, const float[::1] table not None, const int64_t[::1] noise_index not None,
               const float[::1] weights not None):
     """out (n,) = sum over j, in order, of weights[j] * table[noise_index[j] : noise_index[j] + n]; float32."""
-    cdef int64_t n = out.shape[0], num_slices = noise_index.shape[0], j
+    cdef int64_t n = out.shape[0], num_slices = check_slices(n, table, noise_index, weights)
+    if num_slices and n:
+        with nogil:
+            kernels.noise_sum(&out[0], &table[0], &noise_index[0], &weights[0], num_slices, n)
+    elif n:
+        memset(&out[0], 0, n * sizeof(float))
+
+
+def noise_square_sum(float[::1] out not None, const float[::1] table not None, const int64_t[::1] noise_index not None,
+                     const float[::1] weights not None):
+    """out (n,) = sum over j, in order, of weights[j] * (eps * eps - 1), eps the slices of `noise_sum`; float32."""
+    cdef int64_t n = out.shape[0], num_slices = check_slices(n, table, noise_index, weights)
+    if num_slices and n:
+        with nogil:
+            kernels.noise_square_sum(&out[0], &table[0], &noise_index[0], &weights[0], num_slices, n)
+    elif n:
+        memset(&out[0], 0, n * sizeof(float))
+
+
+cdef int64_t check_slices(int64_t n, const float[::1] table, const int64_t[::1] noise_index, const float[::1] weights) except -1:
+    """How many slices there are, each of n values within the table, and each with a weight."""
+    cdef int64_t num_slices = noise_index.shape[0], j
     check_length("weights", weights.shape[0], num_slices)
     for j in range(num_slices):
         if noise_index[j] < 0 or noise_index[j] > table.shape[0] - n:
             check_slice(noise_index[j], n, table.shape[0], f"noise_index[{j}]")
-    if n == 0:
-        return
-    with nogil:
-        if num_slices:
-            kernels.noise_sum(&out[0], &table[0], &noise_index[0], &weights[0], num_slices, n)
-        else:
-            memset(&out[0], 0, n * sizeof(float))
+    return num_slices
+
+
+def noise_sum_pieces(float[::1] out not None, const float[::1] table not None, const int64_t[::1] noise_index not None,
+                     const int64_t[::1] begin not None, const int64_t[::1] end not None, const float[::1] weights not None,
+                     bint squares):
+    """out (n,) = sum over j, in order, of slices that cover a part each; float32. The others are (num_pieces,).
+
+    Piece j adds weights[j] * eps to out[begin[j] : end[j]], eps = the slice of that length at noise_index[j]. squares: with
+    eps * eps - 1 in place of eps.
+    """
+    cdef int64_t n = out.shape[0], num_pieces = noise_index.shape[0], j
+    check_length("begin", begin.shape[0], num_pieces)
+    check_length("end", end.shape[0], num_pieces)
+    check_length("weights", weights.shape[0], num_pieces)
+    for j in range(num_pieces):
+        if begin[j] < 0 or end[j] < begin[j] or end[j] > n:
+            raise ValueError(f"piece {j} = {begin[j]} to {end[j]} is out of range: the sum has {n} values")
+        if noise_index[j] < 0 or noise_index[j] > table.shape[0] - (end[j] - begin[j]):
+            check_slice(noise_index[j], end[j] - begin[j], table.shape[0], f"noise_index[{j}]")
+    if num_pieces and n and table.shape[0]:
+        with nogil:
+            kernels.noise_sum_pieces(&out[0], &table[0], &noise_index[0], &begin[0], &end[0], &weights[0], num_pieces, squares, n)
+    elif n:
+        memset(&out[0], 0, n * sizeof(float))
 
 
 def sum_squares(const float[::1] x not None):

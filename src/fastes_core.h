@@ -70,9 +70,21 @@ typedef struct {
     /* out (n,) = theta (n,) + scale * eps (n,): mirrored reconstruction with scale = +sigma or -sigma. */
     void (*perturb)(float *out, const float *theta, const float *eps, float scale, int64_t n);
 
+    /* The same with a sigma (n,) for each parameter: out = theta + sign * (sigma * eps), sign = 1 or -1. */
+    void (*perturb_each)(float *out, const float *theta, const float *eps, const float *sigma, float sign, int64_t n);
+
     /* out (n,) = sum over j of weights[j] * table[index[j] : index[j] + n], added in the order of j. */
     void (*noise_sum)(float *out, const float *table, const int64_t *index, const float *weights, int64_t num_slices,
                       int64_t n);
+
+    /* The same of eps * eps - 1 for each eps of the table: which way sigma has to go. */
+    void (*noise_square_sum)(float *out, const float *table, const int64_t *index, const float *weights, int64_t num_slices,
+                             int64_t n);
+
+    /* Either sum of slices that cover a part of out each: slice j is of the values begin[j] to end[j] of out, 0 <= begin <=
+     * end <= n, and begins at table[index[j]]. squares: 0 for noise_sum, 1 for noise_square_sum. */
+    void (*noise_sum_pieces)(float *out, const float *table, const int64_t *index, const int64_t *begin, const int64_t *end,
+                             const float *weights, int64_t num_pieces, int32_t squares, int64_t n);
 
     /* obs (obs_size,) -> action (action_size,): observe, the layers, choose. */
     void (*act)(fastes_policy *policy, const void *obs, int32_t obs_dtype, void *action, int32_t count_moments);

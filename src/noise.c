@@ -72,37 +72,97 @@ static void perturb(float *out, const float *theta, const float *eps, float scal
     for (; i < n; i++) out[i] = theta[i] + eps[i] * scale;
 }
 
+static void perturb_each(float *out, const float *theta, const float *eps, const float *sigma, float sign, int64_t n) {
+    int64_t i = 0;
+    for (; i + VECTOR_LANES <= n; i += VECTOR_LANES)
+        vstore(out + i, vload(theta + i) + vload(eps + i) * vload(sigma + i) * sign);
+    for (; i < n; i++) out[i] = theta[i] + eps[i] * sigma[i] * sign;
+}
+
 /* The part of the sum kept in cache while slices stream past it, and how many slices stream together. */
 #define SUM_BLOCK 16384
 #define SUM_STREAMS 4
 
-LANES_INLINE void add_slices(float *out, const float *const *x, const float *w, int streams, int64_t n) {
+/* out += w * eps for each slice, or w * (eps * eps - 1); streams and squares are constants where this is called. */
+LANES_INLINE void add_slices(float *out, const float *const *x, const float *w, int streams, int squares, int64_t n) {
     int64_t i = 0;
     for (; i + VECTOR_LANES <= n; i += VECTOR_LANES) {
         vfloat acc = vload(out + i);
-        for (int s = 0; s < streams; s++) acc += vload(x[s] + i) * w[s];
+        for (int s = 0; s < streams; s++) {
+            vfloat eps = vload(x[s] + i);
+            acc += (squares ? eps * eps - 1.0f : eps) * w[s];
+        }
         vstore(out + i, acc);
     }
     for (; i < n; i++) {
         float acc = out[i];
-        for (int s = 0; s < streams; s++) acc += x[s][i] * w[s];
+        for (int s = 0; s < streams; s++) acc += (squares ? x[s][i] * x[s][i] - 1.0f : x[s][i]) * w[s];
         out[i] = acc;
     }
 }
 
-static void noise_sum(float *out, const float *table, const int64_t *index, const float *weights, int64_t num_slices,
-                      int64_t n) {
+LANES_INLINE void sum_slices(float *out, const float *table, const int64_t *index, const float *weights, int64_t num_slices,
+                             int squares, int64_t n) {
     memset(out, 0, (size_t)n * sizeof(float));
     for (int64_t at = 0; at < n; at += SUM_BLOCK) {
         int64_t size = n - at < SUM_BLOCK ? n - at : SUM_BLOCK, j = 0;
         const float *x[SUM_STREAMS];
         for (; j + SUM_STREAMS <= num_slices; j += SUM_STREAMS) {
             for (int s = 0; s < SUM_STREAMS; s++) x[s] = table + index[j + s] + at;
-            add_slices(out + at, x, weights + j, SUM_STREAMS, size);
+            add_slices(out + at, x, weights + j, SUM_STREAMS, squares, size);
         }
         for (; j < num_slices; j++) {
             x[0] = table + index[j] + at;
-            add_slices(out + at, x, weights + j, 1, size);
+            add_slices(out + at, x, weights + j, 1, squares, size);
         }
     }
+}
+
+static void noise_sum(float *out, const float *table, const int64_t *index, const float *weights, int64_t num_slices,
+                      int64_t n) {
+    sum_slices(out, table, index, weights, num_slices, 0, n);
+}
+
+static void noise_square_sum(float *out, const float *table, const int64_t *index, const float *weights, int64_t num_slices,
+                             int64_t n) {
+    sum_slices(out, table, index, weights, num_slices, 1, n);
+}
+
+/* Adds slices of n values that wait to be added together, and forgets them. */
+LANES_INLINE void add_waiting(float *out, const float *const *x, const float *w, int *waiting, int squares, int64_t n) {
+    if (*waiting == SUM_STREAMS) add_slices(out, x, w, SUM_STREAMS, squares, n);
+    else
+        for (int s = 0; s < *waiting; s++) add_slices(out, x + s, w + s, 1, squares, n);
+    *waiting = 0;
+}
+
+LANES_INLINE void sum_pieces(float *out, const float *table, const int64_t *index, const int64_t *begin, const int64_t *end,
+                             const float *weights, int64_t num_pieces, int squares, int64_t n) {
+    memset(out, 0, (size_t)n * sizeof(float));
+    for (int64_t at = 0; at < n; at += SUM_BLOCK) {
+        int64_t stop = n - at < SUM_BLOCK ? n : at + SUM_BLOCK;
+        const float *x[SUM_STREAMS];
+        float w[SUM_STREAMS];
+        int waiting = 0;
+        for (int64_t j = 0; j < num_pieces; j++) {
+            int64_t first = begin[j] > at ? begin[j] : at, past = end[j] < stop ? end[j] : stop;
+            if (first >= past) continue;
+            x[waiting] = table + index[j] + (first - begin[j]);
+            w[waiting] = weights[j];
+            if (first == at && past == stop) {
+                if (++waiting == SUM_STREAMS) add_waiting(out + at, x, w, &waiting, squares, stop - at);
+            } else {
+                const float *part = x[waiting];
+                add_waiting(out + at, x, w, &waiting, squares, stop - at); /* what comes first is added first */
+                add_slices(out + first, &part, weights + j, 1, squares, past - first);
+            }
+        }
+        add_waiting(out + at, x, w, &waiting, squares, stop - at);
+    }
+}
+
+static void noise_sum_pieces(float *out, const float *table, const int64_t *index, const int64_t *begin, const int64_t *end,
+                             const float *weights, int64_t num_pieces, int32_t squares, int64_t n) {
+    if (squares) sum_pieces(out, table, index, begin, end, weights, num_pieces, 1, n);
+    else sum_pieces(out, table, index, begin, end, weights, num_pieces, 0, n);
 }

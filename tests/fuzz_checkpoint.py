@@ -58,6 +58,8 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Toy-v0", {"policy_kwargs": {"net_arch": [], "action_mapping": "squash"}, "target_return": float("inf")}),
     ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False, "optimizer": "clipup"}),
     ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": "lin_-1_2.5", "rollback_drop": 0.5, "rollback_window": 1}),
+    ("Toy-v0", {"policy": "LinearPolicy", "sigma_adaptation": "scalar"}),
+    ("Toy-v0", {"policy": "LinearPolicy", "optimizer": "sgd", "sigma_adaptation": "per_parameter", "perturbed_share": 0.5}),
 )
 
 

@@ -134,29 +134,103 @@ def test_perturb(variant: str, values: Callable[[int, int], np.ndarray], scale: 
         assert_same_bits("table", table, before[1])
 
 
+@pytest.mark.parametrize("values", [normals, awkward])
+@pytest.mark.parametrize("side", [0, 1])
+def test_perturb_each(variant: str, values: Callable[[int, int], np.ndarray], side: int) -> None:
+    for n in SIZES:
+        theta, table, sigma = values(n, 1), values(n + 3, 2), values(n, 3)
+        for noise_index in (0, 3):
+            args = theta, table, noise_index, sigma, side
+            check_fill(
+                f"{variant} perturb_each",
+                n,
+                lambda out, args=args: _core.perturb_each(out, *args),
+                lambda out, args=args: reference.perturb_each(out, *args),
+            )
+
+
+def test_equal_sigmas_perturb_as_one_does(variant: str) -> None:
+    sigma = np.float32(0.0137)
+    for n in SIZES:
+        args, out = (normals(n, 1), normals(n + 3, 2), 3), np.empty(n, np.float32)
+        for side, scale in ((0, float(sigma)), (1, -float(sigma))):
+            _core.perturb_each(out, *args, np.full(n, sigma), side)
+            expected = out.copy()
+            _core.perturb(out, *args, scale)
+            assert_same_bits(f"{variant} perturb_each of {n}", out, expected)
+
+
+@pytest.mark.parametrize("kernel", ["noise_sum", "noise_square_sum"])
 @pytest.mark.parametrize("num_slices", [0, 1, 3, 4, 5, 7, 8, 9, 33])
-def test_noise_sum(variant: str, num_slices: int) -> None:
+def test_noise_sums(variant: str, num_slices: int, kernel: str) -> None:
+    own, twin = getattr(_core, kernel), getattr(reference, kernel)
     rng = np.random.default_rng(num_slices)
     for n in [*SIZES, 2 * SUM_BLOCK + 17]:
         table, weights = normals(n + 50, n), normals(num_slices, n + 1)
         index = rng.integers(0, 51, num_slices)
         index[:2] = [0, 50][:num_slices]
         check_fill(
-            f"{variant} noise_sum of {num_slices}",
+            f"{variant} {kernel} of {num_slices}",
             n,
-            lambda out, args=(table, index, weights): _core.noise_sum(out, *args),
-            lambda out, args=(table, index, weights): reference.noise_sum(out, *args),
+            lambda out, args=(table, index, weights): own(out, *args),
+            lambda out, args=(table, index, weights): twin(out, *args),
         )
 
 
-def test_noise_sum_of_awkward_values(variant: str) -> None:
+@pytest.mark.parametrize("kernel", ["noise_sum", "noise_square_sum"])
+def test_noise_sums_of_awkward_values(variant: str, kernel: str) -> None:
     table, weights, index = awkward(1000, 1), awkward(12, 2), np.arange(0, 960, 80)
     check_fill(
-        f"{variant} noise_sum",
+        f"{variant} {kernel}",
         33,
-        lambda out: _core.noise_sum(out, table, index, weights),
-        lambda out: reference.noise_sum(out, table, index, weights),
+        lambda out: getattr(_core, kernel)(out, table, index, weights),
+        lambda out: getattr(reference, kernel)(out, table, index, weights),
     )
+
+
+def pieces(n: int, num_pieces: int, table_size: int, seed: int) -> tuple[np.ndarray, ...]:
+    """Where pieces lie in the table, begin and end: some cover everything, some nothing, some end where blocks do."""
+    rng = np.random.default_rng(seed)
+    edges = np.sort(rng.choice([0, 1, 16, SUM_BLOCK, n // 3, n // 2, n], (num_pieces, 2)).clip(0, n), axis=1)
+    edges[rng.random(num_pieces) < 0.5] = [0, n]
+    begin, end = np.ascontiguousarray(edges[:, 0]), np.ascontiguousarray(edges[:, 1])
+    return rng.integers(0, table_size - (end - begin) + 1), begin, end
+
+
+@pytest.mark.parametrize("squares", [False, True])
+@pytest.mark.parametrize("num_pieces", [0, 1, 3, 4, 5, 9, 40])
+def test_noise_sum_pieces(variant: str, num_pieces: int, squares: bool) -> None:
+    for n in [*SIZES, 2 * SUM_BLOCK + 17]:
+        table, weights = normals(n + 50, n), normals(num_pieces, n + 1)
+        args = (table, *pieces(n, num_pieces, len(table), n + num_pieces), weights, squares)
+        check_fill(
+            f"{variant} noise_sum_pieces of {num_pieces}",
+            n,
+            lambda out, args=args: _core.noise_sum_pieces(out, *args),
+            lambda out, args=args: reference.noise_sum_pieces(out, *args),
+        )
+
+
+def test_noise_sum_pieces_of_awkward_values(variant: str) -> None:
+    table, weights = awkward(1000, 1), awkward(12, 2)
+    args = (*pieces(33, 12, 1000, 3), weights, True)
+    check_fill(
+        f"{variant} noise_sum_pieces",
+        33,
+        lambda out: _core.noise_sum_pieces(out, table, *args),
+        lambda out: reference.noise_sum_pieces(out, table, *args),
+    )
+
+
+def test_whole_pieces_sum_as_slices_do(variant: str) -> None:
+    rng = np.random.default_rng(0)
+    for n in (1, 17, SUM_BLOCK + 5):
+        table, weights, index = normals(n + 50, 1), normals(9, 2), rng.integers(0, 51, 9)
+        whole, in_pieces = np.empty(n, np.float32), np.empty(n, np.float32)
+        for squares, kernel in ((False, _core.noise_sum), (True, _core.noise_square_sum)):
+            kernel(whole, table, index, weights)
+            _core.noise_sum_pieces(in_pieces, table, index, np.zeros(9, np.int64), np.full(9, n), weights, squares)
+            assert_same_bits(f"{variant} of {n}", in_pieces, whole)
 
 
 # Statistics

@@ -189,7 +189,7 @@ def test_what_is_not_finite_never_reaches_the_weights(returns: np.ndarray, shapi
         with pytest.raises(FastESError, match=rf"^none of the {returns.size} returns of this generation is finite; "):
             shape_returns(returns, 0.1, shaping, top)
         return
-    shaped, weights, scale = shape_returns(returns, 0.1, shaping, top)
+    shaped, weights, scale, _ = shape_returns(returns, 0.1, shaping, top)
     assert (weights.dtype, weights.shape, shaped.shape) == (np.float32, returns.shape[:1], returns.shape)
     assert np.isfinite(shaped).all()
     assert np.isfinite(weights).all()
@@ -258,7 +258,7 @@ def test_standardized_weights_do_not_depend_on_the_scale(returns: np.ndarray, po
 @given(returns_of(ROUND.map(float)))
 @modest
 def test_standardized_returns_have_mean_0_and_std_1(returns: np.ndarray) -> None:
-    shaped, _, scale = shape_returns(returns, 0.1, "standardized")
+    shaped, _, scale, _ = shape_returns(returns, 0.1, "standardized")
     assert scale == 1.0 / len(returns)
     if np.ptp(returns) > 0:
         assert shaped.mean() == pytest.approx(0.0, abs=1e-12)
@@ -268,7 +268,7 @@ def test_standardized_returns_have_mean_0_and_std_1(returns: np.ndarray) -> None
 @given(returns_of(FINITE | SMALL_INTEGERS), st.floats(0.001, 10.0))
 @modest
 def test_ranked_weights_see_only_the_order(returns: np.ndarray, sigma: float) -> None:
-    shaped, weights, scale = shape_returns(returns, sigma, "centered_ranks")
+    shaped, weights, scale, _ = shape_returns(returns, sigma, "centered_ranks")
     assert scale == 1.0 / (returns.size * sigma)
     _, group = np.unique(returns, return_inverse=True)
     ordered = np.exp2(group.reshape(returns.shape).astype(np.float64))
@@ -333,6 +333,12 @@ def float32(n: int) -> np.ndarray:
     return np.zeros(n, np.float32)
 
 
+def sum_piece(begin: int, end: int, index: int) -> None:
+    """A piece of a sum of 2 values, from a table of 9."""
+    index_begin_end = (np.array([value], dtype=np.int64) for value in (index, begin, end))
+    _core.noise_sum_pieces(float32(2), float32(9), *index_begin_end, float32(1), False)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -341,13 +347,40 @@ def float32(n: int) -> np.ndarray:
             "start = -1 is negative: expected the number of the first value, 0 or more",
         ),
         (lambda: _core.perturb(float32(9), float32(10), float32(100), 0, 1.0), "out has 9 values, expected 10"),
+        (lambda: _core.perturb_each(float32(9), float32(10), float32(100), 0, float32(10), 0), "out has 9 values, expected 10"),
         (
-            lambda: _core.noise_sum(float32(2), float32(9), np.zeros(3, np.int64), float32(4)),
-            "weights has 4 values, expected 3",
+            lambda: _core.perturb_each(float32(10), float32(10), float32(100), 0, float32(9), 0),
+            "sigma has 9 values, expected 10",
+        ),
+        (
+            lambda: _core.perturb_each(float32(2), float32(2), float32(2), 0, float32(2), 2),
+            "side = 2 is out of range: a pair has sides 0 and 1",
+        ),
+        *(
+            (
+                lambda kernel=kernel: kernel(float32(2), float32(9), np.zeros(3, np.int64), float32(4)),
+                "weights has 4 values, expected 3",
+            )
+            for kernel in (_core.noise_sum, _core.noise_square_sum)
         ),
         (
             lambda: _core.noise_sum(float32(2), float32(0), np.zeros(1, np.int64), float32(1)),
             "noise_index[0] = 0 is out of range: the table has 0 values, the policy needs 2",
+        ),
+        *(
+            (lambda at=at, index=index: sum_piece(*at, index), message)
+            for at, index, message in (
+                ((0, 3), 0, "piece 0 = 0 to 3 is out of range: the sum has 2 values"),
+                ((-1, 2), 0, "piece 0 = -1 to 2 is out of range: the sum has 2 values"),
+                ((2, 1), 0, "piece 0 = 2 to 1 is out of range: the sum has 2 values"),
+                ((0, 2), 8, "noise_index[0] = 8 is out of range: the table has 9 values, the policy needs 2"),
+                ((1, 2), -1, "noise_index[0] = -1 is out of range: the table has 9 values, the policy needs 1"),
+                (
+                    (1, 2),
+                    2**63 - 1,
+                    f"noise_index[0] = {2**63 - 1} is out of range: the table has 9 values, the policy needs 1",
+                ),
+            )
         ),
         (lambda: _core.philox(np.zeros((2, 3), np.uint32), 0), "counters has 3 columns, expected 4"),
         (lambda: _core.commit(np.zeros(5, np.int64), 5, 1), "slot = 5 is out of range: there are 5 slots"),
@@ -387,6 +420,7 @@ def read_only(n: int) -> np.ndarray:
         (lambda: _core.normal_fill(float32(4), 2**64), OverflowError),
         (lambda: _core.perturb(read_only(4), float32(4), float32(4), 0, 1.0), ValueError),
         (lambda: _core.perturb(float32(4), float32(4), np.zeros(4), 0, 1.0), ValueError),
+        (lambda: _core.perturb_each(float32(4), float32(4), float32(4), 0, np.zeros(4), 0), ValueError),
         (lambda: _core.noise_sum(float32(4), float32(4), np.zeros(1, np.int32), float32(1)), ValueError),
         (lambda: _core.centered_ranks(float32(4)), ValueError),
         (lambda: _core.sum_squares(float32(8)[::2]), ValueError),
@@ -413,13 +447,15 @@ def test_a_refused_variant_leaves_the_one_in_use(kernels: None) -> None:
     assert _core.variant() == _core.available_variants()[-1]
 
 
-@pytest.mark.parametrize("kernel", ["perturb", "noise_sum"])
+@pytest.mark.parametrize("kernel", ["perturb", "perturb_each", "noise_sum", "noise_square_sum"])
 def test_an_index_near_the_end_of_int64_is_out_of_range(kernel: str) -> None:
     out, theta, memory = buffers(table=200)
     table, index = memory[100:], 2**63 - 5  # wraps to 5 values before the table, which are ours here
     calls = {
         "perturb": lambda: _core.perturb(out, theta, table, index, 1.0),
+        "perturb_each": lambda: _core.perturb_each(out, theta, table, index, theta, 0),
         "noise_sum": lambda: _core.noise_sum(out, table, np.array([index]), float32(1)),
+        "noise_square_sum": lambda: _core.noise_square_sum(out, table, np.array([index]), float32(1)),
     }
     with pytest.raises(ValueError, match="is out of range"):
         calls[kernel]()

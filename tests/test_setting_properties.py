@@ -93,7 +93,13 @@ def _in_whole_blocks(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "max_population_size": largest // block * block} if largest else values
 
 
-VALUES = st.fixed_dictionaries({}, optional={name: valid(name) for name in FIELDS}).map(_in_whole_blocks)
+def _possible(values: dict[str, Any]) -> dict[str, Any]:
+    """Without a sigma that cannot be adapted, where it is to be."""
+    adapted = values.get("sigma_adaptation", "none") != "none"
+    return {name: value for name, value in values.items() if not (adapted and name == "sigma")}
+
+
+VALUES = st.fixed_dictionaries({}, optional={name: valid(name) for name in FIELDS}).map(_in_whole_blocks).map(_possible)
 
 
 @pytest.fixture(scope="module")

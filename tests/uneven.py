@@ -10,6 +10,27 @@ from faults import SETTINGS
 from gymnasium import spaces
 from training import assert_same
 
+from fastes import FastES
+from fastes.parallel import Request, make_pool
+from fastes.parallel.jobs import parameter_loader, publish
+from fastes.reference import assert_same_bits
+
+
+def assert_pool_plays_candidates(model: FastES) -> None:
+    """What the pool makes of the running generation's request is what the strategy asked for."""
+    asked, pool = model.running_generation(), make_pool(model.evaluator.pool_spec(), 0)
+    model.strategy.table.place(pool.noise)
+    try:
+        evaluations = len(model.eval_seeds())
+        jobs = publish(pool.block, Request(asked.theta, asked, model.normalizer, model.eval_seeds(), *model.episode_settings()))
+        actor, load = model.policy_spec.make_actor(), parameter_loader(pool.block.layout)
+        for job, expected in zip([*jobs[evaluations:], jobs[0]], [*asked, asked.theta], strict=True):
+            load(actor, pool.block, job, asked.sigma)
+            assert_same_bits(f"job {job}", actor.parameters, expected)
+    finally:
+        model.strategy.table.forget()
+        pool.close()
+
 
 class Uneven(Toy):
     """Ends between its 2nd and its 20th step, as the seed says."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.envs import EnvSource
-from fastes.noise import Perturbations
+from fastes.noise import Perturbations, write_candidate
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel.shm import EPISODE, JOB, STEPS, Block, Layout
 from fastes.policies import AnySpec
@@ -31,6 +31,7 @@ class PoolSpec:
     num_pairs: room for the pairs of a generation; a request may have fewer. The jobs of evaluation come behind that room.
     on_env_error: 'stop' lets an exception of the environment end the round, 'penalise' makes it a return of NaN.
     step_timeout: seconds after which a worker without an env.step counts as hung; None learns it from the episodes.
+    sigma_each: whether each parameter has a sigma of its own. window_size: parameters that a pair perturbs, 0 for all.
     """
 
     source: EnvSource
@@ -43,6 +44,8 @@ class PoolSpec:
     on_env_error: str = "stop"
     step_timeout: float | None = None
     env_shown: bool = True  # the parent has built one: what that prints need not be shown again
+    sigma_each: bool = False
+    window_size: int = 0
 
     def layout(self, n_workers: int) -> Layout:
         return Layout(
@@ -53,6 +56,8 @@ class PoolSpec:
             self.num_evals,
             n_workers,
             self.table_size,
+            self.policy.num_params if self.sigma_each else 0,
+            self.window_size,
         )
 
 
@@ -141,6 +146,7 @@ class JobRunner:
         self.flatten = observation_flattener(self.env.observation_space)
         self.actor = spec.policy.make_actor()
         self.actor.count_steps(self.row[STEPS : STEPS + 1])
+        self.load_parameters = parameter_loader(block.layout)
 
     def begin(self, round_: Round) -> None:
         """Take over the round's normaliser snapshot."""
@@ -173,7 +179,7 @@ class JobRunner:
 
     def _run_candidate(self, job: int, round_: Round) -> Episode:
         block, actor, pair = self.block, self.actor, job // 2
-        load_parameters(actor, block, job, round_.sigma)
+        self.load_parameters(actor, block, job, round_.sigma)
         actor.count_moments(self.spec.normalize_obs)
         total, length, successes = 0.0, 0, 0.0
         for episode in range(self.episodes):
@@ -186,7 +192,7 @@ class JobRunner:
         return Episode(total / self.episodes, length, successes / self.episodes)
 
     def _run_evaluation(self, job: int, round_: Round) -> Episode:
-        load_parameters(self.actor, self.block, job, round_.sigma)
+        self.load_parameters(self.actor, self.block, job, round_.sigma)
         self.actor.count_moments(False)
         seed = int(self.block.eval_seed[job - 2 * self.num_pairs])
         return run_episode(self.env, self.actor, seed, round_.evaluation, 0, self.flatten)
@@ -198,6 +204,11 @@ class JobRunner:
         self.env = self.spec.source()
 
 
+def parameter_loader(layout: Layout) -> Callable[[_core.Actor, Block, int, float], None]:
+    """What gives an actor the parameters of a job. Chosen once: a plain search does nothing for the other kinds."""
+    return load_with_options if layout.num_sigmas or layout.window_size else load_parameters
+
+
 def load_parameters(actor: _core.Actor, block: Block, job: int, sigma: float) -> None:
     """Give an actor what a job evaluates: theta + sigma * eps, theta - sigma * eps, or theta itself."""
     if job >= 2 * block.layout.num_pairs:
@@ -205,6 +216,17 @@ def load_parameters(actor: _core.Actor, block: Block, job: int, sigma: float) ->
         return
     scale = sigma if job % 2 == 0 else -sigma
     _core.perturb(actor.parameters, block.theta, block.noise, int(block.noise_index[job // 2]), scale)
+
+
+def load_with_options(actor: _core.Actor, block: Block, job: int, sigma: float) -> None:
+    """The same, with a sigma for each parameter, or with a window for each pair, where the block has them."""
+    layout, (pair, side) = block.layout, divmod(job, 2)
+    if pair >= layout.num_pairs:
+        actor.parameters[:] = block.theta
+        return
+    each = block.sigma_each if layout.num_sigmas else sigma
+    window = (int(block.window_first[pair]), layout.window_size) if layout.window_size else None
+    write_candidate(actor.parameters, block.theta, block.noise, int(block.noise_index[pair]), each, side, window)
 
 
 class Where(NamedTuple):
@@ -255,10 +277,15 @@ def publish(block: Block, request: Request) -> npt.NDArray[np.int64]:
     evaluations = np.arange(first_eval, first_eval + len(eval_seeds), dtype=np.int64)
     if asked is None:
         return evaluations
-    block.noise_index[: asked.num_pairs] = asked.noise_index
-    block.env_seed[: asked.num_pairs] = asked.env_seed
-    block.action_key[: asked.num_pairs] = asked.action_key
-    return np.concatenate([evaluations, np.arange(2 * request.first_pair, 2 * asked.num_pairs, dtype=np.int64)])
+    pairs = asked.num_pairs
+    block.noise_index[:pairs] = asked.noise_index
+    if asked.sigma_each is not None:
+        block.sigma_each[:] = asked.sigma_each
+    if asked.windows is not None:
+        block.window_first[:pairs] = asked.windows.first
+    block.env_seed[:pairs] = asked.env_seed
+    block.action_key[:pairs] = asked.action_key
+    return np.concatenate([evaluations, np.arange(2 * request.first_pair, 2 * pairs, dtype=np.int64)])
 
 
 def collect(block: Block, jobs: npt.NDArray[np.int64], rerun: int, penalised: str) -> Batch:

@@ -16,7 +16,7 @@ from fastes import _core
 from fastes.envs.lanes import Lanes
 from fastes.errors import WorkerError, origin_of
 from fastes.interrupts import handlers_kept, interrupts_wait
-from fastes.parallel.jobs import Batch, PoolSpec, Request, Round, collect, load_parameters, publish
+from fastes.parallel.jobs import Batch, PoolSpec, Request, Round, collect, parameter_loader, publish
 from fastes.parallel.shm import Block
 from fastes.rollout import Episode, EpisodeSettings, global_random_kept, observation_flattener, one_thread, seed_global_random
 
@@ -48,6 +48,7 @@ class LanePool:
         self.spec, self.lanes = spec, lanes
         self.block = Block(spec.layout(0))
         self.block.close()
+        self.load_parameters = parameter_loader(self.block.layout)
         self._actors = [spec.policy.make_actor() for _ in range(lanes.num_envs)]
         self._flatten = observation_flattener(lanes.observation_space)
         self._actions = (lanes.num_envs, *_shape_of(lanes.action_space)), lanes.action_space.dtype
@@ -134,6 +135,7 @@ class _Run:
 
     def __init__(self, pool: LanePool, round_: Round, jobs: npt.NDArray[np.int64]) -> None:
         self.spec, self.block, self.lanes, self.actors, self.act = pool.spec, pool.block, pool.lanes, pool._actors, pool.act
+        self.load_parameters = pool.load_parameters
         self.round, self.waiting_jobs = round_, deque(jobs.tolist())
         self.block.seconds[jobs] = 0.0  # the first job's gets the time that the environment took for all
         self.seconds = self.block.seconds[jobs[0] : jobs[0] + 1]
@@ -183,7 +185,7 @@ class _Run:
         """Give a lane the next job, or none."""
         self.job[lane] = job = self.waiting_jobs.popleft() if self.waiting_jobs else _IDLE
         if job != _IDLE:
-            load_parameters(self.actors[lane], self.block, job, self.round.sigma)
+            self.load_parameters(self.actors[lane], self.block, job, self.round.sigma)
             self.episode[lane] = self.lengths[lane] = 0
             self.returns[lane] = self.successes[lane] = 0.0
             self._plan_episode(lane)

@@ -26,7 +26,8 @@ class Layout:
     """Sizes that determine every array's place.
 
     Attributes: num_params; obs_size; num_pairs; episodes per candidate; num_evals, room for evaluation jobs; n_workers;
-    table_size, values of the noise table.
+    table_size, values of the noise table; num_sigmas, num_params where each parameter has a sigma of its own, else 0;
+    window_size, parameters that a pair perturbs, 0 for all.
     """
 
     num_params: int
@@ -36,6 +37,8 @@ class Layout:
     num_evals: int
     n_workers: int
     table_size: int
+    num_sigmas: int = 0
+    window_size: int = 0
 
     @property
     def num_jobs(self) -> int:
@@ -47,9 +50,11 @@ class Layout:
         return {
             # written by the parent before it wakes the workers
             "theta": ((self.num_params,), "f4"),
+            "sigma_each": ((self.num_sigmas,), "f4"),
             "obs_mean": ((self.obs_size,), "f8"),
             "obs_inv_std": ((self.obs_size,), "f8"),
             "noise_index": ((self.num_pairs,), "i8"),
+            "window_first": ((self.num_pairs if self.window_size else 0,), "i8"),
             "env_seed": ((self.num_pairs, self.episodes), "i8"),
             "action_key": ((self.num_pairs, self.episodes), "u8"),
             "eval_seed": ((self.num_evals,), "i8"),
@@ -85,9 +90,11 @@ class Block:
     """
 
     theta: npt.NDArray[np.float32]
+    sigma_each: npt.NDArray[np.float32]
     obs_mean: npt.NDArray[np.float64]
     obs_inv_std: npt.NDArray[np.float64]
     noise_index: npt.NDArray[np.int64]
+    window_first: npt.NDArray[np.int64]
     env_seed: npt.NDArray[np.int64]
     action_key: npt.NDArray[np.uint64]
     eval_seed: npt.NDArray[np.int64]
