@@ -37,11 +37,18 @@ class Task(NamedTuple):
 
 TASKS = {
     "CartPole-v1": Task(100_000, 475.0),
-    "HalfCheetah-v5": Task(2_500_000, 3000.0),
-    "Hopper-v5": Task(4_000_000, 3000.0),
-    "Swimmer-v5": Task(2_000_000, 300.0),
-    "InvertedPendulum-v5": Task(300_000, 1000.0),
+    "Acrobot-v1": Task(1_000_000, -90.0),
+    "MountainCar-v0": Task(1_000_000, -110.0),
+    "MountainCarContinuous-v0": Task(300_000, 90.0),
     "Pendulum-v1": Task(1_000_000, -200.0),
+    "LunarLander-v3": Task(1_000_000, 200.0),
+    "LunarLanderContinuous-v3": Task(1_000_000, 200.0),
+    "InvertedPendulum-v5": Task(300_000, 1000.0),
+    "InvertedDoublePendulum-v5": Task(1_000_000, 9300.0),
+    "Swimmer-v5": Task(1_000_000, 350.0),
+    "Reacher-v5": Task(3_000_000, -5.0),
+    "HalfCheetah-v5": Task(2_000_000, 4500.0),
+    "Hopper-v5": Task(4_000_000, 3400.0),
 }
 
 

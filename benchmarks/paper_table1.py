@@ -18,7 +18,7 @@ from benchmarks.head_to_head.__main__ import add_place, check_envs, place_of, se
 from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.report import amount, failure_lines, machines
-from benchmarks.head_to_head.results import Row, Run, failures, finished_runs, read_rows
+from benchmarks.head_to_head.results import Row, Run, failures, finished_runs, read_rows, runs_of
 from benchmarks.head_to_head.runner import is_finished, run_all
 from benchmarks.head_to_head.thresholds import SHARES, final_score, initial_score, progress_thresholds, reached
 from benchmarks.report import markdown_table
@@ -33,11 +33,6 @@ PAPER = {
     "Walker2d-v5": (0.41, 5.69, 8.02, 7.88),
 }
 POINTS = 60  # evaluations of a run: two neighbours lie a factor of 1.1 apart
-
-
-def runs_of(algo: str, env: str, budget: Budget, folders: Iterable[Sequence[Row]]) -> list[Run]:
-    wanted = (env, algo, str(budget))
-    return [run for run in finished_runs(*folders) if (run.final.env, run.final.algo, run.final.budget) == wanted]
 
 
 def trpo_tasks(arguments: argparse.Namespace) -> list[Task]:

@@ -282,9 +282,13 @@ class FastES(SB3Interface):
         training = EpisodeSettings(min(self.cap.steps, limit), settings.action_noise, settings.sample_actions)
         return training, EpisodeSettings(limit)
 
+    def _collects_statistics(self) -> bool:
+        settings = self.settings
+        return settings.normalize_obs and not 0 < settings.obs_freeze_after <= self.normalizer.count
+
     def _tell(self, batch: Batch, evaluation: Evaluation) -> Update:
         fitness = fitness_of(batch, self.settings, self.generation + 1, self.strategy.progress_remaining)
-        merged = self.normalizer.merged(batch.moments, batch.lengths.ravel()) if self.settings.normalize_obs else None
+        merged = self.normalizer.merged(batch.moments, batch.lengths.ravel()) if self._collects_statistics() else None
         theta, update = self.theta, self.strategy.tell(fitness)
         if merged is not None:
             self.normalizer.load_state(merged)

@@ -213,6 +213,14 @@ class Settings:
         "For observations far from mean 0 and std 1, and for few generations",
         "observations",
     )
+    obs_freeze_after: int = _setting(
+        0,
+        "observations after which their statistics stay as they are (whole generations); 0: never. The std of a balancing "
+        "task's observations falls as the policy gets steadier, which raises its gains until it shakes itself loose",
+        "observations",
+        low=0,
+        high=10**15,
+    )
     obs_clip: float = _setting(5.0, "normalised observations are clipped to +- this many std", "observations", above=0.0)
     obs_std_floor: float = _setting(0.01, "smallest std that normalisation divides by", "observations", above=0.0)
 

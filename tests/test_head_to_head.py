@@ -18,7 +18,7 @@ from processes import alive, wait_until
 
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
-from benchmarks import paper_table1
+from benchmarks import paper_table1, race
 from benchmarks.head_to_head import runner
 from benchmarks.head_to_head.__main__ import main
 from benchmarks.head_to_head.clock import Budget, Clock, tree_cpu_seconds
@@ -380,3 +380,27 @@ def test_a_small_comparison_from_end_to_end(tmp_path: Path) -> None:
     main([*command, "--out", str(tmp_path)])
     assert read_rows(tmp_path / "results.csv") == rows, "what is finished is not run again"
     assert time.monotonic() - began < 30
+
+
+def test_the_race_is_of_times_to_the_peers_last_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two seeds of three are there at 3000 steps, 30 s; TRPO took 40 s in all, and 20 s to its first evaluation as good."""
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    runs = {("trpo", "4000 steps"): [[0, 50, 101, 90, 100]] * 3}
+    runs["fastes", "8000 steps"] = [[0, 10, 99, 100], [200, 0, 0, 100], [0, 0, 0, 90]]
+    for (algo, budget), seeds in runs.items():
+        for seed, scores in enumerate(seeds):
+            for k, score in enumerate(scores):
+                kind = "final" if k == len(scores) - 1 else "point"
+                changes = {"env": "Hopper-v5", "algo": algo, "budget": budget, "seed": seed}
+                append_row(tmp_path / "results.csv", row(kind, 1000 * k, score, **changes))
+    given = ["--env", "Hopper-v5", "--timesteps", "4000", "--es-timesteps", "8000", "--report-only", "--out", str(tmp_path)]
+    race.main(given)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| Hopper")]
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    assert cells[1:4] == ["TRPO", "100.0", "40 / 80"]
+    assert cells[4:7] == ["100.0", "30.0 / 60.0", "3,000"]
+    assert cells[7:] == ["0.750", "0.5: not reached", "0.750", "1.500", "3 / 2 of 3"]
+    assert "Hopper-v5 against PPO" in (tmp_path / "race.md").read_text()
+    with pytest.raises(SystemExit, match="met no peer"):
+        race.main([*given[:-1], str(tmp_path / "empty")])

@@ -94,6 +94,12 @@ def finished_runs(*folders: Iterable[Row]) -> list[Run]:
     return list(found.values())
 
 
+def runs_of(algo: str, env: str, budget: object, folders: Iterable[Sequence[Row]]) -> list[Run]:
+    """The finished runs of one contestant in one environment with one budget, a seed each."""
+    wanted = (env, algo, str(budget))
+    return [run for run in finished_runs(*folders) if (run.final.env, run.final.algo, run.final.budget) == wanted]
+
+
 def _run(evaluations: Sequence[Row]) -> Run:
     columns = (np.array([getattr(row, name) for row in evaluations], dtype=np.float64) for name in (*MEASURES, "score"))
     return Run(evaluations[-1], *columns)

@@ -1,0 +1,151 @@
+"""How long FastES needs for the score that tuned TRPO and PPO have at 1M steps, over the time that they needed.
+
+Peers run to a million steps with RL Zoo's settings, FastES with its preset to a budget of steps of its own: its steps cost
+less and teach less, so that equal steps would compare little. Every contestant gets the same cores, one at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.head_to_head.__main__ import add_place, check_envs, place_of, seeds_of
+from benchmarks.head_to_head.clock import Budget
+from benchmarks.head_to_head.evaluation import Task
+from benchmarks.head_to_head.report import amount, failure_lines, machines
+from benchmarks.head_to_head.results import Run, failures, read_rows, runs_of
+from benchmarks.head_to_head.runner import run_all
+from benchmarks.head_to_head.thresholds import OURS, final_score, first_reached, reached
+from benchmarks.report import markdown_table
+
+PEERS = ("trpo", "ppo")
+POINTS = 40
+
+
+class Course(NamedTuple):
+    """An environment: FastES's budget in steps, and the largest ratio of its wall time to each peer's that is aimed at."""
+
+    timesteps: int
+    trpo: float
+    ppo: float = 0.5
+
+
+COURSES = {
+    "InvertedPendulum-v5": Course(300_000, 0.1),
+    "Swimmer-v5": Course(2_000_000, 0.1),
+    "HalfCheetah-v5": Course(2_000_000, 0.1),
+    "InvertedDoublePendulum-v5": Course(1_000_000, 0.1),
+    "Reacher-v5": Course(3_000_000, 0.1),
+    "Hopper-v5": Course(4_000_000, 0.5),
+    "Walker2d-v5": Course(10_000_000, 0.5),
+    "Ant-v5": Course(15_000_000, 0.5),
+}
+
+
+def peer_tasks(arguments: argparse.Namespace) -> list[Task]:
+    budget = Budget(steps=arguments.timesteps)
+    return [Task(env, peer, seed, budget) for seed in seeds_of(arguments) for peer in arguments.peers for env in arguments.env]
+
+
+def our_tasks(arguments: argparse.Namespace) -> list[Task]:
+    return [Task(env, OURS, seed, our_budget(arguments, env), POINTS) for seed in seeds_of(arguments) for env in arguments.env]
+
+
+def our_budget(arguments: argparse.Namespace, env: str) -> Budget:
+    known = COURSES.get(env, Course(arguments.timesteps, math.nan, math.nan))
+    return Budget(steps=arguments.es_timesteps or known.timesteps)
+
+
+def line_of(env: str, peer: str, theirs: Sequence[Run], ours: Sequence[Run]) -> list[str]:
+    """A row of the table. Times are medians over seeds: the peer's of its whole run, and of its first evaluation as good."""
+    score = final_score(theirs)
+    wall, cpu = (float(np.median([getattr(run.final, name) for run in theirs])) for name in ("wall", "cpu"))
+    us, first = reached(ours, score), reached(theirs, score)
+    aim = getattr(COURSES.get(env, Course(0, math.nan, math.nan)), peer, math.nan)
+    met = "" if math.isnan(aim) else f"{aim:g}: {'reached' if us.wall / wall <= aim else 'not reached'}"
+    seeds_there = sum(math.isfinite(first_reached(run, score, "steps")) for run in ours)
+    cells = [env, peer.upper(), f"{score:.1f}", f"{wall:.0f} / {cpu:.0f}", f"{final_score(ours):.1f}", _times(us.wall, us.cpu)]
+    cells += [amount(us.steps) if math.isfinite(us.steps) else "never", _ratio(us.wall / wall), met, _ratio(us.cpu / cpu)]
+    return [*cells, _ratio(us.wall / first.wall), f"{len(theirs)} / {seeds_there} of {len(ours)}"]
+
+
+def _times(wall: float, cpu: float) -> str:
+    return f"{wall:.1f} / {cpu:.1f}" if math.isfinite(wall) else "never"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else "never"
+
+
+HEADER = (
+    "environment",
+    "peer",
+    "its score at the end",
+    "its wall / CPU s",
+    "FastES at its end",
+    "FastES at that score: wall / CPU s",
+    "steps",
+    "wall ratio",
+    "aim",
+    "CPU ratio",
+    "wall ratio to the peer's first evaluation as good",
+    "seeds peer / FastES there",
+)
+
+
+def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
+    """race.md in the first folder, from the runs of all. Raises ValueError where FastES met no peer."""
+    rows = [read_rows(source / "results.csv") for source in sources]
+    lines, used, missing = [], [], []
+    for peer in arguments.peers:
+        for env in arguments.env:
+            theirs = runs_of(peer, env, Budget(steps=arguments.timesteps), rows)
+            ours = runs_of(OURS, env, our_budget(arguments, env), rows)
+            if theirs and ours:
+                lines.append(line_of(env, peer, theirs, ours))
+                used += [*theirs, *ours]
+            else:
+                missing.append(f"{env} against {peer.upper()}")
+    if not lines:
+        raise ValueError(f"FastES met no peer in {', '.join(str(source / 'results.csv') for source in sources)}")
+    parts = [f"# FastES to the scores of peers at {amount(arguments.timesteps)} steps", machines(sources, used)]
+    parts.append(markdown_table(HEADER, lines))
+    parts += [f"Not run: {', '.join(missing)}."] if missing else []
+    path = sources[0] / "race.md"
+    path.write_text("\n\n".join(parts + failure_lines(failures(*rows))) + "\n", encoding="utf-8")
+    return path
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.race", description=__doc__)
+    parser.add_argument("--env", nargs="+", default=list(COURSES), metavar="ID", help="default: eight MuJoCo tasks, version 5")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="default: both")
+    parser.add_argument("--timesteps", type=int, default=1_000_000, metavar="N", help="of a peer (default: 1,000,000)")
+    parser.add_argument("--es-timesteps", type=int, metavar="N", help="of FastES (default: the environment's)")
+    parser.add_argument("--only", choices=("peers", OURS), help="run these alone")
+    add_place(parser, seeds=3)
+    arguments = parser.parse_args(given)
+    if not arguments.report_only:
+        check_envs(parser, arguments.env)
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        tasks = [] if arguments.only == OURS else peer_tasks(arguments)
+        tasks += [] if arguments.only == "peers" else our_tasks(arguments)
+        try:
+            run_all(tasks, place_of(parser, arguments))
+        except KeyboardInterrupt:
+            print("interrupted: the same command goes on where it was", file=sys.stderr)
+            raise SystemExit(130) from None
+    try:
+        print(write_table(arguments, [arguments.out, *arguments.merge]).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()
