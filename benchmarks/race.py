@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.head_to_head.__main__ import add_place, check_envs, place_of, seeds_of
 from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.evaluation import Task
+from benchmarks.head_to_head.plots import draw_all
 from benchmarks.head_to_head.report import amount, failure_lines, machines
 from benchmarks.head_to_head.results import Run, failures, read_rows, runs_of
 from benchmarks.head_to_head.runner import run_all
@@ -100,9 +101,10 @@ HEADER = (
 
 
 def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
-    """race.md in the first folder, from the runs of all. Raises ValueError where FastES met no peer."""
+    """race.md and race.png in the first folder, from the runs of all. Raises ValueError where FastES met no peer."""
     rows = [read_rows(source / "results.csv") for source in sources]
     lines, used, missing = [], [], []
+    contests: dict[str, dict[str, list[Run]]] = {}
     for peer in arguments.peers:
         for env in arguments.env:
             theirs = runs_of(peer, env, Budget(steps=arguments.timesteps), rows)
@@ -110,12 +112,14 @@ def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
             if theirs and ours:
                 lines.append(line_of(env, peer, theirs, ours))
                 used += [*theirs, *ours]
+                contests.setdefault(env, {OURS: ours})[peer] = theirs
             else:
                 missing.append(f"{env} against {peer.upper()}")
     if not lines:
         raise ValueError(f"FastES met no peer in {', '.join(str(source / 'results.csv') for source in sources)}")
+    draw_all(contests, "cpu", sources[0] / "race.png")
     parts = [f"# FastES to the scores of peers at {amount(arguments.timesteps)} steps", machines(sources, used)]
-    parts.append(markdown_table(HEADER, lines))
+    parts += ["![Curves over CPU seconds](race.png)", markdown_table(HEADER, lines)]
     parts += [f"Not run: {', '.join(missing)}."] if missing else []
     path = sources[0] / "race.md"
     path.write_text("\n\n".join(parts + failure_lines(failures(*rows))) + "\n", encoding="utf-8")

@@ -402,5 +402,6 @@ def test_the_race_is_of_times_to_the_peers_last_score(tmp_path: Path, capsys: py
     assert cells[4:7] == ["100.0", "30.0 / 60.0", "3,000"]
     assert cells[7:] == ["0.750", "0.5: not reached", "0.750", "1.500", "3 / 2 of 3"]
     assert "Hopper-v5 against PPO" in (tmp_path / "race.md").read_text()
+    assert (tmp_path / "race.png").stat().st_size > 5_000
     with pytest.raises(SystemExit, match="met no peer"):
         race.main([*given[:-1], str(tmp_path / "empty")])
