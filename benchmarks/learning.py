@@ -41,7 +41,7 @@ TASKS = {
     "MountainCar-v0": Task(1_000_000, -110.0),
     "MountainCarContinuous-v0": Task(300_000, 90.0),
     "Pendulum-v1": Task(1_000_000, -200.0),
-    "LunarLander-v3": Task(1_000_000, 200.0),
+    "LunarLander-v3": Task(1_500_000, 200.0),
     "LunarLanderContinuous-v3": Task(1_000_000, 200.0),
     "InvertedPendulum-v5": Task(300_000, 1000.0),
     "InvertedDoublePendulum-v5": Task(1_000_000, 9300.0),
