@@ -61,7 +61,7 @@ class CyclicMDP(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
         self._state = onward
         return _ONE_HOT[onward].copy(), _REWARDS[state], False, False, {}
 
-    def render(self) -> str | npt.NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> str | npt.NDArray[np.uint8] | None:
         """'ansi': the states, the present one in brackets. 'rgb_array': a square for each, the present one blue, uint8
         (32, 96, 3). None without a render_mode.
         """
