@@ -46,7 +46,9 @@ def _add_train(commands: Any) -> None:
     )
     train.add_argument("--seed", type=int, help="int >= 0; everything follows from it (default: drawn and recorded)")
     train.add_argument("--workers", type=int, metavar="N", help="worker processes; 0: in this one (default: one a usable core)")
-    train.add_argument("--preset", help="settings to start from: an environment id or 'default' (default: the environment's)")
+    train.add_argument(
+        "--preset", help="settings to start from: an environment id, 'default', 'paper' or 'ars' (default: the environment's)"
+    )
     train.add_argument(
         "--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of the environment, values as JSON"
     )

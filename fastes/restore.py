@@ -37,6 +37,7 @@ _MAX_LAYERS = 10_000  # each costs memory, and a file can list millions
 _MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds
 _MAX_COUNTER = 2**53  # the generation is drawn from as 32 bits
 _SCHEDULES = ("sigma", "learning_rate", "alive_bonus")
+_FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation")  # the file's arrays are of their kinds
 _FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
@@ -187,7 +188,7 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
         settings = Settings().changed(**{**stored, **missing})
     except (TypeError, ValueError, OverflowError) as error:
         raise CheckpointError(f"the checkpoint's settings are damaged: {_short(error)}") from error
-    for name in ("policy", "policy_kwargs"):
+    for name in _FIXED:
         if name in changes and changes[name] != (kept := getattr(settings, name)):
             raise CheckpointMismatch(
                 f"{name} = {changes[name]!r} cannot change on loading, the checkpoint has {kept!r}: start a new run"

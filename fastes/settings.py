@@ -104,8 +104,8 @@ class Settings:
     beta2: float = _setting(0.999, "decay of adam's second moment, in [0, 1)", "evolution", low=0.0, below=1.0)
     max_speed: float = _setting(
         0.0,
-        "longest step of clipup, |change of theta| in a generation; 0: twice the learning rate, also along its schedule. "
-        "Start with sigma * sqrt(number of parameters) / 15 and half of it as learning_rate",
+        "longest step of clipup, the length of theta's change in a generation; 0: twice the learning rate, also along its "
+        "schedule. Start with sigma * sqrt(number of parameters) / 15 and half of it as learning_rate",
         "evolution",
         low=0.0,
     )

@@ -11,7 +11,7 @@ import pytest
 from processes import run_fastes
 from training import assert_same, label, learn, theta_of, train
 
-from fastes import CheckpointError, EvolutionStrategy, FastES
+from fastes import CheckpointMismatch, EvolutionStrategy, FastES
 from fastes.checkpoint import read_checkpoint
 from fastes.optim import ClipUp
 
@@ -86,7 +86,7 @@ def test_a_file_of_another_optimizer_is_refused(tmp_path: Path) -> None:
         with FastES("Toy-v0", n_workers=0, seed=1, optimizer=saved, population_size=4) as model:
             learn(model, 2)
             model.save(tmp_path / str(number))
-        with pytest.raises(CheckpointError, match="is missing"):
+        with pytest.raises(CheckpointMismatch, match=f"optimizer = '{loaded}' cannot change on loading.* has '{saved}'"):
             FastES.load(tmp_path / str(number), n_workers=0, optimizer=loaded)
 
 

@@ -17,6 +17,7 @@ from training import assert_same, train
 
 from fastes import FastES
 from fastes.envs.cyclic_mdp import CyclicMDP
+from fastes.playback import play
 from fastes.plugin import register_envs
 
 ID = "fastes/CyclicMDP-v0"
@@ -110,6 +111,7 @@ def test_the_checker_of_gymnasium_is_content() -> None:
         warnings.simplefilter("error")
         check_env(gymnasium.make(ID).unwrapped)
         check_env(gymnasium.make(ID, render_mode="ansi").unwrapped)
+        check_env(gymnasium.make(ID, render_mode="rgb_array").unwrapped)
 
 
 def test_it_draws_its_state_as_text() -> None:
@@ -118,6 +120,36 @@ def test_it_draws_its_state_as_text() -> None:
     env.step(1)
     assert env.render() == " 1  [2]  3 "
     assert CyclicMDP().render() is None
+
+
+def test_its_frames_show_the_present_state() -> None:
+    env = gymnasium.make(ID, render_mode="rgb_array")
+    env.reset()
+    seen = []
+    for action in RIGHT:
+        frame = env.render()
+        assert (frame.dtype, frame.shape) == (np.uint8, (32, 96, 3))
+        seen.append(frame[16, 16::32].tolist())
+        env.step(action)
+    present, other = seen[0][:2]
+    assert present != other
+    assert seen == [[present if square == state else other for square in range(3)] for state in range(3)]
+
+
+def test_a_mode_that_it_cannot_draw_in_is_refused_in_words() -> None:
+    with pytest.raises(ValueError, match=r"render_mode = 'human': expected 'ansi' \(text\), 'rgb_array'"):
+        CyclicMDP(render_mode="human")
+
+
+def test_sb3_makes_it_by_its_name() -> None:
+    """SB3 asks for frames, and makes do without them only after a TypeError."""
+    make_vec_env = pytest.importorskip("stable_baselines3.common.env_util").make_vec_env
+    env = make_vec_env(ID, 2, seed=0)
+    try:
+        assert env.reset().tolist() == [[1.0, 0.0, 0.0]] * 2
+        assert env.render().shape[-1] == 3
+    finally:
+        env.close()
 
 
 # --- its registration -------------------------------------------------------------------------------------------------
@@ -235,11 +267,8 @@ def test_a_checkpoint_is_evaluated_by_a_new_process(tmp_path: Path) -> None:
         assert "mean 132.00  std 0.00  min 132.00  max 132.00  mean length 99.0" in result.stdout
 
 
-def test_a_video_of_it_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_video_of_it_has_a_frame_a_step(tmp_path: Path) -> None:
     with FastES(ID, seed=0, n_workers=0) as model:
-        model.save(tmp_path / "new.zip")
-    result = run_fastes("play", "new.zip", "--video", "new.mp4", cwd=tmp_path)
-    assert result.returncode == 1
-    assert "render_mode = 'rgb_array': expected 'ansi'" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert not (tmp_path / "new.mp4").exists()
+        ((*_, length, frames),) = play(model, 1, video=tmp_path / "new.mp4")
+    assert frames == length
+    assert (tmp_path / "new.mp4").stat().st_size > 500

@@ -12,7 +12,7 @@ from gymnasium.vector import SyncVectorEnv
 from training import assert_same, learn, theta_of, train
 from uneven import Uneven, assert_pool_plays_candidates, assert_same_results, settings
 
-from fastes import CheckpointError, EvolutionStrategy, FastES, FastESError, Settings
+from fastes import CheckpointError, CheckpointMismatch, EvolutionStrategy, FastES, FastESError, Settings
 from fastes.checkpoint import read_checkpoint, write_checkpoint
 from fastes.noise import NoiseTable
 from fastes.shaping import shape_returns
@@ -237,6 +237,15 @@ def test_a_damaged_sigma_is_named(sigma: Any, message: str, tmp_path: Path) -> N
     write_checkpoint(tmp_path / "m", saved)
     with pytest.raises(CheckpointError, match=message):
         FastES.load(tmp_path / "m", Uneven, n_workers=0)
+
+
+@pytest.mark.parametrize(("saved", "loaded"), [("scalar", "none"), ("none", "scalar"), ("scalar", "per_parameter")])
+def test_another_adaptation_on_loading_is_no_damaged_file(saved: str, loaded: str, tmp_path: Path) -> None:
+    with FastES(Uneven, n_workers=0, **settings(sigma_adaptation=saved)) as model:
+        model.save(tmp_path / "m")
+    message = f"sigma_adaptation = '{loaded}' cannot change on loading, the checkpoint has '{saved}'"
+    with pytest.raises(CheckpointMismatch, match=message):
+        FastES.load(tmp_path / "m", Uneven, n_workers=0, sigma_adaptation=loaded)
 
 
 def test_a_plain_checkpoint_holds_no_sigma(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class Directions(NoiseTable):
     def place_once(self, buffer: Float32) -> None:
         buffer[: self.rows.size] = self.values
 
-    def weighted_sum(self, noise_index: Any, weights: Float32, num_params: int) -> Float32:  # noqa: ARG002
+    def weighted_sum(self, noise_index: Any, weights: Float32, *_: Any) -> Float32:  # type: ignore[override]  # noqa: ARG002
         return self.strategy.combine(weights)
 
 
@@ -56,6 +56,9 @@ class Explicit(EvolutionStrategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name, plain in (("sigma_adaptation", "none"), ("perturbed_share", 1.0)):
+            if kwargs.get(name, plain) != plain:
+                raise ValueError(f"{name} = {kwargs[name]!r}: estimators know one sigma, and perturb all parameters")
         needed = self.num_pairs * len(self.theta)
         if needed > self.table.size:
             raise ValueError(
@@ -68,8 +71,8 @@ class Explicit(EvolutionStrategy):
         """The parameters that count as the result, float32 (num_params,)."""
         return self.theta
 
-    def ask(self, progress_remaining: float = 1.0) -> Perturbations:
-        asked = super().ask(progress_remaining)
+    def ask(self, progress_remaining: float = 1.0, num_pairs: int | None = None) -> Perturbations:
+        asked = super().ask(progress_remaining, num_pairs)
         size, table = len(self.theta), self.table.source.values
         drawn = np.stack([table[start : start + size] for start in asked.noise_index])
         self.table.rows = np.ascontiguousarray(self.directions(drawn), dtype=np.float32)
@@ -163,8 +166,8 @@ class Reused(Explicit):
         self.fitness: Float64 = np.zeros((0, 2))
         self.sigma = 0.0
 
-    def ask(self, progress_remaining: float = 1.0) -> Perturbations:
-        asked = super().ask(progress_remaining)
+    def ask(self, progress_remaining: float = 1.0, num_pairs: int | None = None) -> Perturbations:
+        asked = super().ask(progress_remaining, num_pairs)
         self.sigma = asked.sigma
         return asked
 

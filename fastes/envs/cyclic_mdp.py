@@ -12,6 +12,8 @@ from gymnasium import spaces
 _ONE_HOT = np.eye(3, dtype=np.float32)
 _REWARDS = (1.0, 1.0, 2.0)  # of the step out of each state
 _WRONG = -1.0
+_SIDE = 32  # pixels of a state's square
+_PAPER, _EMPTY, _PRESENT = (255, 255, 255), (208, 208, 208), (31, 119, 180)
 
 
 class CyclicMDP(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
@@ -29,15 +31,15 @@ class CyclicMDP(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
     The class has no cap, and the best return is infinite there. As registered, fastes/CyclicMDP-v0 is cut after 99 steps:
     33 whole cycles of 4, so that the best return, its reward_threshold, is 132. A cap of n steps allows
     4 * (n // 3) + n % 3: gymnasium.make("fastes/CyclicMDP-v0", max_episode_steps=n).
-    Raises ValueError for an action that is not 0, 1 or 2, and a render_mode that is not 'ansi'. After the cyclic MDP
-    of Suri et al. 2020 (arXiv 2007.13690), in which one action is right in every state.
+    Raises ValueError for an action that is not 0, 1 or 2, and a render_mode that is not 'ansi' or 'rgb_array'. After the
+    cyclic MDP of Suri et al. 2020 (arXiv 2007.13690), in which one action is right in every state.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
 
     def __init__(self, render_mode: str | None = None) -> None:
-        if render_mode not in (None, "ansi"):
-            raise ValueError(f"render_mode = {render_mode!r}: expected 'ansi' (CyclicMDP draws text, no frames) or None")
+        if render_mode not in (None, "ansi", "rgb_array"):
+            raise ValueError(f"render_mode = {render_mode!r}: expected 'ansi' (text), 'rgb_array' (frames) or None")
         self.observation_space = spaces.Box(0.0, 1.0, (3,), np.float32)
         self.action_space = spaces.Discrete(3)
         self.render_mode = render_mode
@@ -59,8 +61,19 @@ class CyclicMDP(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
         self._state = onward
         return _ONE_HOT[onward].copy(), _REWARDS[state], False, False, {}
 
-    def render(self) -> str | None:
-        """The states, the present one in brackets; None without render_mode 'ansi'."""
+    def render(self) -> str | npt.NDArray[np.uint8] | None:
+        """'ansi': the states, the present one in brackets. 'rgb_array': a square for each, the present one blue, uint8
+        (32, 96, 3). None without a render_mode.
+        """
         if self.render_mode is None:
             return None
+        if self.render_mode == "rgb_array":
+            return self._frame()
         return " ".join(f"[{state + 1}]" if state == self._state else f" {state + 1} " for state in range(3))
+
+    def _frame(self) -> npt.NDArray[np.uint8]:
+        frame = np.full((_SIDE, 3 * _SIDE, 3), _PAPER, dtype=np.uint8)
+        for state in range(3):
+            left = state * _SIDE
+            frame[2:-2, left + 2 : left + _SIDE - 2] = _PRESENT if state == self._state else _EMPTY
+        return frame

@@ -26,7 +26,7 @@ _FAR = 4  # times the preset's population_size, or that part of it
 
 @cache
 def all_presets() -> dict[str, dict[str, Any]]:
-    """Preset name (an environment id, or 'default') -> settings, with the key 'source' for their provenance."""
+    """Preset name (an environment id, 'default', 'paper' or 'ars') -> settings, with the key 'source' for their provenance."""
     presets: dict[str, dict[str, Any]] = {}
     for file in sorted(resources.files(__package__).iterdir(), key=lambda f: f.name):
         if file.name.endswith(".toml"):
