@@ -29,6 +29,7 @@ def model_with(**settings: Any) -> Any:
     return SimpleNamespace(
         settings=Settings().changed(**settings),
         normalizer=SimpleNamespace(skipped=0),
+        rollback=SimpleNamespace(fall=None),
         episode_settings=lambda: (EpisodeSettings(), EpisodeSettings()),
     )
 
@@ -158,20 +159,20 @@ def test_the_warning_changes_no_bit_and_costs_nothing(monkeypatch: pytest.Monkey
 # --- a population that was changed beside a learning rate that was not ------------------------------------------------
 
 
-def rates(name: str | None = "HalfCheetah-v5", **changes: Any) -> list[str]:
+def rates(name: str | None = "Hopper-v5", **changes: Any) -> list[str]:
     with caught_warnings() as messages:
         choose_settings("Toy-v0", name, changes)
     return messages
 
 
 def test_a_learning_rate_that_was_left_behind_is_told() -> None:
-    preset = load_preset("HalfCheetah-v5")
+    preset = load_preset("Hopper-v5")
     population, rate = preset["population_size"], preset["learning_rate"]
     for factor in (4, 16, 1 / 4):
         (message,) = rates(population_size=int(population * factor))
         for words in (
             f"population_size = {int(population * factor)} with learning_rate = {rate:g}",
-            f"'HalfCheetah-v5' has for population_size = {population}",
+            f"'Hopper-v5' has for population_size = {population}",
             "square root",
             "silences",
         ):
@@ -181,11 +182,19 @@ def test_a_learning_rate_that_was_left_behind_is_told() -> None:
     assert rates(population_size=np.int64(4 * population)) != []
 
 
-def test_what_needs_no_other_learning_rate_is_not_told() -> None:
+def test_numbers_of_a_schedule_are_scaled() -> None:
     population = load_preset("HalfCheetah-v5")["population_size"]
+    assert load_preset("HalfCheetah-v5")["learning_rate"] == "lin_0.02_0.004"
+    (message,) = rates("HalfCheetah-v5", population_size=4 * population)
+    assert "learning_rate = lin_0.02_0.004, which" in message
+    assert "learning_rate = 'lin_0.04_0.008' is a point" in message
+
+
+def test_what_needs_no_other_learning_rate_is_not_told() -> None:
+    population = load_preset("Hopper-v5")["population_size"]
     for size in (population, 2 * population, 4 * population - 2, population // 2, population // 4 + 2):
         assert rates(population_size=size) == []
-    assert rates(population_size=64 * population, learning_rate=load_preset("HalfCheetah-v5")["learning_rate"]) == []
+    assert rates(population_size=64 * population, learning_rate=load_preset("Hopper-v5")["learning_rate"]) == []
     assert rates(population_size=64 * population, learning_rate="lin_0.1") == []
     assert rates(sigma=0.1) == []
     for name in ("default", None):  # its numbers were tuned on nothing

@@ -68,12 +68,21 @@ def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any
 
 def _warn_of_unscaled_rate(name: str, tuned: int, settings: Settings) -> None:
     given, rate = settings.population_size, settings.learning_rate
-    if tuned / _FAR < given < tuned * _FAR or not isinstance(rate, (int, float)):
+    if tuned / _FAR < given < tuned * _FAR or callable(rate):
         return
+    shown = rate if isinstance(rate, str) else f"{rate:g}"
     warnings.warn(
-        f"population_size = {given} with learning_rate = {rate:g}, which preset {name!r} has for population_size = {tuned}: "
+        f"population_size = {given} with learning_rate = {shown}, which preset {name!r} has for population_size = {tuned}: "
         "the noise in a gradient falls with the square root of the candidates, so that learning_rate = "
-        f"{rate * math.sqrt(given / tuned):.2g} is a point to start from. Passing learning_rate, any value, silences this",
+        f"{_scaled(rate, math.sqrt(given / tuned))} is a point to start from. Passing learning_rate, any value, silences this",
         UserWarning,
         stacklevel=4,
     )
+
+
+def _scaled(rate: float | str, factor: float) -> str:
+    """A number, or the numbers of a schedule such as 'lin_0.02_0.005', times the factor."""
+    if isinstance(rate, str):
+        kind, *numbers = rate.split("_")
+        return repr("_".join([kind, *(f"{float(number) * factor:.2g}" for number in numbers)]))
+    return f"{rate * factor:.2g}"
