@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.report import amount, failure_lines, machines
 from benchmarks.head_to_head.results import Row, Run, failures, finished_runs, read_rows, runs_of
-from benchmarks.head_to_head.runner import is_finished, run_all
+from benchmarks.head_to_head.runner import is_finished, resumable, run_all
 from benchmarks.head_to_head.thresholds import SHARES, final_score, initial_score, progress_thresholds, reached
 from benchmarks.report import markdown_table
 
@@ -120,12 +119,9 @@ def main(given: Sequence[str] | None = None) -> None:
         check_envs(parser, arguments.env)
         arguments.out.mkdir(parents=True, exist_ok=True)
         place = place_of(parser, arguments)
-        try:
+        with resumable():
             run_all(trpo_tasks(arguments), place)
             run_all(fastes_tasks(arguments, [read_rows(source / "results.csv") for source in sources]), place, ran_far_enough)
-        except KeyboardInterrupt:
-            print("interrupted: the same command goes on where it was", file=sys.stderr)
-            raise SystemExit(130) from None
     try:
         print(write_table(arguments, sources).read_text(encoding="utf-8"))
     except ValueError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.plots import draw_all
 from benchmarks.head_to_head.report import amount, failure_lines, machines
 from benchmarks.head_to_head.results import Run, failures, read_rows, runs_of
-from benchmarks.head_to_head.runner import run_all
+from benchmarks.head_to_head.runner import resumable, run_all
 from benchmarks.head_to_head.thresholds import OURS, final_score, first_reached, reached
 from benchmarks.report import markdown_table
 
@@ -140,11 +139,8 @@ def main(given: Sequence[str] | None = None) -> None:
         arguments.out.mkdir(parents=True, exist_ok=True)
         tasks = [] if arguments.only == OURS else peer_tasks(arguments)
         tasks += [] if arguments.only == "peers" else our_tasks(arguments)
-        try:
+        with resumable():
             run_all(tasks, place_of(parser, arguments))
-        except KeyboardInterrupt:
-            print("interrupted: the same command goes on where it was", file=sys.stderr)
-            raise SystemExit(130) from None
     try:
         print(write_table(arguments, [arguments.out, *arguments.merge]).read_text(encoding="utf-8"))
     except ValueError as error:

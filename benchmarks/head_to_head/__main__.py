@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import gymnasium
 from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.report import write_report
-from benchmarks.head_to_head.runner import Place, run_all, usable_cpus
+from benchmarks.head_to_head.runner import Place, resumable, run_all, usable_cpus
 from benchmarks.head_to_head.zoo import PEERS
 
 ALGOS = ("fastes", *PEERS)
@@ -86,11 +85,8 @@ def main(given: Sequence[str] | None = None) -> None:
             parser.error("budgets, --seeds and numbers of episodes have to be above 0, and --points above 1")
         check_envs(parser, arguments.env)
         arguments.out.mkdir(parents=True, exist_ok=True)
-        try:
+        with resumable():
             run_all(tasks_of(arguments), place_of(parser, arguments))
-        except KeyboardInterrupt:
-            print("interrupted: the same command goes on where it was", file=sys.stderr)
-            raise SystemExit(130) from None
     try:
         print(write_report(arguments.out, [arguments.out, *arguments.merge]).read_text(encoding="utf-8"))
     except ValueError as error:

@@ -11,7 +11,7 @@ from benchmarks.head_to_head.curves import median_curve
 from benchmarks.head_to_head.thresholds import Contest
 
 _AXES = {"wall": "wall-clock seconds", "cpu": "CPU seconds", "steps": "environment steps"}
-_COLOURS = {"fastes": "#d62728", "ppo": "#1f77b4", "trpo": "#2ca02c", "ars": "#9467bd", "a2c": "#8c564b"}
+COLOURS = {"fastes": "#d62728", "ppo": "#1f77b4", "trpo": "#2ca02c", "ars": "#9467bd", "a2c": "#8c564b"}
 _COLUMNS = 4
 
 
@@ -53,7 +53,7 @@ def _figure(width: float, height: float) -> Any:
 def _plot(axes: Any, contest: Contest, measure: str) -> None:
     """Medians over seeds with 95 % bootstrap intervals, logarithmic along: early progress is seen beside late."""
     for algo, runs in contest.items():
-        curve, colour = median_curve(runs, measure), _COLOURS.get(algo)
+        curve, colour = median_curve(runs, measure), COLOURS.get(algo)
         axes.plot(curve.along, curve.scores.median, label=f"{algo} ({len(runs)})", color=colour)
         axes.fill_between(curve.along, curve.scores.low, curve.scores.high, alpha=0.2, color=colour, linewidth=0)
     axes.set_xscale("log")

@@ -68,12 +68,18 @@ def write_report(folder: Path, sources: Sequence[Path]) -> Path:
     return folder / "report.md"
 
 
-def machines(sources: Sequence[Path], runs: Sequence[Run]) -> str:
-    """What the runs ran on; a warning where times of different machines stand side by side."""
-    known: dict[str, str] = {}
+def described_machines(sources: Sequence[Path]) -> dict[str, str]:
+    """Machine and versions by the name that rows have for a machine."""
+    found: dict[str, str] = {}
     for source in sources:
         path = source / "machine.json"
-        known |= json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        found |= json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
+
+
+def machines(sources: Sequence[Path], runs: Sequence[Run]) -> str:
+    """What the runs ran on; a warning where times of different machines stand side by side."""
+    known = described_machines(sources)
     used = sorted({run.final.machine for run in runs})
     lines = [f"- {name}: {known.get(name, 'no machine.json describes it')}" for name in used]
     if len(used) > 1:

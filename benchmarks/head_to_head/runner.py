@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +48,16 @@ def usable_cpus(cores: int | None) -> tuple[int, ...]:
     if cores is not None and not 1 <= cores <= allowed:
         raise ValueError(f"--cores {cores}: this process may use 1 to {allowed}")
     return tuple(found[: cores or allowed])
+
+
+@contextlib.contextmanager
+def resumable() -> Iterator[None]:
+    """Ctrl-C inside ends the program with status 130 and says that nothing which is finished is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on where it was", file=sys.stderr)
+        raise SystemExit(130) from None
 
 
 def is_finished(rows: Iterable[Row], task: Task) -> bool:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.head_to_head import plots
 from benchmarks.head_to_head.curves import Interval, median_interval
 from benchmarks.head_to_head.results import Run
 
-COLOURS = {"fastes": "#d62728", "ppo": "#1f77b4", "ppo+CartPole-v1": "#17becf", "trpo": "#2ca02c"}
+COLOURS = {**plots.COLOURS, "ppo+CartPole-v1": "#17becf"}
 
 
 def new_figure(columns: int, rows: int = 1, sharey: bool = False) -> tuple[Any, list[Any]]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.head_to_head.__main__ import add_place, place_of, seeds_of
 from benchmarks.head_to_head.evaluation import Task
-from benchmarks.head_to_head.report import failure_lines, machines
+from benchmarks.head_to_head.report import described_machines, failure_lines, machines
 from benchmarks.head_to_head.results import Row, Run, failures, finished_runs, read_rows
-from benchmarks.head_to_head.runner import CONTESTANT, run_all
+from benchmarks.head_to_head.runner import CONTESTANT, resumable, run_all
 
 FIRST_SHARE = 1 / 8  # of the budget: budgets are small, and a generation is a good part of them
 
@@ -63,11 +61,8 @@ def run_study(name: str, study: Study, given: Sequence[str]) -> None:
         place = place_of(parser, arguments)
         said = study.check(arguments)
         arguments.out.mkdir(parents=True, exist_ok=True)
-        try:
+        with resumable():
             run_all(study.tasks(arguments, seeds_of(arguments)), place, module=study.module)
-        except KeyboardInterrupt:
-            print("interrupted: the same command goes on where it was", file=sys.stderr)
-            raise SystemExit(130) from None
     print(write_report(name, study, arguments, sources, said).read_text(encoding="utf-8"))
 
 
@@ -101,15 +96,6 @@ def _told_before(report: Path) -> str:
     """What was checked when the runs were done, from the report that is written anew."""
     lines = report.read_text(encoding="utf-8").splitlines() if report.exists() else []
     return next((line.removeprefix("Checked first: ") for line in lines if line.startswith("Checked first: ")), "")
-
-
-def described_machines(sources: Sequence[Path]) -> dict[str, str]:
-    """Machine and versions by the name that rows have for a machine."""
-    found: dict[str, str] = {}
-    for source in sources:
-        path = source / "machine.json"
-        found |= json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
 
 
 def write_table(path: Path, study: Study, runs: Sequence[Run], known: dict[str, str]) -> None:
