@@ -42,6 +42,7 @@ from fastes.rollout import Episode, EpisodeSettings, step_guard
 from fastes.sb3.callbacks import all_callbacks
 from fastes.sb3.interface import SB3Interface
 from fastes.settings import Settings
+from fastes.starts import Starts, judge_start
 from fastes.strategy import EvolutionStrategy, Update, check_int, check_seed
 
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
@@ -145,6 +146,7 @@ class FastES(SB3Interface):
         self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
         self.cap = EpisodeCap(settings)
         self.rollback = Rollback(settings)
+        self.starts = Starts(settings)
         self.population = Population(settings)
         self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
         self.confirm_after = 0
@@ -239,9 +241,10 @@ class FastES(SB3Interface):
         callbacks.on_start(self, total)
         try:
             going = self.num_timesteps < total
-            warm_up(self)
             finished = time.perf_counter()
             while going:
+                judge_start(self)
+                warm_up(self)
                 started, finished = finished, 0.0
                 asked, batch = run_generation(self)
                 evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, self.eval_seeds())
@@ -255,6 +258,8 @@ class FastES(SB3Interface):
                 self.untold = None
                 self._odd.look(self, asked.generation + 1, batch)
                 going = going and not self.solved and self.num_timesteps < total
+            if self.num_timesteps >= total and not self.solved:
+                judge_start(self)
         finally:
             callbacks.on_end(self)
         if self.solved and self.generation == begun_at:

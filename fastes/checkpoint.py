@@ -27,10 +27,11 @@ from fastes.errors import CheckpointError
 
 FORMAT = "fastes-checkpoint"
 FORMAT_VERSION = 1
-GROUPS = ("theta", "optimizer", "normalizer", "rollback")
+GROUPS = ("theta", "optimizer", "normalizer", "rollback", "start")
 _DATA = "data"
 _SUFFIX = ".safetensors"
 _OURS = ("format", "format_version", "checksums")  # keys of the JSON member that belong to the format itself
+MAX_COUNTER = 2**53  # of whatever is counted; the generation is drawn from as 32 bits
 _MAX_DATA_BYTES = 4 << 20
 _MAX_DEPTH = 64  # of nested JSON: what walks over it later recurses
 _MAX_FILE_BYTES = (4 << 30) - 1  # more would need zip64
@@ -278,6 +279,28 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Iterator[Any]:
     raise CheckpointError(f"the file is damaged or was edited: its JSON member has {name}")
+
+
+def check_arrays(given: Mapping[str, npt.NDArray[Any]], expected: Mapping[str, npt.NDArray[Any]]) -> None:
+    """CheckpointError unless the arrays have the names, shapes and dtypes of the expected ones, and finite values."""
+    for name, array in expected.items():
+        got = given.get(name)
+        if got is None or got.shape != array.shape or got.dtype != array.dtype:
+            found = "is missing" if got is None else f"has shape {got.shape} and dtype {got.dtype}"
+        elif not np.isfinite(got).all():
+            found = "has values that are not finite"
+        else:
+            continue
+        raise CheckpointError(f"the checkpoint's array {name!r} {found}: expected finite {array.dtype} {array.shape}")
+    if unknown := sorted(set(given) - set(expected)):
+        raise CheckpointError(f"the checkpoint's arrays {unknown} are no part of its policy and optimizer: it was edited")
+    if "sigma" in given and not (given["sigma"] > 0.0).all():
+        raise CheckpointError("the checkpoint's array 'sigma' has values that are not positive: the file is damaged")
+    for name in ("squares", "counts"):
+        if (given[f"normalizer.{name}"] < 0).any():
+            raise CheckpointError(f"the checkpoint's array {name!r} has negative values: the file is damaged")
+    if (given["normalizer.counts"] > MAX_COUNTER).any():
+        raise CheckpointError("the checkpoint's array 'counts' has more observations than a run can make: the file is damaged")
 
 
 def require(mapping: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:

@@ -22,11 +22,12 @@ _NO_SEEDS = np.zeros(0, dtype=np.int64)
 
 
 def warm_up(model: FastES) -> None:
-    """Start the statistics of a model that is new with what its first candidates observe; theta stays.
+    """Start the statistics of parameters that are new with what their first candidates observe; theta stays.
 
     Nothing without obs_warmup, or where there are statistics. The first generation plays the same candidates again.
     """
-    if not (model.settings.obs_warmup and model.settings.normalize_obs) or model.generation or model.normalizer.count:
+    wanted = model.settings.obs_warmup and model.settings.normalize_obs and not model.normalizer.count
+    if not wanted or (model.generation and not model.starts.going):
         return
     asked = model.running_generation()
     batch = model.evaluator.run_generation(asked, model.normalizer, _NO_SEEDS, model.episode_settings())

@@ -14,16 +14,15 @@ from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from fastes import _core
-from fastes.checkpoint import Checkpoint, read_checkpoint, require
+from fastes.checkpoint import MAX_COUNTER, Checkpoint, check_arrays, read_checkpoint, require
 from fastes.envs import EnvArgument, EnvSource, MissingEnv, from_json, make_env_source, plain_kwargs, to_json
 from fastes.errors import CheckpointError, CheckpointMismatch
 from fastes.policies import CUSTOM_POLICIES, ActionHead, AnySpec, CustomPolicy, CustomSpec, PolicySpec, make_policy_spec
 from fastes.policies.actions import head_from
 from fastes.policies.custom import obs_shape_of
 from fastes.settings import Settings, setting_names
+from fastes.starts import arrays_of
 from fastes.strategy import check_seed
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ _DTYPES = {"clip": _FLOATS, "squash": _FLOATS, "bins": _FLOATS, "categorical": (
 _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
 _MAX_LAYERS = 10_000  # each costs memory, and a file can list millions
 _MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds
-_MAX_COUNTER = 2**53  # the generation is drawn from as 32 bits
 _SCHEDULES = ("sigma", "learning_rate", "alive_bonus")
 _FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation")  # the file's arrays are of their kinds
 _FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
@@ -91,6 +89,11 @@ def model_state(model: FastES) -> Checkpoint:
         data["rollback"] = rollback
     if best:
         arrays["rollback"] = best
+    starts, start = model.starts.state()
+    if starts is not None:
+        data["starts"] = starts
+    if start:
+        arrays["start"] = start
     return Checkpoint(data, arrays)  # type: ignore[arg-type]
 
 
@@ -389,7 +392,7 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
     counters = require(checkpoint.data, "counters", dict)
     adaptive = bool(require(checkpoint.data, "settings", dict).get("generation_timesteps"))
     for name in (*_COUNTERS, _FIRST_BLOCKS) if adaptive else _COUNTERS:
-        limit = 2**32 - 1 if name == "generation" else _MAX_COUNTER
+        limit = 2**32 - 1 if name == "generation" else MAX_COUNTER
         low = name in ("episode_cap", _FIRST_BLOCKS)
         if isinstance(require(counters, name, int), bool) or not low <= counters[name] <= limit:
             raise CheckpointError(f"the checkpoint's counter {name!r} is {counters[name]}: the file is damaged")
@@ -404,27 +407,12 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
     groups = checkpoint.arrays
     for group in ("theta", "optimizer", "normalizer"):
         require(groups, group, dict)
-    expected = {**model.strategy.state(), **{f"normalizer.{k}": v for k, v in model.normalizer.state().items()}}
-    given = {**groups["theta"], **groups["optimizer"], **{f"normalizer.{k}": v for k, v in groups["normalizer"].items()}}
-    for name, array in expected.items():
-        got = given.get(name)
-        if got is None or got.shape != array.shape or got.dtype != array.dtype:
-            found = "is missing" if got is None else f"has shape {got.shape} and dtype {got.dtype}"
-        elif not np.isfinite(got).all():
-            found = "has values that are not finite"
-        else:
-            continue
-        raise CheckpointError(f"the checkpoint's array {name!r} {found}: expected finite {array.dtype} {array.shape}")
-    if unknown := sorted(set(given) - set(expected)):
-        raise CheckpointError(f"the checkpoint's arrays {unknown} are no part of its policy and optimizer: it was edited")
-    if "sigma" in given and not (given["sigma"] > 0.0).all():
-        raise CheckpointError("the checkpoint's array 'sigma' has values that are not positive: the file is damaged")
-    for name in ("squares", "counts"):
-        if (groups["normalizer"][name] < 0).any():
-            raise CheckpointError(f"the checkpoint's array {name!r} has negative values: the file is damaged")
-    if (groups["normalizer"]["counts"] > _MAX_COUNTER).any():
-        raise CheckpointError("the checkpoint's array 'counts' has more observations than a run can make: the file is damaged")
+    own = arrays_of(model)
+    check_arrays(
+        {**groups["theta"], **groups["optimizer"], **{f"normalizer.{k}": v for k, v in groups["normalizer"].items()}}, own
+    )
     model.rollback.load_state(checkpoint.data.get("rollback"), groups.get("rollback", {}), model.num_params)
+    model.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own)
     model.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
     model.normalizer.load_state(groups["normalizer"])
     model.num_timesteps, model.eval_timesteps = counters["num_timesteps"], counters["eval_timesteps"]

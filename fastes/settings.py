@@ -154,6 +154,22 @@ class Settings:
         high=ROLLBACK_WINDOW,
     )
 
+    starts: int = _setting(
+        1,
+        "trainings from scratch that share the first part of the budget; the one whose noise-free evaluation is best goes on. "
+        "For tasks on which seeds end far apart, because what is learned first decides: 3 to 8",
+        "evolution",
+        low=1,
+        high=10_000,
+    )
+    starts_share: float = _setting(
+        0.2,
+        "share of the budget that all starts have together, in (0, 1): long enough to tell a good start from a bad one",
+        "evolution",
+        above=0.0,
+        below=1.0,
+    )
+
     episodes_per_candidate: int = _setting(1, "episodes whose mean return is a candidate's fitness", "episodes", low=1)
     eval_episodes: int = _setting(
         1, "noise-free episodes of theta each generation, run beside the candidates", "episodes", low=1

@@ -41,7 +41,7 @@ from training import assert_same_state, learn
 from fastes import CheckpointError, FastES, checkpoint
 
 MAX_INPUT_BYTES, MAX_SECONDS, MAX_RSS_MB = 24_000, 10, 1500
-MEMBERS = ("data", "theta.safetensors", "optimizer.safetensors", "normalizer.safetensors", "rollback.safetensors")
+MEMBERS = ("data", *(f"{group}.safetensors" for group in checkpoint.GROUPS))
 SPACES = {
     "FuzzMultiDiscrete-v0": (
         spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(-1.0, 1.0, (2,))}),
@@ -59,6 +59,7 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False, "optimizer": "clipup"}),
     ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": "lin_-1_2.5", "rollback_drop": 0.5, "rollback_window": 1}),
     ("Toy-v0", {"policy": "LinearPolicy", "sigma_adaptation": "scalar"}),
+    ("Toy-v0", {"policy": "LinearPolicy", "starts": 2, "starts_share": 1e-8}),
     ("Toy-v0", {"policy": "LinearPolicy", "optimizer": "sgd", "sigma_adaptation": "per_parameter", "perturbed_share": 0.5}),
 )
 

@@ -49,4 +49,6 @@ class LogFigures(Callback):
             model.logger.record(key, getattr(record, field))
         if model.settings.rollback_drop:
             model.logger.record("es/rollbacks", model.rollback.count)
+        if model.settings.starts > 1:
+            model.logger.record("es/starts_judged", model.starts.judged)
         model.dump_logs(self._iterations)

@@ -23,6 +23,7 @@ from fastes.restore import check_same_spaces
 from fastes.rollback import Rollback
 from fastes.sb3 import logger as logging
 from fastes.settings import Settings
+from fastes.starts import Starts
 from fastes.strategy import EvolutionStrategy, check_int, check_seed
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class SB3Interface:
     settings: Settings
     evaluator: Evaluator
     rollback: Rollback
+    starts: Starts
     _predictor: Predictor
     use_sde = False
 
@@ -120,6 +122,7 @@ class SB3Interface:
             view[...] = value
         self.strategy.theta = theta
         self.rollback.forget()
+        self.starts.end()
 
     # --- environment ------------------------------------------------------------------------------------------------
 
@@ -160,6 +163,8 @@ class SB3Interface:
         self.close()
         self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
         self.rollback.forget()
+        if self.strategy.generation:
+            self.starts.end()
         self._look_at_statistics()
 
     def _look_at_statistics(self) -> None:

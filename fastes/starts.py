@@ -1,0 +1,159 @@
+"""Several starts: trainings from scratch that share the first part of the budget, of which the best goes on."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy.typing as npt
+
+from fastes.checkpoint import check_arrays
+from fastes.episode_cap import EpisodeCap
+from fastes.errors import CheckpointError
+from fastes.interrupts import interrupts_wait
+from fastes.noise import draw_eval_seeds
+from fastes.normalizer import ObsNormalizer
+from fastes.population import Population
+from fastes.settings import Settings
+
+if TYPE_CHECKING:
+    from fastes.agent import FastES
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+EPISODES = 10  # noise-free ones that judge a start
+_JUDGES = 2**32 - 2  # instead of a generation: the seeds of their environments, the same for every start
+_STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of initial parameters that lie far from those of other runs
+_NORMALIZER = "normalizer."
+
+
+class Start(NamedTuple):
+    """What a start had learned when its part of the budget was spent. arrays: of strategy and normaliser."""
+
+    score: float
+    episode_cap: int
+    first_blocks: int
+    arrays: Arrays
+
+
+class Starts:
+    """Counts the starts that were judged, and keeps the best of them until all were.
+
+    Start k trains until k + 1 parts of starts_share * budget are spent, with its own noise, and from its own initial
+    parameters where the policy draws them. It is judged by its mean noise-free return over EPISODES episodes, the same ones for
+    all. What is decided depends on timesteps and returns alone, and checkpoints hold it: no number of workers changes it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.number, self.share = settings.starts, settings.starts_share
+        self.judged = 0
+        self.best: Start | None = None
+
+    @property
+    def going(self) -> bool:
+        """Whether there are starts to be judged."""
+        return self.judged < self.number and self.number > 1
+
+    def due(self, num_timesteps: int, budget: int) -> bool:
+        """Whether the present start has spent its part."""
+        return self.going and num_timesteps >= self.share * budget * (self.judged + 1) / self.number
+
+    def end(self) -> None:
+        """What the model has is trained on: its parameters were given, or are of another environment."""
+        self.judged, self.best = self.number, None
+
+    def state(self) -> tuple[dict[str, Any] | None, Arrays]:
+        """JSON values and arrays for a checkpoint; nothing once all were judged."""
+        if not self.going:
+            return None, {}
+        data: dict[str, Any] = {"judged": self.judged, "score": None, "episode_cap": None, "first_blocks": None}
+        if self.best is None:
+            return data, {}
+        data |= self.best._asdict()
+        data["score"] = self.best.score if math.isfinite(self.best.score) else None
+        return data, data.pop("arrays")
+
+    def load_state(self, data: object, arrays: Mapping[str, npt.NDArray[Any]], like: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Go on from `state()`; None where all were judged, or a file is older. like: arrays as the model has them.
+
+        Raises CheckpointError for what it cannot be.
+        """
+        if data is None and not arrays:
+            self.end()
+            return
+        if not isinstance(data, dict) or set(data) != set(_KINDS) or not all(_KINDS[key](data[key]) for key in data):
+            raise CheckpointError(f"the checkpoint's 'starts' is {reprlib.repr(data)}: the file is damaged or was edited")
+        known = data["episode_cap"] is not None
+        if (data["first_blocks"] is not None) != known or bool(arrays) != known or known != (data["judged"] > 0):
+            raise CheckpointError(f"the checkpoint's starts are {reprlib.repr(data)} with the arrays {sorted(arrays)}")
+        if known:
+            check_arrays(arrays, like)
+            score = -math.inf if data["score"] is None else data["score"]
+            self.best = Start(score, data["episode_cap"], data["first_blocks"], dict(arrays))
+        self.judged = data["judged"]
+        if self.judged >= self.number:  # loaded with fewer starts than the file has
+            self.end()
+
+
+def judge_start(model: FastES) -> None:
+    """Judge the present start where it has spent its part, and begin the next one or go on from the best.
+
+    Where the budget is spent, no other start begins. When it is interrupted, nothing has changed.
+    """
+    starts = model.starts
+    if not starts.due(model.num_timesteps, model.budget):
+        return
+    seeds = draw_eval_seeds(model.seed, _JUDGES, EPISODES)
+    evaluation = model.evaluator.evaluate(model.theta, model.normalizer, seeds, model.episode_settings())
+    with interrupts_wait():  # as a whole or not at all
+        model.eval_timesteps += int(evaluation.lengths.sum())
+        best, starts.judged = starts.best, starts.judged + 1
+        if model.verbose:
+            print(f"start {starts.judged} of {starts.number}: {evaluation.mean:.1f} over {EPISODES} noise-free episodes")
+        if best is None or evaluation.mean > best.score:
+            best = Start(evaluation.mean, model.cap.steps, model.population.first, arrays_of(model))
+        model.rollback.forget()
+        if starts.going and model.num_timesteps < model.budget:
+            starts.best = best
+            _begin(model, starts.judged)
+        else:
+            starts.end()
+            _restore(model, best)
+
+
+def arrays_of(model: FastES) -> Arrays:
+    """Copies of what a start has learned: the strategy's arrays and the normaliser's."""
+    return {**model.strategy.state(), **{f"{_NORMALIZER}{name}": x for name, x in model.normalizer.state().items()}}
+
+
+def _begin(model: FastES, start: int) -> None:
+    settings, spec = model.settings, model.policy_spec
+    model.strategy.restart(spec.initial_theta((model.seed + start * _STRIDE) % 2**63))
+    model.normalizer.load_state(ObsNormalizer(spec.obs_size).state())
+    model.cap, model.population = EpisodeCap(settings), Population(settings)
+
+
+def _restore(model: FastES, best: Start) -> None:
+    arrays = {name: x for name, x in best.arrays.items() if not name.startswith(_NORMALIZER)}
+    model.strategy.load_state(arrays, model.generation)
+    model.normalizer.load_state({name: best.arrays[f"{_NORMALIZER}{name}"] for name in model.normalizer.state()})
+    model.cap.resume(best.episode_cap)
+    model.population.resume(best.first_blocks)
+
+
+def _is_score(value: object) -> bool:
+    return value is None or (type(value) is float and math.isfinite(value))
+
+
+def _is_count(value: object) -> bool:
+    return value is None or (type(value) is int and 1 <= value <= 2**53)
+
+
+_KINDS = {
+    "judged": lambda value: type(value) is int and 0 <= value <= 2**53,
+    "score": _is_score,
+    "episode_cap": _is_count,
+    "first_blocks": _is_count,
+}

@@ -1,0 +1,329 @@
+"""Risk: another start than the best goes on, or not as it was; a start knows of the one before; a stop changes the choice."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from training import MANY, assert_same, assert_same_state, learn, train
+
+from fastes import CheckpointError, FastES
+from fastes.checkpoint import read_checkpoint, write_checkpoint
+from fastes.evaluation import Evaluation
+from fastes.settings import Settings
+from fastes.starts import EPISODES, Starts, arrays_of
+
+BUDGET = 6000
+SETTINGS: dict[str, Any] = {
+    "preset": "default",
+    "seed": 5,
+    "n_workers": 0,
+    "target_return": "none",
+    "population_size": 8,
+    "policy_kwargs": {"net_arch": [5]},
+    "episode_cap": "grow",
+    "episode_cap_start": 5,
+    "episode_cap_factor": 1.3,
+    "starts": 3,
+    "starts_share": 0.5,
+}
+
+
+NAMES = ("theta", "optimizer.", "normalizer.", "sigma", "cap", "blocks")
+
+
+class Watch:
+    """What a model had each time it was judged and each time it asked for a generation."""
+
+    def __init__(self, model: FastES, scores: list[float] | None = None) -> None:
+        self.model, self.scores = model, scores
+        self.judged: list[dict[str, Any]] = []
+        self.asked: list[dict[str, Any]] = []
+        self._evaluate, self._ask = model.evaluator.evaluate, model.strategy.ask
+        model.evaluator.evaluate = self.evaluate  # type: ignore[method-assign]
+        model.strategy.ask = self.ask  # type: ignore[method-assign]
+
+    def now(self) -> dict[str, Any]:
+        state = {name: array.tobytes() for name, array in arrays_of(self.model).items()}
+        return {**state, "cap": self.model.cap.steps, "blocks": self.model.population.first}
+
+    def evaluate(self, theta: Any, normalizer: Any, seeds: Any, episodes: Any) -> Evaluation:
+        found = self._evaluate(theta, normalizer, seeds, episodes)
+        if self.scores is not None:
+            found = found._replace(returns=np.full(len(seeds), self.scores[len(self.judged)]))
+        said = {"score": found.mean, "seeds": seeds.tolist(), "at": self.model.num_timesteps, "steps": found.lengths.sum()}
+        self.judged.append({**self.now(), **said})
+        return found
+
+    def ask(self, *arguments: Any) -> Any:
+        if not self.asked or self.asked[-1]["generation"] != self.model.generation:
+            self.asked.append({**self.now(), "generation": self.model.generation, "judged": self.model.starts.judged})
+        return self._ask(*arguments)
+
+    def first_of(self, judged: int) -> dict[str, Any]:
+        """The first generation after so many starts were judged."""
+        return next(asked for asked in self.asked if asked["judged"] == judged)
+
+
+def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """Whether all that a start has learned is the same, bit by bit."""
+    return all(first[name] == second[name] for name in first if name.startswith(NAMES))
+
+
+@pytest.mark.parametrize("scores", [[3.0, 2.0, 1.0], [1.0, 3.0, 2.0], [1.0, 2.0, 3.0], [2.0, 2.0, 2.0], [-math.inf] * 3])
+def test_the_best_start_goes_on_as_it_was(scores: list[float]) -> None:
+    """The first of those that are equal."""
+    with FastES("Toy-v0", **SETTINGS) as model:
+        watch = Watch(model, scores)
+        model.learn(BUDGET)
+        assert [judged["score"] for judged in watch.judged] == scores
+        assert same(watch.first_of(3), watch.judged[scores.index(max(scores))])
+        assert not model.starts.going
+        assert model.starts.best is None
+
+
+def test_each_start_is_one_from_scratch() -> None:
+    settings = {**SETTINGS, "sigma_adaptation": "per_parameter", "population_size": 4, "generation_timesteps": 60}
+    with FastES("Toy-v0", **settings) as model:
+        watch = Watch(model)
+        fresh = watch.now()
+        model.learn(BUDGET)
+    first, second, third = (watch.first_of(judged) for judged in range(3))
+    assert same(first, fresh)
+    for other in (second, third):
+        assert [name for name in fresh if other[name] != fresh[name]] == ["theta"], "and of theta only what is drawn"
+    assert len({start["theta"] for start in (first, second, third)}) == 3
+    assert len({judged["theta"] for judged in watch.judged}) == 3
+
+
+def test_a_policy_that_starts_at_zero_has_other_noise_in_each_start() -> None:
+    with FastES("Toy-v0", **{**SETTINGS, "policy": "LinearPolicy", "policy_kwargs": {}}) as model:
+        watch = Watch(model)
+        model.learn(BUDGET)
+    assert len({watch.first_of(judged)["theta"] for judged in range(3)}) == 1
+    assert len({judged["theta"] for judged in watch.judged}) == 3
+
+
+def test_all_are_judged_by_the_same_episodes_after_equal_parts() -> None:
+    with FastES("Toy-v0", **SETTINGS) as model:
+        watch = Watch(model)
+        records = learn(model, 10**6, BUDGET)
+        assert len({tuple(judged["seeds"]) for judged in watch.judged}) == 1
+        assert len(watch.judged[0]["seeds"]) == EPISODES
+        ends = [judged["at"] for judged in watch.judged]
+        steps = [0] + [record.timesteps for record in records]
+        for part, at in enumerate(ends, 1):
+            assert at >= BUDGET * 0.5 * part / 3 > steps[steps.index(at) - 1], "the first generation that spends it"
+
+
+def test_the_steps_that_judge_are_counted() -> None:
+    """A generation's own evaluation is one episode of 20 steps at most; each start is judged between two of them."""
+    with FastES("Toy-v0", **SETTINGS) as model:
+        watch = Watch(model)
+        told = [0, *(record.eval_timesteps for record in learn(model, 10**6, BUDGET))]
+        assert len(watch.judged) == 3
+        costs = [after - before for before, after in zip(told, told[1:], strict=False) if after - before > 20]
+        assert all(0 < cost - judged["steps"] <= 20 for cost, judged in zip(costs, watch.judged, strict=True))
+
+
+def test_a_budget_that_ends_among_the_starts_gives_the_best_of_them() -> None:
+    """One generation is more than a start's part: the second start is the last that there are steps for."""
+    for scores in ([2.0, 1.0], [1.0, 2.0]):
+        with FastES("Toy-v0", **{**SETTINGS, "episode_cap": "none"}) as model:
+            watch = Watch(model, scores)
+            records = learn(model, 10**6, 200)
+            assert [record.generation for record in records] == [1, 2]
+            assert same(watch.now(), watch.judged[scores.index(2.0)])
+            assert not model.starts.going
+
+
+def test_one_start_is_no_start() -> None:
+    plain = {name: value for name, value in SETTINGS.items() if not name.startswith("starts")}
+    with FastES("Toy-v0", **plain) as model:
+        model.learn(BUDGET)
+        expected = model.snapshot()
+    with FastES("Toy-v0", **plain, starts_share=0.9) as model:
+        model.learn(BUDGET)
+        found = model.snapshot()
+    assert "starts" not in expected.data
+    assert expected.data["settings"].pop("starts_share") != found.data["settings"].pop("starts_share")
+    assert_same_state(expected, found)
+
+
+def test_no_number_of_workers_changes_the_choice() -> None:
+    settings = {**SETTINGS, "starts_share": 2e-6}
+    del settings["n_workers"], settings["preset"], settings["target_return"], settings["seed"]
+    assert_same(train("Toy-v0", 14, 0, **settings), train("Toy-v0", 14, 2, **settings))
+
+
+@pytest.mark.parametrize("generations", range(1, 13))
+def test_a_stop_anywhere_changes_nothing(generations: int, tmp_path: Path) -> None:
+    with FastES("Toy-v0", **SETTINGS) as model:
+        learn(model, 40, BUDGET)
+        expected = model.snapshot()
+    with FastES("Toy-v0", **SETTINGS) as model:
+        learn(model, generations, BUDGET)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", n_workers=0) as model:
+        assert_same_state(read_checkpoint(tmp_path / "m.zip"), model.snapshot())
+        learn(model, 40, BUDGET)
+        assert_same_state(expected, model.snapshot())
+
+
+def test_ctrl_c_while_a_start_is_judged_changes_nothing() -> None:
+    with FastES("Toy-v0", **SETTINGS) as model:
+        learn(model, 40, BUDGET)
+        expected = model.snapshot()
+    with FastES("Toy-v0", **SETTINGS) as model:
+        evaluate = model.evaluator.evaluate
+
+        def interrupted(*_: Any) -> Evaluation:
+            raise KeyboardInterrupt
+
+        for _ in range(3):
+            model.evaluator.evaluate = interrupted  # type: ignore[method-assign]
+            with pytest.raises(KeyboardInterrupt):
+                learn(model, 40, BUDGET)
+            judged = model.starts.judged
+            model.evaluator.evaluate = evaluate  # type: ignore[method-assign]
+            learn(model, model.generation + 1, BUDGET)
+            assert model.starts.judged == judged + 1
+        learn(model, 40, BUDGET)
+        assert_same_state(expected, model.snapshot())
+
+
+def test_statistics_warm_up_for_each_start() -> None:
+    with FastES("Toy-v0", **SETTINGS, obs_warmup=True) as model:
+        watch = Watch(model)
+        learn(model, 40, BUDGET)
+        untouched = np.zeros(2, dtype=np.int64).tobytes()
+        # a warm-up asks for the generation, too: with statistics that know nothing, and then the generation has some
+        starts = [watch.first_of(judged) for judged in range(3)]
+        assert [start["normalizer.counts"] for start in starts] == [untouched] * 3
+        assert model.num_episodes == 8 * (model.generation + 3)
+
+
+def test_parameters_that_are_given_are_kept() -> None:
+    with FastES("Toy-v0", **SETTINGS) as model:
+        given = model.get_parameters()
+        model.set_parameters(given)
+        learn(model, 3, BUDGET)
+        assert not model.starts.going
+        model.set_env("Toy-v0")
+    with FastES("Toy-v0", **SETTINGS) as model:
+        model.set_env("Toy-v0")
+        assert model.starts.going, "nothing was trained on another environment yet"
+        learn(model, 3, BUDGET)
+        model.set_env("Toy-v0")
+        assert not model.starts.going
+
+
+def test_a_trained_model_does_not_start_again_when_starts_are_asked_for(tmp_path: Path) -> None:
+    with FastES("Toy-v0", **{**SETTINGS, "starts": 1}) as model:
+        learn(model, 3, BUDGET)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", n_workers=0, starts=4) as model:
+        assert not model.starts.going
+
+
+def test_fewer_starts_than_were_judged_go_on_with_what_there_is(tmp_path: Path) -> None:
+    with FastES("Toy-v0", **SETTINGS) as model:
+        watch = Watch(model)
+        model.learn(BUDGET, lambda m, _: m.starts.judged < 2)
+        model.save(tmp_path / "m")
+        theta = model.theta.tobytes()
+    with FastES.load(tmp_path / "m", n_workers=0, starts=2) as model:
+        assert not model.starts.going
+        assert model.theta.tobytes() == theta
+    assert len(watch.judged) == 2
+
+
+DAMAGE: dict[str, Any] = {
+    "no object": [1],
+    "another key": {"judged": 1, "score": 1.0, "episode_cap": 5, "first_blocks": 1, "more": 1},
+    "a flag": {"judged": True, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
+    "none judged": {"judged": 0, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
+    "a negative number": {"judged": -1, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
+    "a score that is text": {"judged": 1, "score": "1", "episode_cap": 5, "first_blocks": 1},
+    "no cap": {"judged": 1, "score": 1.0, "episode_cap": None, "first_blocks": 1},
+    "a cap of nothing": {"judged": 1, "score": 1.0, "episode_cap": 0, "first_blocks": 1},
+    "no blocks": {"judged": 1, "score": 1.0, "episode_cap": 5, "first_blocks": 0},
+}
+
+
+def among_starts(path: Path) -> Any:
+    """A checkpoint with one start judged, written to path."""
+    with FastES("Toy-v0", **SETTINGS) as model:
+        model.learn(BUDGET, lambda m, _: m.starts.judged < 1)
+        model.save(path)
+    return read_checkpoint(path)
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE.values(), None], ids=[*DAMAGE, "missing"])
+def test_damaged_starts_are_refused(damage: Any, tmp_path: Path) -> None:
+    path = tmp_path / "m.zip"
+    checkpoint = among_starts(path)
+    data = copy.deepcopy(checkpoint.data)
+    data.pop("starts")
+    write_checkpoint(path, checkpoint._replace(data=data if damage is None else {**data, "starts": damage}))
+    with pytest.raises(CheckpointError, match="start"):
+        FastES.load(path, n_workers=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("theta", None),
+        ("theta", np.zeros(3, np.float32)),
+        ("optimizer.m", np.float32(np.nan)),
+        ("normalizer.counts", np.array([-1, 0])),
+        ("other", np.zeros(3, np.float32)),
+    ],
+)
+def test_damaged_arrays_of_a_start_are_refused(name: str, value: Any, tmp_path: Path) -> None:
+    path = tmp_path / "m.zip"
+    checkpoint = among_starts(path)
+    start = dict(checkpoint.arrays["start"])
+    if value is None:
+        del start[name]
+    else:
+        start[name] = np.full_like(start[name], value) if np.ndim(value) == 0 else value
+    write_checkpoint(path, checkpoint._replace(arrays={**checkpoint.arrays, "start": start}))
+    with pytest.raises(CheckpointError, match=name.rpartition(".")[2]):
+        FastES.load(path, n_workers=0)
+
+
+def test_a_start_that_ended_in_nothing_finite_can_be_saved(tmp_path: Path) -> None:
+    with FastES("Toy-v0", **SETTINGS) as model:
+        Watch(model, [-math.inf, -math.inf, 1.0])
+        model.learn(BUDGET, lambda m, _: m.starts.judged < 1)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", n_workers=0) as model:
+        assert model.starts.best is not None
+        assert model.starts.best.score == -math.inf
+
+
+def test_the_parts_follow_the_budget() -> None:
+    starts = Starts(Settings(starts=4, starts_share=0.2))
+    assert not starts.due(49, 1000)
+    assert starts.due(50, 1000)
+    assert not Starts(Settings(starts=1)).due(10**9, 1000)
+    assert not starts.due(50, MANY)
+
+
+@pytest.mark.parametrize(("name", "value"), [("starts", 0), ("starts", 10_001), ("starts_share", 0.0), ("starts_share", 1.0)])
+def test_bad_settings_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name} = "):
+        Settings(**{name: value})
+
+
+def test_a_verbose_training_says_how_starts_did(capsys: pytest.CaptureFixture[str]) -> None:
+    with FastES("Toy-v0", **SETTINGS, verbose=1) as model:
+        Watch(model, [1.0, 20.0, 3.0])
+        model.learn(BUDGET)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("start ")]
+    assert said == [f"start {k} of 3: {score:.1f} over 10 noise-free episodes" for k, score in ((1, 1), (2, 20), (3, 3))]
