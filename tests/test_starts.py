@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ class Watch:
         self.asked: list[dict[str, Any]] = []
         self._evaluate, self._ask = model.evaluator.evaluate, model.strategy.ask
         model.evaluator.evaluate = self.evaluate  # type: ignore[method-assign]
-        model.strategy.ask = self.ask  # type: ignore[method-assign]
+        model.strategy.ask = self.ask  # type: ignore[assignment,method-assign]
 
     def now(self) -> dict[str, Any]:
         state = {name: array.tobytes() for name, array in arrays_of(self.model).items()}
@@ -126,7 +127,7 @@ def test_the_steps_that_judge_are_counted() -> None:
         watch = Watch(model)
         told = [0, *(record.eval_timesteps for record in learn(model, 10**6, BUDGET))]
         assert len(watch.judged) == 3
-        costs = [after - before for before, after in zip(told, told[1:], strict=False) if after - before > 20]
+        costs = [after - before for before, after in itertools.pairwise(told) if after - before > 20]
         assert all(0 < cost - judged["steps"] <= 20 for cost, judged in zip(costs, watch.judged, strict=True))
 
 
@@ -185,7 +186,7 @@ def test_ctrl_c_while_a_start_is_judged_changes_nothing() -> None:
             raise KeyboardInterrupt
 
         for _ in range(3):
-            model.evaluator.evaluate = interrupted  # type: ignore[method-assign]
+            model.evaluator.evaluate = interrupted  # type: ignore[assignment,method-assign]
             with pytest.raises(KeyboardInterrupt):
                 learn(model, 40, BUDGET)
             judged = model.starts.judged
