@@ -243,7 +243,7 @@ class FastES(SB3Interface):
             going = self.num_timesteps < total
             finished = time.perf_counter()
             while going:
-                judge_start(self)
+                judge_start(self, callbacks)
                 warm_up(self)
                 started, finished = finished, 0.0
                 asked, batch = run_generation(self)
@@ -259,7 +259,7 @@ class FastES(SB3Interface):
                 self._odd.look(self, asked.generation + 1, batch)
                 going = going and not self.solved and self.num_timesteps < total
             if self.num_timesteps >= total and not self.solved:
-                judge_start(self)
+                judge_start(self, callbacks)
         finally:
             callbacks.on_end(self)
         if self.solved and self.generation == begun_at:

@@ -1,4 +1,4 @@
-"""What runs beside the loop: a protocol of four calls, and the callbacks that the command line uses."""
+"""What runs beside the loop: a protocol of five calls, and the callbacks that the command line uses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ class Callback:
     """Subclass and override what you need.
 
     on_generation may return False to stop training at once. on_new_best is called while the model still holds the
-    parameters whose evaluation was the best so far, before they move on.
+    parameters whose evaluation was the best so far, before they move on. on_start_judged is called for each of several
+    `starts`, numbered from 1, when the model holds what goes on: the next start, or the best one.
     """
 
     def on_start(self, model: FastES, total_timesteps: int) -> None: ...
 
     def on_new_best(self, model: FastES, eval_return: float) -> None: ...
+
+    def on_start_judged(self, model: FastES, start: int, eval_return: float) -> None: ...
 
     def on_generation(self, model: FastES, record: Record) -> bool | None: ...
 
@@ -52,6 +55,10 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             callback.on_new_best(model, eval_return)
 
+    def on_start_judged(self, model: FastES, start: int, eval_return: float) -> None:
+        for callback in self.callbacks:
+            callback.on_start_judged(model, start, eval_return)
+
     def on_generation(self, model: FastES, record: Record) -> bool:
         answers = [callback.on_generation(model, record) for callback in self.callbacks]
         return all(answer is None or bool(answer) for answer in answers)
@@ -72,6 +79,10 @@ class ConsoleLog(Callback):
             self._write(console_header())
         self._write(console_line(record))
         self.lines += 1
+
+    def on_start_judged(self, model: FastES, start: int, eval_return: float) -> None:
+        follows = "" if model.starts.going else "; the best one goes on"
+        self._write(f"start {start} of {model.settings.starts}: return {eval_return:.1f}{follows}")
 
     def _write(self, line: str) -> None:
         from tqdm import tqdm

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy.typing as npt
 
+from fastes.callbacks import Callback
 from fastes.checkpoint import check_arrays
 from fastes.episode_cap import EpisodeCap
 from fastes.errors import CheckpointError
@@ -97,7 +98,7 @@ class Starts:
             self.end()
 
 
-def judge_start(model: FastES) -> None:
+def judge_start(model: FastES, callbacks: Callback) -> None:
     """Judge the present start where it has spent its part, and begin the next one or go on from the best.
 
     Where the budget is spent, no other start begins. When it is interrupted, nothing has changed.
@@ -110,8 +111,7 @@ def judge_start(model: FastES) -> None:
     with interrupts_wait():  # as a whole or not at all
         model.eval_timesteps += int(evaluation.lengths.sum())
         best, starts.judged = starts.best, starts.judged + 1
-        if model.verbose:
-            print(f"start {starts.judged} of {starts.number}: {evaluation.mean:.1f} over {EPISODES} noise-free episodes")
+        number = starts.judged
         if best is None or evaluation.mean > best.score:
             best = Start(evaluation.mean, model.cap.steps, model.population.first, arrays_of(model))
         model.rollback.forget()
@@ -121,6 +121,7 @@ def judge_start(model: FastES) -> None:
         else:
             starts.end()
             _restore(model, best)
+    callbacks.on_start_judged(model, number, evaluation.mean)
 
 
 def arrays_of(model: FastES) -> Arrays:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from training import MANY, assert_same, assert_same_state, learn, train
 
-from fastes import CheckpointError, FastES
+from fastes import Callback, CheckpointError, FastES
 from fastes.checkpoint import read_checkpoint, write_checkpoint
 from fastes.evaluation import Evaluation
 from fastes.settings import Settings
@@ -327,4 +327,21 @@ def test_a_verbose_training_says_how_starts_did(capsys: pytest.CaptureFixture[st
         Watch(model, [1.0, 20.0, 3.0])
         model.learn(BUDGET)
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("start ")]
-    assert said == [f"start {k} of 3: {score:.1f} over 10 noise-free episodes" for k, score in ((1, 1), (2, 20), (3, 3))]
+    assert said == [
+        "start 1 of 3: return 1.0",
+        "start 2 of 3: return 20.0",
+        "start 3 of 3: return 3.0; the best one goes on",
+    ]
+
+
+def test_callbacks_are_told_when_the_model_holds_what_goes_on() -> None:
+    told: list[tuple[int, float, bool]] = []
+
+    class Listener(Callback):
+        def on_start_judged(self, model: FastES, start: int, eval_return: float) -> None:
+            told.append((start, eval_return, len(watch.judged) > 1 and same(watch.now(), watch.judged[1])))
+
+    with FastES("Toy-v0", **SETTINGS) as model:
+        watch = Watch(model, [1.0, 20.0, 3.0])
+        model.learn(BUDGET, [Listener()])
+    assert told == [(1, 1.0, False), (2, 20.0, False), (3, 3.0, True)]
