@@ -74,7 +74,7 @@ class Starts:
             return data, {}
         data |= self.best._asdict()
         data["score"] = self.best.score if math.isfinite(self.best.score) else None
-        return data, data.pop("arrays")
+        return data, {name: array.copy() for name, array in data.pop("arrays").items()}
 
     def load_state(self, data: object, arrays: Mapping[str, npt.NDArray[Any]], like: Mapping[str, npt.NDArray[Any]]) -> None:
         """Go on from `state()`; None where all were judged, or a file is older. like: arrays as the model has them.

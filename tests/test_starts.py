@@ -308,6 +308,15 @@ def test_a_start_that_ended_in_nothing_finite_can_be_saved(tmp_path: Path) -> No
         assert model.starts.best.score == -math.inf
 
 
+def test_a_snapshot_shares_nothing_with_the_model() -> None:
+    with FastES("Toy-v0", **SETTINGS) as model:
+        model.learn(BUDGET, lambda m, _: m.starts.judged < 1)
+        for array in model.snapshot().arrays["start"].values():
+            array[:] = 7
+        assert model.starts.best is not None
+        assert not any((array == 7).all() for array in model.starts.best.arrays.values())
+
+
 def test_the_parts_follow_the_budget() -> None:
     starts = Starts(Settings(starts=4, starts_share=0.2))
     assert not starts.due(49, 1000)
