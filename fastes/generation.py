@@ -24,9 +24,11 @@ _NO_SEEDS = np.zeros(0, dtype=np.int64)
 def warm_up(model: FastES) -> None:
     """Start the statistics of parameters that are new with what their first candidates observe; theta stays.
 
-    Nothing without obs_warmup, or where there are statistics. The first generation plays the same candidates again.
+    Nothing without obs_warmup, or where observations were seen, usable or not. The first generation plays the same
+    candidates again.
     """
-    wanted = model.settings.obs_warmup and model.settings.normalize_obs and not model.normalizer.count
+    seen = model.normalizer.count or model.normalizer.skipped
+    wanted = model.settings.obs_warmup and model.settings.normalize_obs and not seen
     if not wanted or (model.generation and not model.starts.going):
         return
     asked = model.running_generation()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from envs_for_tests import Toy
 from training import MANY, assert_same, assert_same_state, learn, train
 
 from fastes import Callback, CheckpointError, FastES
@@ -206,6 +207,21 @@ def test_statistics_warm_up_for_each_start() -> None:
         starts = [watch.first_of(judged) for judged in range(3)]
         assert [start["normalizer.counts"] for start in starts] == [untouched] * 3
         assert model.num_episodes == 8 * (model.generation + 3)
+
+
+class TooFar(Toy):
+    """Observations too large to square: statistics leave them all out."""
+
+    def _observation(self) -> Any:
+        return super()._observation() + 1e200
+
+
+@pytest.mark.filterwarnings("ignore:.*too large to square:RuntimeWarning")
+def test_each_start_warms_up_once_where_statistics_stay_empty() -> None:
+    with FastES(TooFar, **SETTINGS, obs_warmup=True) as model:
+        learn(model, 4, BUDGET)
+        assert (model.normalizer.count, model.starts.judged) == (0, 0)
+        assert model.num_episodes == 8 * (model.generation + 1)
 
 
 def test_parameters_that_are_given_are_kept() -> None:
