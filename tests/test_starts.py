@@ -88,6 +88,37 @@ def test_the_best_start_goes_on_as_it_was(scores: list[float]) -> None:
         assert model.starts.best is None
 
 
+def test_the_best_start_goes_on_with_its_cap_and_population(tmp_path: Path) -> None:
+    """Through a checkpoint, too."""
+    with FastES("Toy-v0", **{**SETTINGS, "population_size": 4, "generation_timesteps": 60}) as model:
+        Watch(model, [3.0])
+        model.learn(BUDGET, lambda m, _: m.starts.judged < 1)
+        assert model.starts.best is not None
+        model.starts.best = model.starts.best._replace(episode_cap=777, first_blocks=5)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", n_workers=0) as model:
+        watch = Watch(model, [2.0, 1.0])
+        learn(model, 10**6, BUDGET)
+    assert [(judged["cap"], judged["blocks"]) == (777, 5) for judged in watch.judged] == [False, False]
+    assert (watch.first_of(3)["cap"], watch.first_of(3)["blocks"]) == (777, 5)
+
+
+def test_rollback_forgets_the_start_before() -> None:
+    """Else a start would go back to the parameters of another."""
+    told: list[tuple[int, int]] = []
+
+    def note(model: FastES, _: Any) -> None:
+        state, _ = model.rollback.state()
+        assert state is not None
+        told.append((model.starts.judged, len(state["evaluations"])))
+
+    with FastES("Toy-v0", **SETTINGS, rollback_drop=0.5, rollback_window=100) as model:
+        model.learn(BUDGET, note)
+    for judged in range(4):
+        known = [evaluations for after, evaluations in told if after == judged]
+        assert known == list(range(1, len(known) + 1))
+
+
 def test_each_start_is_one_from_scratch() -> None:
     settings = {**SETTINGS, "sigma_adaptation": "per_parameter", "population_size": 4, "generation_timesteps": 60}
     with FastES("Toy-v0", **settings) as model:
