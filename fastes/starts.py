@@ -16,6 +16,7 @@ from fastes.errors import CheckpointError
 from fastes.interrupts import interrupts_wait
 from fastes.noise import draw_eval_seeds
 from fastes.normalizer import ObsNormalizer
+from fastes.policies import AnySpec, CustomSpec
 from fastes.population import Population
 from fastes.settings import Settings
 
@@ -28,6 +29,7 @@ EPISODES = 10  # noise-free ones that judge a start
 _JUDGES = 2**32 - 2  # instead of a generation: the seeds of their environments, the same for every start
 _STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of initial parameters that lie far from those of other runs
 _NORMALIZER = "normalizer."
+_GIVEN = "given_theta"
 
 
 class Start(NamedTuple):
@@ -44,11 +46,13 @@ class Starts:
 
     Start k trains until k + 1 parts of starts_share * budget are spent, with its own noise, and from its own initial
     parameters where the policy draws them. It is judged by its mean noise-free return over EPISODES episodes, the same ones for
-    all. What is decided depends on timesteps and returns alone, and checkpoints hold it: no number of workers changes it.
+    all. What is decided depends on timesteps and returns alone, and checkpoints hold it: no number of workers changes it. They
+    hold a custom policy's first parameters, too: the one that is passed on loading may have other ones.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, spec: AnySpec) -> None:
         self.number, self.share = settings.starts, settings.starts_share
+        self.given = {_GIVEN: spec.theta0} if isinstance(spec, CustomSpec) else {}
         self.judged = 0
         self.best: Start | None = None
 
@@ -70,11 +74,12 @@ class Starts:
         if not self.going:
             return None, {}
         data: dict[str, Any] = {"judged": self.judged, "score": None, "episode_cap": None, "first_blocks": None}
+        given = {name: theta.copy() for name, theta in self.given.items()}
         if self.best is None:
-            return data, {}
+            return data, given
         data |= self.best._asdict()
         data["score"] = self.best.score if math.isfinite(self.best.score) else None
-        return data, {name: array.copy() for name, array in data.pop("arrays").items()}
+        return data, {**given, **{name: array.copy() for name, array in data.pop("arrays").items()}}
 
     def load_state(self, data: object, arrays: Mapping[str, npt.NDArray[Any]], like: Mapping[str, npt.NDArray[Any]]) -> None:
         """Go on from `state()`; None where all were judged, or a file is older. like: arrays as the model has them.
@@ -87,12 +92,16 @@ class Starts:
         if not isinstance(data, dict) or set(data) != set(_KINDS) or not all(_KINDS[key](data[key]) for key in data):
             raise CheckpointError(f"the checkpoint's 'starts' is {reprlib.repr(data)}: the file is damaged or was edited")
         known = data["episode_cap"] is not None
-        if (data["first_blocks"] is not None) != known or bool(arrays) != known or known != (data["judged"] > 0):
+        given = {name: arrays[name] for name in self.given if name in arrays}
+        learned = {name: array for name, array in arrays.items() if name not in given}
+        if (data["first_blocks"] is not None) != known or bool(learned) != known or known != (data["judged"] > 0):
             raise CheckpointError(f"the checkpoint's starts are {reprlib.repr(data)} with the arrays {sorted(arrays)}")
+        check_arrays(given, self.given)
+        self.given = given
         if known:
-            check_arrays(arrays, like)
+            check_arrays(learned, like)
             score = -math.inf if data["score"] is None else data["score"]
-            self.best = Start(score, data["episode_cap"], data["first_blocks"], dict(arrays))
+            self.best = Start(score, data["episode_cap"], data["first_blocks"], learned)
         self.judged = data["judged"]
         if self.judged >= self.number:  # loaded with fewer starts than the file has
             self.end()
@@ -131,7 +140,8 @@ def arrays_of(model: FastES) -> Arrays:
 
 def _begin(model: FastES, start: int) -> None:
     settings, spec = model.settings, model.policy_spec
-    model.strategy.restart(spec.initial_theta((model.seed + start * _STRIDE) % 2**63))
+    given = model.starts.given.get(_GIVEN)
+    model.strategy.restart(spec.initial_theta((model.seed + start * _STRIDE) % 2**63) if given is None else given)
     model.normalizer.load_state(ObsNormalizer(spec.obs_size).state())
     model.cap, model.population = EpisodeCap(settings), Population(settings)
 

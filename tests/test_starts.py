@@ -13,7 +13,7 @@ import pytest
 from envs_for_tests import Toy
 from training import MANY, assert_same, assert_same_state, learn, train
 
-from fastes import Callback, CheckpointError, FastES
+from fastes import CallablePolicy, Callback, CheckpointError, FastES
 from fastes.checkpoint import read_checkpoint, write_checkpoint
 from fastes.evaluation import Evaluation
 from fastes.settings import Settings
@@ -207,6 +207,41 @@ def test_a_stop_anywhere_changes_nothing(generations: int, tmp_path: Path) -> No
         assert_same_state(expected, model.snapshot())
 
 
+def linear(parameters: Any, observation: Any) -> Any:
+    return np.clip(parameters.reshape(2, 3) @ observation, -1.0, 1.0).astype(np.float32)
+
+
+CUSTOM = {name: value for name, value in SETTINGS.items() if name != "policy_kwargs"}
+
+
+@pytest.mark.parametrize("generations", [0, 1, 3, 9])
+def test_a_custom_policy_with_other_first_parameters_goes_on_exactly(generations: int, tmp_path: Path) -> None:
+    """As a torch module has that was built again for loading."""
+    policy = CallablePolicy(linear, 6, np.full(6, 0.1))
+    with FastES("Toy-v0", policy, **CUSTOM) as model:
+        learn(model, 40, BUDGET)
+        expected = model.snapshot()
+    with FastES("Toy-v0", policy, **CUSTOM) as model:
+        if generations:
+            learn(model, generations, BUDGET)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", policy=CallablePolicy(linear, 6, np.full(6, 0.5)), n_workers=0) as model:
+        learn(model, 40, BUDGET)
+        assert_same_state(expected, model.snapshot())
+
+
+@pytest.mark.parametrize("value", [None, np.zeros(5, np.float32), np.full(6, np.nan, np.float32)])
+def test_damaged_first_parameters_of_a_custom_policy_are_refused(value: Any, tmp_path: Path) -> None:
+    path, policy = tmp_path / "m.zip", CallablePolicy(linear, 6)
+    with FastES("Toy-v0", policy, **CUSTOM) as model:
+        model.save(path)
+    checkpoint = read_checkpoint(path)
+    start = {} if value is None else {"given_theta": value}
+    write_checkpoint(path, checkpoint._replace(arrays={**checkpoint.arrays, "start": start}))
+    with pytest.raises(CheckpointError, match="given_theta"):
+        FastES.load(path, policy=policy, n_workers=0)
+
+
 def test_ctrl_c_while_a_start_is_judged_changes_nothing() -> None:
     with FastES("Toy-v0", **SETTINGS) as model:
         learn(model, 40, BUDGET)
@@ -365,10 +400,12 @@ def test_a_snapshot_shares_nothing_with_the_model() -> None:
 
 
 def test_the_parts_follow_the_budget() -> None:
-    starts = Starts(Settings(starts=4, starts_share=0.2))
+    with FastES("Toy-v0", **SETTINGS) as model:
+        spec = model.policy_spec
+    starts = Starts(Settings(starts=4, starts_share=0.2), spec)
     assert not starts.due(49, 1000)
     assert starts.due(50, 1000)
-    assert not Starts(Settings(starts=1)).due(10**9, 1000)
+    assert not Starts(Settings(starts=1), spec).due(10**9, 1000)
     assert not starts.due(50, MANY)
 
 
