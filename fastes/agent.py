@@ -232,6 +232,7 @@ class FastES(SB3Interface):
             "total_timesteps", int(steps) if isinstance(steps, float) and steps.is_integer() else steps, 1, 10**15
         )
         if reset_num_timesteps:
+            self.starts.begun_at -= self.num_timesteps
             self.num_timesteps = self.eval_timesteps = self.num_episodes = self.confirm_after = 0
         self.budget = total = budget + self.num_timesteps
         callbacks = all_callbacks(self, callback, progress_bar)

@@ -86,6 +86,8 @@ def _target_confirmed(model: FastES) -> bool:
 def count(model: FastES, batch: Batch, solved: bool) -> None:
     """Book a generation. One that proved theta solved was not learned from: resuming would ask for it again."""
     model.solved = solved
+    if solved:
+        model.starts.end()  # no other one is wanted
     model.eval_timesteps += int(batch.eval_lengths.sum())
     if not solved:
         _count_candidates(model, batch)

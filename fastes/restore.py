@@ -412,7 +412,7 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
         {**groups["theta"], **groups["optimizer"], **{f"normalizer.{k}": v for k, v in groups["normalizer"].items()}}, own
     )
     model.rollback.load_state(checkpoint.data.get("rollback"), groups.get("rollback", {}), model.num_params)
-    model.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own)
+    model.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own, counters["generation"])
     model.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
     model.normalizer.load_state(groups["normalizer"])
     model.num_timesteps, model.eval_timesteps = counters["num_timesteps"], counters["eval_timesteps"]

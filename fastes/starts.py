@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy.typing as npt
 
 from fastes.callbacks import Callback
-from fastes.checkpoint import check_arrays
+from fastes.checkpoint import MAX_COUNTER, check_arrays
 from fastes.episode_cap import EpisodeCap
 from fastes.errors import CheckpointError
 from fastes.interrupts import interrupts_wait
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Arrays = dict[str, npt.NDArray[Any]]
 
 EPISODES = 10  # noise-free ones that judge a start
-_JUDGES = 2**32 - 2  # instead of a generation: the seeds of their environments, the same for every start
+_JUDGES = 2**31  # in the place of a generation, which no training gets to: the same environment seeds for every start
 _STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of initial parameters that lie far from those of other runs
 _NORMALIZER = "normalizer."
 _GIVEN = "given_theta"
@@ -44,8 +44,8 @@ class Start(NamedTuple):
 class Starts:
     """Counts the starts that were judged, and keeps the best of them until all were.
 
-    Start k trains until k + 1 parts of starts_share * budget are spent, with its own noise, and from its own initial
-    parameters where the policy draws them. It is judged by its mean noise-free return over EPISODES episodes, the same ones for
+    Each start trains for starts_share * budget / number timesteps, with its own noise, and from its own initial parameters
+    where the policy draws them. It is judged by its mean noise-free return over EPISODES episodes, the same ones for
     all. What is decided depends on timesteps and returns alone, and checkpoints hold it: no number of workers changes it. They
     hold a custom policy's first parameters, too: the one that is passed on loading may have other ones.
     """
@@ -54,26 +54,29 @@ class Starts:
         self.number, self.share = settings.starts, settings.starts_share
         self.given = {_GIVEN: spec.theta0} if isinstance(spec, CustomSpec) else {}
         self.judged = 0
+        self.begun_at = 0  # num_timesteps when the present one began; negative where these were counted anew since
         self.best: Start | None = None
 
     @property
     def going(self) -> bool:
         """Whether there are starts to be judged."""
-        return self.judged < self.number and self.number > 1
+        return self.best is not None or self.judged < self.number > 1
 
     def due(self, num_timesteps: int, budget: int) -> bool:
-        """Whether the present start has spent its part."""
-        return self.going and num_timesteps >= self.share * budget * (self.judged + 1) / self.number
+        """Whether the present start has spent its part, or is one more than the settings have by now."""
+        spent = num_timesteps - self.begun_at
+        return self.going and (self.judged >= self.number or spent >= self.share * budget / self.number)
 
     def end(self) -> None:
-        """What the model has is trained on: its parameters were given, or are of another environment."""
+        """What the model has is trained on: all were judged, its parameters were given, or it is solved."""
         self.judged, self.best = self.number, None
 
     def state(self) -> tuple[dict[str, Any] | None, Arrays]:
         """JSON values and arrays for a checkpoint; nothing once all were judged."""
         if not self.going:
             return None, {}
-        data: dict[str, Any] = {"judged": self.judged, "score": None, "episode_cap": None, "first_blocks": None}
+        unknown = dict.fromkeys(("score", "episode_cap", "first_blocks"))
+        data: dict[str, Any] = {"judged": self.judged, "begun_at": self.begun_at, **unknown}
         given = {name: theta.copy() for name, theta in self.given.items()}
         if self.best is None:
             return data, given
@@ -81,13 +84,20 @@ class Starts:
         data["score"] = self.best.score if math.isfinite(self.best.score) else None
         return data, {**given, **{name: array.copy() for name, array in data.pop("arrays").items()}}
 
-    def load_state(self, data: object, arrays: Mapping[str, npt.NDArray[Any]], like: Mapping[str, npt.NDArray[Any]]) -> None:
+    def load_state(
+        self,
+        data: object,
+        arrays: Mapping[str, npt.NDArray[Any]],
+        like: Mapping[str, npt.NDArray[Any]],
+        generation: int,
+    ) -> None:
         """Go on from `state()`; None where all were judged, or a file is older. like: arrays as the model has them.
 
-        Raises CheckpointError for what it cannot be.
+        A model that was trained, generation > 0, without starts begins none. Raises CheckpointError for what it cannot be.
         """
         if data is None and not arrays:
-            self.end()
+            if generation:
+                self.end()
             return
         if not isinstance(data, dict) or set(data) != set(_KINDS) or not all(_KINDS[key](data[key]) for key in data):
             raise CheckpointError(f"the checkpoint's 'starts' is {reprlib.repr(data)}: the file is damaged or was edited")
@@ -102,9 +112,7 @@ class Starts:
             check_arrays(learned, like)
             score = -math.inf if data["score"] is None else data["score"]
             self.best = Start(score, data["episode_cap"], data["first_blocks"], learned)
-        self.judged = data["judged"]
-        if self.judged >= self.number:  # loaded with fewer starts than the file has
-            self.end()
+        self.judged, self.begun_at = data["judged"], data["begun_at"]
 
 
 def judge_start(model: FastES, callbacks: Callback) -> None:
@@ -124,8 +132,8 @@ def judge_start(model: FastES, callbacks: Callback) -> None:
         if best is None or evaluation.mean > best.score:
             best = Start(evaluation.mean, model.cap.steps, model.population.first, arrays_of(model))
         model.rollback.forget()
-        if starts.going and model.num_timesteps < model.budget:
-            starts.best = best
+        if starts.judged < starts.number and model.num_timesteps < model.budget:
+            starts.best, starts.begun_at = best, model.num_timesteps
             _begin(model, starts.judged)
         else:
             starts.end()
@@ -159,11 +167,12 @@ def _is_score(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    return value is None or (type(value) is int and 1 <= value <= 2**53)
+    return value is None or (type(value) is int and 1 <= value <= MAX_COUNTER)
 
 
 _KINDS = {
-    "judged": lambda value: type(value) is int and 0 <= value <= 2**53,
+    "judged": lambda value: type(value) is int and 0 <= value <= MAX_COUNTER,
+    "begun_at": lambda value: type(value) is int and abs(value) <= MAX_COUNTER,
     "score": _is_score,
     "episode_cap": _is_count,
     "first_blocks": _is_count,

@@ -147,10 +147,11 @@ def test_all_are_judged_by_the_same_episodes_after_equal_parts() -> None:
         records = learn(model, 10**6, BUDGET)
         assert len({tuple(judged["seeds"]) for judged in watch.judged}) == 1
         assert len(watch.judged[0]["seeds"]) == EPISODES
-        ends = [judged["at"] for judged in watch.judged]
+        ends = [0] + [judged["at"] for judged in watch.judged]
         steps = [0] + [record.timesteps for record in records]
-        for part, at in enumerate(ends, 1):
-            assert at >= BUDGET * 0.5 * part / 3 > steps[steps.index(at) - 1], "the first generation that spends it"
+        for begin, end in itertools.pairwise(ends):
+            before = steps[steps.index(end) - 1]
+            assert end - begin >= BUDGET * 0.5 / 3 > before - begin, "the first generation that spends it"
 
 
 def test_the_steps_that_judge_are_counted() -> None:
@@ -290,51 +291,84 @@ def test_each_start_warms_up_once_where_statistics_stay_empty() -> None:
         assert model.num_episodes == 8 * (model.generation + 1)
 
 
-def test_parameters_that_are_given_are_kept() -> None:
-    with FastES("Toy-v0", **SETTINGS) as model:
-        given = model.get_parameters()
-        model.set_parameters(given)
-        learn(model, 3, BUDGET)
-        assert not model.starts.going
-        model.set_env("Toy-v0")
-    with FastES("Toy-v0", **SETTINGS) as model:
-        model.set_env("Toy-v0")
-        assert model.starts.going, "nothing was trained on another environment yet"
-        learn(model, 3, BUDGET)
-        model.set_env("Toy-v0")
-        assert not model.starts.going
-
-
-def test_a_trained_model_does_not_start_again_when_starts_are_asked_for(tmp_path: Path) -> None:
-    with FastES("Toy-v0", **{**SETTINGS, "starts": 1}) as model:
-        learn(model, 3, BUDGET)
-        model.save(tmp_path / "m")
-    with FastES.load(tmp_path / "m", n_workers=0, starts=4) as model:
-        assert not model.starts.going
-
-
-def test_fewer_starts_than_were_judged_go_on_with_what_there_is(tmp_path: Path) -> None:
+def test_timesteps_that_are_counted_anew_leave_the_parts_equal() -> None:
+    """As in a notebook: Ctrl-C, and learn() again with the same budget."""
     with FastES("Toy-v0", **SETTINGS) as model:
         watch = Watch(model)
+        model.learn(BUDGET, lambda m, _: m.num_timesteps < 1600)
+        before, first = model.num_timesteps, watch.judged[0]["at"]
+        model.learn(BUDGET)
+        part, generation = BUDGET * 0.5 / 3, 8 * 20
+        second, third = watch.judged[1]["at"] + before - first, watch.judged[2]["at"] - watch.judged[1]["at"]
+        assert all(part <= steps < part + generation for steps in (first, second, third))
+
+
+def test_parameters_that_are_given_are_kept() -> None:
+    with FastES("Toy-v0", **SETTINGS) as model:
+        model.set_parameters(model.get_parameters())
+        assert not model.starts.going
+
+
+def test_parameters_that_are_solved_are_kept() -> None:
+    """No start is judged in a training that comes after it."""
+    with FastES("Toy-v0", **{**SETTINGS, "target_return": -1e9}) as model:
+        with pytest.warns(UserWarning, match="nothing was trained"):
+            model.learn(BUDGET)
+        assert model.solved
+        assert not model.starts.going
+
+
+def test_an_environment_that_is_set_again_changes_nothing(tmp_path: Path) -> None:
+    """SB3's load and set_env, among the starts."""
+    with FastES("Toy-v0", **SETTINGS) as model:
+        learn(model, 40, BUDGET)
+        expected = model.snapshot()
+    with FastES("Toy-v0", **SETTINGS) as model:
+        learn(model, 12, BUDGET)
+        assert model.starts.judged > 0
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", n_workers=0) as model:
+        model.set_env("Toy-v0")
+        learn(model, 40, BUDGET)
+        assert_same_state(expected, model.snapshot())
+
+
+def test_only_an_untrained_model_begins_when_starts_are_asked_for(tmp_path: Path) -> None:
+    with FastES("Toy-v0", **{**SETTINGS, "starts": 1}) as model:
+        model.save(tmp_path / "new")
+        learn(model, 3, BUDGET)
+        model.save(tmp_path / "trained")
+    for name in ("new", "trained"):
+        with FastES.load(tmp_path / name, n_workers=0, starts=4) as model:
+            assert model.starts.going == (name == "new")
+
+
+@pytest.mark.parametrize("starts", [1, 2])
+def test_fewer_starts_than_were_judged_lose_nothing(starts: int, tmp_path: Path) -> None:
+    """The present one is judged at once, and the best goes on."""
+    with FastES("Toy-v0", **SETTINGS) as model:
+        watch = Watch(model, [1.0, 20.0])
         model.learn(BUDGET, lambda m, _: m.starts.judged < 2)
         model.save(tmp_path / "m")
-        theta = model.theta.tobytes()
-    with FastES.load(tmp_path / "m", n_workers=0, starts=2) as model:
+    with FastES.load(tmp_path / "m", n_workers=0, starts=starts) as model:
+        assert model.starts.going
+        later = Watch(model, [3.0])
+        learn(model, model.generation + 1, BUDGET)
         assert not model.starts.going
-        assert model.theta.tobytes() == theta
-    assert len(watch.judged) == 2
+        assert same(later.asked[0], watch.judged[1])
 
 
 DAMAGE: dict[str, Any] = {
     "no object": [1],
-    "another key": {"judged": 1, "score": 1.0, "episode_cap": 5, "first_blocks": 1, "more": 1},
-    "a flag": {"judged": True, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
-    "none judged": {"judged": 0, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
-    "a negative number": {"judged": -1, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
-    "a score that is text": {"judged": 1, "score": "1", "episode_cap": 5, "first_blocks": 1},
-    "no cap": {"judged": 1, "score": 1.0, "episode_cap": None, "first_blocks": 1},
-    "a cap of nothing": {"judged": 1, "score": 1.0, "episode_cap": 0, "first_blocks": 1},
-    "no blocks": {"judged": 1, "score": 1.0, "episode_cap": 5, "first_blocks": 0},
+    "another key": {"judged": 1, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 1, "more": 1},
+    "a flag": {"judged": True, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
+    "none judged": {"judged": 0, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
+    "a negative number": {"judged": -1, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
+    "begun at no number": {"judged": 1, "begun_at": None, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
+    "a score that is text": {"judged": 1, "begun_at": 9, "score": "1", "episode_cap": 5, "first_blocks": 1},
+    "no cap": {"judged": 1, "begun_at": 9, "score": 1.0, "episode_cap": None, "first_blocks": 1},
+    "a cap of nothing": {"judged": 1, "begun_at": 9, "score": 1.0, "episode_cap": 0, "first_blocks": 1},
+    "no blocks": {"judged": 1, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 0},
 }
 
 
@@ -423,7 +457,7 @@ def test_a_verbose_training_says_how_starts_did(capsys: pytest.CaptureFixture[st
     assert said == [
         "start 1 of 3: return 1.0",
         "start 2 of 3: return 20.0",
-        "start 3 of 3: return 3.0; the best one goes on",
+        "start 3 of 3: return 3.0; the best one is kept",
     ]
 
 

@@ -163,8 +163,6 @@ class SB3Interface:
         self.close()
         self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
         self.rollback.forget()
-        if self.strategy.generation:
-            self.starts.end()
         self._look_at_statistics()
 
     def _look_at_statistics(self) -> None:
