@@ -44,6 +44,15 @@ def test_lanes_change_no_bit(mode: AutoresetMode, lanes: int, episodes: int) -> 
     env.close()
 
 
+def test_starts_that_are_judged_on_lanes_change_no_bit() -> None:
+    own = settings(starts=3, starts_share=3e-7)
+    expected = train(Uneven, 6, **own)
+    assert "starts" not in expected.state.data, "all were judged"
+    env = SyncVectorEnv([Uneven] * 3)
+    assert_same_results(expected, train(env, 6, **own))
+    env.close()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_lanes_in_processes(mode: AutoresetMode) -> None:
     env = AsyncVectorEnv([Uneven] * 3, autoreset_mode=mode)
