@@ -164,10 +164,10 @@ class Settings:
     )
     starts_share: float = _setting(
         0.2,
-        "share of the budget that all starts have together, in (0, 1): long enough to tell a good start from a bad one",
+        "share of the budget that all starts have together, in (0, 1]: long enough to tell a good start from a bad one",
         "evolution",
         above=0.0,
-        below=1.0,
+        high=1.0,
     )
 
     episodes_per_candidate: int = _setting(1, "episodes whose mean return is a candidate's fitness", "episodes", low=1)

@@ -176,6 +176,14 @@ def test_a_budget_that_ends_among_the_starts_gives_the_best_of_them() -> None:
             assert not model.starts.going
 
 
+def test_starts_may_have_the_whole_budget() -> None:
+    with FastES("Toy-v0", **{**SETTINGS, "starts_share": 1}) as model:
+        watch = Watch(model, [2.0, 3.0, 1.0])
+        model.learn(BUDGET)
+        assert len(watch.judged) == 3
+        assert same(watch.now(), watch.judged[1])
+
+
 def test_one_start_is_no_start() -> None:
     plain = {name: value for name, value in SETTINGS.items() if not name.startswith("starts")}
     with FastES("Toy-v0", **plain) as model:
@@ -444,7 +452,7 @@ def test_the_parts_follow_the_budget() -> None:
     assert not starts.due(50, MANY)
 
 
-@pytest.mark.parametrize(("name", "value"), [("starts", 0), ("starts", 10_001), ("starts_share", 0.0), ("starts_share", 1.0)])
+@pytest.mark.parametrize(("name", "value"), [("starts", 0), ("starts", 10_001), ("starts_share", 0.0), ("starts_share", 1.1)])
 def test_bad_settings_are_refused(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{name} = "):
         Settings(**{name: value})
