@@ -259,7 +259,7 @@ class FastES(SB3Interface):
                 self.untold = None
                 self._odd.look(self, asked.generation + 1, batch)
                 going = going and not self.solved and self.num_timesteps < total
-            if self.num_timesteps >= total and not self.solved:
+            if self.num_timesteps >= total:
                 judge_start(self, callbacks)
         finally:
             callbacks.on_end(self)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import reprlib
 import secrets
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -39,6 +40,7 @@ _MAX_MEMBER_BYTES = 2_000_000_000  # from here on zipfile would write zip64, whi
 _LOCAL_HEADER, _END_RECORD, _ZIP64_LOCATOR = 30, 22, 20  # bytes, without names and comments
 
 Arrays = dict[str, npt.NDArray[Any]]
+Kinds = Mapping[str, Callable[[Any], bool]]  # of a JSON object: for each key, what its value has to be
 
 
 class Checkpoint(NamedTuple):
@@ -301,6 +303,23 @@ def check_arrays(given: Mapping[str, npt.NDArray[Any]], expected: Mapping[str, n
             raise CheckpointError(f"the checkpoint's array {name!r} has negative values: the file is damaged")
     if "normalizer.counts" in given and (given["normalizer.counts"] > MAX_COUNTER).any():
         raise CheckpointError("the checkpoint's array 'counts' has more observations than a run can make: the file is damaged")
+
+
+def check_record(name: str, record: object, kinds: Kinds) -> dict[str, Any]:
+    """The record, or CheckpointError unless it is an object with exactly these keys, and each value is of its kind."""
+    if isinstance(record, dict) and set(record) == set(kinds) and all(kinds[key](record[key]) for key in record):
+        return record
+    raise CheckpointError(f"the checkpoint's {name!r} is {reprlib.repr(record)}: the file is damaged or was edited")
+
+
+def is_count(value: object, low: int = 0) -> bool:
+    """Whether a JSON value is an int from low to MAX_COUNTER."""
+    return type(value) is int and low <= value <= MAX_COUNTER
+
+
+def is_number_or_none(value: object) -> bool:
+    """Whether a JSON value is a finite float, or the null that stands for one that there is not."""
+    return value is None or (type(value) is float and math.isfinite(value))
 
 
 def require(mapping: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:

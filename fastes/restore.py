@@ -84,16 +84,14 @@ def model_state(model: FastES) -> Checkpoint:
     }
     strategy = model.strategy.state()
     arrays = {"theta": {"theta": strategy.pop("theta")}, "optimizer": strategy, "normalizer": model.normalizer.state()}
-    rollback, best = model.rollback.state()
-    if rollback is not None:
-        data["rollback"] = rollback
-    if best:
-        arrays["rollback"] = best
-    starts, start = model.starts.state()
-    if starts is not None:
-        data["starts"] = starts
-    if start:
-        arrays["start"] = start
+    for key, group, (values, its_arrays) in (
+        ("rollback", "rollback", model.rollback.state()),
+        ("starts", "start", model.starts.state()),
+    ):
+        if values is not None:
+            data[key] = values
+        if its_arrays:
+            arrays[group] = its_arrays
     return Checkpoint(data, arrays)  # type: ignore[arg-type]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import reprlib
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fastes.checkpoint import Kinds, check_record, is_count, is_number_or_none
 from fastes.errors import CheckpointError
 from fastes.settings import ROLLBACK_WINDOW, Settings
 
@@ -108,8 +108,7 @@ class Rollback:
         """Go on from `state()`; None and no arrays where there was none. Raises CheckpointError for what it cannot be."""
         if data is None and not arrays:
             return
-        if not isinstance(data, dict) or set(data) != set(_KINDS) or not all(_KINDS[key](data[key]) for key in data):
-            raise CheckpointError(f"the checkpoint's 'rollback' is {reprlib.repr(data)}: the file is damaged or was edited")
+        data = check_record("rollback", data, _KINDS)
         theta = arrays.get("best_theta")
         known = theta is not None
         if [known] * 2 != [data[key] is not None for key in ("best", "spread")] or set(arrays) - {"best_theta"}:
@@ -135,23 +134,15 @@ def medians_and_spread(values: Iterable[float]) -> tuple[float, float, float]:
     return ordered[last // 2], ordered[len(ordered) // 2], ordered[last - quarter] - ordered[quarter]
 
 
-def _is_number(value: object) -> bool:
-    return value is None or (type(value) is float and math.isfinite(value))
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= 2**53
-
-
 def _are_numbers(value: object) -> bool:
-    return isinstance(value, list) and len(value) <= ROLLBACK_WINDOW and all(map(_is_number, value))
+    return isinstance(value, list) and len(value) <= ROLLBACK_WINDOW and all(map(is_number_or_none, value))
 
 
-_KINDS = {
+_KINDS: Kinds = {
     "evaluations": _are_numbers,
-    "first": _is_number,
-    "best": _is_number,
-    "spread": lambda value: _is_number(value) and (value is None or value >= 0.0),
-    "in_a_row": _is_count,
-    "count": _is_count,
+    "first": is_number_or_none,
+    "best": is_number_or_none,
+    "spread": lambda value: is_number_or_none(value) and (value is None or value >= 0.0),
+    "in_a_row": is_count,
+    "count": is_count,
 }

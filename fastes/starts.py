@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy.typing as npt
 
 from fastes.callbacks import Callback
-from fastes.checkpoint import MAX_COUNTER, check_arrays
+from fastes.checkpoint import MAX_COUNTER, Arrays, Kinds, check_arrays, check_record, is_count, is_number_or_none
 from fastes.episode_cap import EpisodeCap
 from fastes.errors import CheckpointError
 from fastes.interrupts import interrupts_wait
@@ -22,8 +22,6 @@ from fastes.settings import Settings
 
 if TYPE_CHECKING:
     from fastes.agent import FastES
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 EPISODES = 10  # noise-free ones that judge a start
 _JUDGES = 2**31  # in the place of a generation, which no training gets to: the same environment seeds for every start
@@ -99,8 +97,7 @@ class Starts:
             if generation:
                 self.end()
             return
-        if not isinstance(data, dict) or set(data) != set(_KINDS) or not all(_KINDS[key](data[key]) for key in data):
-            raise CheckpointError(f"the checkpoint's 'starts' is {reprlib.repr(data)}: the file is damaged or was edited")
+        data = check_record("starts", data, _KINDS)
         known = data["episode_cap"] is not None
         given = {name: arrays[name] for name in self.given if name in arrays}
         learned = {name: array for name, array in arrays.items() if name not in given}
@@ -162,18 +159,14 @@ def _restore(model: FastES, best: Start) -> None:
     model.population.resume(best.first_blocks)
 
 
-def _is_score(value: object) -> bool:
-    return value is None or (type(value) is float and math.isfinite(value))
+def _is_count_or_none(value: object) -> bool:
+    return value is None or is_count(value, low=1)
 
 
-def _is_count(value: object) -> bool:
-    return value is None or (type(value) is int and 1 <= value <= MAX_COUNTER)
-
-
-_KINDS = {
-    "judged": lambda value: type(value) is int and 0 <= value <= MAX_COUNTER,
-    "begun_at": lambda value: type(value) is int and abs(value) <= MAX_COUNTER,
-    "score": _is_score,
-    "episode_cap": _is_count,
-    "first_blocks": _is_count,
+_KINDS: Kinds = {
+    "judged": is_count,
+    "begun_at": lambda value: is_count(value, low=-MAX_COUNTER),
+    "score": is_number_or_none,
+    "episode_cap": _is_count_or_none,
+    "first_blocks": _is_count_or_none,
 }

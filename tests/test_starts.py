@@ -14,7 +14,7 @@ from envs_for_tests import Toy
 from training import MANY, assert_same, assert_same_state, learn, train
 
 from fastes import CallablePolicy, Callback, CheckpointError, FastES
-from fastes.checkpoint import read_checkpoint, write_checkpoint
+from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from fastes.evaluation import Evaluation
 from fastes.settings import Settings
 from fastes.starts import EPISODES, Starts, arrays_of
@@ -203,11 +203,16 @@ def test_no_number_of_workers_changes_the_choice() -> None:
     assert_same(train("Toy-v0", 14, 0, **settings), train("Toy-v0", 14, 2, **settings))
 
 
-@pytest.mark.parametrize("generations", range(1, 13))
-def test_a_stop_anywhere_changes_nothing(generations: int, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def expected() -> Checkpoint:
+    """What a training that nothing disturbs comes to."""
     with FastES("Toy-v0", **SETTINGS) as model:
         learn(model, 40, BUDGET)
-        expected = model.snapshot()
+        return model.snapshot()
+
+
+@pytest.mark.parametrize("generations", range(1, 13))
+def test_a_stop_anywhere_changes_nothing(generations: int, expected: Checkpoint, tmp_path: Path) -> None:
     with FastES("Toy-v0", **SETTINGS) as model:
         learn(model, generations, BUDGET)
         model.save(tmp_path / "m")
@@ -252,10 +257,7 @@ def test_damaged_first_parameters_of_a_custom_policy_are_refused(value: Any, tmp
         FastES.load(path, policy=policy, n_workers=0)
 
 
-def test_ctrl_c_while_a_start_is_judged_changes_nothing() -> None:
-    with FastES("Toy-v0", **SETTINGS) as model:
-        learn(model, 40, BUDGET)
-        expected = model.snapshot()
+def test_ctrl_c_while_a_start_is_judged_changes_nothing(expected: Checkpoint) -> None:
     with FastES("Toy-v0", **SETTINGS) as model:
         evaluate = model.evaluator.evaluate
 
@@ -327,11 +329,8 @@ def test_parameters_that_are_solved_are_kept() -> None:
         assert not model.starts.going
 
 
-def test_an_environment_that_is_set_again_changes_nothing(tmp_path: Path) -> None:
+def test_an_environment_that_is_set_again_changes_nothing(expected: Checkpoint, tmp_path: Path) -> None:
     """SB3's load and set_env, among the starts."""
-    with FastES("Toy-v0", **SETTINGS) as model:
-        learn(model, 40, BUDGET)
-        expected = model.snapshot()
     with FastES("Toy-v0", **SETTINGS) as model:
         learn(model, 12, BUDGET)
         assert model.starts.judged > 0
@@ -367,17 +366,18 @@ def test_fewer_starts_than_were_judged_lose_nothing(starts: int, tmp_path: Path)
         assert same(later.asked[0], watch.judged[1])
 
 
+GOOD: dict[str, Any] = {"judged": 1, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 1}
 DAMAGE: dict[str, Any] = {
     "no object": [1],
-    "another key": {"judged": 1, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 1, "more": 1},
-    "a flag": {"judged": True, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
-    "none judged": {"judged": 0, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
-    "a negative number": {"judged": -1, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
-    "begun at no number": {"judged": 1, "begun_at": None, "score": 1.0, "episode_cap": 5, "first_blocks": 1},
-    "a score that is text": {"judged": 1, "begun_at": 9, "score": "1", "episode_cap": 5, "first_blocks": 1},
-    "no cap": {"judged": 1, "begun_at": 9, "score": 1.0, "episode_cap": None, "first_blocks": 1},
-    "a cap of nothing": {"judged": 1, "begun_at": 9, "score": 1.0, "episode_cap": 0, "first_blocks": 1},
-    "no blocks": {"judged": 1, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 0},
+    "another key": {**GOOD, "more": 1},
+    "a flag": {**GOOD, "judged": True},
+    "none judged": {**GOOD, "judged": 0},
+    "a negative number": {**GOOD, "judged": -1},
+    "begun at no number": {**GOOD, "begun_at": None},
+    "a score that is text": {**GOOD, "score": "1"},
+    "no cap": {**GOOD, "episode_cap": None},
+    "a cap of nothing": {**GOOD, "episode_cap": 0},
+    "no blocks": {**GOOD, "first_blocks": 0},
 }
 
 
