@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -380,6 +381,15 @@ def test_a_small_comparison_from_end_to_end(tmp_path: Path) -> None:
     main([*command, "--out", str(tmp_path)])
     assert read_rows(tmp_path / "results.csv") == rows, "what is finished is not run again"
     assert time.monotonic() - began < 30
+
+
+def test_a_race_evaluates_everybody_on_as_many_episodes() -> None:
+    given = argparse.Namespace(
+        env=["Reacher-v5", "CartPole-v1"], peers=["ppo"], seeds=1, first_seed=0, timesteps=5, es_timesteps=None
+    )
+    peers, ours = race.peer_tasks(given), race.our_tasks(given)
+    assert [task.episodes for task in peers] == [task.episodes for task in ours] == [100, 10]
+    assert [task.budget.steps for task in ours] == [3_000_000, 5], "the peers' budget where there is no course"
 
 
 def test_the_race_is_of_times_to_the_peers_last_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
