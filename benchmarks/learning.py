@@ -43,12 +43,14 @@ TASKS = {
     "Pendulum-v1": Task(1_000_000, -200.0),
     "LunarLander-v3": Task(1_500_000, 200.0),
     "LunarLanderContinuous-v3": Task(1_000_000, 200.0),
+    "BipedalWalker-v3": Task(6_000_000, 280.0),
     "InvertedPendulum-v5": Task(300_000, 1000.0),
     "InvertedDoublePendulum-v5": Task(1_000_000, 9300.0),
     "Swimmer-v5": Task(1_000_000, 350.0),
     "Reacher-v5": Task(3_000_000, -5.0),
     "HalfCheetah-v5": Task(2_000_000, 4500.0),
     "Hopper-v5": Task(4_000_000, 3400.0),
+    "Ant-v5": Task(600_000, 3000.0),
 }
 
 
