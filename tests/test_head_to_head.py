@@ -138,14 +138,34 @@ def test_half_a_run_does_not_count_and_its_second_attempt_does(tmp_path: Path) -
         append_row(path, one)
     assert finished_runs(read_rows(path)) == []
     assert next_attempt(read_rows(path), row().key) == 2
-    with open(path, "a") as file:
-        file.write("Toy-v0,ppo,0,60 s,1,poi")  # torn by a kill
-    again = [row(score=2.0, attempt=2), row("final", 10, 3.0, attempt=2, note='of "Zoo", line\n2')]
+    again = [row(score=2.0, attempt=2), row("final", 10, 3.0, attempt=2, note='of "Zoo", line 2')]
     for one in again:
         append_row(path, one)
     (found,) = finished_runs(read_rows(path))
     assert found.scores.tolist() == [2.0, 3.0]
     assert found.final == again[-1]
+
+
+def test_a_row_torn_anywhere_takes_no_other_one_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    append_row(path, row(score=1.0))
+    whole = path.read_bytes()
+    append_row(path, row(score=9.0, machine="a machine, 2 cores", note='said "no",\nand ended'))
+    torn = path.read_bytes()
+    assert torn.count(b"\n") == 3, "a note is one line"
+    for end in range(len(whole), len(torn)):
+        path.write_bytes(torn[:end])
+        assert [found.score for found in read_rows(path)] in ([1.0], [1.0, 9.0]), end
+        append_row(path, row(score=2.0, attempt=2))
+        assert [found.score for found in read_rows(path)] == [1.0, 2.0], f"cut after {end} bytes"
+
+
+def test_the_last_finished_attempt_counts() -> None:
+    """A run that was done again because it had stopped too early."""
+    rows = [row(score=1.0), row("final", score=2.0), row(score=3.0, attempt=2), row("final", score=4.0, attempt=2)]
+    assert [found.scores.tolist() for found in finished_runs(rows)] == [[3.0, 4.0]]
+    assert [found.scores.tolist() for found in finished_runs([*rows, row(score=5.0, attempt=3)])] == [[3.0, 4.0]]
+    assert [found.final.score for found in finished_runs(rows[:2], rows)] == [2.0], "the first folder's"
 
 
 def test_failures_are_told_until_a_run_is_finished() -> None:
@@ -256,9 +276,9 @@ def test_reaching_a_threshold() -> None:
     assert first_reached(lucky, 50.0, "steps") == 2000, "an untrained policy's luck is no learning, a later fall no failure"
     assert first_reached(lucky, 70.5, "steps") == math.inf
     seeds = [run([0.0, 100.0]), run([0.0, 0.0, 0.0, 100.0]), run([0.0, 0.0, 0.0])]
-    assert reached(seeds, 100.0) == (30.0, 60.0, 3000.0), "when half of the seeds were there"
-    assert reached(seeds[1:], 100.0).steps == 3000
-    assert reached([*seeds, seeds[2], seeds[2]], 100.0).steps == math.inf
+    assert reached(seeds, 100.0) == (30.0, 60.0, 3000.0), "the median"
+    assert reached(seeds[:2], 100.0).steps == 2000
+    assert reached(seeds[1:], 100.0).steps == math.inf, "one lucky seed of two is no median"
     first = winners({"fastes": reached(seeds[:1], 50.0), "ppo": reached(seeds[:1], 50.0), "ars": reached(seeds[1:2], 50.0)})
     assert first == {"wall": ["fastes", "ppo"], "cpu": ["fastes", "ppo"], "steps": ["fastes", "ppo"]}
     assert winners({"fastes": reached(seeds[2:], 50.0)})["wall"] == [], "nobody is first where nobody got"

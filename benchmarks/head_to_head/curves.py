@@ -54,8 +54,3 @@ def median_curve(runs: Sequence[Run], measure: str, points: int = 200) -> Curve:
     start = min(max(min(starts), end * 1e-6, 1e-9), end)
     along = np.geomspace(start, max(end, start), points)
     return Curve(along, median_interval(np.array([np.interp(along, run.along(measure), run.scores) for run in runs])))
-
-
-def half_reached(times: Sequence[float]) -> float:
-    """When half of the seeds had reached something; infinity where fewer than half ever did."""
-    return sorted(times)[(len(times) - 1) // 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, get_type_hints
@@ -64,6 +65,8 @@ def read_rows(path: Path) -> list[Row]:
     kinds, rows = get_type_hints(Row), []
     with open(path, newline="", encoding="utf-8") as file:
         for cells in csv.DictReader(file):
+            if None in cells.values():  # fewer cells than columns
+                continue
             try:
                 rows.append(Row(**{name: kinds[name](cells[name]) for name in Row._fields}))
             except (TypeError, ValueError):
@@ -72,25 +75,28 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def append_row(path: Path, row: Row) -> None:
-    """Write a row on a line of its own, also after a torn one."""
+    """Write a row as one line, its note, too; a torn one at the end, whose open quotes could swallow it, is cut off."""
     content = path.read_bytes() if path.exists() else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        os.truncate(path, len(whole))
+        content = whole
     with open(path, "a", newline="", encoding="utf-8") as file:
-        if content and not content.endswith(b"\n"):
-            file.write("\n")
         writer = csv.writer(file, lineterminator="\n")
+        row = row._replace(note=" ".join(row.note.split()))
         writer.writerows([row] if content else [Row._fields, row])
 
 
 def finished_runs(*folders: Iterable[Row]) -> list[Run]:
-    """The first finished attempt of each (env, algo, seed, budget); where several folders have one, the first folder's."""
+    """The last finished attempt of each (env, algo, seed, budget); where several folders have one, the first folder's."""
     found: dict[Key, Run] = {}
     for rows in folders:
         attempts: dict[tuple[Key, int], list[Row]] = {}
         for row in rows:
             attempts.setdefault((row.key, row.attempt), []).append(row)
-        for (key, _), evaluations in attempts.items():
-            if key not in found and evaluations[-1].kind == FINAL:
-                found[key] = _run(evaluations)
+        finished = {key: evaluations for (key, _), evaluations in attempts.items() if evaluations[-1].kind == FINAL}
+        for key, evaluations in finished.items():
+            found.setdefault(key, _run(evaluations))
     return list(found.values())
 
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.head_to_head.curves import half_reached
 from benchmarks.head_to_head.results import MEASURES, Run
 
 OURS = "fastes"
@@ -22,7 +21,7 @@ class Threshold(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """When half of a contestant's seeds had first been evaluated at a threshold or above; infinity for never."""
+    """Median over a contestant's seeds of when an evaluation was first at a threshold or above; infinity for never."""
 
     wall: float
     cpu: float
@@ -72,7 +71,7 @@ def first_reached(run: Run, score: float, measure: str) -> float:
 
 
 def reached(runs: Sequence[Run], score: float) -> Reached:
-    return Reached(*(half_reached([first_reached(run, score, measure) for run in runs]) for measure in MEASURES))
+    return Reached(*(float(np.median([first_reached(run, score, measure) for run in runs])) for measure in MEASURES))
 
 
 def winners(reached_by: Mapping[str, Reached]) -> dict[str, list[str]]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 
 from benchmarks.head_to_head.clock import Budget
-from benchmarks.head_to_head.curves import half_reached
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.results import Row, Run
 from benchmarks.head_to_head.thresholds import first_reached
@@ -98,7 +98,7 @@ def write(arguments: argparse.Namespace, runs: list[Run], folder: Path) -> str:
 def row_of(cap: str, label: str, times: list[float]) -> tuple[str, ...]:
     solved = [time for time in times if math.isfinite(time)]
     fast = sum(time < AIM_SECONDS for time in times)
-    figures = (f"{time:.2f}" if math.isfinite(time) else "never" for time in (half_reached(times), times[-1]))
+    figures = (f"{time:.2f}" if math.isfinite(time) else "never" for time in (float(np.median(times)), times[-1]))
     return (cap, label, f"{len(solved)} of {len(times)}", f"{fast} of {len(times)}", *figures)
 
 
