@@ -242,6 +242,26 @@ def test_far_candidates_of_the_previous_generation_do_not_count() -> None:
     assert 0.0 < np.linalg.norm(total) < 50.0, "each of them lies a thousand standard deviations away"
 
 
+@pytest.mark.parametrize("how", ["restart", "load_state"])
+@pytest.mark.parametrize("kind", [Guided, Reused, Averaged])
+def test_what_is_remembered_ends_where_theta_becomes_another_one(kind: type[Explicit], how: str) -> None:
+    """A preset with several starts: the next one is as if it were the first."""
+    used, fresh = (kind(np.zeros(6), 0.1, 0.05, 8) for _ in range(2))
+    for _ in range(3):
+        used.tell(quadratic(used.ask()))
+    if how == "restart":
+        used.restart(np.zeros(6))
+    else:
+        used.load_state(fresh.state(), 3)
+    fresh.generation = 3
+    assert np.array_equal(used.evaluated, used.theta)
+    for _ in range(3):
+        for strategy in (used, fresh):
+            strategy.tell(quadratic(strategy.ask()))
+    assert np.array_equal(used.theta, fresh.theta)
+    assert np.array_equal(used.evaluated, fresh.evaluated)
+
+
 def test_the_average_is_what_is_evaluated_and_not_what_is_trained() -> None:
     plain, averaged = (kind(np.zeros(3), 0.1, 0.05, 8) for kind in (EvolutionStrategy, Averaged))
     thetas = []

@@ -6,7 +6,7 @@ libm: unlike FastES they give other bits on other machines. Only `Explicit` and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,6 +65,18 @@ class Explicit(EvolutionStrategy):
                 f"{self.num_pairs} pairs of {len(self.theta)} parameters are more than the table's {self.table.size}"
             )
         self.table = Directions(self.table, self)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what is remembered of earlier generations: theta is another one now."""
+
+    def restart(self, theta: npt.ArrayLike) -> None:
+        super().restart(theta)
+        self.forget()
+
+    def load_state(self, state: Mapping[str, Float32 | Float64], generation: int) -> None:
+        super().load_state(state, generation)
+        self.forget()
 
     @property
     def evaluated(self) -> Float32:
@@ -118,8 +130,7 @@ class Guided(Explicit):
 
     ALPHA, MEMORY = 0.5, 4  # the paper's tradeoff; past estimates that span the subspace, at most
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def forget(self) -> None:
         self.past: list[Float64] = []
 
     def directions(self, drawn: Float32) -> Float32 | Float64:
@@ -160,8 +171,7 @@ class Reused(Explicit):
     heuristic): at most 2, unbiased, and 0 for what has become unlikely. Both generations' returns are shaped together.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def forget(self) -> None:
         self.before: tuple[Float64, Float64, Float64, float] | None = None  # candidates, fitness, theta, sigma
         self.fitness: Float64 = np.zeros((0, 2))
         self.sigma = 0.0
@@ -211,8 +221,7 @@ class Averaged(Explicit):
 
     DECAY = 0.8
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def forget(self) -> None:
         self.collected, self.weight = np.zeros(len(self.theta)), 0.0
         self._evaluated = self.theta
 
