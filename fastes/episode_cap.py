@@ -33,9 +33,12 @@ class EpisodeCap:
         """lengths: steps of this generation's episodes, any shape."""
         total = int(lengths.sum())
         if self.rule == "mean":
-            self.steps = min(max(1, math.ceil(self.factor * total / lengths.size)), self.limit)
+            self._set(self.factor * total / lengths.size)
         elif self.rule == "grow" or (self.rule == "share" and self._many_reached_it(lengths)):
-            self.steps = min(math.ceil(self.factor * self.steps), self.limit)
+            self._set(self.factor * self.steps)
+
+    def _set(self, steps: float) -> None:
+        self.steps = max(1, math.ceil(min(steps, self.limit)))  # steps may be infinite: factors may be of any size
 
     def _many_reached_it(self, lengths: npt.NDArray[np.int64]) -> bool:
         return bool(np.count_nonzero(lengths >= self.steps) >= self.share * lengths.size)

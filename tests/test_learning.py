@@ -338,6 +338,14 @@ def test_the_cap_that_grows_each_generation() -> None:
     assert found == [10, 11, 13, 14, 14], "whatever the episodes did"
 
 
+@pytest.mark.parametrize("rule", ["grow", "share", "mean"])
+def test_a_factor_of_any_size_ends_at_the_limit(rule: str) -> None:
+    """A float's largest, times a few steps, is infinite."""
+    cap = _cap(episode_cap=rule, episode_cap_factor=1e308, episode_cap_start=10, max_episode_steps=14)
+    cap.update(np.array([[10, 10], [10, 10]]))
+    assert cap.steps == 14
+
+
 def test_no_cap() -> None:
     cap = _cap()
     cap.update(np.array([[10**6, 10**6]]))
