@@ -146,7 +146,7 @@ class FastES(SB3Interface):
         self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
         self.cap = EpisodeCap(settings)
         self.rollback = Rollback(settings)
-        self.starts = Starts(settings, spec)
+        self.starts = Starts(settings, spec, self.seed)
         self.population = Population(settings)
         self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
         self.confirm_after = 0

@@ -388,7 +388,8 @@ def _in_words(head: ActionHead | None) -> str:
 def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
     """Put the file's arrays and counters into a model that was set up with its settings."""
     counters = require(checkpoint.data, "counters", dict)
-    adaptive = bool(require(checkpoint.data, "settings", dict).get("generation_timesteps"))
+    settings = require(checkpoint.data, "settings", dict)
+    adaptive = bool(settings.get("generation_timesteps"))
     for name in (*_COUNTERS, _FIRST_BLOCKS) if adaptive else _COUNTERS:
         limit = 2**32 - 1 if name == "generation" else MAX_COUNTER
         low = name in ("episode_cap", _FIRST_BLOCKS)
@@ -410,7 +411,8 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
         {**groups["theta"], **groups["optimizer"], **{f"normalizer.{k}": v for k, v in groups["normalizer"].items()}}, own
     )
     model.rollback.load_state(checkpoint.data.get("rollback"), groups.get("rollback", {}), model.num_params)
-    model.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own, counters["generation"])
+    begins = counters["generation"] == 0 and settings.get("starts", 1) == 1  # or the file's own starts are over
+    model.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own, begins)
     model.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
     model.normalizer.load_state(groups["normalizer"])
     model.num_timesteps, model.eval_timesteps = counters["num_timesteps"], counters["eval_timesteps"]

@@ -48,8 +48,9 @@ class Starts:
     hold a custom policy's first parameters, too: the one that is passed on loading may have other ones.
     """
 
-    def __init__(self, settings: Settings, spec: AnySpec) -> None:
+    def __init__(self, settings: Settings, spec: AnySpec, seed: int) -> None:
         self.number, self.share = settings.starts, settings.starts_share
+        self.seed = seed  # of the episodes that judge: the model's first one, whatever it draws from later
         self.given = {_GIVEN: spec.theta0} if isinstance(spec, CustomSpec) else {}
         self.judged = 0
         self.begun_at = 0  # num_timesteps when the present one began; negative where these were counted anew since
@@ -74,7 +75,7 @@ class Starts:
         if not self.going:
             return None, {}
         unknown = dict.fromkeys(("score", "episode_cap", "first_blocks"))
-        data: dict[str, Any] = {"judged": self.judged, "begun_at": self.begun_at, **unknown}
+        data: dict[str, Any] = {"seed": self.seed, "judged": self.judged, "begun_at": self.begun_at, **unknown}
         given = {name: theta.copy() for name, theta in self.given.items()}
         if self.best is None:
             return data, given
@@ -87,14 +88,15 @@ class Starts:
         data: object,
         arrays: Mapping[str, npt.NDArray[Any]],
         like: Mapping[str, npt.NDArray[Any]],
-        generation: int,
+        begins: bool,
     ) -> None:
         """Go on from `state()`; None where all were judged, or a file is older. like: arrays as the model has them.
 
-        A model that was trained, generation > 0, without starts begins none. Raises CheckpointError for what it cannot be.
+        begins: whether starts begin where there is no state, as in a model that was neither trained nor given parameters
+        after it was told to have starts. Raises CheckpointError for what it cannot be.
         """
         if data is None and not arrays:
-            if generation:
+            if not begins:
                 self.end()
             return
         data = check_record("starts", data, _KINDS)
@@ -109,7 +111,7 @@ class Starts:
             check_arrays(learned, like)
             score = -math.inf if data["score"] is None else data["score"]
             self.best = Start(score, data["episode_cap"], data["first_blocks"], learned)
-        self.judged, self.begun_at = data["judged"], data["begun_at"]
+        self.seed, self.judged, self.begun_at = data["seed"], data["judged"], data["begun_at"]
 
 
 def judge_start(model: FastES, callbacks: Callback) -> None:
@@ -120,7 +122,7 @@ def judge_start(model: FastES, callbacks: Callback) -> None:
     starts = model.starts
     if not starts.due(model.num_timesteps, model.budget):
         return
-    seeds = draw_eval_seeds(model.seed, _JUDGES, EPISODES)
+    seeds = draw_eval_seeds(starts.seed, _JUDGES, EPISODES)
     evaluation = model.evaluator.evaluate(model.theta, model.normalizer, seeds, model.episode_settings())
     with interrupts_wait():  # as a whole or not at all
         model.eval_timesteps += int(evaluation.lengths.sum())
@@ -164,6 +166,7 @@ def _is_count_or_none(value: object) -> bool:
 
 
 _KINDS: Kinds = {
+    "seed": lambda value: type(value) is int and 0 <= value < 2**63,
     "judged": is_count,
     "begun_at": lambda value: is_count(value, low=-MAX_COUNTER),
     "score": is_number_or_none,

@@ -142,6 +142,20 @@ def test_a_policy_that_starts_at_zero_has_other_noise_in_each_start() -> None:
     assert len({judged["theta"] for judged in watch.judged}) == 3
 
 
+def test_another_seed_leaves_the_episodes_that_judge(tmp_path: Path) -> None:
+    with FastES("Toy-v0", **SETTINGS) as model:
+        watch = Watch(model)
+        model.learn(BUDGET, lambda m, _: m.starts.judged < 1)
+        model.set_random_seed(7)
+        model.learn(BUDGET, lambda m, _: m.starts.judged < 2, reset_num_timesteps=False)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", n_workers=0, seed=9) as model:
+        later = Watch(model)
+        model.learn(BUDGET, reset_num_timesteps=False)
+    assert len({tuple(judged["seeds"]) for judged in [*watch.judged, *later.judged]}) == 1
+    assert len(watch.judged) + len(later.judged) == 3
+
+
 def test_all_are_judged_by_the_same_episodes_after_equal_parts() -> None:
     with FastES("Toy-v0", **SETTINGS) as model:
         watch = Watch(model)
@@ -314,9 +328,12 @@ def test_timesteps_that_are_counted_anew_leave_the_parts_equal() -> None:
         assert all(part <= steps < part + generation for steps in (first, second, third))
 
 
-def test_parameters_that_are_given_are_kept() -> None:
+def test_parameters_that_are_given_are_kept(tmp_path: Path) -> None:
     with FastES("Toy-v0", **SETTINGS) as model:
         model.set_parameters(model.get_parameters())
+        assert not model.starts.going
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", n_workers=0) as model:
         assert not model.starts.going
 
 
@@ -366,7 +383,7 @@ def test_fewer_starts_than_were_judged_lose_nothing(starts: int, tmp_path: Path)
         assert same(later.asked[0], watch.judged[1])
 
 
-GOOD: dict[str, Any] = {"judged": 1, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 1}
+GOOD: dict[str, Any] = {"seed": 3, "judged": 1, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 1}
 DAMAGE: dict[str, Any] = {
     "no object": [1],
     "another key": {**GOOD, "more": 1},
@@ -374,6 +391,7 @@ DAMAGE: dict[str, Any] = {
     "none judged": {**GOOD, "judged": 0},
     "a negative number": {**GOOD, "judged": -1},
     "begun at no number": {**GOOD, "begun_at": None},
+    "no seed": {**GOOD, "seed": -1},
     "a score that is text": {**GOOD, "score": "1"},
     "no cap": {**GOOD, "episode_cap": None},
     "a cap of nothing": {**GOOD, "episode_cap": 0},
@@ -445,10 +463,10 @@ def test_a_snapshot_shares_nothing_with_the_model() -> None:
 def test_the_parts_follow_the_budget() -> None:
     with FastES("Toy-v0", **SETTINGS) as model:
         spec = model.policy_spec
-    starts = Starts(Settings(starts=4, starts_share=0.2), spec)
+    starts = Starts(Settings(starts=4, starts_share=0.2), spec, 0)
     assert not starts.due(49, 1000)
     assert starts.due(50, 1000)
-    assert not Starts(Settings(starts=1), spec).due(10**9, 1000)
+    assert not Starts(Settings(starts=1), spec, 0).due(10**9, 1000)
     assert not starts.due(50, MANY)
 
 
