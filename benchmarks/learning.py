@@ -1,4 +1,4 @@
-"""Returns that the preset reaches on several seeds: the final parameters and the best so far, over 100 noise-free episodes."""
+"""Returns that a preset reaches on several seeds: the final parameters and the best so far, over 100 noise-free episodes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from queue import SimpleQueue
 from typing import NamedTuple, get_type_hints
 
 from benchmarks.machine import describe, versions
+from benchmarks.options import COUNT, COUNT_OR_0
 from benchmarks.report import markdown_table
 from fastes import Callback, FastES
 from fastes.checkpoint import Checkpoint, write_checkpoint
 from fastes.logger import Record
-from fastes.presets import DEFAULT, preset_for
+from fastes.presets import load_preset, preset_for
 
 EPISODES = 100
 
@@ -50,6 +51,7 @@ TASKS = {
     "Reacher-v5": Task(3_000_000, -5.0),
     "HalfCheetah-v5": Task(2_000_000, 4500.0),
     "Hopper-v5": Task(4_000_000, 3400.0),
+    "Walker2d-v5": Task(4_000_000, 3500.0),
     "Ant-v5": Task(600_000, 3000.0),
 }
 
@@ -63,6 +65,7 @@ class Result(NamedTuple):
     """
 
     env: str
+    preset: str
     seed: int
     timesteps: int
     final_mean: float
@@ -99,10 +102,10 @@ def cpu_seconds() -> float:
     return sum(u.ru_utime + u.ru_stime for u in used)
 
 
-def train(env: str, seed: int, timesteps: int, aim: float, n_workers: int) -> Result:
-    """Train with the preset to the end of the budget, then evaluate twice."""
+def train(env: str, preset: str, seed: int, timesteps: int, aim: float, n_workers: int) -> Result:
+    """Train with a preset to the end of the budget, then evaluate twice."""
     watch, started, started_cpu = Watch(aim), time.perf_counter(), cpu_seconds()
-    with FastES(env, n_workers=n_workers, seed=seed, target_return="none") as model:
+    with FastES(env, preset=preset, n_workers=n_workers, seed=seed, target_return="none") as model:
         model.learn(timesteps, watch)
         wall = time.perf_counter() - started
         model.close()  # its workers' CPU time counts once they have ended
@@ -114,7 +117,7 @@ def train(env: str, seed: int, timesteps: int, aim: float, n_workers: int) -> Re
         with FastES.load(Path(folder) / "best.zip", n_workers=n_workers) as model:
             best = model.evaluate(EPISODES)
     figures = (final.mean, final.std, best.mean, best.std, watch.first_reached)
-    return Result(env, seed, timesteps, *figures, round(wall, 1), round(used, 1), versions())
+    return Result(env, preset, seed, timesteps, *figures, round(wall, 1), round(used, 1), versions())
 
 
 # --- all seeds ------------------------------------------------------------------------------------------------------
@@ -140,8 +143,8 @@ def append_result(path: Path, result: Result) -> None:
 def run_seed(arguments: argparse.Namespace, seed: int, free_cpus: SimpleQueue[list[int]]) -> Result:
     """One seed in a process pinned to cores that no other one has; it hands them on."""
     cpus = free_cpus.get()
-    command = [sys.executable, "-m", "benchmarks.learning", "--env", arguments.env, "--seeds", str(seed)]
-    command += ["--timesteps", str(arguments.timesteps), "--aim", str(arguments.aim)]
+    command = [sys.executable, "-m", "benchmarks.learning", "--env", arguments.env, "--preset", arguments.preset]
+    command += ["--seeds", str(seed), "--timesteps", str(arguments.timesteps), "--aim", str(arguments.aim)]
     command += ["--workers-per-run", str(arguments.workers_per_run), "--here-on-cpus", *map(str, cpus)]
     try:
         done = subprocess.run(command, capture_output=True, text=True)
@@ -199,8 +202,9 @@ def _figure(value: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=__doc__)
     parser.add_argument("--env", required=True, help=f"environment id; budgets and aims are known for {', '.join(TASKS)}")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], metavar="K", help="default: 0 1 2 3 4")
-    parser.add_argument("--timesteps", type=int, help="budget of each run (default: the environment's)")
+    parser.add_argument("--preset", metavar="NAME", help="one of FastES's presets (default: the environment's, or 'default')")
+    parser.add_argument("--seeds", type=COUNT_OR_0, nargs="+", default=[0, 1, 2, 3, 4], metavar="K", help="default: 0 1 2 3 4")
+    parser.add_argument("--timesteps", type=COUNT, help="budget of each run (default: the environment's)")
     parser.add_argument("--aim", type=float, help="return whose first evaluation is dated (default: the environment's)")
     parser.add_argument(
         "--out",
@@ -209,10 +213,15 @@ def main() -> None:
         metavar="CSV",
         help="a row a run; runs that it holds already are skipped (default: benchmarks/results/learning.csv)",
     )
-    parser.add_argument("--workers-per-run", type=int, default=1, metavar="N", help="workers and cores of a run (default: 1)")
-    parser.add_argument("--parallel", type=int, default=2, metavar="N", help="runs side by side (default: 2)")
+    parser.add_argument("--workers-per-run", type=COUNT, default=1, metavar="N", help="workers and cores of a run (default: 1)")
+    parser.add_argument("--parallel", type=COUNT, default=2, metavar="N", help="runs side by side (default: 2)")
     parser.add_argument("--here-on-cpus", type=int, nargs="+", help=argparse.SUPPRESS)  # this process is the run of one seed
     arguments = parser.parse_args()
+    arguments.preset = arguments.preset or preset_for(arguments.env)
+    try:
+        load_preset(arguments.preset)
+    except ValueError as error:
+        parser.error(f"--preset: {error}")
     task = TASKS.get(arguments.env)
     if task is None and (arguments.timesteps is None or arguments.aim is None):
         parser.error(f"{arguments.env} has no known budget and aim: give --timesteps and --aim")
@@ -221,18 +230,19 @@ def main() -> None:
         arguments.aim = task.aim if arguments.aim is None else arguments.aim
     if arguments.here_on_cpus:
         os.sched_setaffinity(0, arguments.here_on_cpus)
-        result = train(arguments.env, arguments.seeds[0], arguments.timesteps, arguments.aim, arguments.workers_per_run)
+        seed = arguments.seeds[0]
+        result = train(arguments.env, arguments.preset, seed, arguments.timesteps, arguments.aim, arguments.workers_per_run)
         print(json.dumps(result))
         return
 
     def wanted(result: Result) -> bool:
-        return (result.env, result.timesteps) == (arguments.env, arguments.timesteps) and result.seed in arguments.seeds
+        asked = (arguments.env, arguments.preset, arguments.timesteps)
+        return (result.env, result.preset, result.timesteps) == asked and result.seed in arguments.seeds
 
     done = {result.seed for result in read_results(arguments.out) if wanted(result)}
     failures = run_seeds(arguments, [seed for seed in arguments.seeds if seed not in done])
-    preset = preset_for(arguments.env)
-    kind = "its preset" if preset != DEFAULT else "the default settings: it has no preset"
-    print(f"{describe()}\n\n{arguments.env} with {kind}, {arguments.timesteps:,} timesteps, returns over {EPISODES} episodes\n")
+    kind = f"preset {arguments.preset!r}, {arguments.timesteps:,} timesteps"
+    print(f"{describe()}\n\n{arguments.env} with {kind}, returns over {EPISODES} episodes\n")
     results = [result for result in read_results(arguments.out) if wanted(result)]
     if results:
         print(summary(results, arguments.aim))

@@ -1,7 +1,8 @@
 """Table 1 of Salimans et al. 2017 (arXiv 1703.03864) on today's tasks: environment steps of ES over those of TRPO.
 
 TRPO with RL Zoo's settings runs to 5M steps; thresholds are initial + share * (final - initial) of its scores. FastES with its
-preset stops once it has reached the last one. Ratios stand beside the paper's; its scores are of other versions of the tasks.
+preset and the preset's own budget stops once it has reached the last one. Ratios stand beside the paper's; its scores are of
+other versions of the tasks.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.head_to_head.__main__ import add_place, check_envs, place_of, seeds_of
 from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.report import amount, failure_lines, machines
 from benchmarks.head_to_head.results import Row, Run, failures, finished_runs, read_rows, runs_of
 from benchmarks.head_to_head.runner import is_finished, resumable, run_all
 from benchmarks.head_to_head.thresholds import SHARES, final_score, initial_score, progress_thresholds, reached
+from benchmarks.options import COUNT, add_place, check_envs, place_of, seeds_of
 from benchmarks.report import markdown_table
+from fastes.presets import choose_settings
 
 # Steps of ES over steps of TRPO at 25, 50, 75 and 100 % of TRPO's progress, from the paper
 PAPER = {
@@ -31,12 +33,14 @@ PAPER = {
     "Swimmer-v5": (0.56, 0.47, 0.53, 0.30),
     "Walker2d-v5": (0.41, 5.69, 8.02, 7.88),
 }
-POINTS = 60  # evaluations of a run: two neighbours lie a factor of 1.1 apart
+POINTS = 60  # evaluations of a run: two neighbours lie a factor of 1.15 apart
+_FIRST_STEPS = 2000  # of either contestant at its first evaluation: some thresholds are reached soon after
 
 
 def trpo_tasks(arguments: argparse.Namespace) -> list[Task]:
     budget = Budget(steps=arguments.trpo_timesteps)
-    return [Task(env, "trpo", seed, budget, POINTS) for seed in seeds_of(arguments) for env in arguments.env]
+    first = _FIRST_STEPS / budget.steps
+    return [Task(env, "trpo", seed, budget, POINTS, first_share=first) for seed in seeds_of(arguments) for env in arguments.env]
 
 
 def fastes_tasks(arguments: argparse.Namespace, folders: Sequence[Sequence[Row]]) -> list[Task]:
@@ -46,10 +50,17 @@ def fastes_tasks(arguments: argparse.Namespace, folders: Sequence[Sequence[Row]]
         peers = runs_of("trpo", env, Budget(steps=arguments.trpo_timesteps), folders)
         if peers and final_score(peers) > initial_score(peers):
             stops[env] = final_score(peers)
-    budget = Budget(steps=arguments.es_timesteps)
+    budgets = {env: es_budget(arguments, env) for env in stops}
     return [
-        Task(env, "fastes", seed, budget, POINTS, stop_at=stop) for seed in seeds_of(arguments) for env, stop in stops.items()
+        Task(env, "fastes", seed, budgets[env], POINTS, stop_at=stop, first_share=_FIRST_STEPS / budgets[env].steps)
+        for seed in seeds_of(arguments)
+        for env, stop in stops.items()
     ]
+
+
+def es_budget(arguments: argparse.Namespace, env: str) -> Budget:
+    """What was asked for, or the preset's own: its schedules and starts are shares of that one."""
+    return Budget(steps=arguments.es_timesteps or choose_settings(env, None, {}).total_timesteps)
 
 
 def ran_far_enough(rows: Iterable[Row], task: Task) -> bool:
@@ -83,7 +94,7 @@ def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
     lines, used, unfinished = [], [], []
     for env in arguments.env:
         trpo = runs_of("trpo", env, Budget(steps=arguments.trpo_timesteps), rows)
-        ours = runs_of("fastes", env, Budget(steps=arguments.es_timesteps), rows)
+        ours = runs_of("fastes", env, es_budget(arguments, env), rows)
         found = row_of(env, trpo, ours) if trpo and ours else []
         lines += found
         used += [*trpo, *ours] if found else []
@@ -108,10 +119,8 @@ def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper_table1", description=__doc__)
     parser.add_argument("--env", nargs="+", default=list(PAPER), metavar="ID", help="default: the paper's six, version 5")
-    parser.add_argument("--trpo-timesteps", type=int, default=5_000_000, metavar="N", help="default: 5,000,000, the paper's")
-    parser.add_argument(
-        "--es-timesteps", type=int, default=45_000_000, metavar="N", help="at most (default: 45,000,000, above the paper's)"
-    )
+    parser.add_argument("--trpo-timesteps", type=COUNT, default=5_000_000, metavar="N", help="default: 5,000,000, the paper's")
+    parser.add_argument("--es-timesteps", type=COUNT, metavar="N", help="at most (default: each preset's own budget)")
     add_place(parser, seeds=2)
     arguments = parser.parse_args(given)
     sources = [arguments.out, *arguments.merge]

@@ -20,6 +20,7 @@ import gymnasium
 import tomli_w
 
 from benchmarks.machine import versions
+from benchmarks.options import COUNT, COUNT_OR_0
 from fastes import FastES, FastESError
 from fastes.logger import Record
 from fastes.optim import OPTIMIZERS
@@ -221,22 +222,20 @@ def check_seeds(seeds: Sequence[int]) -> None:
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tune", description=__doc__)
     parser.add_argument("--env", required=True, metavar="ID", help="Gymnasium environment")
-    parser.add_argument("--trials", type=int, default=50, metavar="N", help="in all, earlier ones included (default: 50)")
+    parser.add_argument("--trials", type=COUNT, default=50, metavar="N", help="in all, earlier ones included (default: 50)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[100, 101, 102], metavar="K", help="default: 100 101 102")
-    parser.add_argument("--timesteps", type=int, required=True, metavar="T", help="budget of each training")
+    parser.add_argument("--timesteps", type=COUNT, required=True, metavar="T", help="budget of each training")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="trials.journal, trials.csv, best.toml")
-    parser.add_argument("--points", type=int, default=10, metavar="N", help="evaluations of a training (default: 10)")
-    parser.add_argument("--episodes", type=int, default=5, metavar="N", help="of an evaluation (default: 5)")
+    parser.add_argument("--points", type=COUNT, default=10, metavar="N", help="evaluations of a training (default: 10)")
+    parser.add_argument("--episodes", type=COUNT, default=5, metavar="N", help="of an evaluation (default: 5)")
     parser.add_argument("--objective", choices=("area", "last"), default="area", help="what is maximised (default: area)")
     parser.add_argument(
         "--alive-bonus", type=float, metavar="R", help="reward a step for being alive (default: the environment's)"
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="worker processes, 0 for none (default: one a core)")
+    parser.add_argument("--workers", type=COUNT_OR_0, metavar="N", help="worker processes, 0 for none (default: one a core)")
     arguments = parser.parse_args(given)
     try:
         check_seeds(arguments.seeds)
-        if min(arguments.trials, arguments.timesteps, arguments.points, arguments.episodes) < 1:
-            raise ValueError("--trials, --timesteps, --points and --episodes have to be above 0")
         bonus = alive_bonus_of(arguments.env) if arguments.alive_bonus is None else arguments.alive_bonus
         figures = (arguments.timesteps, arguments.points, arguments.episodes, arguments.objective, bonus)
         search = Search(arguments.env, tuple(arguments.seeds), *figures)

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from processes import alive, wait_until
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
 from benchmarks import paper_table1, race
+from benchmarks.head_to_head import __main__ as head_to_head
 from benchmarks.head_to_head import runner
 from benchmarks.head_to_head.__main__ import main
 from benchmarks.head_to_head.clock import Budget, Clock, tree_cpu_seconds
@@ -359,7 +361,7 @@ def test_the_report_says_where_fastes_loses(tmp_path: Path) -> None:
 def test_the_papers_table(tmp_path: Path) -> None:
     pytest.importorskip("scipy")
     pytest.importorskip("matplotlib")
-    budgets = {"trpo": "5000000 steps", "fastes": "45000000 steps"}
+    budgets = {"trpo": "5000000 steps", "fastes": "5000000 steps"}  # Hopper's preset has as many
     for algo, scores in (("trpo", [[0, 40, 60, 80, 100]] * 2), ("fastes", [[0, 0, 30, 90, 95, 95, 100]])):
         for seed, of_one in enumerate(scores):
             for k, score in enumerate(of_one):
@@ -375,9 +377,48 @@ def test_the_papers_table(tmp_path: Path) -> None:
         ["1.50", "6.94"],
     ]
     assert "Median ratio at 100 % (environments: 1): 1.50" in (tmp_path / "table1.md").read_text()
-    task = Task("Hopper-v5", "fastes", 0, Budget(steps=45_000_000), stop_at=100.0)
+    task = Task("Hopper-v5", "fastes", 0, Budget(steps=5_000_000), stop_at=100.0)
     assert paper_table1.ran_far_enough(read_rows(tmp_path / "results.csv"), task)
-    assert not paper_table1.ran_far_enough(read_rows(tmp_path / "results.csv"), task._replace(stop_at=101.0))
+    further = task._replace(stop_at=101.0)
+    assert not paper_table1.ran_far_enough(read_rows(tmp_path / "results.csv"), further)
+    again = {"env": "Hopper-v5", "algo": "fastes", "budget": "5000000 steps", "attempt": 2}
+    for kind, score in (("point", 0), ("point", 102), ("final", 103)):
+        append_row(tmp_path / "results.csv", row(kind, 1000, score, **again))
+    assert paper_table1.ran_far_enough(read_rows(tmp_path / "results.csv"), further), "a run that was done again counts"
+
+
+def test_the_papers_table_begins_where_thresholds_are_reached() -> None:
+    given = argparse.Namespace(
+        env=["InvertedPendulum-v5", "Swimmer-v5"], seeds=1, first_seed=0, trpo_timesteps=5_000_000, es_timesteps=None
+    )
+    rows = [
+        row(kind, 1000, score, env=env, algo="trpo", budget="5000000 steps")
+        for env in given.env
+        for kind, score in (("point", 0.0), ("final", 9.0))
+    ]
+    tasks = [*paper_table1.trpo_tasks(given), *paper_table1.fastes_tasks(given, [rows])]
+    assert [task.budget.steps for task in tasks] == [5_000_000, 5_000_000, 500_000, 1_000_000], "FastES: its presets' own"
+    assert {round(task.budget.steps * due_shares(task.points, task.first_share)[0]) for task in tasks} == {2000}
+
+
+@pytest.mark.parametrize(
+    ("module", "given"),
+    [
+        (race, ["--timesteps", "-5"]),
+        (race, ["--seeds", "0"]),
+        (paper_table1, ["--first-seed", "-1"]),
+        (paper_table1, ["--es-timesteps", "x"]),
+        (head_to_head, ["--minutes", "nan"]),
+        (head_to_head, ["--points", "1"]),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(
+    module: Any, given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        module.main([*given, "--env", "CartPole-v1", "--out", str(tmp_path / "out")])
+    assert re.search(f"argument {given[0]}: '{given[1]}': expected a (whole )?number", capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_small_comparison_from_end_to_end(tmp_path: Path) -> None:
@@ -432,6 +473,11 @@ def test_the_race_is_of_times_to_the_peers_last_score(tmp_path: Path, capsys: py
     assert cells[4:7] == ["100.0", "30.0 / 60.0", "3,000"]
     assert cells[7:] == ["0.750", "0.5: not reached", "0.750", "1.500", "3 / 2 of 3"]
     assert "Hopper-v5 against PPO" in (tmp_path / "race.md").read_text()
+    assert "- Hopper-v5, trpo: note" in (tmp_path / "race.md").read_text(), "the settings that each one had"
+    fewer = [line for line in (tmp_path / "results.csv").read_text().splitlines() if "fastes,2," not in line]
+    (tmp_path / "results.csv").write_text("\n".join(fewer) + "\n")
+    race.main(given)
+    assert "| 0.5: 2 of 3 seeds |" in capsys.readouterr().out, "no verdict on two seeds"
     assert (tmp_path / "race.png").stat().st_size > 5_000
     with pytest.raises(SystemExit, match="met no peer"):
         race.main([*given[:-1], str(tmp_path / "empty")])

@@ -333,7 +333,7 @@ def test_a_study_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "bit for bit" in (tmp_path / "estimators" / "report.md").read_text()
     with pytest.raises(SystemExit):
         main([*command, "--episodes", "0"])
-    assert "--episodes 0" in capsys.readouterr().err
+    assert "argument --episodes: '0'" in capsys.readouterr().err
 
 
 def report_of(name: str, folder: Path, score: Any, given: list[str]) -> str:
@@ -364,7 +364,7 @@ def test_every_study_reports_who_wins(tmp_path: Path) -> None:
         for line in text.splitlines()
         if "| 99" in line
     }
-    assert cells["FastES"] == ["2 of 2", "1 of 2", "5.00", "10.00"]
+    assert cells["FastES"] == ["2 of 2", "1 of 2", "7.50", "10.00"]
     assert cells["PPO, Zoo's settings for CartPole"] == ["2 of 2", "2 of 2", "5.00", "5.00"]
     assert cells["PPO, SB3's defaults (Zoo has none)"] == ["0 of 2", "0 of 2", "never", "never"]
     assert "missed (1 of 2 runs)" in text

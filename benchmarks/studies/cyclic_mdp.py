@@ -14,6 +14,7 @@ from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.results import Row, Run
 from benchmarks.head_to_head.thresholds import first_reached
+from benchmarks.options import above_zero
 from benchmarks.report import markdown_table
 from benchmarks.studies.changed import CYCLE, CYCLE_STEPS, cut_after
 from benchmarks.studies.figures import COLOURS, cpu_minutes, new_figure, save
@@ -37,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps", type=int, nargs="+", default=[30, 99, 300], choices=_STEPS, help="caps (default: %(default)s)"
     )
-    parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="given up after (default: 20)")
+    parser.add_argument("--seconds", type=above_zero, default=20.0, metavar="S", help="given up after (default: 20)")
 
 
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:

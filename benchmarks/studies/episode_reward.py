@@ -12,10 +12,11 @@ from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.contestant import base_of
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.results import Row, Run
+from benchmarks.options import COUNT, add_evaluation
 from benchmarks.report import markdown_table
 from benchmarks.studies.changed import paid_late
 from benchmarks.studies.figures import COLOURS, cell, cpu_minutes, draw_curves, new_figure, save
-from benchmarks.studies.study import FIRST_SHARE, Study, add_evaluation
+from benchmarks.studies.study import FIRST_SHARE, Study
 from fastes import FastES
 from fastes.presets import preset_for
 
@@ -27,8 +28,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env", nargs="+", default=["InvertedPendulum-v5", "Swimmer-v5"], metavar="ID", help="default: %(default)s"
     )
-    parser.add_argument("--timesteps", type=int, default=40_000, metavar="N", help="of a run (default: 40,000)")
-    add_evaluation(parser, points=6, episodes=3)
+    parser.add_argument("--timesteps", type=COUNT, default=40_000, metavar="N", help="of a run (default: 40,000)")
+    add_evaluation(parser, points=6, episodes=3, final_episodes=20)
 
 
 def trained(env: str, seed: int, preset: str) -> FastES:

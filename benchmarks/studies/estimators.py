@@ -11,11 +11,12 @@ import numpy as np
 from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.results import Row, Run
+from benchmarks.options import COUNT, add_evaluation
 from benchmarks.report import markdown_table
 from benchmarks.studies.estimator_run import make_model
 from benchmarks.studies.figures import cell, cpu_minutes, draw_curves, new_figure, save
 from benchmarks.studies.strategies import STRATEGIES
-from benchmarks.studies.study import FIRST_SHARE, Study, add_evaluation
+from benchmarks.studies.study import FIRST_SHARE, Study
 from fastes import FastES
 
 _GENERATIONS = 3
@@ -27,8 +28,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", nargs="+", default=list(TIMESTEPS), metavar="ID", help="default: %(default)s")
     parser.add_argument("--variants", nargs="+", default=list(STRATEGIES), choices=STRATEGIES, help="default: all")
     told = ", ".join(f"{env} {steps:,}" for env, steps in TIMESTEPS.items())
-    parser.add_argument("--timesteps", type=int, metavar="N", help=f"of a run (default: {told}; others {_OTHERS:,})")
-    add_evaluation(parser)
+    parser.add_argument("--timesteps", type=COUNT, metavar="N", help=f"of a run (default: {told}; others {_OTHERS:,})")
+    add_evaluation(parser, points=8, episodes=5, final_episodes=20)
 
 
 def check(arguments: argparse.Namespace) -> str:

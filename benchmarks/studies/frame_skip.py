@@ -9,10 +9,11 @@ from typing import Any
 from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.results import Row, Run
+from benchmarks.options import COUNT, add_evaluation
 from benchmarks.report import markdown_table
 from benchmarks.studies.changed import REPEATS, repeated
 from benchmarks.studies.figures import COLOURS, cell, cpu_minutes, draw_curves, draw_finals, final_interval, new_figure, save
-from benchmarks.studies.study import FIRST_SHARE, Study, add_evaluation, nothing_to_check
+from benchmarks.studies.study import FIRST_SHARE, Study, nothing_to_check
 
 ALGOS = ("fastes", "ppo", "trpo")
 _REPEATS = (1, *REPEATS)
@@ -20,8 +21,8 @@ _REPEATS = (1, *REPEATS)
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", default="Swimmer-v5", metavar="ID", help="default: Swimmer-v5")
-    parser.add_argument("--timesteps", type=int, default=40_000, metavar="N", help="decisions of a run (default: 40,000)")
-    add_evaluation(parser, points=6, episodes=3)
+    parser.add_argument("--timesteps", type=COUNT, default=40_000, metavar="N", help="decisions of a run (default: 40,000)")
+    add_evaluation(parser, points=6, episodes=3, final_episodes=20)
 
 
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:

@@ -10,9 +10,10 @@ from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.results import Row, Run
 from benchmarks.head_to_head.zoo import change_of
+from benchmarks.options import COUNT, add_evaluation
 from benchmarks.report import markdown_table
 from benchmarks.studies.figures import COLOURS, cell, cpu_minutes, draw_finals, new_figure, save
-from benchmarks.studies.study import FIRST_SHARE, Study, add_evaluation, nothing_to_check
+from benchmarks.studies.study import FIRST_SHARE, Study, nothing_to_check
 from fastes.presets import choose_settings, tomllib
 
 VARIED = ("population_size", "sigma", "learning_rate")
@@ -22,8 +23,8 @@ _PRESET = "fastes"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", default="Swimmer-v5", metavar="ID", help="default: Swimmer-v5")
-    parser.add_argument("--timesteps", type=int, default=200_000, metavar="N", help="of a run (default: 200,000)")
-    add_evaluation(parser)
+    parser.add_argument("--timesteps", type=COUNT, default=200_000, metavar="N", help="of a run (default: 200,000)")
+    add_evaluation(parser, points=8, episodes=5, final_episodes=20)
 
 
 def times_factor(name: str, value: Any, factor: float) -> Any:

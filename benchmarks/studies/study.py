@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.head_to_head.__main__ import add_place, place_of, seeds_of
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.report import described_machines, failure_lines, machines
 from benchmarks.head_to_head.results import Row, Run, failures, finished_runs, read_rows
 from benchmarks.head_to_head.runner import CONTESTANT, resumable, run_all
+from benchmarks.options import add_place, place_of, seeds_of
 
 FIRST_SHARE = 1 / 8  # of the budget: budgets are small, and a generation is a good part of them
 
@@ -38,15 +38,6 @@ class Study(NamedTuple):
 _FIGURES = ("seed", "steps", "score", "std", "episodes", "wall", "cpu", "budget", "machine")
 
 
-def add_evaluation(parser: argparse.ArgumentParser, points: int = 8, episodes: int = 5, final_episodes: int = 20) -> None:
-    """Options that say how often and over how many episodes a run is evaluated."""
-    parser.add_argument("--points", type=int, default=points, metavar="N", help=f"evaluations of a run (default: {points})")
-    parser.add_argument("--episodes", type=int, default=episodes, metavar="N", help=f"of each (default: {episodes})")
-    parser.add_argument(
-        "--final-episodes", type=int, default=final_episodes, metavar="N", help=f"of the last (default: {final_episodes})"
-    )
-
-
 def run_study(name: str, study: Study, given: Sequence[str]) -> None:
     """Parse, check, run what is missing under DIR/<name>, and write <name>.csv, <name>.png and report.md there."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.studies {name}", description=study.question)
@@ -57,23 +48,12 @@ def run_study(name: str, study: Study, given: Sequence[str]) -> None:
     sources = [arguments.out, *(folder / name for folder in arguments.merge)]
     said = ""
     if not arguments.report_only:
-        _check_counts(parser, arguments)
         place = place_of(parser, arguments)
         said = study.check(arguments)
         arguments.out.mkdir(parents=True, exist_ok=True)
         with resumable():
             run_all(study.tasks(arguments, seeds_of(arguments)), place, module=study.module)
     print(write_report(name, study, arguments, sources, said).read_text(encoding="utf-8"))
-
-
-def _check_counts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    for option in ("seeds", "points", "episodes", "final_episodes", "seconds"):
-        if getattr(arguments, option, 1) <= 0:
-            parser.error(f"--{option.replace('_', '-')} {getattr(arguments, option)}: expected more than 0")
-    if arguments.first_seed < 0:
-        parser.error(f"--first-seed {arguments.first_seed}: expected 0 or more")
-    if getattr(arguments, "timesteps", None) is not None and arguments.timesteps <= 0:
-        parser.error(f"--timesteps {arguments.timesteps}: expected more than 0")
 
 
 def write_report(name: str, study: Study, arguments: argparse.Namespace, sources: Sequence[Path], said: str) -> Path:
