@@ -22,7 +22,7 @@ Int64 = npt.NDArray[np.int64]
 class Evaluator:
     """Runs a generation's candidates, and noise-free episodes of theta, on one pool.
 
-    table: the noise table, which moves into the pool's memory. num_pairs: of a generation. n_workers: processes, 0 for none.
+    table: the noise table, which moves into the pool's memory. n_workers: processes, 0 for none.
     """
 
     def __init__(self, source: EnvSource, policy: AnySpec, settings: Settings, table: NoiseTable, n_workers: int) -> None:
