@@ -9,6 +9,8 @@ from fastes.plugin import register_with_gymnasium
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from fastes.agent import FastES
     from fastes.callbacks import Callback
     from fastes.errors import (
@@ -61,13 +63,27 @@ __all__ = [
 ]
 
 
+def import_home(name: str) -> ModuleType:
+    """A module of the package; an error that says what to do where it has no C core."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    try:
+        return import_module(f"fastes.{name}")
+    except ImportError as error:
+        if find_spec("fastes._core") is not None:
+            raise
+        raise ImportError(
+            f"{__path__[0]} is FastES's source, without its compiled core, and hides the package that pip has installed: work "
+            "in another folder, or install the source itself with pip install -e ."
+        ) from error
+
+
 def __getattr__(name: str) -> object:
     """Names are imported at first use: `import fastes` alone stays quick."""
     if name not in _HOMES:
         raise AttributeError(f"module 'fastes' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"fastes.{_HOMES[name]}"), name)
+    return getattr(import_home(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

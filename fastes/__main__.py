@@ -2,7 +2,7 @@
 
 import sys
 
-from fastes.cli import main
+from fastes import import_home
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(import_home("cli").main())

@@ -9,16 +9,25 @@ import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from fastes import __version__
+from fastes.errors import suggest
 from fastes.sb3.files import EVALUATIONS, MONITOR
 from fastes.settings import Settings
 
 
 class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        return super().parse_known_args(_join_negative_numbers(sys.argv[1:] if args is None else args), namespace)
+        found, unknown = super().parse_known_args(_join_negative_numbers(sys.argv[1:] if args is None else args), namespace)
+        if unknown:
+            flag = unknown[0].partition("=")[0]
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{suggest(flag, self._option_string_actions)}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Without the usage, which has a screenful of flags."""
+        self.exit(2, f"{self.prog}: error: {message} ({self.prog} --help lists what there is)\n")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -74,8 +74,12 @@ class ConsoleLog(Callback):
     def __init__(self, file: TextIO | None = None, repeat_header: int = 40) -> None:
         self.file, self.repeat_header, self.lines = file, repeat_header, 0
 
+    def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
+        self._write(console_header())
+        self.lines = 0
+
     def on_generation(self, model: FastES, record: Record) -> None:  # noqa: ARG002
-        if self.lines % self.repeat_header == 0:
+        if self.lines and self.lines % self.repeat_header == 0:
             self._write(console_header())
         self._write(console_line(record))
         self.lines += 1

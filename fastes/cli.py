@@ -26,6 +26,7 @@ from fastes.errors import FastESError, WorkerError
 from fastes.interrupts import Terminated, interrupts_wait
 from fastes.logger import Record
 from fastes.playback import play
+from fastes.presets import all_presets
 from fastes.replay import check_job
 from fastes.run_folder import BEST, CHECKPOINT, RunFolder, find_checkpoint, new_run_folder
 
@@ -124,10 +125,13 @@ def run_train(arguments: argparse.Namespace) -> int:
         model, {"command": command, "started": time.strftime("%Y-%m-%d %H:%M:%S%z"), "at_timesteps": model.num_timesteps}
     )
     settings = model.settings
+    workers = f"{model.n_workers} worker{'' if model.n_workers == 1 else 's'}"
     print(
         f"{model.source.name}: {settings.policy}, {model.num_params} parameters, {settings.population_size} candidates "
-        f"a generation, {model.n_workers} workers, seed {model.seed}, run folder {folder.shown}"
+        f"a generation, {workers}, seed {model.seed}, run folder {folder.shown}"
     )
+    if not arguments.resume and arguments.preset is None:
+        _tell_of_another_version(model.source.name)
     callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(), folder, ProgressBar()]
     started = time.perf_counter()
     with model, StopOnSignal() as interrupt:
@@ -158,6 +162,13 @@ def run_train(arguments: argparse.Namespace) -> int:
         seconds = time.perf_counter() - started
         _report(model, folder, seconds, interrupt.requested)
     return _INTERRUPTED if interrupt.requested else 0
+
+
+def _tell_of_another_version(env: str) -> None:
+    """Of a preset for another version of an environment that has none."""
+    others = [name for name in all_presets() if "-v" in env and name.rpartition("-v")[0] == env.rpartition("-v")[0]]
+    if others and env not in others:
+        print(f"{env} has no preset, these are FastES's defaults; --preset {others[0]} takes those of another version")
 
 
 def _new(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
@@ -231,7 +242,8 @@ def _replay_command(model: FastES, path: Path, error: WorkerError) -> str:
 
 def _report(model: FastES, folder: RunFolder, seconds: float, interrupted: bool) -> None:
     path = shlex.quote(str(folder.shown))
-    print(f"{model.num_timesteps} timesteps in {model.generation} generations, {seconds:.1f} s")
+    generations = f"{model.generation} generation{'' if model.generation == 1 else 's'}"
+    print(f"{model.num_timesteps} timesteps in {generations}, {seconds:.1f} s")
     if interrupted:
         print(f"stopped by Ctrl-C; to go on: {_resume_command(model, folder.shown)}")
     else:
@@ -329,6 +341,8 @@ def run_play(arguments: argparse.Namespace) -> int:
             render=arguments.render,
             max_frames=arguments.max_frames,
         )
+        if arguments.video:
+            print(f"drawing {arguments.max_frames} frames at most to {arguments.video}", flush=True)
         frames = steps = 0
         for seed, episode_return, length, written in episodes:
             frames, steps = frames + written, steps + length

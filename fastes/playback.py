@@ -22,7 +22,7 @@ Frame = npt.NDArray[np.uint8]
 _HINT = (
     "Rendering needs a system library of its own. Without a screen MuJoCo draws through EGL: install libegl1 (Debian, Ubuntu: "
     "apt-get install libegl1; Fedora: dnf install mesa-libEGL) and leave MUJOCO_GL unset or set it to 'egl'. A window "
-    "(--render) needs a display. Classic control and toy text environments need pygame: pip install 'fastes[video]'"
+    "(--render) needs a display. Classic control and toy text environments need pygame-ce: pip install 'fastes[video]'"
 )
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
@@ -81,10 +81,14 @@ def _build(model: FastES, mode: str | None) -> Any:
 
 
 class VideoWriter:
-    """Streams frames to ffmpeg (H.264) as they come; the first one sets the size."""
+    """Streams frames to ffmpeg (H.264) as they come; the first one sets the size.
+
+    The file gets its name when it is whole: one that was cut off has no index and plays nowhere.
+    """
 
     def __init__(self, path: Path, fps: float) -> None:
         self.path, self.fps, self.frames = path, fps, 0
+        self.part = path.with_name(f".{path.stem}.part{path.suffix}")
         self._ffmpeg: Generator[None, Any, None] | None = None
 
     def write(self, frame: Frame) -> None:
@@ -101,7 +105,7 @@ class VideoWriter:
         except ImportError:
             raise RenderError("writing a video needs imageio-ffmpeg: pip install 'fastes[video]'") from None
         writer: Generator[None, Any, None] = imageio_ffmpeg.write_frames(
-            str(self.path), size, fps=self.fps, codec="libx264", quality=7, macro_block_size=2, ffmpeg_log_level="error"
+            str(self.part), size, fps=self.fps, codec="libx264", quality=7, macro_block_size=2, ffmpeg_log_level="error"
         )
         writer.send(None)
         return writer
@@ -109,8 +113,9 @@ class VideoWriter:
     def close(self) -> None:
         if self._ffmpeg is not None:
             self._ffmpeg.close()
-            if not self.path.is_file() or self.path.stat().st_size == 0:
+            if not self.part.is_file() or self.part.stat().st_size == 0:
                 raise RenderError(f"ffmpeg wrote no video to {self.path}: see its message above; use a name that ends in .mp4")
+            self.part.replace(self.path)
 
 
 @contextmanager

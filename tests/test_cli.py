@@ -8,16 +8,19 @@ import csv
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 from envs_for_tests import Toy
 from processes import environment, fastes_command, run_fastes, run_script, started_script, wait_until
 
+import fastes
 from fastes import FastES, Settings, __version__
 from fastes.arguments import build_parser
 from fastes.checkpoint import read_checkpoint
@@ -234,6 +237,33 @@ def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         main([*command, "--help"])
     assert stop.value.code == 0
     assert "usage: fastes" in capsys.readouterr().out
+
+
+def test_a_mistyped_flag_is_met_with_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "CartPole-v1", "--sigam", "0.1"])
+    said = capsys.readouterr().err
+    assert said.startswith("fastes train: error: unrecognized arguments: --sigam 0.1; did you mean '--sigma'?")
+    assert said.count("\n") == 1, "the usage has a screenful of flags"
+
+
+def test_a_preset_of_another_version_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["--runs", str(tmp_path), "--workers", "0", "--total-timesteps", "8", "--learning-rate", "0.1"]
+    for env, told in (("Pendulum-v1", False), ("CartPole-v0", True)):
+        assert main(["train", env, *command, "--population-size", "2", "--max-episode-steps", "4"]) == 0
+        assert ("--preset CartPole-v1" in capsys.readouterr().out) == told
+    assert main(["train", "CartPole-v0", "--preset", "CartPole-v1", *command]) == 0
+    assert "has no preset" not in capsys.readouterr().out
+
+
+def test_source_that_hides_the_installed_package_says_so(tmp_path: Path) -> None:
+    """A checkout without a compiled core, as working directory. -S: an editable install would lend it a core."""
+    source, packages = Path(fastes.__file__).parent, {**os.environ, "PYTHONPATH": str(Path(np.__file__).parents[1])}
+    shutil.copytree(source, tmp_path / "fastes", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
+    for command in (["-c", "from fastes import FastES"], ["-m", "fastes", "--version"]):
+        done = subprocess.run([sys.executable, "-S", *command], cwd=tmp_path, capture_output=True, text=True, env=packages)
+        assert done.returncode == 1
+        assert f"ImportError: {tmp_path / 'fastes'} is FastES's source, without its compiled core" in done.stderr
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

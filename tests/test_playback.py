@@ -52,6 +52,17 @@ def test_cartpole_is_written_and_decodes(cartpole: Path, capsys: pytest.CaptureF
     assert decoded[0].std() > 1.0, "something is drawn"
 
 
+def test_a_video_that_was_cut_off_has_no_name(cartpole: Path) -> None:
+    video = cartpole.with_name("half.mp4")
+    with FastES.load(cartpole, n_workers=0) as model:
+        playing = play(model, 2, video=video)
+        next(playing)
+        assert not video.exists()
+        playing.close()
+    assert video.stat().st_size > 500
+    assert not [path for path in video.parent.iterdir() if ".part" in path.name]
+
+
 def test_max_frames_bounds_all_episodes_together(cartpole: Path) -> None:
     video = cartpole.with_name("v.mp4")
     with FastES.load(cartpole, n_workers=0) as model:
