@@ -25,6 +25,7 @@ from benchmarks.head_to_head import __main__ as head_to_head
 from benchmarks.head_to_head import runner
 from benchmarks.head_to_head.__main__ import main
 from benchmarks.head_to_head.clock import Budget, Clock, tree_cpu_seconds
+from benchmarks.head_to_head.contestant import fingerprint
 from benchmarks.head_to_head.evaluation import CURVE_SEEDS, FINAL_SEEDS, Task, Watch, due_shares
 from benchmarks.head_to_head.process import ContestantFailed, records_of
 from benchmarks.head_to_head.results import Row, Run, append_row, failures, finished_runs, next_attempt, read_rows
@@ -38,6 +39,7 @@ from benchmarks.head_to_head.thresholds import (
     winners,
 )
 from benchmarks.head_to_head.zoo import PEERS, settings_for, shortened, task_of
+from fastes import Settings
 
 SPIN = "import time\nwhile time.process_time() < {}: pass\n"
 TASKS = "CartPole Acrobot Pendulum MountainCar MountainCarContinuous LunarLander LunarLanderContinuous BipedalWalker Swimmer"
@@ -438,11 +440,17 @@ def test_a_small_comparison_from_end_to_end(tmp_path: Path) -> None:
         assert (np.diff(found.wall) > 0).all()
         assert (np.diff(found.cpu) >= 0).all()
         assert found.final.cpu < 3 * found.final.wall + 1.0
+    assert re.fullmatch(r"preset CartPole-v1 \([0-9a-f]{8}\); 1 workers", ours.final.note)
     assert peer.final.note == "Zoo's CartPole-v1; DummyVecEnv of 8, 1 torch thread"
     began = time.monotonic()
     main([*command, "--out", str(tmp_path)])
     assert read_rows(tmp_path / "results.csv") == rows, "what is finished is not run again"
     assert time.monotonic() - began < 30
+
+
+def test_settings_that_were_changed_have_another_fingerprint() -> None:
+    before, after = Settings(sigma=0.1), Settings(sigma=0.2)
+    assert fingerprint(before) == fingerprint(Settings(sigma=0.1)) != fingerprint(after)
 
 
 def test_a_race_evaluates_everybody_on_as_many_episodes() -> None:
