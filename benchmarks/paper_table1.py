@@ -39,8 +39,7 @@ _FIRST_STEPS = 2000  # of either contestant at its first evaluation: some thresh
 
 def trpo_tasks(arguments: argparse.Namespace) -> list[Task]:
     budget = Budget(steps=arguments.trpo_timesteps)
-    first = _FIRST_STEPS / budget.steps
-    return [Task(env, "trpo", seed, budget, POINTS, first_share=first) for seed in seeds_of(arguments) for env in arguments.env]
+    return [_task(env, "trpo", seed, budget) for seed in seeds_of(arguments) for env in arguments.env]
 
 
 def fastes_tasks(arguments: argparse.Namespace, folders: Sequence[Sequence[Row]]) -> list[Task]:
@@ -50,12 +49,15 @@ def fastes_tasks(arguments: argparse.Namespace, folders: Sequence[Sequence[Row]]
         peers = runs_of("trpo", env, Budget(steps=arguments.trpo_timesteps), folders)
         if peers and final_score(peers) > initial_score(peers):
             stops[env] = final_score(peers)
-    budgets = {env: es_budget(arguments, env) for env in stops}
     return [
-        Task(env, "fastes", seed, budgets[env], POINTS, stop_at=stop, first_share=_FIRST_STEPS / budgets[env].steps)
+        _task(env, "fastes", seed, es_budget(arguments, env), stop)
         for seed in seeds_of(arguments)
         for env, stop in stops.items()
     ]
+
+
+def _task(env: str, algo: str, seed: int, budget: Budget, stop_at: float | None = None) -> Task:
+    return Task(env, algo, seed, budget, POINTS, stop_at=stop_at, first_share=_FIRST_STEPS / budget.steps)
 
 
 def es_budget(arguments: argparse.Namespace, env: str) -> Budget:

@@ -86,12 +86,20 @@ def line_of(env: str, peer: str, theirs: Sequence[Run], ours: Sequence[Run]) -> 
     wall, cpu = (float(np.median([getattr(run.final, name) for run in theirs])) for name in ("wall", "cpu"))
     us, first = reached(ours, score), reached(theirs, score)
     aim = getattr(course_of(env), peer)
-    met = "" if math.isnan(aim) else f"{aim:g}: {'reached' if us.wall / wall <= aim else 'not reached'}"
-    met = met if len(ours) >= _SEEDS else f"{aim:g}: {len(ours)} of {_SEEDS} seeds"
     seeds_there = sum(math.isfinite(first_reached(run, score, "steps")) for run in ours)
     cells = [env, peer.upper(), f"{score:.1f}", f"{wall:.0f} / {cpu:.0f}", f"{final_score(ours):.1f}", _times(us.wall, us.cpu)]
-    cells += [amount(us.steps) if math.isfinite(us.steps) else "never", _ratio(us.wall / wall), met, _ratio(us.cpu / cpu)]
+    cells += [amount(us.steps) if math.isfinite(us.steps) else "never", _ratio(us.wall / wall)]
+    cells += [verdict(us.wall / wall, aim, len(ours)), _ratio(us.cpu / cpu)]
     return [*cells, _ratio(us.wall / first.wall), f"{len(theirs)} / {seeds_there} of {len(ours)}"]
+
+
+def verdict(ratio: float, aim: float, seeds: int) -> str:
+    """Whether a ratio is small enough; none without an aim, and none on too few seeds."""
+    if math.isnan(aim):
+        return ""
+    if seeds < _SEEDS:
+        return f"{aim:g}: {seeds} of {_SEEDS} seeds"
+    return f"{aim:g}: {'reached' if ratio <= aim else 'not reached'}"
 
 
 def _times(wall: float, cpu: float) -> str:

@@ -125,10 +125,9 @@ def run_train(arguments: argparse.Namespace) -> int:
         model, {"command": command, "started": time.strftime("%Y-%m-%d %H:%M:%S%z"), "at_timesteps": model.num_timesteps}
     )
     settings = model.settings
-    workers = f"{model.n_workers} worker{'' if model.n_workers == 1 else 's'}"
     print(
         f"{model.source.name}: {settings.policy}, {model.num_params} parameters, {settings.population_size} candidates "
-        f"a generation, {workers}, seed {model.seed}, run folder {folder.shown}"
+        f"a generation, {_counted(model.n_workers, 'worker')}, seed {model.seed}, run folder {folder.shown}"
     )
     if not arguments.resume and arguments.preset is None:
         _tell_of_another_version(model.source.name)
@@ -162,6 +161,10 @@ def run_train(arguments: argparse.Namespace) -> int:
         seconds = time.perf_counter() - started
         _report(model, folder, seconds, interrupt.requested)
     return _INTERRUPTED if interrupt.requested else 0
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _tell_of_another_version(env: str) -> None:
@@ -242,8 +245,7 @@ def _replay_command(model: FastES, path: Path, error: WorkerError) -> str:
 
 def _report(model: FastES, folder: RunFolder, seconds: float, interrupted: bool) -> None:
     path = shlex.quote(str(folder.shown))
-    generations = f"{model.generation} generation{'' if model.generation == 1 else 's'}"
-    print(f"{model.num_timesteps} timesteps in {generations}, {seconds:.1f} s")
+    print(f"{model.num_timesteps} timesteps in {_counted(model.generation, 'generation')}, {seconds:.1f} s")
     if interrupted:
         print(f"stopped by Ctrl-C; to go on: {_resume_command(model, folder.shown)}")
     else:

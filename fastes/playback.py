@@ -114,6 +114,7 @@ class VideoWriter:
         if self._ffmpeg is not None:
             self._ffmpeg.close()
             if not self.part.is_file() or self.part.stat().st_size == 0:
+                self.part.unlink(missing_ok=True)
                 raise RenderError(f"ffmpeg wrote no video to {self.path}: see its message above; use a name that ends in .mp4")
             self.part.replace(self.path)
 

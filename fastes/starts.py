@@ -92,8 +92,8 @@ class Starts:
     ) -> None:
         """Go on from `state()`; None where all were judged, or a file is older. like: arrays as the model has them.
 
-        begins: whether starts begin where there is no state, as in a model that was neither trained nor given parameters
-        after it was told to have starts. Raises CheckpointError for what it cannot be.
+        begins: whether starts begin where there is no state: not in a model that was trained, nor where its own are over.
+        Raises CheckpointError for what it cannot be.
         """
         if data is None and not arrays:
             if not begins:

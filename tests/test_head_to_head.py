@@ -21,7 +21,6 @@ from processes import alive, wait_until
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
 from benchmarks import paper_table1, race
-from benchmarks.head_to_head import __main__ as head_to_head
 from benchmarks.head_to_head import runner
 from benchmarks.head_to_head.__main__ import main
 from benchmarks.head_to_head.clock import Budget, Clock, tree_cpu_seconds
@@ -405,21 +404,21 @@ def test_the_papers_table_begins_where_thresholds_are_reached() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "given"),
+    ("command", "given"),
     [
-        (race, ["--timesteps", "-5"]),
-        (race, ["--seeds", "0"]),
-        (paper_table1, ["--first-seed", "-1"]),
-        (paper_table1, ["--es-timesteps", "x"]),
-        (head_to_head, ["--minutes", "nan"]),
-        (head_to_head, ["--points", "1"]),
+        (race.main, ["--timesteps", "-5"]),
+        (race.main, ["--seeds", "0"]),
+        (paper_table1.main, ["--first-seed", "-1"]),
+        (paper_table1.main, ["--es-timesteps", "x"]),
+        (main, ["--minutes", "nan"]),
+        (main, ["--points", "1"]),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(
-    module: Any, given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: Any, given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        module.main([*given, "--env", "CartPole-v1", "--out", str(tmp_path / "out")])
+        command([*given, "--env", "CartPole-v1", "--out", str(tmp_path / "out")])
     assert re.search(f"argument {given[0]}: '{given[1]}': expected a (whole )?number", capsys.readouterr().err)
     assert not (tmp_path / "out").exists()
 
@@ -451,6 +450,11 @@ def test_a_small_comparison_from_end_to_end(tmp_path: Path) -> None:
 def test_settings_that_were_changed_have_another_fingerprint() -> None:
     before, after = Settings(sigma=0.1), Settings(sigma=0.2)
     assert fingerprint(before) == fingerprint(Settings(sigma=0.1)) != fingerprint(after)
+
+
+def test_a_race_without_an_aim_has_no_verdict() -> None:
+    assert race.verdict(0.1, math.nan, seeds=1) == race.verdict(0.1, math.nan, seeds=3) == ""
+    assert race.verdict(math.inf, 0.5, seeds=3) == "0.5: not reached"
 
 
 def test_a_race_evaluates_everybody_on_as_many_episodes() -> None:

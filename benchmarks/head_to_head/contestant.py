@@ -80,7 +80,7 @@ def run_fastes(
 
 def fingerprint(settings: Settings) -> str:
     """Eight hexadecimal digits: rows of a preset before and after a change differ in their notes."""
-    return f"{zlib.crc32(json.dumps(settings.to_dict(), sort_keys=True, default=str).encode()):08x}"
+    return f"{zlib.crc32(json.dumps(settings.to_dict(), sort_keys=True).encode()):08x}"
 
 
 class TimeUp(Exception):

@@ -29,8 +29,8 @@ _METHOD = """\
 Noise-free evaluation: deterministic actions, raw rewards, frozen normalisation statistics, seeds that no training has, off
 the clock. Final scores are over {episodes} episodes, those on the way over {fewer}. The clock starts after imports and includes
 building environments and processes. CPU seconds are those of a contestant's process and all its children. Steps of FastES
-include its own evaluation episodes. A time to a threshold is the median over
-seeds of when an evaluation was first at it or above, after training had begun."""
+include its own evaluation episodes. A time to a threshold is the median over seeds of when an evaluation was first at it or
+above, after training had begun."""
 
 
 def contests_of(runs: Sequence[Run]) -> dict[tuple[str, str], dict[str, list[Run]]]:
