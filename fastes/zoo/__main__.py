@@ -2,7 +2,7 @@
 
 import sys
 
-from fastes.zoo.launcher import main
+from fastes import import_home
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(import_home("zoo.launcher").main(sys.argv[1:]))
