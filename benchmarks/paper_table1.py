@@ -49,11 +49,8 @@ def fastes_tasks(arguments: argparse.Namespace, folders: Sequence[Sequence[Row]]
         peers = runs_of("trpo", env, Budget(steps=arguments.trpo_timesteps), folders)
         if peers and final_score(peers) > initial_score(peers):
             stops[env] = final_score(peers)
-    return [
-        _task(env, "fastes", seed, es_budget(arguments, env), stop)
-        for seed in seeds_of(arguments)
-        for env, stop in stops.items()
-    ]
+    seeds = range(arguments.first_seed, arguments.first_seed + (arguments.es_seeds or arguments.seeds))
+    return [_task(env, "fastes", seed, es_budget(arguments, env), stop) for seed in seeds for env, stop in stops.items()]
 
 
 def _task(env: str, algo: str, seed: int, budget: Budget, stop_at: float | None = None) -> Task:
@@ -123,6 +120,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--env", nargs="+", default=list(PAPER), metavar="ID", help="default: the paper's six, version 5")
     parser.add_argument("--trpo-timesteps", type=COUNT, default=5_000_000, metavar="N", help="default: 5,000,000, the paper's")
     parser.add_argument("--es-timesteps", type=COUNT, metavar="N", help="at most (default: each preset's own budget)")
+    parser.add_argument("--es-seeds", type=COUNT, metavar="N", help="runs of FastES, which are short (default: as --seeds)")
     add_place(parser, seeds=2)
     arguments = parser.parse_args(given)
     sources = [arguments.out, *arguments.merge]

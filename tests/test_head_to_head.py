@@ -391,7 +391,12 @@ def test_the_papers_table(tmp_path: Path) -> None:
 
 def test_the_papers_table_begins_where_thresholds_are_reached() -> None:
     given = argparse.Namespace(
-        env=["InvertedPendulum-v5", "Swimmer-v5"], seeds=1, first_seed=0, trpo_timesteps=5_000_000, es_timesteps=None
+        env=["InvertedPendulum-v5", "Swimmer-v5"],
+        seeds=1,
+        es_seeds=None,
+        first_seed=0,
+        trpo_timesteps=5_000_000,
+        es_timesteps=None,
     )
     rows = [
         row(kind, 1000, score, env=env, algo="trpo", budget="5000000 steps")
@@ -401,6 +406,9 @@ def test_the_papers_table_begins_where_thresholds_are_reached() -> None:
     tasks = [*paper_table1.trpo_tasks(given), *paper_table1.fastes_tasks(given, [rows])]
     assert [task.budget.steps for task in tasks] == [5_000_000, 5_000_000, 500_000, 1_000_000], "FastES: its presets' own"
     assert {round(task.budget.steps * due_shares(task.points, task.first_share)[0]) for task in tasks} == {2000}
+    given.es_seeds, given.first_seed = 2, 5
+    assert [task.seed for task in paper_table1.trpo_tasks(given)] == [5, 5]
+    assert [task.seed for task in paper_table1.fastes_tasks(given, [rows])] == [5, 5, 6, 6]
 
 
 @pytest.mark.parametrize(
