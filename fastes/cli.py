@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -342,6 +342,7 @@ def run_play(arguments: argparse.Namespace) -> int:
             video=arguments.video,
             render=arguments.render,
             max_frames=arguments.max_frames,
+            on_frame=_tell_frames(),
         )
         if arguments.video:
             print(f"drawing {arguments.max_frames} frames at most to {arguments.video}", flush=True)
@@ -352,6 +353,19 @@ def run_play(arguments: argparse.Namespace) -> int:
     if arguments.video:
         print(f"{arguments.video}: {frames} frames" + (" (cut by --max-frames)" if frames < steps else ""))
     return 0
+
+
+def _tell_frames(seconds: float = 10.0) -> Callable[[int], None]:
+    """Says how many frames there are when that was not said for so long: some machines take minutes for a thousand."""
+    said = time.monotonic()
+
+    def tell(frames: int) -> None:
+        nonlocal said
+        if time.monotonic() - said >= seconds:
+            said = time.monotonic()
+            print(f"{frames} frames drawn", flush=True)
+
+    return tell
 
 
 _COMMANDS = {"train": run_train, "eval": run_eval, "play": run_play, "replay": run_replay}

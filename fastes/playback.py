@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,18 +42,20 @@ def play(
     video: str | os.PathLike[str] | None = None,
     render: bool = False,
     max_frames: int | None = None,
+    on_frame: Callable[[int], object] | None = None,
 ) -> Iterator[tuple[int, float, int, int]]:
     """Play noise-free episodes, yielding (env seed, return, length, frames written) of each.
 
     video: an mp4 to write, frame by frame. render: open a window instead. max_frames: frames the video has at most;
-    episodes are played to their end all the same. Raises RenderError when the environment cannot be drawn.
+    episodes are played to their end all the same. on_frame: called with the number of frames after each one that was written
+    (MuJoCo's may take a tenth of a second without a graphics card). Raises RenderError when the environment cannot be drawn.
     """
     mode = "human" if render else "rgb_array" if video else None
     if mode == "rgb_array" and sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is first imported
     env = _build(model, mode)
     try:
-        with _writer(video, env) as writer:
+        with _writer(video, env, on_frame) as writer:
             for number in range(episodes):
                 seed = first_seed + number
                 yield (seed, *_play_episode(model, env, seed, writer, max_frames, mode == "human"))
@@ -86,8 +88,8 @@ class VideoWriter:
     The file gets its name when it is whole: one that was cut off has no index and plays nowhere.
     """
 
-    def __init__(self, path: Path, fps: float) -> None:
-        self.path, self.fps, self.frames = path, fps, 0
+    def __init__(self, path: Path, fps: float, on_frame: Callable[[int], object] | None = None) -> None:
+        self.path, self.fps, self.frames, self.on_frame = path, fps, 0, on_frame
         self.part = path.with_name(f".{path.stem}.part{path.suffix}")
         self._ffmpeg: Generator[None, Any, None] | None = None
 
@@ -98,6 +100,8 @@ class VideoWriter:
             self._ffmpeg = self._start((width, height))
         self._ffmpeg.send(frame)
         self.frames += 1
+        if self.on_frame is not None:
+            self.on_frame(self.frames)
 
     def _start(self, size: tuple[int, int]) -> Generator[None, Any, None]:
         try:
@@ -120,7 +124,9 @@ class VideoWriter:
 
 
 @contextmanager
-def _writer(video: str | os.PathLike[str] | None, env: Any) -> Generator[VideoWriter | None, None, None]:
+def _writer(
+    video: str | os.PathLike[str] | None, env: Any, on_frame: Callable[[int], object] | None
+) -> Generator[VideoWriter | None, None, None]:
     if video is None:
         yield None
         return
@@ -131,7 +137,7 @@ def _writer(video: str | os.PathLike[str] | None, env: Any) -> Generator[VideoWr
         )
     if not path.parent.is_dir() or path.is_dir():
         raise RenderError(f"the video cannot be written to {path}: expected a file name in an existing folder")
-    writer = VideoWriter(path, float(env.metadata.get("render_fps") or 30))
+    writer = VideoWriter(path, float(env.metadata.get("render_fps") or 30), on_frame)
     try:
         yield writer
     finally:

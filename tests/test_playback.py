@@ -66,7 +66,9 @@ def test_a_video_that_was_cut_off_has_no_name(cartpole: Path) -> None:
 def test_max_frames_bounds_all_episodes_together(cartpole: Path) -> None:
     video = cartpole.with_name("v.mp4")
     with FastES.load(cartpole, n_workers=0) as model:
-        played = list(play(model, 3, video=video, max_frames=25))
+        told: list[int] = []
+        played = list(play(model, 3, video=video, max_frames=25, on_frame=told.append))
+        assert told == list(range(1, 26))
         expected = model.evaluate(3)
         assert [episode[1] for episode in played] == expected.returns.tolist(), "episodes are played to their end"
         assert [episode[2] for episode in played] == expected.lengths.tolist()
