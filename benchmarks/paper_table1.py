@@ -120,7 +120,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--env", nargs="+", default=list(PAPER), metavar="ID", help="default: the paper's six, version 5")
     parser.add_argument("--trpo-timesteps", type=COUNT, default=5_000_000, metavar="N", help="default: 5,000,000, the paper's")
     parser.add_argument("--es-timesteps", type=COUNT, metavar="N", help="at most (default: each preset's own budget)")
-    parser.add_argument("--es-seeds", type=COUNT, metavar="N", help="runs of FastES, which are short (default: as --seeds)")
+    parser.add_argument("--es-seeds", type=COUNT, metavar="N", help="runs of FastES (default: as --seeds)")
     add_place(parser, seeds=2)
     arguments = parser.parse_args(given)
     sources = [arguments.out, *arguments.merge]

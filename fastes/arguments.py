@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fastes import __version__
-from fastes.errors import suggest
+from fastes.other_names import answer
 from fastes.sb3.files import EVALUATIONS, MONITOR
 from fastes.settings import Settings
 
@@ -22,7 +22,7 @@ class _Parser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(_join_negative_numbers(sys.argv[1:] if args is None else args), namespace)
         if unknown:
             flag = unknown[0].partition("=")[0]
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{suggest(flag, self._option_string_actions)}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{answer(flag, self._option_string_actions)}")
         return found, unknown
 
     def error(self, message: str) -> NoReturn:

@@ -355,13 +355,16 @@ def run_play(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell_frames(seconds: float = 10.0) -> Callable[[int], None]:
-    """Says how many frames there are when that was not said for so long: some machines take minutes for a thousand."""
+_FRAMES_SECONDS = 10.0
+
+
+def _tell_frames() -> Callable[[int], None]:
+    """Says how many frames there are when that was not said for _FRAMES_SECONDS."""
     said = time.monotonic()
 
     def tell(frames: int) -> None:
         nonlocal said
-        if time.monotonic() - said >= seconds:
+        if time.monotonic() - said >= _FRAMES_SECONDS:
             said = time.monotonic()
             print(f"{frames} frames drawn", flush=True)
 

@@ -47,8 +47,8 @@ def play(
     """Play noise-free episodes, yielding (env seed, return, length, frames written) of each.
 
     video: an mp4 to write, frame by frame. render: open a window instead. max_frames: frames the video has at most;
-    episodes are played to their end all the same. on_frame: called with the number of frames after each one that was written
-    (MuJoCo's may take a tenth of a second without a graphics card). Raises RenderError when the environment cannot be drawn.
+    episodes are played to their end all the same. on_frame: called with the number of frames after each one that was written.
+    Raises RenderError when the environment cannot be drawn.
     """
     mode = "human" if render else "rgb_array" if video else None
     if mode == "rgb_array" and sys.platform == "linux" and not os.environ.get("DISPLAY"):

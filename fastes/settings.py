@@ -11,6 +11,7 @@ import numpy as np
 
 from fastes.errors import suggest
 from fastes.optim import OPTIMIZERS
+from fastes.other_names import answer
 from fastes.rollout import STEP_GUARD
 from fastes.schedules import ANY_FORMS, ANY_NUMBER, FORMS, ScheduleSetting, make_schedule
 from fastes.shaping import SHAPINGS
@@ -19,20 +20,6 @@ from fastes.strategy import check_int, check_population_size
 
 _REAL = (int, float, np.integer, np.floating)
 ENV_ERRORS = ("stop", "penalise")
-_OTHERS = ". What PPO, A2C or DQN have beside these (n_steps, batch_size, gamma, ...) has no counterpart in ES: leave it out"
-_OF_GRADIENTS = (
-    *("n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "clip_range", "clip_range_vf", "ent_coef", "vf_coef"),
-    *("max_grad_norm", "normalize_advantage", "target_kl", "use_sde", "sde_sample_freq", "buffer_size", "learning_starts"),
-    *("tau", "train_freq", "gradient_steps"),
-)
-_ELSEWHERE = {  # names of SB3's, and of sb3-contrib's ARS, and what to do here
-    **dict.fromkeys(_OF_GRADIENTS, "it has no counterpart in ES: leave it out"),
-    "n_delta": "it is half of population_size here",
-    "n_top": "it is top_fraction here, the share n_top / n_delta",
-    "delta_std": "it is sigma here",
-    "n_eval_episodes": "it is episodes_per_candidate here",
-    "alive_bonus_offset": "it is alive_bonus here, with the other sign",
-}
 ROLLBACK_WINDOW = 10_000  # the longest
 MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
 EPISODE_CAPS = ("none", "mean", "share", "grow")
@@ -310,22 +297,20 @@ class Settings:
         """A copy with these settings instead, or an error that suggests the right name."""
         names = setting_names()
         unknown = [name for name in values if name not in names]
-        if len(unknown) == 1:
-            guess = _meant(unknown[0], names) or f"; expected one of {names}{_OTHERS}"
-            raise TypeError(f"unknown setting {unknown[0]!r}{guess}")
         if unknown:
-            guesses = (f"{name!r}{_meant(name, names)}" for name in unknown)
-            raise TypeError(f"unknown settings {', '.join(guesses)}; expected some of {names}{_OTHERS}")
+            answers = [answer(name, names) for name in unknown]
+            rest = "" if all(answers) else f"; expected one of {names}"
+            if len(unknown) == 1:
+                raise TypeError(f"unknown setting {unknown[0]!r}{answers[0]}{rest}")
+            told = [
+                f"{name!r} ({text.lstrip(':; ')})" if text else repr(name) for name, text in zip(unknown, answers, strict=True)
+            ]
+            raise TypeError(f"unknown settings {', '.join(told)}{rest}")
         return replace(self, **values)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; a schedule that is a function becomes the string 'function'."""
         return {name: "function" if callable(value) else value for name, value in asdict(self).items()}
-
-
-def _meant(name: str, names: tuple[str, ...]) -> str:
-    """What to do instead of a setting that is none; the empty string where nobody knows."""
-    return f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else suggest(name, names)
 
 
 def setting_names() -> tuple[str, ...]:

@@ -19,6 +19,8 @@ from training import label
 
 from fastes import CheckpointError, EnvironmentUnavailable, EvolutionStrategy, FastES, FastESError
 from fastes.cli import main
+from fastes.other_names import ANSWERS
+from fastes.settings import setting_names
 
 pytestmark = pytest.mark.usefixtures("no_process")
 
@@ -58,6 +60,11 @@ def make(*arguments: Any, **settings: Any) -> Callable[[], object]:
 def test_unknown_environment(env_id: str, words: tuple[str, ...]) -> None:
     says(make(env_id), EnvironmentUnavailable, *words)
     says(make(env_id), ValueError, *words)
+
+
+def test_no_setting_is_answered_as_if_it_were_none() -> None:
+    assert not set(ANSWERS) & set(setting_names())
+    assert {"n_steps", "gamma", "zero_policy", "target_kl"} <= set(ANSWERS)
 
 
 def test_a_suggestion_is_not_forced() -> None:
@@ -181,6 +188,13 @@ def test_mappings_that_need_bounds() -> None:
         ({"policy": 5}, TypeError, ("policy", "5", "MlpPolicy")),
         ({"popsize": 8}, TypeError, ("popsize", "population_size")),
         ({"learning_rte": 0.1}, TypeError, ("learning_rte", "learning_rate", "did you mean")),
+        ({"gamma": 0.99}, TypeError, ("'gamma': it has no counterpart in ES: leave it out",)),
+        ({"delta_std": 0.05}, TypeError, ("'delta_std': it is sigma here",)),
+        (
+            {"n_top": 4, "learning_rte": 0.1},
+            TypeError,
+            ("'n_top' (top_fraction is", "'learning_rte' (did you mean 'learning_rate'"),
+        ),
         ({"lr": 0.1}, TypeError, ("lr", "learning_rate")),
         ({"optimizer": "rmsprop"}, ValueError, ("optimizer", "rmsprop", "adam", "sgd")),
         ({"optimizer": "Adam"}, ValueError, ("Adam", "adam")),

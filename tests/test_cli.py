@@ -245,6 +245,9 @@ def test_a_mistyped_flag_is_met_with_the_right_one(capsys: pytest.CaptureFixture
     said = capsys.readouterr().err
     assert said.startswith("fastes train: error: unrecognized arguments: --sigam 0.1; did you mean '--sigma'?")
     assert said.count("\n") == 1, "the usage has a screenful of flags"
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "CartPole-v1", "--n-delta", "8"])
+    assert "--n-delta 8: population_size is twice that here" in capsys.readouterr().err
 
 
 def test_a_preset_of_another_version_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

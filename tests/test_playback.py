@@ -37,15 +37,19 @@ def frames_of(video: Path, height: int, width: int) -> np.ndarray[Any, Any]:
     return np.frombuffer(decoded, np.uint8).reshape(-1, height, width, 3)
 
 
-def test_cartpole_is_written_and_decodes(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cartpole_is_written_and_decodes(
+    cartpole: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     video = cartpole.with_name("v.mp4")
+    monkeypatch.setattr("fastes.cli._FRAMES_SECONDS", 0.0)
     assert main(["play", str(cartpole), "--video", str(video), "--max-frames", "7"]) == 0
     frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(video))
     assert frames == 7
     assert seconds == pytest.approx(7 / 50, abs=0.05)
     text = capsys.readouterr().out
     assert "return" in text
-    assert "7 frames" in text
+    assert "\n6 frames drawn\n7 frames drawn\n" in text
+    assert "v.mp4: 7 frames" in text
     decoded = frames_of(video, 400, 600)
     assert len(decoded) == 7
     assert (decoded[0] != decoded[6]).any(), "something moves"

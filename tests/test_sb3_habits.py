@@ -230,12 +230,8 @@ def test_learning_what_is_solved_says_so() -> None:
 
 
 def test_arguments_of_other_algorithms_are_named_at_once() -> None:
-    with pytest.raises(TypeError, match=r"'n_steps'.*'batch_size'.*'gamma'.*has no counterpart"):
+    with pytest.raises(TypeError, match=r"'n_steps' \(it has no.*'batch_size' \(it.*'gamma' \(it has no counterpart[^;]*$"):
         FastES("MlpPolicy", "CartPole-v1", n_steps=2048, batch_size=64, gamma=0.99)
-    with pytest.raises(TypeError, match=r"'gamma': it has no counterpart in ES: leave it out"):  # and not: did you mean 'sigma'
-        FastES("MlpPolicy", "CartPole-v1", gamma=0.99)
-    with pytest.raises(TypeError, match=r"'delta_std': it is sigma here"):
-        FastES("MlpPolicy", "CartPole-v1", delta_std=0.05)
     with pytest.raises(TypeError, match="'MlpPolicy'"):
         FastES(type("ActorCriticPolicy", (), {}), "CartPole-v1")
     with pytest.raises(ValueError, match="TorchPolicy"):
