@@ -168,6 +168,7 @@ def _started_training(folder: Path, *flags: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # these tests may run under nohup
     )
     run = folder / "runs" / "CartPole-v1" / "1"
     wait_until(lambda: (run / "progress.csv").exists() and len(_generations(run)) > 5, "some generations are done")
