@@ -87,5 +87,6 @@ def check_envs(parser: argparse.ArgumentParser, envs: Sequence[str]) -> None:
             parser.error(f"--env {env}: {type(error).__name__}: {error}")
 
 
-def seeds_of(arguments: argparse.Namespace) -> range:
-    return range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+def seeds_of(arguments: argparse.Namespace, number: int | None = None) -> range:
+    """The first `number` seeds, None for as many as --seeds says."""
+    return range(arguments.first_seed, arguments.first_seed + (number or arguments.seeds))

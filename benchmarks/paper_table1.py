@@ -49,7 +49,7 @@ def fastes_tasks(arguments: argparse.Namespace, folders: Sequence[Sequence[Row]]
         peers = runs_of("trpo", env, Budget(steps=arguments.trpo_timesteps), folders)
         if peers and final_score(peers) > initial_score(peers):
             stops[env] = final_score(peers)
-    seeds = range(arguments.first_seed, arguments.first_seed + (arguments.es_seeds or arguments.seeds))
+    seeds = seeds_of(arguments, arguments.es_seeds)
     return [_task(env, "fastes", seed, es_budget(arguments, env), stop) for seed in seeds for env, stop in stops.items()]
 
 
