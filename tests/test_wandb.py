@@ -36,6 +36,7 @@ _SCRIPT = """
         model.learn(1000, callback)
     config = {key: str(value) for key, value in run.config.as_dict().items()}
     run.finish()
+    wandb.teardown()  # waits for the service, which may still be writing its record when finish returns
     (record,) = glob.glob("wandb/offline-run-*/run-*.wandb")
     content = open(record, "rb").read()
     keys = [key for key in ("rollout/ep_rew_mean", "es/eval_return", "time/fps", "global_step") if key.encode() in content]
