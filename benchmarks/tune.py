@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gymnasium
 import tomli_w
 
+from benchmarks.head_to_head.runner import resumable
 from benchmarks.machine import versions
 from benchmarks.options import COUNT, COUNT_OR_0
 from fastes import FastES, FastESError
@@ -244,12 +245,11 @@ def main(given: Sequence[str] | None = None) -> None:
         parser.error(str(error))
     missing = arguments.trials - len(finished(study))
     try:
-        if "baseline" not in study.user_attrs:
-            study.set_user_attr("baseline", baseline(search, arguments.workers))
-        if missing > 0:
-            study.optimize(objective(search, arguments.workers), n_trials=missing, catch=(FastESError,))
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted: the same command goes on where it was") from None
+        with resumable():
+            if "baseline" not in study.user_attrs:
+                study.set_user_attr("baseline", baseline(search, arguments.workers))
+            if missing > 0:
+                study.optimize(objective(search, arguments.workers), n_trials=missing, catch=(FastESError,))
     finally:
         path = write_results(search, study, arguments.out)
     print(path.read_text(encoding="utf-8") if path else "no trial was completed")

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from processes import alive, wait_until
+from processes import alive, started_script, wait_until
 
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
@@ -259,6 +260,31 @@ def test_an_interrupt_ends_the_contestant(tmp_path: Path) -> None:
     pid = next(records)["pid"]
     records.close()
     assert not alive(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_a_benchmark_ends_its_contestant(tmp_path: Path, number: signal.Signals) -> None:
+    """It has a session of its own, so that neither the terminal nor a batch system reaches it."""
+    (tmp_path / "contestant_for_test.py").write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)")
+    code = """
+        import signal
+        from pathlib import Path
+        from benchmarks.head_to_head.process import records_of
+        from benchmarks.head_to_head.runner import resumable, usable_cpus
+
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup
+        with resumable():
+            for record in records_of("contestant_for_test", {}, usable_cpus(1), 1, Path("."), Path("log"), 60.0):
+                print(record, flush=True)
+    """
+    with started_script(code, tmp_path) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        process.send_signal(number)
+        assert process.wait(30) == 128 + number
+        assert process.stderr is not None
+        assert process.stderr.read() == "interrupted: the same command goes on where it was\n"
+    wait_until(lambda: not alive(pid), "the contestant ended", 10.0)
 
 
 # --- figures --------------------------------------------------------------------------------------------------------

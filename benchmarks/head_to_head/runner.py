@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from benchmarks.head_to_head.results import FINAL, POINT, Row, append_row, faile
 from benchmarks.head_to_head.zoo import PEERS, algorithm_of
 from benchmarks.machine import cpu_model, describe
 from fastes.cpus import available_cpus
+from fastes.interrupts import Terminated
 
 CONTESTANT = "benchmarks.head_to_head.contestant"
 _SILENCE_SECONDS = 1800.0  # a cycle may be long: 512 episodes of Humanoid
@@ -52,12 +54,24 @@ def usable_cpus(cores: int | None) -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-    """Ctrl-C inside ends the program with status 130 and says that nothing which is finished is lost."""
+    """Ctrl-C, SIGTERM or SIGHUP inside end the program and its contestant, and it says that nothing which is finished is lost.
+
+    The exit status is that of shells: 130, 143, 129. What nohup ignores stays ignored.
+    """
+    signals = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _terminate) for number in signals}
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated) as stop:
         print("interrupted: the same command goes on where it was", file=sys.stderr)
-        raise SystemExit(130) from None
+        raise SystemExit(stop.exit_status if isinstance(stop, Terminated) else 130) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _terminate(number: int, _: object) -> None:
+    raise Terminated(number)
 
 
 def is_finished(rows: Iterable[Row], task: Task) -> bool:
