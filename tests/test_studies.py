@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import math
 import sys
 from pathlib import Path
@@ -19,11 +20,12 @@ from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.contestant import base_of, preset_model
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.results import FINAL, POINT, Row, append_row, read_rows
-from benchmarks.head_to_head.zoo import settings_for
+from benchmarks.head_to_head.zoo import changed_settings, settings_for
 from benchmarks.studies import cyclic_mdp, episode_reward, estimators, frame_skip, settings
 from benchmarks.studies.__main__ import NAMES, main, study_named
 from benchmarks.studies.changed import ActionRepeat, LateReward, cut_after, paid_late, repeated
 from benchmarks.studies.estimator_run import acting, make_model
+from benchmarks.studies.short import SHORT, contestant, fastes_for
 from benchmarks.studies.strategies import (
     Averaged,
     Explicit,
@@ -146,6 +148,21 @@ def test_changed_environments_keep_the_settings_of_their_base() -> None:
     with preset_model(task, 0) as model:
         expected = choose_settings("CartPole-v1", None, {"sigma": 0.25, "target_return": "none"})
         assert model.settings == expected
+
+
+def test_a_contestants_name_may_change_several_settings() -> None:
+    changed = {"sigma": 1e-05, "learning_rate": "lin_0.1_1e-3", "starts": 1, "reward_clip": 1e20}
+    assert changed_settings(fastes_for("CartPole-v1", **changed)) == changed
+    assert "1e+20" in fastes_for("CartPole-v1", **changed)
+
+
+def test_studies_of_a_preset_for_long_trainings_have_settings_for_short_ones() -> None:
+    expected = dataclasses.replace(choose_settings("Swimmer-v5", None, {"target_return": "none"}), **SHORT["Swimmer-v5"])
+    task = Task(repeated("Swimmer-v5", 2), contestant("fastes", "Swimmer-v5"), 0, Budget(steps=1))
+    for model in (preset_model(task, 0), make_model("Swimmer-v5", "plain", 0, 0)):
+        with model:
+            assert model.settings == expected
+    assert contestant("ppo", "Swimmer-v5") == "ppo"
 
 
 # --- estimators -----------------------------------------------------------------------------------------------------
@@ -284,21 +301,24 @@ def test_the_average_is_what_is_evaluated_and_not_what_is_trained() -> None:
 # --- settings -------------------------------------------------------------------------------------------------------
 
 
-def test_one_setting_is_varied_at_a_time_and_the_preset_runs_once() -> None:
-    found = settings.contestants("Swimmer-v5")
-    preset = choose_settings("Swimmer-v5", None, {})
-    assert list(found["population_size"]) == [2, 4, 8, 16, 32]
-    assert found["sigma"][preset.sigma] == found["learning_rate"][preset.learning_rate] == "fastes"
-    arguments = frame_skip.argparse.Namespace(env="Swimmer-v5", timesteps=10, points=2, episodes=1, final_episodes=1)
+@pytest.mark.parametrize(("env", "candidates"), [("Swimmer-v5", [2, 4, 8, 16, 32]), ("Hopper-v5", [4, 8, 16, 32, 64])])
+def test_one_setting_is_varied_at_a_time_and_the_middle_runs_once(env: str, candidates: list[int]) -> None:
+    found, middle = settings.contestants(env), settings.middle(env)
+    assert list(found["population_size"]) == candidates
+    assert found["sigma"][middle.sigma] == found["learning_rate"][middle.learning_rate] == fastes_for(env)
+    arguments = frame_skip.argparse.Namespace(env=env, timesteps=10, points=2, episodes=1, final_episodes=1)
     tasks = settings.tasks(arguments, range(2))
     assert len(tasks) == len({(task.algo, task.seed) for task in tasks}) == 2 * 13
-    row = Row("Swimmer-v5", "fastes+sigma=0.2", 0, "", 1, FINAL, 0, 0, 0, 0, 0, 0, "", "")
+    row = Row(env, fastes_for(env, sigma=0.2), 0, "", 1, FINAL, 0, 0, 0, 0, 0, 0, "", "")
     assert settings.condition(row) == {
-        "env": "Swimmer-v5",
-        "population_size": 8,
+        "env": env,
+        "population_size": candidates[2],
         "sigma": 0.2,
-        "learning_rate": preset.learning_rate,
+        "learning_rate": middle.learning_rate,
     }
+
+
+def test_settings_are_multiplied() -> None:
     assert [settings.times_factor("population_size", own, 0.25) for own in (12, 4, 2)] == [4, 2, 2]
     assert settings.times_factor("sigma", "lin_0.02_0.005", 2.0) == "lin_0.04_0.01"
 
@@ -383,7 +403,7 @@ def test_every_study_reports_who_wins(tmp_path: Path) -> None:
     text = report_of("episode_reward", tmp_path / "same", lambda _, at: at, ["--env", "CartPole-v1"])
     assert "Every evaluation of FastES is the same." in text
     text = report_of("settings", tmp_path, lambda task, at: at + task.seed, ["--env", "CartPole-v1"])
-    assert text.count("(preset)") == 3
+    assert text.count("(middle)") == 3
     assert "1000.5 (1000.0 to 1001.0)" in text
     assert "| CartPole-v1" in report_of("estimators", tmp_path, lambda _, at: at, ["--env", "CartPole-v1"])
 

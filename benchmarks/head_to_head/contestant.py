@@ -14,8 +14,8 @@ import gymnasium
 
 from benchmarks.head_to_head.clock import Budget, Clock
 from benchmarks.head_to_head.evaluation import Act, Task, Watch
-from benchmarks.head_to_head.zoo import algorithm_of, change_of
-from fastes.presets import DEFAULT, preset_for, tomllib
+from benchmarks.head_to_head.zoo import algorithm_of, change_of, changed_settings
+from fastes.presets import DEFAULT, preset_for
 
 if TYPE_CHECKING:
     from fastes import FastES, Settings
@@ -36,7 +36,7 @@ def preset_model(task: Task, cores: int) -> FastES:
     """FastES with the preset of the task's environment, what the contestant's name changes, and a worker a core."""
     from fastes import FastES
 
-    preset, changes = preset_for(base_of(task.env)), tomllib.loads(change_of(task.algo))
+    preset, changes = preset_for(base_of(task.env)), changed_settings(task.algo)
     return FastES(task.env, preset=preset, n_workers=cores, seed=task.seed, target_return="none", **changes)
 
 

@@ -44,9 +44,14 @@ def algorithm_of(algo: str) -> str:
 
 
 def change_of(algo: str) -> str:
-    """What follows the plus in a contestant's name: for a peer the environment whose settings it takes, for FastES a setting
-    as a line of TOML; '' for nothing."""
+    """What follows the plus in a contestant's name: for a peer the environment whose settings it takes, for FastES settings
+    as TOML has them, with a plus between two; '' for nothing."""
     return algo.partition("+")[2]
+
+
+def changed_settings(algo: str) -> dict[str, Any]:
+    """The settings of FastES that a contestant's name changes: 'fastes+sigma=0.1+starts=1'."""
+    return tomllib.loads("\n".join(re.split(r"\+(?=[a-z_\d]+=)", change_of(algo))))
 
 
 def settings_for(algo: str, env: str) -> PeerSettings:

@@ -12,10 +12,12 @@ from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.contestant import base_of
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.results import Row, Run
+from benchmarks.head_to_head.zoo import algorithm_of
 from benchmarks.options import COUNT, add_evaluation
 from benchmarks.report import markdown_table
 from benchmarks.studies.changed import paid_late
 from benchmarks.studies.figures import COLOURS, cell, cpu_minutes, draw_curves, new_figure, save
+from benchmarks.studies.short import contestant, short_settings
 from benchmarks.studies.study import FIRST_SHARE, Study
 from fastes import FastES
 from fastes.presets import preset_for
@@ -33,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def trained(env: str, seed: int, preset: str) -> FastES:
-    with FastES(env, preset=preset, n_workers=0, seed=seed, target_return="none") as model:
+    with FastES(env, preset=preset, n_workers=0, seed=seed, target_return="none", **short_settings(env)) as model:
         model.learn(10**12, lambda _, record: record.generation < _GENERATIONS)
     return model
 
@@ -51,7 +53,7 @@ def check(arguments: argparse.Namespace) -> str:
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
     budget, episodes = Budget(steps=arguments.timesteps), (arguments.points, arguments.episodes, arguments.final_episodes)
     return [
-        Task(changed, algo, seed, budget, *episodes, first_share=FIRST_SHARE)
+        Task(changed, contestant(algo, env), seed, budget, *episodes, first_share=FIRST_SHARE)
         for seed in seeds
         for env in arguments.env
         for algo in ALGOS
@@ -61,12 +63,12 @@ def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
 
 def condition(row: Row) -> dict[str, Any]:
     base = base_of(row.env)
-    return {"env": base, "reward": "each step" if base == row.env else "at the end", "algo": row.algo}
+    return {"env": base, "reward": "each step" if base == row.env else "at the end", "algo": algorithm_of(row.algo)}
 
 
 def differing(runs: list[Run]) -> list[str]:
     """Seeds of FastES whose evaluations differ with the delay: none, or something is wrong."""
-    curves = {(*condition(run.final).values(), run.final.seed): run for run in runs if run.final.algo == "fastes"}
+    curves = {(*condition(run.final).values(), run.final.seed): run for run in runs if algorithm_of(run.final.algo) == "fastes"}
     wrong = []
     for (env, reward, algo, seed), run in curves.items():
         other = curves.get((env, "at the end", algo, seed)) if reward == "each step" else None

@@ -9,16 +9,17 @@ from unittest import mock
 from benchmarks.head_to_head.clock import Budget, Clock
 from benchmarks.head_to_head.contestant import import_first, records_to_stdout, run_fastes
 from benchmarks.head_to_head.evaluation import Act, Task
+from benchmarks.studies.short import short_settings
 from benchmarks.studies.strategies import STRATEGIES, Explicit
 from fastes import FastES
 from fastes.predictor import Predictor
 
 
 def make_model(env: str, strategy: str, seed: int, n_workers: int) -> FastES:
-    """FastES with its preset and a strategy of STRATEGIES in the place of its own."""
+    """FastES with a study's settings and a strategy of STRATEGIES in the place of its own."""
     chosen = STRATEGIES[strategy]
     with mock.patch("fastes.agent.EvolutionStrategy", chosen):
-        model = FastES(env, n_workers=n_workers, seed=seed, target_return="none")
+        model = FastES(env, n_workers=n_workers, seed=seed, target_return="none", **short_settings(env))
     if type(model.strategy) is not chosen or model.evaluator.table is not model.strategy.table:
         raise RuntimeError(f"FastES was made with {type(model.strategy).__name__}, expected {chosen.__name__}")
     return model

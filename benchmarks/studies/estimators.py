@@ -15,6 +15,7 @@ from benchmarks.options import COUNT, add_evaluation
 from benchmarks.report import markdown_table
 from benchmarks.studies.estimator_run import make_model
 from benchmarks.studies.figures import cell, cpu_minutes, draw_curves, new_figure, save
+from benchmarks.studies.short import short_settings
 from benchmarks.studies.strategies import STRATEGIES
 from benchmarks.studies.study import FIRST_SHARE, Study
 from fastes import FastES
@@ -36,7 +37,7 @@ def check(arguments: argparse.Namespace) -> str:
     """The plain estimator, its perturbations written out, has FastES's own bits, or nothing is run."""
     for env in arguments.env:
         made = [
-            FastES(env, n_workers=0, seed=arguments.first_seed, target_return="none"),
+            FastES(env, n_workers=0, seed=arguments.first_seed, target_return="none", **short_settings(env)),
             make_model(env, "plain", arguments.first_seed, 0),
         ]
         for model in made:
@@ -80,7 +81,7 @@ def write(arguments: argparse.Namespace, runs: list[Run], folder: Path) -> str:
             panel.legend(fontsize="small")
         rows.append((env, *map(cell, found.values())))
     save(figure, folder / "estimators.png")
-    text = "Final noise-free return, median and range over seeds; the preset's settings for all, equal steps in a line."
+    text = "Final noise-free return, median and range over seeds; the same settings for all, equal steps in a line."
     return "\n\n".join((text, markdown_table(("environment", *arguments.variants), rows), cpu_minutes(runs)))
 
 

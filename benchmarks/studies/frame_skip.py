@@ -9,10 +9,12 @@ from typing import Any
 from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.results import Row, Run
+from benchmarks.head_to_head.zoo import algorithm_of
 from benchmarks.options import COUNT, add_evaluation
 from benchmarks.report import markdown_table
 from benchmarks.studies.changed import REPEATS, repeated
 from benchmarks.studies.figures import COLOURS, cell, cpu_minutes, draw_curves, draw_finals, final_interval, new_figure, save
+from benchmarks.studies.short import contestant
 from benchmarks.studies.study import FIRST_SHARE, Study, nothing_to_check
 
 ALGOS = ("fastes", "ppo", "trpo")
@@ -28,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
     budget, episodes = Budget(steps=arguments.timesteps), (arguments.points, arguments.episodes, arguments.final_episodes)
     return [
-        Task(repeated(arguments.env, repeat), algo, seed, budget, *episodes, first_share=FIRST_SHARE)
+        Task(repeated(arguments.env, repeat), contestant(algo, arguments.env), seed, budget, *episodes, first_share=FIRST_SHARE)
         for seed in seeds
         for repeat in _REPEATS
         for algo in ALGOS
@@ -38,7 +40,7 @@ def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
 def condition(row: Row) -> dict[str, Any]:
     head, _, name = row.env.rpartition("/")
     repeat = int(head.partition(":repeat")[2] or 1)
-    return {"env": name if repeat > 1 else row.env, "repeat": repeat, "algo": row.algo}
+    return {"env": name if repeat > 1 else row.env, "repeat": repeat, "algo": algorithm_of(row.algo)}
 
 
 def write(arguments: argparse.Namespace, runs: list[Run], folder: Path) -> str:
@@ -70,7 +72,7 @@ def write(arguments: argparse.Namespace, runs: list[Run], folder: Path) -> str:
 
 
 def _is(row: Row, algo: str, repeat: int) -> bool:
-    return row.algo == algo and condition(row)["repeat"] == repeat
+    return (algorithm_of(row.algo), condition(row)["repeat"]) == (algo, repeat)
 
 
 def _spread(by_repeat: dict[int, list[Run]]) -> str:

@@ -1,4 +1,4 @@
-"""Population size, sigma and learning rate, one at a time around the preset, at equal steps."""
+"""Population size, sigma and learning rate, one at a time around a study's settings (studies.short), at equal steps."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 from benchmarks.head_to_head.clock import Budget
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.results import Row, Run
-from benchmarks.head_to_head.zoo import change_of
+from benchmarks.head_to_head.zoo import changed_settings
 from benchmarks.options import COUNT, add_evaluation
 from benchmarks.report import markdown_table
 from benchmarks.studies.figures import COLOURS, cell, cpu_minutes, draw_finals, new_figure, save
+from benchmarks.studies.short import fastes_for, short_settings
 from benchmarks.studies.study import FIRST_SHARE, Study, nothing_to_check
-from fastes.presets import choose_settings, tomllib
+from fastes.presets import choose_settings
+from fastes.settings import Settings
 
 VARIED = ("population_size", "sigma", "learning_rate")
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-_PRESET = "fastes"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -37,19 +38,19 @@ def times_factor(name: str, value: Any, factor: float) -> Any:
     return float(f"{value * factor:g}")
 
 
+def middle(env: str) -> Settings:
+    """The settings around which others are tried."""
+    return choose_settings(env, None, short_settings(env))
+
+
 def contestants(env: str) -> dict[str, dict[Any, str]]:
-    """Setting -> its values, rising -> the name of the contestant; the preset's own is in each."""
-    preset = choose_settings(env, None, {})
+    """Setting -> its values, rising -> the name of the contestant; the middle's own is in each."""
     found: dict[str, dict[Any, str]] = {}
     for name in VARIED:
-        own = getattr(preset, name)
-        values = {factor: times_factor(name, own, factor) for factor in FACTORS}
-        found[name] = {value: _PRESET if value == own else f"fastes+{name}={_toml(value)}" for value in values.values()}
+        own = getattr(middle(env), name)
+        values = [times_factor(name, own, factor) for factor in FACTORS]
+        found[name] = {value: fastes_for(env) if value == own else fastes_for(env, **{name: value}) for value in values}
     return found
-
-
-def _toml(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
@@ -59,8 +60,7 @@ def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
 
 
 def condition(row: Row) -> dict[str, Any]:
-    changed = tomllib.loads(change_of(row.algo))
-    preset = choose_settings(row.env, None, {})
+    preset, changed = choose_settings(row.env, None, {}), changed_settings(row.algo)
     return {"env": row.env, **{name: changed.get(name, getattr(preset, name)) for name in VARIED}}
 
 
@@ -73,14 +73,17 @@ def write(arguments: argparse.Namespace, runs: list[Run], folder: Path) -> str:
         at = [float(value) if not isinstance(value, str) else float(value.split("_")[1]) for value in shown]
         draw_finals(panel, at, list(shown.values()), name, COLOURS["fastes"])
         for x, value in zip(at, shown, strict=True):
-            if values[value] == _PRESET:
+            if values[value] == fastes_for(arguments.env):
                 panel.axvline(x, color="grey", linestyle=":")
         panel.set_xscale("log", base=2)
         panel.set_xticks(at, [f"{x:g}" for x in at])
         panel.set(xlabel=name)
-        rows += [(name, f"{value}{' (preset)' if values[value] == _PRESET else ''}", cell(of)) for value, of in shown.items()]
+        rows += [
+            (name, f"{value}{' (middle)' if values[value] == fastes_for(arguments.env) else ''}", cell(of))
+            for value, of in shown.items()
+        ]
     axes[0].set_ylabel("noise-free return, median over seeds")
-    figure.suptitle(f"{arguments.env}: one setting at a time around the preset, {arguments.timesteps:,} steps")
+    figure.suptitle(f"{arguments.env}: one setting at a time, {arguments.timesteps:,} steps")
     save(figure, folder / "settings.png")
     text = f"{arguments.env}, {arguments.timesteps:,} steps a run: final noise-free return, median and range over seeds."
     table = markdown_table(("setting", "value", "final return"), rows)
@@ -88,5 +91,5 @@ def write(arguments: argparse.Namespace, runs: list[Run], folder: Path) -> str:
 
 
 STUDY = Study(
-    "Population size, sigma and learning rate around the preset", 3, add_options, nothing_to_check, tasks, condition, write
+    "Population size, sigma and learning rate, one at a time", 3, add_options, nothing_to_check, tasks, condition, write
 )
