@@ -47,7 +47,7 @@ TASKS = {
     "BipedalWalker-v3": Task(6_000_000, 280.0),
     "InvertedPendulum-v5": Task(300_000, 1000.0),
     "InvertedDoublePendulum-v5": Task(1_000_000, 9300.0),
-    "Swimmer-v5": Task(1_000_000, 350.0),
+    "Swimmer-v5": Task(1_700_000, 350.0),
     "Reacher-v5": Task(3_000_000, -5.0),
     "HalfCheetah-v5": Task(2_000_000, 4500.0),
     "Hopper-v5": Task(4_000_000, 3400.0),

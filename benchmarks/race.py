@@ -43,7 +43,7 @@ class Course(NamedTuple):
 
 COURSES = {
     "InvertedPendulum-v5": Course(300_000, 0.1),
-    "Swimmer-v5": Course(1_000_000, 0.1),
+    "Swimmer-v5": Course(1_700_000, 0.1),
     "HalfCheetah-v5": Course(2_000_000, 0.1),
     "InvertedDoublePendulum-v5": Course(1_000_000, 0.1),
     "Reacher-v5": Course(3_000_000, 0.1, episodes=100),
