@@ -40,6 +40,7 @@ from benchmarks.head_to_head.thresholds import (
 )
 from benchmarks.head_to_head.zoo import PEERS, settings_for, shortened, task_of
 from fastes import Settings
+from fastes.presets import choose_settings
 
 SPIN = "import time\nwhile time.process_time() < {}: pass\n"
 TASKS = "CartPole Acrobot Pendulum MountainCar MountainCarContinuous LunarLander LunarLanderContinuous BipedalWalker Swimmer"
@@ -287,6 +288,45 @@ def test_a_signal_to_a_benchmark_ends_its_contestant(tmp_path: Path, number: sig
     wait_until(lambda: not alive(pid), "the contestant ended", 10.0)
 
 
+@pytest.fixture
+def _signals() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_signals")
+def test_what_nohup_ignores_stays_ignored_and_handlers_come_back() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with runner.resumable():
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.usefixtures("_signals")
+def test_a_second_signal_changes_nothing() -> None:
+    """A terminal that closes may send SIGHUP twice, and some batch systems send both."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    cleaned = []
+
+    def interrupted() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10.0)
+        finally:
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+            cleaned.append(True)
+
+    with pytest.raises(SystemExit) as ended, runner.resumable():
+        interrupted()
+    assert (ended.value.code, cleaned) == (143, [True])
+    os.kill(os.getpid(), signal.SIGHUP)  # as while results are written
+
+
 # --- figures --------------------------------------------------------------------------------------------------------
 
 
@@ -430,7 +470,9 @@ def test_the_papers_table_begins_where_thresholds_are_reached() -> None:
         for kind, score in (("point", 0.0), ("final", 9.0))
     ]
     tasks = [*paper_table1.trpo_tasks(given), *paper_table1.fastes_tasks(given, [rows])]
-    assert [task.budget.steps for task in tasks] == [5_000_000, 5_000_000, 500_000, 1_000_000], "FastES: its presets' own"
+    own = [choose_settings(env, None, {}).total_timesteps for env in given.env]
+    assert [task.budget.steps for task in tasks] == [5_000_000, 5_000_000, *own], "FastES: its presets' own"
+    assert len({5_000_000, *own}) == 3
     assert {round(task.budget.steps * due_shares(task.points, task.first_share)[0]) for task in tasks} == {2000}
     given.es_seeds, given.first_seed = 2, 5
     assert [task.seed for task in paper_table1.trpo_tasks(given)] == [5, 5]

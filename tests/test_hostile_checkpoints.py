@@ -150,21 +150,23 @@ KILL_AT_RANDOM_MOMENTS = (
 random.seed(0)
 write_checkpoint(path, state(1, 10_000))
 counts = {1: 0, 2: 0}
-for _ in range(200):
+for kills in range(1, 4001):
     child = os.fork()
     if child == 0:
         while True:
             write_checkpoint(path, state(2, 10_000))
             write_checkpoint(path, state(1, 10_000))
-    time.sleep(random.uniform(0.0, 0.004))
+    time.sleep(random.uniform(0.0, 0.004) * (1 + kills / 200))  # a busy machine needs longer for two saves
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     counts[whole()] += 1
     if Path("m.zip.bak").exists():
         assert whole(Path("m.zip.bak")) in (1, 2)
+    if kills >= 200 and min(counts.values()) > 5:
+        break
 write_checkpoint(path, state(3))
 assert whole() == 3
-report(one=counts[1], two=counts[2])
+report(one=counts[1], two=counts[2], kills=kills)
 """
 )
 
@@ -177,7 +179,7 @@ def test_a_save_killed_at_random_moments_leaves_a_whole_file(memory: Path) -> No
     assert found["two"] > 5
     left = set(found["files"]) - {"m.zip", "m.zip.bak", "script.py"}
     assert all(LEFT_BY_A_KILL.fullmatch(name) for name in left), left
-    assert len(left) < 60
+    assert len(left) < 0.3 * found["kills"]
 
 
 # --- a save that cannot be written -----------------------------------------------------------------------------------

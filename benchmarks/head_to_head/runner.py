@@ -54,23 +54,31 @@ def usable_cpus(cores: int | None) -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-    """Ctrl-C, SIGTERM or SIGHUP inside end the program and its contestant, and it says that nothing which is finished is lost.
+    """Ctrl-C, SIGTERM and SIGHUP inside end the program, and with it the contestant that runs; what is finished stays.
 
-    The exit status is that of shells: 130, 143, 129. What nohup ignores stays ignored.
+    The exit status is that of shells: 130, 143, 129. What nohup ignores stays ignored. After SIGTERM or SIGHUP both are: the
+    program is about to end.
     """
-    signals = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _terminate) for number in signals}
+    before: dict[int, Any] = {}
+    stopped = False
     try:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, _terminate)
         yield
     except (KeyboardInterrupt, Terminated) as stop:
-        print("interrupted: the same command goes on where it was", file=sys.stderr)
+        stopped = isinstance(stop, Terminated)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print("interrupted: the same command goes on where it was", file=sys.stderr)
         raise SystemExit(stop.exit_status if isinstance(stop, Terminated) else 130) from None
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if stopped else handler)
 
 
 def _terminate(number: int, _: object) -> None:
+    for each in (signal.SIGTERM, signal.SIGHUP):  # a terminal that closes may send two
+        signal.signal(each, signal.SIG_IGN)
     raise Terminated(number)
 
 

@@ -17,7 +17,7 @@ from benchmarks.options import COUNT, add_evaluation
 from benchmarks.report import markdown_table
 from benchmarks.studies.changed import paid_late
 from benchmarks.studies.figures import COLOURS, cell, cpu_minutes, draw_curves, new_figure, save
-from benchmarks.studies.short import contestant, short_settings
+from benchmarks.studies.short import contestant_name, short_settings
 from benchmarks.studies.study import FIRST_SHARE, Study
 from fastes import FastES
 from fastes.presets import preset_for
@@ -53,7 +53,7 @@ def check(arguments: argparse.Namespace) -> str:
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
     budget, episodes = Budget(steps=arguments.timesteps), (arguments.points, arguments.episodes, arguments.final_episodes)
     return [
-        Task(changed, contestant(algo, env), seed, budget, *episodes, first_share=FIRST_SHARE)
+        Task(changed, contestant_name(algo, env), seed, budget, *episodes, first_share=FIRST_SHARE)
         for seed in seeds
         for env in arguments.env
         for algo in ALGOS

@@ -14,7 +14,7 @@ from benchmarks.options import COUNT, add_evaluation
 from benchmarks.report import markdown_table
 from benchmarks.studies.changed import REPEATS, repeated
 from benchmarks.studies.figures import COLOURS, cell, cpu_minutes, draw_curves, draw_finals, final_interval, new_figure, save
-from benchmarks.studies.short import contestant
+from benchmarks.studies.short import contestant_name
 from benchmarks.studies.study import FIRST_SHARE, Study, nothing_to_check
 
 ALGOS = ("fastes", "ppo", "trpo")
@@ -30,7 +30,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:
     budget, episodes = Budget(steps=arguments.timesteps), (arguments.points, arguments.episodes, arguments.final_episodes)
     return [
-        Task(repeated(arguments.env, repeat), contestant(algo, arguments.env), seed, budget, *episodes, first_share=FIRST_SHARE)
+        Task(
+            repeated(arguments.env, repeat),
+            contestant_name(algo, arguments.env),
+            seed,
+            budget,
+            *episodes,
+            first_share=FIRST_SHARE,
+        )
         for seed in seeds
         for repeat in _REPEATS
         for algo in ALGOS

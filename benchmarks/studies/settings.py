@@ -65,6 +65,7 @@ def condition(row: Row) -> dict[str, Any]:
 
 
 def write(arguments: argparse.Namespace, runs: list[Run], folder: Path) -> str:
+    unchanged = fastes_for(arguments.env)
     figure, axes = new_figure(len(VARIED), sharey=True)
     rows = []
     for panel, (name, values) in zip(axes, contestants(arguments.env).items(), strict=True):
@@ -73,15 +74,12 @@ def write(arguments: argparse.Namespace, runs: list[Run], folder: Path) -> str:
         at = [float(value) if not isinstance(value, str) else float(value.split("_")[1]) for value in shown]
         draw_finals(panel, at, list(shown.values()), name, COLOURS["fastes"])
         for x, value in zip(at, shown, strict=True):
-            if values[value] == fastes_for(arguments.env):
+            if values[value] == unchanged:
                 panel.axvline(x, color="grey", linestyle=":")
         panel.set_xscale("log", base=2)
         panel.set_xticks(at, [f"{x:g}" for x in at])
         panel.set(xlabel=name)
-        rows += [
-            (name, f"{value}{' (middle)' if values[value] == fastes_for(arguments.env) else ''}", cell(of))
-            for value, of in shown.items()
-        ]
+        rows += [(name, f"{value}{' (middle)' if values[value] == unchanged else ''}", cell(of)) for value, of in shown.items()]
     axes[0].set_ylabel("noise-free return, median over seeds")
     figure.suptitle(f"{arguments.env}: one setting at a time, {arguments.timesteps:,} steps")
     save(figure, folder / "settings.png")
