@@ -60,20 +60,19 @@ def resumable() -> Iterator[None]:
     program is about to end.
     """
     before: dict[int, Any] = {}
-    stopped = False
     try:
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 before[number] = signal.signal(number, _terminate)
         yield
     except (KeyboardInterrupt, Terminated) as stop:
-        stopped = isinstance(stop, Terminated)
         with contextlib.suppress(OSError):  # the terminal may be gone
             print("interrupted: the same command goes on where it was", file=sys.stderr)
         raise SystemExit(stop.exit_status if isinstance(stop, Terminated) else 130) from None
     finally:
         for number, handler in before.items():
-            signal.signal(number, signal.SIG_IGN if stopped else handler)
+            if signal.getsignal(number) is _terminate:
+                signal.signal(number, handler)
 
 
 def _terminate(number: int, _: object) -> None:

@@ -45,9 +45,10 @@ def middle(env: str) -> Settings:
 
 def contestants(env: str) -> dict[str, dict[Any, str]]:
     """Setting -> its values, rising -> the name of the contestant; the middle's own is in each."""
+    unchanged = middle(env)
     found: dict[str, dict[Any, str]] = {}
     for name in VARIED:
-        own = getattr(middle(env), name)
+        own = getattr(unchanged, name)
         values = [times_factor(name, own, factor) for factor in FACTORS]
         found[name] = {value: fastes_for(env) if value == own else fastes_for(env, **{name: value}) for value in values}
     return found

@@ -21,13 +21,9 @@ def short_settings(env: str) -> dict[str, Any]:
 def fastes_for(env: str, **changes: Any) -> str:
     """The name of FastES as a contestant with these settings, and `changes` beside them."""
     settings = {**short_settings(env), **changes}
-    return "+".join(["fastes", *(f"{name}={_toml(value)}" for name, value in settings.items())])
+    return "+".join(["fastes", *(f"{name}={json.dumps(value)}" for name, value in settings.items())])
 
 
 def contestant_name(algo: str, env: str) -> str:
     """The name under which an algorithm takes part in a study of an environment."""
     return fastes_for(env) if algo == "fastes" else algo
-
-
-def _toml(value: Any) -> str:
-    return json.dumps(value)
