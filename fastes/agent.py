@@ -241,26 +241,7 @@ class FastES(SB3Interface):
         self.evaluator.start()
         callbacks.on_start(self, total)
         try:
-            going = self.num_timesteps < total
-            finished = time.perf_counter()
-            while going:
-                judge_start(self, callbacks)
-                warm_up(self)
-                started, finished = finished, 0.0
-                asked, batch = run_generation(self)
-                evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, self.eval_seeds())
-                with booking(self, evaluation, callbacks) as solved, interrupts_wait():  # as a whole or not at all
-                    update = None if solved else self._tell(batch, evaluation)
-                    count(self, batch, solved)
-                    finished = time.perf_counter()
-                    self.untold = make_record(self, asked, batch, evaluation, update, finished - started)
-                    self._note_episodes(batch, evaluation)
-                going = callbacks.on_generation(self, self.untold) is not False
-                self.untold = None
-                self._odd.look(self, asked.generation + 1, batch)
-                going = going and not self.solved and self.num_timesteps < total
-            if self.num_timesteps >= total:
-                judge_start(self, callbacks)
+            self._train(total, callbacks)
         finally:
             callbacks.on_end(self)
         if self.solved and self.generation == begun_at:
@@ -271,6 +252,29 @@ class FastES(SB3Interface):
                 stacklevel=2,
             )
         return self
+
+    def _train(self, total: int, callbacks: Callback) -> None:
+        """Generations until num_timesteps has reached total, the target return is confirmed, or a callback says stop."""
+        going = self.num_timesteps < total
+        finished = time.perf_counter()
+        while going:
+            judge_start(self, callbacks)
+            warm_up(self)
+            started, finished = finished, 0.0
+            asked, batch = run_generation(self)
+            evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, self.eval_seeds())
+            with booking(self, evaluation, callbacks) as solved, interrupts_wait():  # as a whole or not at all
+                update = None if solved else self._tell(batch, evaluation)
+                count(self, batch, solved)
+                finished = time.perf_counter()
+                self.untold = make_record(self, asked, batch, evaluation, update, finished - started)
+                self._note_episodes(batch, evaluation)
+            going = callbacks.on_generation(self, self.untold) is not False
+            self.untold = None
+            self._odd.look(self, asked.generation + 1, batch)
+            going = going and not self.solved and self.num_timesteps < total
+        if self.num_timesteps >= total:
+            judge_start(self, callbacks)
 
     def running_generation(self, num_pairs: int | None = None) -> Perturbations:
         """The running generation's perturbations, as many as it begins with or num_pairs; schedules run towards the budget."""
