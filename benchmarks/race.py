@@ -48,7 +48,7 @@ COURSES = {
     "InvertedDoublePendulum-v5": Course(1_000_000, 0.1),
     "Reacher-v5": Course(3_000_000, 0.1, episodes=100),
     "Hopper-v5": Course(4_000_000, 0.5),
-    "Walker2d-v5": Course(3_000_000, 0.5),
+    "Walker2d-v5": Course(4_000_000, 0.5),
     "Ant-v5": Course(600_000, 0.5),
 }
 
