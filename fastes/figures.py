@@ -116,7 +116,7 @@ class OddFigures:
     def _say(self, kind: str, message: str) -> None:
         if kind not in self._said:
             self._said.add(kind)
-            warnings.warn(message, RuntimeWarning, stacklevel=4)
+            warnings.warn(message, RuntimeWarning, stacklevel=5)
 
 
 def _all_equal(batch: Batch) -> bool:

@@ -143,6 +143,15 @@ def test_a_training_on_a_summit_is_told_so() -> None:
     assert on_the_summit(60, Slope)[0] == []
 
 
+def test_the_warning_of_a_training_points_at_the_line_that_trains() -> None:
+    settings: dict[str, Any] = {"policy": "LinearPolicy", "learning_rate": 1e-9, "normalize_obs": False, "population_size": 4}
+    settings |= {"seed": 1, "noise_table_size": 500}
+    with pytest.warns(RuntimeWarning, match="no candidate") as caught, FastES(Summit, n_workers=0, **settings) as model:
+        model.learn(MANY, lambda _, record: record.generation < 60)
+    (warning,) = (warning for warning in caught if "no candidate" in str(warning.message))
+    assert "model.learn(MANY, lambda" in Path(warning.filename).read_text().splitlines()[warning.lineno - 1]
+
+
 def test_the_warning_changes_no_bit_and_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     told, first = on_the_summit(60)
     monkeypatch.setattr("fastes.figures._UNBEATEN", 0)
