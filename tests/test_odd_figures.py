@@ -121,7 +121,7 @@ class Slope(Summit):
         return np.ones(2, np.float32), float(action[0]), True, False, {}
 
 
-def on_the_summit(generations: int, env: Any = Summit, **settings: Any) -> tuple[list[str], Any]:
+def hardly_moving(env: Any, **settings: Any) -> FastES:
     plain = {
         "policy": "LinearPolicy",
         "learning_rate": 1e-9,
@@ -130,7 +130,11 @@ def on_the_summit(generations: int, env: Any = Summit, **settings: Any) -> tuple
         "seed": 1,
         "noise_table_size": 500,
     }
-    with caught_warnings() as messages, FastES(env, n_workers=0, **{**plain, **settings}) as model:
+    return FastES(env, n_workers=0, **{**plain, **settings})
+
+
+def on_the_summit(generations: int, env: Any = Summit, **settings: Any) -> tuple[list[str], Any]:
+    with caught_warnings() as messages, hardly_moving(env, **settings) as model:
         model.learn(MANY, lambda _, record: record.generation < generations)
         state = model.snapshot()
     return [message for message in messages if "no candidate" in message], state
@@ -144,9 +148,7 @@ def test_a_training_on_a_summit_is_told_so() -> None:
 
 
 def test_the_warning_of_a_training_points_at_the_line_that_trains() -> None:
-    settings: dict[str, Any] = {"policy": "LinearPolicy", "learning_rate": 1e-9, "normalize_obs": False, "population_size": 4}
-    settings |= {"seed": 1, "noise_table_size": 500}
-    with pytest.warns(RuntimeWarning, match="no candidate") as caught, FastES(Summit, n_workers=0, **settings) as model:
+    with pytest.warns(RuntimeWarning, match="no candidate") as caught, hardly_moving(Summit) as model:
         model.learn(MANY, lambda _, record: record.generation < 60)
     (warning,) = (warning for warning in caught if "no candidate" in str(warning.message))
     assert "model.learn(MANY, lambda" in Path(warning.filename).read_text().splitlines()[warning.lineno - 1]
