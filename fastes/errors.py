@@ -58,3 +58,8 @@ def suggest(name: object, choices: Iterable[str]) -> str:
     """'; did you mean X?' for the closest of choices, or the empty string."""
     close = difflib.get_close_matches(str(name), list(choices), n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+
+
+def shorten(error: Exception) -> str:
+    """What an error says, without megabytes of a file that it quotes."""
+    return f"{error!s:.500}"

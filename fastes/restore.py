@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import platform
 import reprlib
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,10 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fastes import _core
 from fastes.checkpoint import MAX_COUNTER, Checkpoint, check_arrays, read_checkpoint, require
 from fastes.envs import EnvArgument, EnvSource, MissingEnv, from_json, make_env_source, plain_kwargs, to_json
-from fastes.errors import CheckpointError, CheckpointMismatch
-from fastes.policies import CUSTOM_POLICIES, ActionHead, AnySpec, CustomPolicy, CustomSpec, PolicySpec, make_policy_spec
+from fastes.errors import CheckpointError, CheckpointMismatch, shorten
+from fastes.policies import ActionHead, AnySpec, CustomPolicy, CustomSpec, PolicySpec, make_policy_spec
 from fastes.policies.actions import head_from
 from fastes.policies.custom import obs_shape_of
+from fastes.policy_description import describe_policy, spec_from
 from fastes.settings import Settings, setting_names
 from fastes.starts import arrays_of
 from fastes.strategy import check_seed
@@ -29,11 +28,6 @@ if TYPE_CHECKING:
     from fastes.agent import FastES
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")
-_FLOATS = ("float32", "float64")
-_DTYPES = {"clip": _FLOATS, "squash": _FLOATS, "bins": _FLOATS, "categorical": ("int64",), "binary": ("int8",)}
-_CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
-_MAX_LAYERS = 10_000  # each costs memory, and a file can list millions
-_MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds
 _SCHEDULES = ("sigma", "learning_rate", "alive_bonus")
 _FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation")  # the file's arrays are of their kinds
 _FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
@@ -68,7 +62,7 @@ def model_state(model: FastES) -> Checkpoint:
         "env_name": model.source.name,
         "env": to_json(model.source),
         "settings": target,
-        "policy": _policy_data(model.policy_spec),
+        "policy": describe_policy(model.policy_spec),
         "counters": {
             "generation": model.generation,
             "num_timesteps": model.num_timesteps,
@@ -93,21 +87,6 @@ def model_state(model: FastES) -> Checkpoint:
         if its_arrays:
             arrays[group] = its_arrays
     return Checkpoint(data, arrays)  # type: ignore[arg-type]
-
-
-def _policy_data(spec: AnySpec) -> dict[str, Any]:
-    """What a file says of the policy; of a custom one, only what tells whether another fits."""
-    data: dict[str, Any] = {"obs_shape": spec.obs_shape, "flattened": spec.flattened}
-    if isinstance(spec, PolicySpec):
-        data |= {"layer_sizes": spec.layer_sizes, "activation": spec.activation, "use_bias": spec.use_bias}
-    else:
-        data |= {"kind": spec.kind, "parameters": [[name, list(shape)] for name, shape in spec.shapes.items()]}
-    if spec.head is None:
-        return {**data, "head": None}
-    head = asdict(spec.head)
-    for bound in ("low", "high"):  # JSON has no infinity
-        head[bound] = [x if math.isfinite(x) else str(x) for x in head[bound]]
-    return {**data, "head": head}
 
 
 class Parts(NamedTuple):
@@ -188,7 +167,7 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
     try:
         settings = Settings().changed(**{**stored, **missing})
     except (TypeError, ValueError, OverflowError) as error:
-        raise CheckpointError(f"the checkpoint's settings are damaged: {_short(error)}") from error
+        raise CheckpointError(f"the checkpoint's settings are damaged: {shorten(error)}") from error
     for name in _FIXED:
         if name in changes and changes[name] != (kept := getattr(settings, name)):
             raise CheckpointMismatch(
@@ -207,149 +186,6 @@ def _missing_schedule(name: str) -> Any:
         raise ValueError(f"{name} was a function, which a checkpoint does not hold: pass it, as in load(path, {name}=function)")
 
     return schedule
-
-
-def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> AnySpec:
-    """The policy, from the file alone: acting needs no environment. A custom one has to be passed, and to fit."""
-    stored, settings = require(checkpoint.data, "policy", dict), require(checkpoint.data, "settings", dict)
-    if "kind" in stored:
-        return _custom_spec(checkpoint, stored, policy)
-    if policy is not None:
-        name = require(settings, "policy", str)
-        raise CheckpointMismatch(
-            f"policy = {policy!r} was passed for a checkpoint whose policy is the {name:.100} that it describes itself: load "
-            "it without policy="
-        )
-    with _damage_is_said():
-        spec = PolicySpec(**_as_tuples(stored, "head"), head=_head(stored["head"]))
-        sizes = (*spec.layer_sizes, spec.head.size)
-        if not 2 <= len(spec.layer_sizes) <= _MAX_LAYERS or not all(isinstance(n, int) and n > 0 for n in sizes):
-            raise ValueError(f"layer sizes {spec.layer_sizes}")
-        if spec.activation not in _core.ACTIVATIONS:
-            raise ValueError(f"activation {spec.activation!r}")
-        if spec.layer_sizes[-1] != spec.head.num_outputs:
-            raise ValueError(f"{spec.layer_sizes[-1]} outputs for {spec.head}")
-        _check_observations(spec.obs_shape, spec.flattened)
-        if math.prod(spec.obs_shape) != spec.obs_size:
-            raise ValueError(f"observation shape {spec.obs_shape} for {spec.obs_size} inputs")
-        if not isinstance(spec.use_bias, bool):
-            raise ValueError(f"use_bias {spec.use_bias!r}")
-        _check_theta(checkpoint, spec.num_params)
-        return spec
-
-
-def _custom_spec(checkpoint: Checkpoint, stored: Mapping[str, Any], policy: CustomPolicy | None) -> CustomSpec:
-    with _damage_is_said():
-        if odd := set(stored) ^ {"kind", "parameters", "head", "obs_shape", "flattened"}:
-            raise ValueError(f"keys {sorted(odd)}")
-        kind, shapes = stored["kind"], {name: tuple(shape) for name, shape in stored["parameters"]}
-        if kind not in CUSTOM_POLICIES or (stored["head"] is None) != (kind == "CallablePolicy"):
-            raise ValueError(f"kind {kind!r} with head {stored['head']!r}")
-        if len(shapes) != len(stored["parameters"]) or not all(isinstance(name, str) for name in shapes):
-            raise ValueError(f"parameters {stored['parameters']!r}")
-        few = all(len(shape) <= _MAX_DIMENSIONS for shape in shapes.values())
-        if not few or not all(type(n) is int and 0 <= n < 2**31 for shape in shapes.values() for n in shape):
-            raise ValueError(f"parameter shapes {stored['parameters']!r}")
-        head = None if stored["head"] is None else _head(stored["head"])
-        obs_shape, flattened = tuple(stored["obs_shape"]), stored["flattened"]
-        _check_observations(obs_shape, flattened)
-        _check_theta(checkpoint, sum(math.prod(shape) for shape in shapes.values()))
-    if policy is None:
-        raise CheckpointMismatch(
-            f"the checkpoint's policy is a {kind}, of which a file holds the parameters only: load it in Python, with "
-            f"FastES.load(path, policy={kind}(...)), and train, evaluate or play it there"
-        )
-    if policy.kind != kind:
-        raise CheckpointMismatch(f"policy = {policy!r} does not fit the checkpoint: expected a {kind}")
-    own = dict(policy.parameter_shapes())
-    if list(own.items()) != list(shapes.items()):
-        raise CheckpointMismatch(f"policy = {policy!r} does not fit the checkpoint: {_first_difference(own, shapes)}")
-    return policy.make_spec(head, obs_shape, flattened)
-
-
-def _first_difference(own: Mapping[str, tuple[int, ...]], stored: Mapping[str, tuple[int, ...]]) -> str:
-    """Between the parameters of a policy and those of a checkpoint, in words."""
-    for name in stored:
-        if name not in own:
-            return f"it has no parameter {name!r}, the checkpoint has one of shape {stored[name]}"
-        if own[name] != stored[name]:
-            return f"its parameter {name!r} has shape {own[name]}, the checkpoint's has {stored[name]}"
-    for name in own:
-        if name not in stored:
-            return f"it has a parameter {name!r} of shape {own[name]}, the checkpoint has none"
-    return f"its parameters come in another order, {list(own)}: the checkpoint has {list(stored)}"
-
-
-@contextlib.contextmanager
-def _damage_is_said() -> Iterator[None]:
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise CheckpointError(f"the checkpoint's policy is damaged: {_short(error)}") from error
-
-
-def _as_tuples(stored: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items() if key not in left_out}
-
-
-def _head(stored: Mapping[str, Any]) -> ActionHead:
-    """The action head of a file; ValueError or the like for one that the C core must not see."""
-    values = _as_tuples(stored)
-    for bound in ("low", "high"):
-        values[bound] = tuple(float(x) for x in values[bound])
-    head = ActionHead(**values)
-    if not isinstance(head.size, int) or head.size <= 0 or head.kind not in _core.ACTION_KINDS:
-        raise ValueError(f"head {head.kind!r} of size {head.size!r}")
-    if type(head.num_outputs) is not int or head.num_outputs != _outputs(head):
-        raise ValueError(f"{head.num_outputs!r} outputs for {head}")
-    return head
-
-
-def _check_observations(shape: Any, flattened: Any) -> None:
-    # types first: a product of lists and numbers is a list of any length
-    if (
-        not isinstance(shape, tuple)
-        or len(shape) > _MAX_DIMENSIONS
-        or not all(type(n) is int and 0 <= n < 2**31 for n in shape)
-    ):
-        raise ValueError(f"observation shape {shape}")
-    if not 0 < math.prod(shape) < 2**31 or not isinstance(flattened, bool):
-        raise ValueError(f"observation shape {shape}, flattened {flattened!r}")
-
-
-def _check_theta(checkpoint: Checkpoint, num_params: int) -> None:
-    theta = checkpoint.arrays.get("theta", {}).get("theta")
-    if theta is None or theta.shape != (num_params,):
-        raise ValueError(f"it has {num_params} parameters, theta has {0 if theta is None else theta.size}")
-
-
-def _short(error: Exception) -> str:
-    """What an error says, without megabytes of the file that it quotes."""
-    return f"{error!s:.500}"
-
-
-def _outputs(head: ActionHead) -> int:
-    """The width of the last layer that the C core will read; ValueError for a head that it must not see."""
-    if not all(isinstance(value, tuple) for value in (head.shape, head.low, head.high, head.nvec, head.start)):
-        raise ValueError(f"lists expected in {head}")
-    whole = (*head.shape, head.size, head.num_bins, *head.nvec)
-    small = all(type(n) is int and abs(n) < 2**31 for n in whole)
-    if not small or not all(type(n) is int and -(2**63) <= n < 2**63 - 2**31 for n in head.start) or head.cast not in _CASTS:
-        raise ValueError(f"numbers {whole}, cast {head.cast!r}")
-    shape_fits = all(isinstance(n, int) and n >= 0 for n in head.shape) and math.prod(head.shape) == head.size
-    if len(head.shape) > 32 or not shape_fits or head.dtype not in _DTYPES[head.kind]:
-        raise ValueError(f"shape {head.shape}, dtype {head.dtype!r} for {head.size} components")
-    if head.kind == "categorical":
-        if not len(head.nvec) == len(head.start) == head.size or min(head.nvec) < 1:
-            raise ValueError(f"choices {head.nvec}")
-        return sum(head.nvec)
-    if head.kind == "binary":
-        return head.size
-    if not len(head.low) == len(head.high) == head.size:
-        raise ValueError(f"bounds {head.low}, {head.high}")
-    if head.kind == "bins" and not (isinstance(head.num_bins, int) and head.num_bins >= 2):
-        raise ValueError(f"{head.num_bins} bins")
-    return head.size * (head.num_bins if head.kind == "bins" else 1)
 
 
 def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings) -> None:

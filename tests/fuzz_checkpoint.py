@@ -399,7 +399,7 @@ def edit_header(header: dict[str, Any], chance: random.Random) -> None:
 
 INSTRUMENTED = (
     *("agent", "checkpoint", "envs", "episode_cap", "errors", "normalizer", "optim", "policies.actions", "policies.spec"),
-    *("population", "predictor", "restore", "schedules", "settings", "strategy"),
+    *("policy_description", "population", "predictor", "restore", "schedules", "settings", "strategy"),
 )
 
 

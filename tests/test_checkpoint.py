@@ -486,7 +486,7 @@ def test_pickles_in_a_checkpoint_are_not_executed(saved: Path, tmp_path: Path, m
 
 
 def test_no_module_that_reads_checkpoints_unpickles() -> None:
-    for name in ("checkpoint", "restore", "agent", "run_folder"):
+    for name in ("checkpoint", "restore", "policy_description", "agent", "run_folder"):
         source = (Path(str(__import__("fastes").__file__)).parent / f"{name}.py").read_text()
         assert "pickle" not in source.replace("Never pickle", ""), name
 

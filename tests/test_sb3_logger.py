@@ -346,6 +346,9 @@ def test_neither_torch_nor_sb3_is_imported(formats: str, tmp_path: Path) -> None
 def test_torch_can_be_imported_after_tensorboardx() -> None:
     pytest.importorskip("tensorboardX")
     pytest.importorskip("torch")
-    code = "from fastes.sb3 import logger; logger._tensorboardx('summary'); import torch; print(torch.zeros(1).sum().item())"
+    code = (
+        "from fastes.sb3.output_formats import tensorboardx; tensorboardx('summary')\n"
+        "import torch; print(torch.zeros(1).sum().item())"
+    )
     result = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stdout.strip()) == (0, "0.0"), result.stderr
