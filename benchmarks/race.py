@@ -90,7 +90,8 @@ def line_of(env: str, peer: str, theirs: Sequence[Run], ours: Sequence[Run]) -> 
     cells = [env, peer.upper(), f"{score:.1f}", f"{wall:.0f} / {cpu:.0f}", f"{final_score(ours):.1f}", _times(us.wall, us.cpu)]
     cells += [amount(us.steps) if math.isfinite(us.steps) else "never", _ratio(us.wall / wall)]
     cells += [verdict(us.wall / wall, aim, len(ours)), _ratio(us.cpu / cpu)]
-    return [*cells, _ratio(us.wall / first.wall), f"{len(theirs)} / {seeds_there} of {len(ours)}"]
+    cells += [_ratio(us.wall / first.wall) if math.isfinite(first.wall) else "peer: never"]  # the median of an even number
+    return [*cells, f"{len(theirs)} / {seeds_there} of {len(ours)}"]
 
 
 def verdict(ratio: float, aim: float, seeds: int) -> str:
@@ -172,7 +173,9 @@ def main(given: Sequence[str] | None = None) -> None:
     try:
         print(write_table(arguments, [arguments.out, *arguments.merge]).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise SystemExit(str(error)) from None
+        if not arguments.only or arguments.report_only:
+            raise SystemExit(str(error)) from None
+        print(f"{error}: done is what --only {arguments.only} asked for; run the others, or --merge their folder")
 
 
 if __name__ == "__main__":

@@ -567,3 +567,16 @@ def test_the_race_is_of_times_to_the_peers_last_score(tmp_path: Path, capsys: py
     assert (tmp_path / "race.png").stat().st_size > 5_000
     with pytest.raises(SystemExit, match="met no peer"):
         race.main([*given[:-1], str(tmp_path / "empty")])
+
+
+def test_a_race_of_one_side_ends_well_and_says_what_is_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(race, "run_all", lambda tasks, place: None)
+    race.main(["--env", "Hopper-v5", "--only", "peers", "--cores", "1", "--out", str(tmp_path)])
+    assert "run the others, or --merge their folder" in capsys.readouterr().out
+
+
+def test_a_peer_whose_median_never_was_as_good_gives_no_ratio() -> None:
+    runs = [run([0, 100]), run([0, 0], seed=1)]
+    assert race.line_of("Hopper-v5", "trpo", runs, runs)[-2] == "peer: never"
