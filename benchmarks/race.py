@@ -19,7 +19,7 @@ from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.plots import draw_all
 from benchmarks.head_to_head.report import amount, failure_lines, machines
 from benchmarks.head_to_head.results import Run, failures, read_rows, runs_of
-from benchmarks.head_to_head.runner import resumable, run_all
+from benchmarks.head_to_head.runner import is_finished, resumable, run_all
 from benchmarks.head_to_head.thresholds import OURS, final_score, first_reached, reached
 from benchmarks.options import COUNT, add_place, check_envs, place_of, seeds_of
 from benchmarks.report import markdown_table
@@ -51,6 +51,10 @@ COURSES = {
     "Walker2d-v5": Course(4_000_000, 0.5),
     "Ant-v5": Course(600_000, 0.5),
 }
+
+
+class NothingToCompare(ValueError):
+    """FastES and its peers have no finished runs in the same environment."""
 
 
 def course_of(env: str) -> Course:
@@ -90,7 +94,9 @@ def line_of(env: str, peer: str, theirs: Sequence[Run], ours: Sequence[Run]) -> 
     cells = [env, peer.upper(), f"{score:.1f}", f"{wall:.0f} / {cpu:.0f}", f"{final_score(ours):.1f}", _times(us.wall, us.cpu)]
     cells += [amount(us.steps) if math.isfinite(us.steps) else "never", _ratio(us.wall / wall)]
     cells += [verdict(us.wall / wall, aim, len(ours)), _ratio(us.cpu / cpu)]
-    cells += [_ratio(us.wall / first.wall) if math.isfinite(first.wall) else "peer: never"]  # the median of an even number
+    cells += [
+        _ratio(us.wall / first.wall) if math.isfinite(first.wall) else "peer: never"
+    ]  # an even number of seeds, half of which never had their median
     return [*cells, f"{len(theirs)} / {seeds_there} of {len(ours)}"]
 
 
@@ -128,7 +134,7 @@ HEADER = (
 
 
 def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
-    """race.md and race.png in the first folder, from the runs of all. Raises ValueError where FastES met no peer."""
+    """race.md and race.png in the first folder, from the runs of all. Raises NothingToCompare where FastES met no peer."""
     rows = [read_rows(source / "results.csv") for source in sources]
     lines, used, missing = [], [], []
     contests: dict[str, dict[str, list[Run]]] = {}
@@ -143,7 +149,7 @@ def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
             else:
                 missing.append(f"{env} against {peer.upper()}")
     if not lines:
-        raise ValueError(f"FastES met no peer in {', '.join(str(source / 'results.csv') for source in sources)}")
+        raise NothingToCompare(f"FastES met no peer in {', '.join(str(source / 'results.csv') for source in sources)}")
     draw_all(contests, "cpu", sources[0] / "race.png")
     parts = [f"# FastES to the scores of peers at {amount(arguments.timesteps)} steps", machines(sources, used)]
     parts += ["![Curves over CPU seconds](race.png)", markdown_table(HEADER, lines)]
@@ -163,19 +169,23 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", choices=("peers", OURS), help="run these alone")
     add_place(parser, seeds=_SEEDS)
     arguments = parser.parse_args(given)
+    tasks: list[Task] = []
     if not arguments.report_only:
         check_envs(parser, arguments.env)
         arguments.out.mkdir(parents=True, exist_ok=True)
-        tasks = [] if arguments.only == OURS else peer_tasks(arguments)
+        tasks += [] if arguments.only == OURS else peer_tasks(arguments)
         tasks += [] if arguments.only == "peers" else our_tasks(arguments)
         with resumable():
             run_all(tasks, place_of(parser, arguments))
     try:
         print(write_table(arguments, [arguments.out, *arguments.merge]).read_text(encoding="utf-8"))
-    except ValueError as error:
-        if not arguments.only or arguments.report_only:
-            raise SystemExit(str(error)) from None
+    except NothingToCompare as error:
+        rows = read_rows(arguments.out / "results.csv")
+        if not (arguments.only and tasks and all(is_finished(rows, task) for task in tasks)):
+            raise SystemExit("\n\n".join([str(error), *failure_lines(failures(rows))])) from None
         print(f"{error}: done is what --only {arguments.only} asked for; run the others, or --merge their folder")
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
 
 
 if __name__ == "__main__":

@@ -572,11 +572,26 @@ def test_the_race_is_of_times_to_the_peers_last_score(tmp_path: Path, capsys: py
 def test_a_race_of_one_side_ends_well_and_says_what_is_next(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(race, "run_all", lambda tasks, place: None)
-    race.main(["--env", "Hopper-v5", "--only", "peers", "--cores", "1", "--out", str(tmp_path)])
+    given = ["--env", "Hopper-v5", "--only", "peers", "--peers", "ppo", "--seeds", "1", "--cores", "1", "--out", str(tmp_path)]
+
+    def runs_end_as(kind: str) -> None:
+        change = {"env": "Hopper-v5", "budget": "1000000 steps", "note": "no memory"}
+        monkeypatch.setattr(race, "run_all", lambda tasks, place: append_row(place.results, row(kind, **change)))
+
+    runs_end_as("failed")
+    with pytest.raises(SystemExit, match="no memory"):
+        race.main(given)
+    runs_end_as("final")
+    race.main(given)
     assert "run the others, or --merge their folder" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="met no peer"):
+        race.main([*given, "--report-only"])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "results.csv").write_bytes(b"\xff")
+    with pytest.raises(SystemExit, match="decode"):
+        race.main([*given, "--merge", str(tmp_path / "other")])
 
 
 def test_a_peer_whose_median_never_was_as_good_gives_no_ratio() -> None:
-    runs = [run([0, 100]), run([0, 0], seed=1)]
-    assert race.line_of("Hopper-v5", "trpo", runs, runs)[-2] == "peer: never"
+    theirs, ours = [run([0, 100]), run([0, 0], seed=1)], [run([0, 100]), run([0, 100], seed=1)]
+    assert race.line_of("Hopper-v5", "trpo", theirs, ours)[-2] == "peer: never"

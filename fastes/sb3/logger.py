@@ -5,7 +5,7 @@
     logger.dump(step=1000)
 
 Formats: stdout (a table), log (the same in log.txt), csv (progress.csv), json (progress.json, one object a line) and
-tensorboard (an event file; needs tensorboardX). A value that a format cannot show is passed over there.
+tensorboard (an event file; needs tensorboardX).
 """
 
 from __future__ import annotations

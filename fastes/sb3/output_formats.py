@@ -244,6 +244,7 @@ def tensorboardx(module: str) -> ModuleType:
             del sys.modules["torch"]
 
 
+# name in format_strings -> the format, made for a folder
 FORMATS: dict[str, Callable[[str], OutputFormat]] = {
     "stdout": lambda folder: HumanOutputFormat(sys.stdout),  # noqa: ARG005
     "log": lambda folder: HumanOutputFormat(os.path.join(folder, "log.txt")),
