@@ -94,9 +94,8 @@ def line_of(env: str, peer: str, theirs: Sequence[Run], ours: Sequence[Run]) -> 
     cells = [env, peer.upper(), f"{score:.1f}", f"{wall:.0f} / {cpu:.0f}", f"{final_score(ours):.1f}", _times(us.wall, us.cpu)]
     cells += [amount(us.steps) if math.isfinite(us.steps) else "never", _ratio(us.wall / wall)]
     cells += [verdict(us.wall / wall, aim, len(ours)), _ratio(us.cpu / cpu)]
-    cells += [
-        _ratio(us.wall / first.wall) if math.isfinite(first.wall) else "peer: never"
-    ]  # an even number of seeds, half of which never had their median
+    # of an even number of seeds, half may never have had their median
+    cells += [_ratio(us.wall / first.wall) if math.isfinite(first.wall) else "peer: never"]
     return [*cells, f"{len(theirs)} / {seeds_there} of {len(ours)}"]
 
 
