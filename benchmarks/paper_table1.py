@@ -121,9 +121,8 @@ def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper_table1", description=__doc__)
     parser.add_argument("--env", nargs="+", default=list(PAPER), metavar="ID", help="default: the paper's six, version 5")
     parser.add_argument("--trpo-timesteps", type=COUNT, default=5_000_000, metavar="N", help="default: 5,000,000, the paper's")
-    parser.add_argument(
-        "--es-timesteps", type=COUNT, metavar="N", help="at most (default: each preset's own budget; Walker2d-v5: 10,000,000)"
-    )
+    longer = ", ".join(f"{env} {steps:,}" for env, steps in LONGER.items())
+    parser.add_argument("--es-timesteps", type=COUNT, metavar="N", help=f"at most (default: each preset's own; {longer})")
     parser.add_argument("--es-seeds", type=COUNT, metavar="N", help="runs of FastES (default: as --seeds)")
     add_place(parser, seeds=2)
     arguments = parser.parse_args(given)
