@@ -34,8 +34,8 @@ class SigmaAdaptation:
     is that of Toklu et al. 2020 (ClipUp, arXiv 2008.02387).
     """
 
-    def __init__(self, kind: str, sigma: ScheduleSetting, rate: float, num_params: int) -> None:
-        initial = check_adaptation(kind, sigma, rate)
+    def __init__(self, kind: str, sigma: ScheduleSetting, rate: float, num_params: int, shaping: str) -> None:
+        initial = check_adaptation(kind, sigma, rate, shaping)
         self.rate, self.bounds = rate, (FLOOR * initial, CEILING * initial)
         self._each = kind == "per_parameter"
         self._initial: Sigma = np.full(num_params if self._each else 1, initial, np.float32 if self._each else np.float64)
@@ -81,8 +81,8 @@ class SigmaAdaptation:
         return np.clip(values, *self.bounds)
 
 
-def check_adaptation(kind: str, sigma: ScheduleSetting, rate: float) -> float:
-    """The initial sigma; ValueError for an adaptation that does not exist, or of a sigma that cannot be adapted."""
+def check_adaptation(kind: str, sigma: ScheduleSetting, rate: float, shaping: str) -> float:
+    """The initial sigma; ValueError for an adaptation that does not exist, or cannot work with these settings."""
     if not isinstance(kind, str) or kind not in ADAPTATIONS:
         raise ValueError(f"sigma_adaptation = {kind!r}: expected one of {ADAPTATIONS}{suggest(kind, ADAPTATIONS)}")
     if not 0.0 < rate <= LARGEST_RATE:
@@ -93,6 +93,11 @@ def check_adaptation(kind: str, sigma: ScheduleSetting, rate: float) -> float:
         raise ValueError(
             f"sigma = {sigma!r} is a schedule, and sigma_adaptation = {kind!r} changes sigma as well: expected a number for "
             "sigma, or sigma_adaptation='none'"
+        )
+    if shaping == "signed_ranks":
+        raise ValueError(
+            f"sigma_adaptation = {kind!r} compares pairs with each other, and shaping = 'signed_ranks' keeps only the "
+            "difference within each: expected another shaping, or sigma_adaptation='none'"
         )
     if not _SMALLEST <= sigma <= _LARGEST:
         raise ValueError(

@@ -107,9 +107,11 @@ class EvolutionStrategy:
             raise ValueError(f"table_size = {table_size} is too small: theta has {num_params} parameters")
         self.table = NoiseTable(table_size, self.seed)
         self._window_size = window_size(perturbed_share, num_params)
-        check_adaptation(sigma_adaptation, sigma, sigma_learning_rate)
+        check_adaptation(sigma_adaptation, sigma, sigma_learning_rate, shaping)
         self._adaptation = (
-            None if sigma_adaptation == "none" else SigmaAdaptation(sigma_adaptation, sigma, sigma_learning_rate, num_params)
+            None
+            if sigma_adaptation == "none"
+            else SigmaAdaptation(sigma_adaptation, sigma, sigma_learning_rate, num_params, shaping)
         )
         self._new_optimizer = partial(make_optimizer, optimizer, num_params, momentum, beta2, max_speed)
         self.optimizer = self._new_optimizer()

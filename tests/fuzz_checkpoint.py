@@ -175,7 +175,7 @@ WORDS = (
         "tanh",
         "relu",
     ),
-    *("adam", "sgd", "clipup", "LinearPolicy", "MlpPolicy", "centered_ranks", "standardized", "nes"),
+    *("adam", "sgd", "clipup", "LinearPolicy", "MlpPolicy", "centered_ranks", "standardized", "nes", "signed_ranks"),
     *("mean", "share", *SPACES, "Toy-v0"),
 )
 TENSOR_TYPES = ("F32", "F64", "F16", "BF16", "I64", "I32", "I8", "U8", "U64", "BOOL", "F8_E4M3", "F8_E5M2", "C64", "X")

@@ -15,7 +15,7 @@ from training import assert_same, train
 from fastes import EvolutionStrategy
 from fastes.checkpoint import read_checkpoint
 from fastes.reference import assert_same_bits
-from fastes.shaping import _log, nes_utilities, shape_returns
+from fastes.shaping import nes_utilities, shape_returns
 
 
 def papers(count: int) -> Any:
@@ -53,11 +53,6 @@ def test_equal_returns_share_their_places() -> None:
     weights = shape_returns(returns, 0.1, "nes").weights
     assert weights[0] == 0.0
     assert weights[1] == -weights[2]
-
-
-def test_the_logarithm_is_one() -> None:
-    x = np.concatenate([np.random.default_rng(0).uniform(0.3, 3.0, 10_000), 2.0 ** np.arange(-1000, 1000, 7), [1.0]])
-    np.testing.assert_allclose(_log(x), [math.log(value) for value in x], rtol=1e-15, atol=0.0)
 
 
 def test_utilities_are_the_same_bits_everywhere() -> None:

@@ -35,6 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "clipup": {"optimizer": "clipup", "momentum": 0.8, "learning_rate": "lin_0.1_0.01"},
     "nes": {"shaping": "nes", "top_fraction": 0.75},
+    "signed ranks": {"shaping": "signed_ranks", "top_fraction": 0.75},
     "schedules": {"learning_rate": "lin_0.1_0.01", "sigma": "lin_0.2"},
     "one sigma that adapts": {"sigma_adaptation": "scalar", "sigma_learning_rate": 2.0},
     "sigmas that adapt": {"sigma_adaptation": "per_parameter", "shaping": "standardized", "top_fraction": 0.5},

@@ -275,6 +275,7 @@ def test_a_schedule_of_a_sigma_that_adapts_is_refused(sigma: Any) -> None:
         ({"sigma_learning_rate": 1001.0}, "sigma_learning_rate = 1001.0 is out of range"),
         ({"sigma_adaptation": "scalar", "sigma": 1e-31}, "sigma = 1e-31 cannot be adapted"),
         ({"sigma_adaptation": "scalar", "sigma": 1e31}, r"sigma = 1e\+31 cannot be adapted"),
+        ({"sigma_adaptation": "scalar", "shaping": "signed_ranks"}, "'scalar' compares pairs .*expected another shaping"),
     ],
 )
 def test_wrong_arguments_are_named(changes: dict[str, Any], message: str) -> None:
@@ -290,7 +291,7 @@ def _without(changes: dict[str, Any], name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("sigma", [1e-30, 1e30])
 def test_the_widest_sigmas_stay_ordinary_numbers(sigma: float) -> None:
-    adaptation = SigmaAdaptation("per_parameter", sigma, 0.1, 3)
+    adaptation = SigmaAdaptation("per_parameter", sigma, 0.1, 3, "centered_ranks")
     for bound in adaptation.bounds:
         adaptation.values = np.full(3, bound, np.float32)
         assert np.isfinite(adaptation.values).all()

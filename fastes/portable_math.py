@@ -1,0 +1,38 @@
+"""Logarithm and exponential of sums, products and quotients alone: the same bits on every machine, which no libm promises."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+Float64 = npt.NDArray[np.float64]
+
+_LN2 = 0.6931471805599453
+_LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10  # their sum is ln 2; k times the first is exact
+
+
+def log(x: Float64) -> Float64:
+    """Natural logarithm of numbers > 0: x = 2^e m, m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(s)."""
+    m, e = np.frexp(x)
+    small = m < math.sqrt(0.5)
+    m, e = np.where(small, 2.0 * m, m), np.where(small, e - 1, e)
+    s = (m - 1.0) / (m + 1.0)
+    series = np.zeros_like(s)
+    for power in range(21, 0, -2):  # s^2 < 0.03: the next term is below 1e-18
+        series = series * (s * s) + 1.0 / power
+    return e * _LN2 + 2.0 * s * series
+
+
+def exp(x: float) -> float:
+    """e^x of a finite number, 0 where it is below all floats, OverflowError where it is above them.
+
+    x = k ln 2 + r, |r| <= ln(2)/2; e^r by its Taylor series.
+    """
+    k = round(x / _LN2)
+    r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+    series = 1.0
+    for term in range(14, 0, -1):  # the next term is below 1e-19
+        series = 1.0 + series * r / term
+    return math.ldexp(series, k)
