@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastes.portable_math import exp, log
+
 Schedule = Callable[[float], float]
 ScheduleSetting = float | str | Schedule
 
@@ -23,8 +25,14 @@ class Allowed(NamedTuple):
         return math.isfinite(number) and number > self.above
 
 
-FORMS = "a positive number, 'lin_0.02' (falls to zero), 'lin_0.02_0.005' (falls to the second), or a function"
-ANY_FORMS = "a number, 'lin_1' (goes to zero), 'lin_0_1' (goes from the first to the second), or a function"
+FORMS = (
+    "a positive number, 'lin_0.02' (falls to zero), 'lin_0.02_0.005' (falls to the second), 'exp_0.02_0.001' (by the same "
+    "factor each step, so fast at first), or a function"
+)
+ANY_FORMS = (
+    "a number, 'lin_1' (goes to zero), 'lin_0_1' (goes from the first to the second), 'exp_0.1_1' (by the same factor each "
+    "step), or a function"
+)
 POSITIVE = Allowed(0.0, "positive finite number", FORMS)
 ANY_NUMBER = Allowed(-math.inf, "finite number", ANY_FORMS)
 
@@ -32,7 +40,8 @@ ANY_NUMBER = Allowed(-math.inf, "finite number", ANY_FORMS)
 def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE) -> Schedule:
     """A schedule as in SB3: called with the progress that remains, from 1 at the start to 0 at the end of the budget.
 
-    value: an allowed number, 'lin_A' (from A to zero), 'lin_A_B' (from A to B), or such a function. name: for messages.
+    value: an allowed number, 'lin_A' (from A to zero), 'lin_A_B' (from A to B), 'exp_A_B' (from A to B, both above zero, along
+    an exponential), or such a function. name: for messages.
     """
     if callable(value):
         function = value
@@ -43,8 +52,10 @@ def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE
             numbers = [float(part) for part in parts[1:]]
         except ValueError:
             numbers = []
-        if parts[0] != "lin" or not 1 <= len(numbers) <= 2:
+        if len(numbers) not in {"lin": (1, 2), "exp": (2,)}.get(parts[0], ()):
             raise ValueError(f"{name} = {value!r} is not a schedule: expected {allowed.forms}")
+        if parts[0] == "exp":
+            return _exponential(*(checked_value(name, number) for number in numbers))
         first = checked_value(name, numbers[0], allowed)
         last = checked_value(name, numbers[1], allowed) if len(numbers) == 2 else 0.0
         if not math.isfinite(first - last):
@@ -54,6 +65,20 @@ def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE
         raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {allowed.forms}")
     constant = checked_value(name, value, allowed)
     return lambda _: constant
+
+
+def _exponential(first: float, last: float) -> Schedule:
+    """From first to last, both positive and met exactly, by a factor that depends on the change of progress alone."""
+    low, high = min(first, last), max(first, last)
+    rate = float(log(np.array([high]))[0] - log(np.array([low]))[0])
+
+    def schedule(remaining: float) -> float:
+        if remaining in (0.0, 1.0):
+            return first if remaining else last
+        from_high = 1.0 - remaining if first >= last else remaining
+        return max(high * exp(-rate * from_high), low)
+
+    return schedule
 
 
 def checked_value(name: str, value: float, allowed: Allowed = POSITIVE) -> float:

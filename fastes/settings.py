@@ -112,9 +112,10 @@ class Settings:
     weight_decay: float = _setting(0.0, "share of theta taken from the gradient", "evolution", low=0.0)
     shaping: str = _setting(
         "centered_ranks",
-        "centered_ranks (OpenAI-ES), standardized (ARS: returns over their std) or nes (ranks of which the better half counts, "
+        "centered_ranks (OpenAI-ES), standardized (ARS: returns over their std), nes (ranks of which the better half counts, "
         "the best most; try it with 50 candidates or more where few of them are much better; with sgd, start with a fifth of "
-        "the learning rate)",
+        "the learning rate) or signed_ranks (ranks of the differences within the mirrored pairs, whose episodes begin alike; "
+        "try it where a return depends more on the start or the goal than on the policy; not with sigma_adaptation)",
         "evolution",
         choices=SHAPINGS,
     )
@@ -256,7 +257,7 @@ class Settings:
         for item in fields(self):
             plain = _check(item.name, getattr(self, item.name), item.type, item.metadata)
             object.__setattr__(self, item.name, plain)
-        check_adaptation(self.sigma_adaptation, self.sigma, self.sigma_learning_rate)
+        check_adaptation(self.sigma_adaptation, self.sigma, self.sigma_learning_rate, self.shaping)
         self.target()
         self.timeout()
         self._check_largest_population()

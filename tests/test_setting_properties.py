@@ -40,8 +40,9 @@ def _schedule(numbers: list[float]) -> Any:
     return "_".join(["lin", *map(repr, numbers)])
 
 
-SCHEDULES = POSITIVE | st.lists(POSITIVE, min_size=1, max_size=2).map(_schedule)
-ANY_SCHEDULES = ANY_FLOAT | st.lists(st.floats(-1e307, 1e307), min_size=1, max_size=2).map(_schedule)
+EXPONENTIALS = st.tuples(POSITIVE, POSITIVE).map(lambda ends: "exp_{!r}_{!r}".format(*ends))
+SCHEDULES = POSITIVE | st.lists(POSITIVE, min_size=1, max_size=2).map(_schedule) | EXPONENTIALS
+ANY_SCHEDULES = ANY_FLOAT | st.lists(st.floats(-1e307, 1e307), min_size=1, max_size=2).map(_schedule) | EXPONENTIALS
 POLICY_KWARGS = st.fixed_dictionaries(
     {},
     optional={
@@ -94,9 +95,9 @@ def _in_whole_blocks(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _possible(values: dict[str, Any]) -> dict[str, Any]:
-    """Without a sigma that cannot be adapted, where it is to be."""
+    """Without a sigma or a shaping that sigma_adaptation cannot have, where there is one."""
     adapted = values.get("sigma_adaptation", "none") != "none"
-    return {name: value for name, value in values.items() if not (adapted and name == "sigma")}
+    return {name: value for name, value in values.items() if not (adapted and (name == "sigma" or value == "signed_ranks"))}
 
 
 VALUES = st.fixed_dictionaries({}, optional={name: valid(name) for name in FIELDS}).map(_in_whole_blocks).map(_possible)
@@ -235,6 +236,7 @@ NO_FLOATS: tuple[Any, ...] = (*NO_NUMBERS, True, math.nan, math.inf, -math.inf, 
 NO_SCHEDULES: tuple[Any, ...] = (
     *(value for value in NO_FLOATS if value is not Settings),  # a class can be called
     *("lin", "lin_", "lin_x", "lin_1_2_3", "lin_nan", "lin_inf", "LIN_1", "lin_1_nan", "function"),
+    *("exp_1", "exp_1_2_3", "exp_1_x", "exp_1_0", "exp_0_1", "exp_-1_-1", "exp_1_inf"),
 )
 NOT_POSITIVE: tuple[Any, ...] = ("lin_-1", "lin_1_-1", "lin_1_0", 0, 0.0, -0.0, -1, -5e-324, np.int64(0))
 WRONG: dict[str, tuple[Any, ...]] = {
