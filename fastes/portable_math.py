@@ -26,7 +26,7 @@ def log(x: Float64) -> Float64:
 
 
 def exp(x: float) -> float:
-    """e^x of a finite number, 0 where it is below all floats, OverflowError where it is above them.
+    """e^x of a number between -1e6 and 700: below -745 it is 0.
 
     x = k ln 2 + r, |r| <= ln(2)/2; e^r by its Taylor series.
     """

@@ -26,15 +26,16 @@ class Allowed(NamedTuple):
 
 
 FORMS = (
-    "a positive number, 'lin_0.02' (falls to zero), 'lin_0.02_0.005' (falls to the second), 'exp_0.02_0.001' (by the same "
-    "factor each step, so fast at first), or a function"
+    "a positive number, 'lin_0.02' (falls to zero), 'lin_0.02_0.005' (falls to the second), 'exp_0.02_0.001' (the same, by "
+    "equal factors in equal times), or a function"
 )
 ANY_FORMS = (
-    "a number, 'lin_1' (goes to zero), 'lin_0_1' (goes from the first to the second), 'exp_0.1_1' (by the same factor each "
-    "step), or a function"
+    "a number, 'lin_1' (goes to zero), 'lin_0_1' (goes from the first to the second), 'exp_0.1_1' (the same, by equal factors "
+    "in equal times, both above zero), or a function"
 )
 POSITIVE = Allowed(0.0, "positive finite number", FORMS)
 ANY_NUMBER = Allowed(-math.inf, "finite number", ANY_FORMS)
+_NUMBERS = {"lin": (1, 2), "exp": (2,)}  # how many each kind of schedule may have
 
 
 def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE) -> Schedule:
@@ -52,10 +53,14 @@ def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE
             numbers = [float(part) for part in parts[1:]]
         except ValueError:
             numbers = []
-        if len(numbers) not in {"lin": (1, 2), "exp": (2,)}.get(parts[0], ()):
+        if len(numbers) not in _NUMBERS.get(parts[0], ()):
             raise ValueError(f"{name} = {value!r} is not a schedule: expected {allowed.forms}")
         if parts[0] == "exp":
-            return _exponential(*(checked_value(name, number) for number in numbers))
+            if not all(POSITIVE.has(number) for number in numbers):
+                raise ValueError(
+                    f"{name} = {value!r} does not go between two positive finite numbers: expected {allowed.forms}"
+                )
+            return _exponential(*numbers)
         first = checked_value(name, numbers[0], allowed)
         last = checked_value(name, numbers[1], allowed) if len(numbers) == 2 else 0.0
         if not math.isfinite(first - last):
@@ -68,13 +73,13 @@ def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE
 
 
 def _exponential(first: float, last: float) -> Schedule:
-    """From first to last, both positive and met exactly, by a factor that depends on the change of progress alone."""
+    """first^r last^(1 - r), r the progress that remains, within [0, 1]; both are positive, and met exactly."""
     low, high = min(first, last), max(first, last)
     rate = float(log(np.array([high]))[0] - log(np.array([low]))[0])
 
     def schedule(remaining: float) -> float:
-        if remaining in (0.0, 1.0):
-            return first if remaining else last
+        if not 0.0 < remaining < 1.0:
+            return first if remaining >= 1.0 else last
         from_high = 1.0 - remaining if first >= last else remaining
         return max(high * exp(-rate * from_high), low)
 

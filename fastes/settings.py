@@ -115,7 +115,8 @@ class Settings:
         "centered_ranks (OpenAI-ES), standardized (ARS: returns over their std), nes (ranks of which the better half counts, "
         "the best most; try it with 50 candidates or more where few of them are much better; with sgd, start with a fifth of "
         "the learning rate) or signed_ranks (ranks of the differences within the mirrored pairs, whose episodes begin alike; "
-        "try it where a return depends more on the start or the goal than on the policy; not with sigma_adaptation)",
+        "try it where a return depends more on the start or the goal than on the policy, with top_fraction 1 and without "
+        "sigma_adaptation)",
         "evolution",
         choices=SHAPINGS,
     )

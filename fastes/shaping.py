@@ -39,8 +39,10 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
     the best most. For Adam and ClipUp, to which a gradient's size is nothing, learning rates are those of centred ranks; SGD
     needs smaller ones: from 16 candidates on, this gradient is 4 (all signal) to 6 times (all noise) as long.
     signed_ranks: each pair's difference r+ - r- by its sign and the rank of its size among the pairs, as in Wilcoxon's test
-    (1945), gradient 1/(2b sigma) sum w eps with w in [-1, 1]. What both sides of a pair have in common, such as a goal that is
-    far away, drops out before the ranks, where centered_ranks would compare pairs that had other goals.
+    with zeros ranked (Pratt 1959), gradient 1/(2b sigma) sum w eps with w in [-1, 1]. What both sides of a pair have in common,
+    such as a goal that is far away, drops out before the ranks, where centered_ranks compares pairs that had other goals; so
+    does top_fraction below 1, which takes pairs by their best return. For Adam and ClipUp learning rates are those of centred
+    ranks; SGD needs smaller ones: this gradient is 1.4 times as long in noise, and more where goals differ.
     top_fraction: the share b/n of the pairs that count, those with the largest max(r+, r-); at least one.
 
     Raises FastESError when no return is finite.
@@ -63,7 +65,7 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
         shaped[top] = nes_utilities(returns[top].ravel()).reshape(-1, 2)
         scale = 1.0 / (2 * kept * sigma)
     elif shaping == "signed_ranks":
-        shaped[top] = 0.5 * signed_ranks(finite[top])[:, np.newaxis] * np.array([1.0, -1.0])
+        shaped[top] = 0.5 * signed_ranks(returns[top])[:, np.newaxis] * np.array([1.0, -1.0])
         scale = 1.0 / (2 * kept * sigma)
     else:
         shaped[top] = _standardize(finite[top])
@@ -87,12 +89,17 @@ def nes_utilities(values: Float64) -> Float64:
 
 
 def signed_ranks(returns: Float64) -> Float64:
-    """Sign of r+ - r- times the rank of its size among the n pairs over n, in [-1, 1], float64 (n,); returns (n, 2), finite.
+    """Sign of r+ - r- times the rank of its size among the n pairs over n, in [-1, 1], float64 (n,); returns (n, 2).
 
-    Equal sizes share the mean of their ranks, and equal returns of a pair give 0.
+    Equal sizes share the mean of their ranks, and equal returns of a pair give 0. A side that is not finite is worse than one
+    that is, by the largest difference; two such sides are equal.
     """
+    finite = np.isfinite(returns)
+    values = np.where(finite, returns, 0.0)
     with np.errstate(over="ignore"):  # differences beyond the largest float are equally large
-        differences = returns[:, 0] - returns[:, 1]
+        differences = values[:, 0] - values[:, 1]
+    differences[finite[:, 0] & ~finite[:, 1]] = np.inf
+    differences[~finite[:, 0] & finite[:, 1]] = -np.inf
     _, group, sizes = np.unique(np.abs(differences), return_inverse=True, return_counts=True)
     ranks = np.cumsum(sizes) - 0.5 * (sizes - 1)
     signed: Float64 = np.sign(differences) * ranks[group] / len(differences)

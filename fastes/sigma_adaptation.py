@@ -34,8 +34,8 @@ class SigmaAdaptation:
     is that of Toklu et al. 2020 (ClipUp, arXiv 2008.02387).
     """
 
-    def __init__(self, kind: str, sigma: ScheduleSetting, rate: float, num_params: int, shaping: str) -> None:
-        initial = check_adaptation(kind, sigma, rate, shaping)
+    def __init__(self, kind: str, initial: float, rate: float, num_params: int) -> None:
+        """initial: what check_adaptation gave."""
         self.rate, self.bounds = rate, (FLOOR * initial, CEILING * initial)
         self._each = kind == "per_parameter"
         self._initial: Sigma = np.full(num_params if self._each else 1, initial, np.float32 if self._each else np.float64)

@@ -50,12 +50,13 @@ class EvolutionStrategy:
     True
 
     theta0: start, (num_params,), copied as float32. sigma: standard deviation of the noise. learning_rate: step size.
-    Both are positive numbers, 'lin_A', 'lin_A_B' or functions of the progress that remains (see schedules.py).
+    Both are positive numbers, 'lin_A', 'lin_A_B', 'exp_A_B' or functions of the progress that remains (see schedules.py).
     population_size: candidates a generation, even. seed: int >= 0; with the settings it determines everything.
     optimizer: 'adam', 'sgd' or 'clipup'; momentum: SGD's and ClipUp's, or Adam's beta1. max_speed: the longest step of
     ClipUp, 0 for twice the learning rate. weight_decay: theta * weight_decay is taken from the gradient. shaping,
     top_fraction: see shaping.py; ARS is optimizer='sgd', momentum=0, shaping='standardized'.
-    sigma_adaptation: 'none', 'scalar' or 'per_parameter', at sigma_learning_rate; see sigma_adaptation.py.
+    sigma_adaptation: 'none', 'scalar' or 'per_parameter', at sigma_learning_rate, not with signed ranks; see
+    sigma_adaptation.py.
     perturbed_share: of the parameters, those that a pair perturbs, a window at a place of its own; see windows.py.
     episodes: environment seeds drawn per pair. table_size: values of the noise table, 0 for one that fits theta.
 
@@ -107,11 +108,9 @@ class EvolutionStrategy:
             raise ValueError(f"table_size = {table_size} is too small: theta has {num_params} parameters")
         self.table = NoiseTable(table_size, self.seed)
         self._window_size = window_size(perturbed_share, num_params)
-        check_adaptation(sigma_adaptation, sigma, sigma_learning_rate, shaping)
+        initial = check_adaptation(sigma_adaptation, sigma, sigma_learning_rate, shaping)
         self._adaptation = (
-            None
-            if sigma_adaptation == "none"
-            else SigmaAdaptation(sigma_adaptation, sigma, sigma_learning_rate, num_params, shaping)
+            None if sigma_adaptation == "none" else SigmaAdaptation(sigma_adaptation, initial, sigma_learning_rate, num_params)
         )
         self._new_optimizer = partial(make_optimizer, optimizer, num_params, momentum, beta2, max_speed)
         self.optimizer = self._new_optimizer()

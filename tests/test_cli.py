@@ -349,13 +349,15 @@ def test_a_preset_is_taken_by_name(tmp_path: Path) -> None:
     assert config["population_size"] != Settings().population_size
 
 
-@pytest.mark.parametrize(("schedule", "last"), [("lin_0.1", 0.0), ("lin_0.1_0.05", 0.05)])
+@pytest.mark.parametrize(("schedule", "last"), [("lin_0.1", 0.0), ("lin_0.1_0.05", 0.05), ("exp_0.1_0.02", 0.02)])
 def test_a_learning_rate_falls_over_the_budget(schedule: str, last: float, tmp_path: Path) -> None:
     flags = ["--learning-rate", schedule, "--total-timesteps", "600", "--seed", "2", "--quiet", *SMALL]
     assert main(["train", "Toy-v0", *flags, "--workers", "0", "--runs", str(tmp_path)]) == 0
     before = 0
     for row in rows(tmp_path / "Toy-v0" / "1"):
-        assert float(row["learning_rate"]) == pytest.approx(last + (0.1 - last) * (1.0 - before / 600), rel=1e-6)
+        remaining = 1.0 - before / 600
+        expected = last + (0.1 - last) * remaining if schedule.startswith("lin") else last * (0.1 / last) ** remaining
+        assert float(row["learning_rate"]) == pytest.approx(expected, rel=1e-6)
         before = int(row["timesteps"])
     assert before >= 600
 

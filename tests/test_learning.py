@@ -171,8 +171,6 @@ def test_nothing_changes_when_the_step_is_not_finite() -> None:
 def test_bad_returns_rank_worst() -> None:
     returns = np.array([[1.0, np.nan], [3.0, np.inf], [5.0, -np.inf], [2.0, 4.0]])
     for shaping in SHAPINGS:
-        if shaping == "signed_ranks":  # which compares no candidates of two pairs; see test_signed_ranks.py
-            continue
         shaped = shape_returns(returns, 0.1, shaping).shaped
         worst = shaped.min()
         assert shaped[0, 1] == shaped[1, 1] == shaped[2, 1] == worst

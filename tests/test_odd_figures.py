@@ -199,6 +199,9 @@ def test_numbers_of_a_schedule_are_scaled() -> None:
     (message,) = rates("HalfCheetah-v5", population_size=4 * population)
     assert "learning_rate = lin_0.02_0.004, which" in message
     assert "learning_rate = 'lin_0.04_0.008' is a point" in message
+    assert load_preset("Reacher-v5")["learning_rate"] == "exp_0.008_0.0003"
+    (message,) = rates("Reacher-v5", population_size=4 * load_preset("Reacher-v5")["population_size"])
+    assert "learning_rate = 'exp_0.016_0.0006' is a point" in message
 
 
 def test_what_needs_no_other_learning_rate_is_not_told() -> None:

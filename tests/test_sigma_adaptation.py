@@ -291,7 +291,7 @@ def _without(changes: dict[str, Any], name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("sigma", [1e-30, 1e30])
 def test_the_widest_sigmas_stay_ordinary_numbers(sigma: float) -> None:
-    adaptation = SigmaAdaptation("per_parameter", sigma, 0.1, 3, "centered_ranks")
+    adaptation = SigmaAdaptation("per_parameter", sigma, 0.1, 3)
     for bound in adaptation.bounds:
         adaptation.values = np.full(3, bound, np.float32)
         assert np.isfinite(adaptation.values).all()

@@ -25,7 +25,7 @@ def test_equal_differences_share_their_ranks() -> None:
 
 
 def test_what_a_pair_has_in_common_is_nothing_to_it() -> None:
-    """Centred ranks of the same returns do change: the test would not notice a shaping that sees other pairs otherwise."""
+    """Exactly so for integers. Centred ranks of the same returns do change: else nothing would be seen here."""
     random = np.random.default_rng(0)
     returns, common = random.integers(-8, 8, (20, 2)).astype(float), random.integers(-100, 100, (20, 1)).astype(float)
     weights = {
@@ -36,9 +36,10 @@ def test_what_a_pair_has_in_common_is_nothing_to_it() -> None:
     assert not np.array_equal(*weights["centered_ranks"])
 
 
-def test_an_episode_that_is_not_finite_is_the_worst_finite_return() -> None:
-    returns = np.array([[1.0, math.nan], [3.0, math.inf], [-math.inf, 5.0], [math.nan, math.inf]])
-    assert shape_returns(returns, 0.1, "signed_ranks").weights.tolist() == [0.0, 0.75, -1.0, 0.0]
+def test_a_side_that_is_not_finite_is_the_worse_one_by_most() -> None:
+    """Also beside the worst finite return of all, -12."""
+    returns = np.array([[-12.0, math.nan], [3.0, math.inf], [-math.inf, 5.0], [math.nan, math.inf], [9.0, 0.0]])
+    assert shape_returns(returns, 0.1, "signed_ranks").weights.tolist() == pytest.approx([0.8, 0.8, -0.8, 0.0, 0.4])
 
 
 @pytest.mark.filterwarnings("error")
