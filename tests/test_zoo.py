@@ -118,7 +118,10 @@ def test_entries_mean_the_presets(preset: str) -> None:
     entry = dict(hyperparams[preset])
     assert entry.pop("n_envs") >= 1
     assert entry.pop("target_return") == "none"
-    settings = Settings().changed(total_timesteps=entry.pop("n_timesteps"), **entry)
+    rate = entry.get("learning_rate", 0.1)
+    assert not isinstance(rate, str) or len(rate.split("_")) == 2, "the Zoo can read no other schedule"
+    under = Settings().changed(**load_preset(entry.pop("preset", "default")))
+    settings = under.changed(total_timesteps=entry.pop("n_timesteps"), **entry)
     assert settings == Settings().changed(**load_preset(preset))
     assert "policy" in entry, "the Zoo takes it away when it loads an agent"
 

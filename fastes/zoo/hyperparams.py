@@ -14,9 +14,13 @@ def entry(preset: str) -> dict[str, Any]:
     """A preset as an entry: n_timesteps and n_envs are the Zoo's, the others settings of FastES.
 
     Training goes on when the target is reached, so that learning curves are as long as those of other algorithms, and every
-    trial of a study reaches its evaluations.
+    trial of a study reaches its evaluations. A learning rate between two numbers comes by the preset's name, since the Zoo
+    reads a schedule of one number alone.
     """
     settings = {"total_timesteps": Settings().total_timesteps, **load_preset(preset)}
+    if str(settings.get("learning_rate")).count("_") > 1:
+        del settings["learning_rate"]
+        settings["preset"] = preset
     return {"n_timesteps": settings.pop("total_timesteps"), "n_envs": N_ENVS, "target_return": "none", **settings}
 
 
