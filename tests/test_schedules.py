@@ -41,12 +41,18 @@ def test_ends_are_met_and_halves_are_geometric_means(first: float, last: float) 
     assert middle == pytest.approx(math.sqrt(first) * math.sqrt(last), rel=1e-12, abs=0.0)
 
 
-@pytest.mark.parametrize(("first", "last"), [(1.7e308, 5e-324), (5e-324, 1.7e308)])
-def test_the_widest_schedule_stays_between_its_ends(first: float, last: float) -> None:
+@pytest.mark.parametrize(("first", "last"), [(1.7e308, 1.0), (1.0, 1.7e308), (1.0, 1e-308), (5e-324, 1e-100)])
+def test_the_widest_schedules_stay_between_their_ends(first: float, last: float) -> None:
     schedule = make_schedule("sigma", f"exp_{first!r}_{last!r}")
     values = [schedule(k / 100) for k in range(101)]
     assert values == sorted(values, reverse=last > first)
     assert (schedule(1.0), schedule(0.0)) == (first, last)
+
+
+@pytest.mark.parametrize("value", ["exp_1.7e308_1e-10", "exp_5e-324_1.0", "lin_1e308_-1e308"])
+def test_more_than_a_float_can_hold_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match=f"alive_bonus = '{value}' goes over more than a float can hold: expected"):
+        Settings(alive_bonus=value)
 
 
 def test_equal_times_have_equal_factors() -> None:

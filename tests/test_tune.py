@@ -85,6 +85,7 @@ def test_what_is_drawn_is_what_is_tried() -> None:
     assert (adam["sigma"], adam["learning_rate"], adam["top_fraction"]) == (0.012, 0.35, 0.12), "few digits, to be written down"
     assert (adam["alive_bonus"], adam["normalize_obs"], adam["population_size"]) == (1.5, False, 16)
     assert drawn(optimizer="sgd", shaping="centered_ranks")["momentum"] == 0.0
+    assert drawn(shaping="signed_ranks")["top_fraction"] == 1.0
     for settings in [drawn(optimizer=optimizer, shaping=shaping) for optimizer in OPTIMIZERS for shaping in SHAPINGS]:
         Settings().changed(**settings)
     assert tune.alive_bonus_of("CartPole-v1") == 0.0
@@ -99,6 +100,12 @@ def test_shares_that_a_generation_jumps_over_have_the_next_evaluation() -> None:
     assert scores[0] == scores[1], "a generation has more steps than a share"
     assert SEARCH.score([[1.0, 3.0, 8.0], [0.0, 0.0, 6.0]]) == 3.0
     assert SEARCH._replace(objective="last").score([[1.0, 3.0, 8.0], [0.0, 0.0, 6.0]]) == 7.0
+
+
+def test_another_choice_of_shapings_is_another_search(tmp_path: Path) -> None:
+    tune.open_study(SEARCH._replace(shapings=("nes",)), tmp_path)
+    with pytest.raises(ValueError, match="another search"):
+        tune.open_study(SEARCH, tmp_path)
 
 
 def test_a_score_that_is_no_number_prunes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -318,6 +318,17 @@ def test_evaluations_come_as_often_as_asked(trained: Path) -> None:
     assert sorted(int(path.stem.split("_")[2]) for path in folder.glob("rl_model_*_steps.zip")) == due(5000)
 
 
+def test_a_learning_rate_between_two_numbers_is_trained_with(tmp_path: Path) -> None:
+    """The Zoo itself can read no such schedule."""
+    pytest.importorskip("rl_zoo3")
+    task = ["--env", "MountainCar-v0", "-f", "logs", "--seed", "1"]
+    succeeds("train", *task, "-n", "3000", "--eval-freq", "-1", "-params", "sigma:0.25", cwd=tmp_path)
+    model = FastES.load(tmp_path / "logs" / "fastes" / "MountainCar-v0_1" / "MountainCar-v0.zip")
+    expected = {**load_preset("MountainCar-v0"), "sigma": 0.25, "target_return": "none"}
+    assert model.settings == Settings().changed(**expected)
+    assert "Mean reward" in succeeds("enjoy", *task, "--no-render", "-n", "400", cwd=tmp_path)
+
+
 @pytest.mark.slow
 def test_enjoy_loads_what_it_is_asked_for(trained: Path) -> None:
     folder = trained / "logs" / "fastes" / "CartPole-v1_1"
