@@ -21,6 +21,7 @@ from benchmarks.head_to_head.report import amount, failure_lines, machines
 from benchmarks.head_to_head.results import Run, failures, read_rows, runs_of
 from benchmarks.head_to_head.runner import is_finished, resumable, run_all
 from benchmarks.head_to_head.thresholds import OURS, final_score, first_reached, reached
+from benchmarks.learning import TASKS
 from benchmarks.options import COUNT, add_place, check_envs, place_of, seeds_of
 from benchmarks.report import markdown_table
 
@@ -30,26 +31,25 @@ _SEEDS = 3  # of FastES, or an aim is neither reached nor missed
 
 
 class Course(NamedTuple):
-    """An environment: FastES's budget in steps, and the largest ratio of its wall time to each peer's that is aimed at.
+    """An environment: the largest ratio of FastES's wall time to each peer's that is aimed at.
 
     episodes: of an evaluation on the way; more where the start of an episode decides more than the policy does.
     """
 
-    timesteps: int
     trpo: float
     ppo: float = 0.5
     episodes: int = 10
 
 
 COURSES = {
-    "InvertedPendulum-v5": Course(300_000, 0.1),
-    "Swimmer-v5": Course(1_700_000, 0.1),
-    "HalfCheetah-v5": Course(2_000_000, 0.1),
-    "InvertedDoublePendulum-v5": Course(1_000_000, 0.1),
-    "Reacher-v5": Course(3_000_000, 0.1, episodes=100),
-    "Hopper-v5": Course(4_000_000, 0.5),
-    "Walker2d-v5": Course(4_000_000, 0.5),
-    "Ant-v5": Course(600_000, 0.5),
+    "InvertedPendulum-v5": Course(0.1),
+    "Swimmer-v5": Course(0.1),
+    "HalfCheetah-v5": Course(0.1),
+    "InvertedDoublePendulum-v5": Course(0.1),
+    "Reacher-v5": Course(0.1, episodes=100),
+    "Hopper-v5": Course(0.5),
+    "Walker2d-v5": Course(0.5),
+    "Ant-v5": Course(0.5),
 }
 
 
@@ -58,8 +58,8 @@ class NothingToCompare(ValueError):
 
 
 def course_of(env: str) -> Course:
-    """One without a budget (the peers' is taken) and without aims for other environments."""
-    return COURSES.get(env, Course(0, math.nan, math.nan))
+    """One without aims for other environments."""
+    return COURSES.get(env, Course(math.nan, math.nan))
 
 
 def peer_tasks(arguments: argparse.Namespace) -> list[Task]:
@@ -81,7 +81,9 @@ def our_tasks(arguments: argparse.Namespace) -> list[Task]:
 
 
 def our_budget(arguments: argparse.Namespace, env: str) -> Budget:
-    return Budget(steps=arguments.es_timesteps or course_of(env).timesteps or arguments.timesteps)
+    """What was asked for, or the budget that `benchmarks.learning` has, or the peers'."""
+    known = TASKS[env].timesteps if env in TASKS else arguments.timesteps
+    return Budget(steps=arguments.es_timesteps or known)
 
 
 def line_of(env: str, peer: str, theirs: Sequence[Run], ours: Sequence[Run]) -> list[str]:

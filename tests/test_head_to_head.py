@@ -532,11 +532,11 @@ def test_a_race_without_an_aim_has_no_verdict() -> None:
 
 def test_a_race_evaluates_everybody_on_as_many_episodes() -> None:
     given = argparse.Namespace(
-        env=["Reacher-v5", "CartPole-v1"], peers=["ppo"], seeds=1, first_seed=0, timesteps=5, es_timesteps=None
+        env=["Reacher-v5", "Pusher-v5"], peers=["ppo"], seeds=1, first_seed=0, timesteps=5, es_timesteps=None
     )
     peers, ours = race.peer_tasks(given), race.our_tasks(given)
     assert [task.episodes for task in peers] == [task.episodes for task in ours] == [100, 10]
-    assert [task.budget.steps for task in ours] == [3_000_000, 5], "the peers' budget where there is no course"
+    assert [task.budget.steps for task in ours] == [3_000_000, 5], "the peers' budget where none is known"
 
 
 def test_the_race_is_of_times_to_the_peers_last_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
