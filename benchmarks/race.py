@@ -34,19 +34,21 @@ class Course(NamedTuple):
     """An environment: the largest ratio of FastES's wall time to each peer's that is aimed at.
 
     episodes: of an evaluation on the way; more where the start of an episode decides more than the policy does.
+    ppo_timesteps: FastES's budget against PPO, where PPO is better than what the usual one ends at, and slow enough for more.
     """
 
     trpo: float
     ppo: float = 0.5
     episodes: int = 10
+    ppo_timesteps: int = 0
 
 
 COURSES = {
     "InvertedPendulum-v5": Course(0.1),
     "Swimmer-v5": Course(0.1),
-    "HalfCheetah-v5": Course(0.1),
+    "HalfCheetah-v5": Course(0.1, ppo_timesteps=8_000_000),
     "InvertedDoublePendulum-v5": Course(0.1),
-    "Reacher-v5": Course(0.1, episodes=100),
+    "Reacher-v5": Course(0.1, episodes=100, ppo_timesteps=6_000_000),
     "Hopper-v5": Course(0.5),
     "Walker2d-v5": Course(0.5),
     "Ant-v5": Course(0.5),
@@ -73,17 +75,19 @@ def peer_tasks(arguments: argparse.Namespace) -> list[Task]:
 
 
 def our_tasks(arguments: argparse.Namespace) -> list[Task]:
+    """A run a seed and environment, or two where the peers' budgets differ."""
     return [
-        Task(env, OURS, seed, our_budget(arguments, env), POINTS, course_of(env).episodes)
+        Task(env, OURS, seed, budget, POINTS, course_of(env).episodes)
         for seed in seeds_of(arguments)
         for env in arguments.env
+        for budget in dict.fromkeys(our_budget(arguments, env, peer) for peer in arguments.peers)
     ]
 
 
-def our_budget(arguments: argparse.Namespace, env: str) -> Budget:
-    """What was asked for, or the budget that `benchmarks.learning` has, or the peers'."""
+def our_budget(arguments: argparse.Namespace, env: str, peer: str) -> Budget:
+    """What was asked for, or the course's, or the one that `benchmarks.learning` has, or the peer's."""
     known = TASKS[env].timesteps if env in TASKS else arguments.timesteps
-    return Budget(steps=arguments.es_timesteps or known)
+    return Budget(steps=arguments.es_timesteps or (peer == "ppo" and course_of(env).ppo_timesteps) or known)
 
 
 def line_of(env: str, peer: str, theirs: Sequence[Run], ours: Sequence[Run]) -> list[str]:
@@ -93,7 +97,9 @@ def line_of(env: str, peer: str, theirs: Sequence[Run], ours: Sequence[Run]) -> 
     us, first = reached(ours, score), reached(theirs, score)
     aim = getattr(course_of(env), peer)
     seeds_there = sum(math.isfinite(first_reached(run, score, "steps")) for run in ours)
-    cells = [env, peer.upper(), f"{score:.1f}", f"{wall:.0f} / {cpu:.0f}", f"{final_score(ours):.1f}", _times(us.wall, us.cpu)]
+    cells = [env, peer.upper(), f"{score:.1f}", f"{wall:.0f} / {cpu:.0f}"]
+    trained_for = float(np.median([run.final.steps for run in ours]))
+    cells += [f"{final_score(ours):.1f} at {amount(trained_for)}", _times(us.wall, us.cpu)]
     cells += [amount(us.steps) if math.isfinite(us.steps) else "never", _ratio(us.wall / wall)]
     cells += [verdict(us.wall / wall, aim, len(ours)), _ratio(us.cpu / cpu)]
     # of an even number of seeds, half may never have had their median
@@ -142,11 +148,14 @@ def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
     for peer in arguments.peers:
         for env in arguments.env:
             theirs = runs_of(peer, env, Budget(steps=arguments.timesteps), rows)
-            ours = runs_of(OURS, env, our_budget(arguments, env), rows)
+            ours = runs_of(OURS, env, our_budget(arguments, env, peer), rows)
             if theirs and ours:
                 lines.append(line_of(env, peer, theirs, ours))
                 used += [*theirs, *ours]
-                contests.setdefault(env, {OURS: ours})[peer] = theirs
+                contest = contests.setdefault(env, {OURS: ours})
+                contest[peer] = theirs
+                if ours[0].final.budget != contest[OURS][0].final.budget:
+                    contest[f"{OURS}, longer"] = ours
             else:
                 missing.append(f"{env} against {peer.upper()}")
     if not lines:

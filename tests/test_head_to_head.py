@@ -532,11 +532,44 @@ def test_a_race_without_an_aim_has_no_verdict() -> None:
 
 def test_a_race_evaluates_everybody_on_as_many_episodes() -> None:
     given = argparse.Namespace(
-        env=["Reacher-v5", "Pusher-v5"], peers=["ppo"], seeds=1, first_seed=0, timesteps=5, es_timesteps=None
+        env=["Reacher-v5", "Pusher-v5"], peers=["trpo"], seeds=1, first_seed=0, timesteps=5, es_timesteps=None
     )
     peers, ours = race.peer_tasks(given), race.our_tasks(given)
     assert [task.episodes for task in peers] == [task.episodes for task in ours] == [100, 10]
     assert [task.budget.steps for task in ours] == [3_000_000, 5], "the peers' budget where none is known"
+
+
+@pytest.mark.parametrize(
+    ("peers", "asked", "steps"),
+    [
+        (["trpo"], None, [3_000_000]),
+        (["ppo"], None, [6_000_000]),
+        (["trpo", "ppo"], None, [3_000_000, 6_000_000]),
+        (["trpo", "ppo"], 7, [7]),
+    ],
+)
+def test_a_race_against_a_slower_peer_may_be_longer(peers: list[str], asked: int | None, steps: list[int]) -> None:
+    given = argparse.Namespace(env=["Reacher-v5"], peers=peers, seeds=1, first_seed=0, timesteps=5, es_timesteps=asked)
+    assert [task.budget.steps for task in race.our_tasks(given)] == steps
+
+
+def test_each_peer_meets_the_runs_that_were_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    runs = {
+        ("trpo", 1_000_000): [0, 40],
+        ("ppo", 1_000_000): [0, 60],
+        ("fastes", 3_000_000): [0, 50],
+        ("fastes", 6_000_000): [0, 20, 70],
+    }
+    for (algo, steps), scores in runs.items():
+        for k, score in enumerate(scores):
+            kind = "final" if k == len(scores) - 1 else "point"
+            changes = {"env": "Reacher-v5", "algo": algo, "budget": f"{steps} steps"}
+            append_row(tmp_path / "results.csv", row(kind, steps if kind == "final" else 1000 * k, score, **changes))
+    race.main(["--env", "Reacher-v5", "--report-only", "--out", str(tmp_path)])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| Reacher")]
+    assert [line.split("|")[5].strip() for line in lines] == ["50.0 at 3M", "70.0 at 6M"]
 
 
 def test_the_race_is_of_times_to_the_peers_last_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -556,7 +589,7 @@ def test_the_race_is_of_times_to_the_peers_last_score(tmp_path: Path, capsys: py
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| Hopper")]
     cells = [cell.strip() for cell in line.split("|")[1:-1]]
     assert cells[1:4] == ["TRPO", "100.0", "40 / 80"]
-    assert cells[4:7] == ["100.0", "30.0 / 60.0", "3,000"]
+    assert cells[4:7] == ["100.0 at 3,000", "30.0 / 60.0", "3,000"]
     assert cells[7:] == ["0.750", "0.5: not reached", "0.750", "1.500", "3 / 2 of 3"]
     assert "Hopper-v5 against PPO" in (tmp_path / "race.md").read_text()
     assert "- Hopper-v5, trpo: note" in (tmp_path / "race.md").read_text(), "the settings that each one had"

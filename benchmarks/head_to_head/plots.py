@@ -11,7 +11,14 @@ from benchmarks.head_to_head.curves import median_curve
 from benchmarks.head_to_head.thresholds import Contest
 
 _AXES = {"wall": "wall-clock seconds", "cpu": "CPU seconds", "steps": "environment steps"}
-COLOURS = {"fastes": "#d62728", "ppo": "#1f77b4", "trpo": "#2ca02c", "ars": "#9467bd", "a2c": "#8c564b"}
+COLOURS = {
+    "fastes": "#d62728",
+    "fastes, longer": "#ff7f0e",
+    "ppo": "#1f77b4",
+    "trpo": "#2ca02c",
+    "ars": "#9467bd",
+    "a2c": "#8c564b",
+}
 _COLUMNS = 4
 
 
