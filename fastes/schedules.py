@@ -61,7 +61,9 @@ def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE
                     f"{name} = {value!r} does not go between two positive finite numbers: expected {allowed.forms}"
                 )
             if math.isinf(max(numbers) / min(numbers)):
-                raise ValueError(f"{name} = {value!r} goes over more than a float can hold: expected {allowed.forms}")
+                raise ValueError(
+                    f"{name} = {value!r} has ends whose ratio is more than a float can hold: bring them closer together"
+                )
             return _exponential(*numbers)
         first = checked_value(name, numbers[0], allowed)
         last = checked_value(name, numbers[1], allowed) if len(numbers) == 2 else 0.0

@@ -532,11 +532,11 @@ def test_a_race_without_an_aim_has_no_verdict() -> None:
 
 def test_a_race_evaluates_everybody_on_as_many_episodes() -> None:
     given = argparse.Namespace(
-        env=["Reacher-v5", "Pusher-v5"], peers=["trpo"], seeds=1, first_seed=0, timesteps=5, es_timesteps=None
+        env=["Reacher-v5", "CartPole-v1", "Pusher-v5"], peers=["trpo"], seeds=1, first_seed=0, timesteps=5, es_timesteps=None
     )
     peers, ours = race.peer_tasks(given), race.our_tasks(given)
-    assert [task.episodes for task in peers] == [task.episodes for task in ours] == [100, 10]
-    assert [task.budget.steps for task in ours] == [3_000_000, 5], "the peers' budget where none is known"
+    assert [task.episodes for task in peers] == [task.episodes for task in ours] == [100, 10, 10]
+    assert [task.budget.steps for task in ours] == [3_000_000, 100_000, 5], "the peers' budget where none is known"
 
 
 @pytest.mark.parametrize(
@@ -553,7 +553,10 @@ def test_a_race_against_a_slower_peer_may_be_longer(peers: list[str], asked: int
     assert [task.budget.steps for task in race.our_tasks(given)] == steps
 
 
-def test_each_peer_meets_the_runs_that_were_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("peers", [["trpo", "ppo"], ["ppo", "trpo"]])
+def test_each_peer_meets_the_runs_that_were_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, peers: list[str]
+) -> None:
     pytest.importorskip("scipy")
     pytest.importorskip("matplotlib")
     runs = {
@@ -567,9 +570,18 @@ def test_each_peer_meets_the_runs_that_were_for_it(tmp_path: Path, capsys: pytes
             kind = "final" if k == len(scores) - 1 else "point"
             changes = {"env": "Reacher-v5", "algo": algo, "budget": f"{steps} steps"}
             append_row(tmp_path / "results.csv", row(kind, steps if kind == "final" else 1000 * k, score, **changes))
-    race.main(["--env", "Reacher-v5", "--report-only", "--out", str(tmp_path)])
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| Reacher")]
-    assert [line.split("|")[5].strip() for line in lines] == ["50.0 at 3M", "70.0 at 6M"]
+    drawn: list[dict[str, str]] = []
+    monkeypatch.setattr(
+        race,
+        "draw_all",
+        lambda contests, *_: drawn.extend({k: v[0].final.budget for k, v in c.items()} for c in contests.values()),
+    )
+    race.main(["--env", "Reacher-v5", "--peers", *peers, "--report-only", "--out", str(tmp_path)])
+    lines = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| Reacher")]
+    rows = {cells[2].strip(): [cells[k].strip() for k in (5, 7, 8)] for cells in lines}
+    assert rows == {"TRPO": ["50.0 at 3M", "3M", "3.000"], "PPO": ["70.0 at 6M", "6M", "6.000"]}
+    budgets = {"fastes": "3000000 steps", "fastes, longer": "6000000 steps"}
+    assert drawn == [{**budgets, "trpo": "1000000 steps", "ppo": "1000000 steps"}]
 
 
 def test_the_race_is_of_times_to_the_peers_last_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -589,7 +601,7 @@ def test_the_race_is_of_times_to_the_peers_last_score(tmp_path: Path, capsys: py
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| Hopper")]
     cells = [cell.strip() for cell in line.split("|")[1:-1]]
     assert cells[1:4] == ["TRPO", "100.0", "40 / 80"]
-    assert cells[4:7] == ["100.0 at 3,000", "30.0 / 60.0", "3,000"]
+    assert cells[4:7] == ["100.0 at 8,000", "30.0 / 60.0", "3,000"]
     assert cells[7:] == ["0.750", "0.5: not reached", "0.750", "1.500", "3 / 2 of 3"]
     assert "Hopper-v5 against PPO" in (tmp_path / "race.md").read_text()
     assert "- Hopper-v5, trpo: note" in (tmp_path / "race.md").read_text(), "the settings that each one had"
@@ -627,4 +639,4 @@ def test_a_race_of_one_side_ends_well_and_says_what_is_next(
 
 def test_a_peer_whose_median_never_was_as_good_gives_no_ratio() -> None:
     theirs, ours = [run([0, 100]), run([0, 0], seed=1)], [run([0, 100]), run([0, 100], seed=1)]
-    assert race.line_of("Hopper-v5", "trpo", theirs, ours)[-2] == "peer: never"
+    assert race.line_of("Hopper-v5", "trpo", theirs, ours, Budget(steps=100))[-2] == "peer: never"

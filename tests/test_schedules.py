@@ -47,12 +47,13 @@ def test_the_widest_schedules_stay_between_their_ends(first: float, last: float)
     values = [schedule(k / 100) for k in range(101)]
     assert values == sorted(values, reverse=last > first)
     assert (schedule(1.0), schedule(0.0)) == (first, last)
+    assert schedule(0.5) == pytest.approx(math.sqrt(first) * math.sqrt(last), rel=1e-12, abs=0.0)
 
 
-@pytest.mark.parametrize("value", ["exp_1.7e308_1e-10", "exp_5e-324_1.0", "lin_1e308_-1e308"])
-def test_more_than_a_float_can_hold_is_refused(value: str) -> None:
-    with pytest.raises(ValueError, match=f"alive_bonus = '{value}' goes over more than a float can hold: expected"):
-        Settings(alive_bonus=value)
+@pytest.mark.parametrize("value", ["exp_1.7e308_1e-10", "exp_5e-324_1.0"])
+def test_ends_too_far_apart_are_refused(value: str) -> None:
+    with pytest.raises(ValueError, match=f"sigma = '{value}' has ends whose ratio is more than a float can hold: bring"):
+        Settings(sigma=value)
 
 
 def test_equal_times_have_equal_factors() -> None:

@@ -102,8 +102,11 @@ def test_shares_that_a_generation_jumps_over_have_the_next_evaluation() -> None:
     assert SEARCH._replace(objective="last").score([[1.0, 3.0, 8.0], [0.0, 0.0, 6.0]]) == 7.0
 
 
-def test_another_choice_of_shapings_is_another_search(tmp_path: Path) -> None:
-    tune.open_study(SEARCH._replace(shapings=("nes",)), tmp_path)
+def test_a_folder_of_a_release_with_other_shapings_is_another_search(tmp_path: Path) -> None:
+    study = tune.open_study(SEARCH, tmp_path)
+    before = dict(study.user_attrs["search"])
+    del before["shapings"]
+    study.set_user_attr("search", before)
     with pytest.raises(ValueError, match="another search"):
         tune.open_study(SEARCH, tmp_path)
 

@@ -255,6 +255,9 @@ def test_the_entry_of_the_hyper_parameter_file_is_all_there_is(zoo: Any, vec_env
     settings = ZooFastES(env=vec_env, policy="MlpPolicy", sigma=0.3).settings
     assert settings == Settings().changed(policy="MlpPolicy", sigma=0.3)
     assert ZooFastES(env=vec_env, preset="CartPole-v1").settings.policy == "LinearPolicy"
+    over = ZooFastES(env=vec_env, preset="Reacher-v5", learning_rate=0.1, policy_kwargs={"net_arch": [8]}).settings
+    assert over.learning_rate == 0.1
+    assert over.policy_kwargs == {"net_arch": [8], "activation_fn": "relu"}, "merged with the preset's"
 
 
 @pytest.mark.parametrize(("value", "plain"), [(0.03, 0.03), ("lin_0.03", "lin_0.03")])
@@ -321,6 +324,7 @@ def test_evaluations_come_as_often_as_asked(trained: Path) -> None:
 def test_a_learning_rate_between_two_numbers_is_trained_with(tmp_path: Path) -> None:
     """The Zoo itself can read no such schedule."""
     pytest.importorskip("rl_zoo3")
+    assert load_preset("MountainCar-v0")["learning_rate"].count("_") == 2
     task = ["--env", "MountainCar-v0", "-f", "logs", "--seed", "1"]
     succeeds("train", *task, "-n", "3000", "--eval-freq", "-1", "-params", "sigma:0.25", cwd=tmp_path)
     model = FastES.load(tmp_path / "logs" / "fastes" / "MountainCar-v0_1" / "MountainCar-v0.zip")

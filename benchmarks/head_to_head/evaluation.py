@@ -39,7 +39,7 @@ class Task(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.env} {self.algo} seed {self.seed}"
+        return f"{self.env} {self.algo} seed {self.seed}, {self.budget}"
 
 
 def due_shares(points: int, first: float = FIRST_SHARE) -> list[float]:

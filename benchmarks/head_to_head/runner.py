@@ -109,7 +109,7 @@ def run_one(task: Task, place: Place, module: str = CONTESTANT) -> None:
     if algorithm_of(task.algo) in PEERS:
         given["way"] = way = fastest_way(task.algo, task.env, place.cpus, place.calibration_seconds, place.folder)
         threads = way.threads
-    log = place.folder / "logs" / f"{task.name.replace('/', '-').replace(' ', '-')}.log"
+    log = place.folder / "logs" / f"{task.name.replace(',', '').replace('/', '-').replace(' ', '-')}.log"
     records = records_of(module, given, place.cpus, threads, place.folder, log, _SILENCE_SECONDS)
     try:
         with contextlib.closing(records):

@@ -12,7 +12,7 @@ from benchmarks.head_to_head.results import MEASURES, Run
 
 OURS = "fastes"
 SHARES = (0.25, 0.5, 0.75, 1.0)
-Contest = Mapping[str, Sequence[Run]]  # algorithm -> runs of one environment and budget, a seed each
+Contest = Mapping[str, Sequence[Run]]  # contestant -> runs of one environment, a seed each
 
 
 class Threshold(NamedTuple):
