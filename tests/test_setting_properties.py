@@ -40,7 +40,8 @@ def _schedule(numbers: list[float]) -> Any:
     return "_".join(["lin", *map(repr, numbers)])
 
 
-EXPONENTIALS = st.tuples(POSITIVE, POSITIVE).map(lambda ends: "exp_{!r}_{!r}".format(*ends))
+EXPONENTIAL_END = st.floats(1e-150, 1e150)  # the ratio of two is a float
+EXPONENTIALS = st.tuples(EXPONENTIAL_END, EXPONENTIAL_END).map(lambda ends: "exp_{!r}_{!r}".format(*ends))
 SCHEDULES = POSITIVE | st.lists(POSITIVE, min_size=1, max_size=2).map(_schedule) | EXPONENTIALS
 ANY_SCHEDULES = ANY_FLOAT | st.lists(st.floats(-1e307, 1e307), min_size=1, max_size=2).map(_schedule) | EXPONENTIALS
 POLICY_KWARGS = st.fixed_dictionaries(
