@@ -44,7 +44,7 @@ TASKS = {
     "Pendulum-v1": Task(1_000_000, -200.0),
     "LunarLander-v3": Task(1_500_000, 200.0),
     "LunarLanderContinuous-v3": Task(1_000_000, 200.0),
-    "BipedalWalker-v3": Task(6_000_000, 280.0),
+    "BipedalWalker-v3": Task(10_000_000, 280.0),
     "InvertedPendulum-v5": Task(300_000, 1000.0),
     "InvertedDoublePendulum-v5": Task(1_000_000, 9300.0),
     "Swimmer-v5": Task(1_700_000, 350.0),
