@@ -239,7 +239,12 @@ class Settings:
         low=0,
         high=10**15,
     )
-    obs_clip: float = _setting(5.0, "normalised observations are clipped to +- this many std", "observations", above=0.0)
+    obs_clip: float = _setting(
+        5.0,
+        "normalised observations are clipped to +- this many std; 1 where most of them are rare events, such as contact forces",
+        "observations",
+        above=0.0,
+    )
     obs_std_floor: float = _setting(0.01, "smallest std that normalisation divides by", "observations", above=0.0)
 
     def __post_init__(self) -> None:
