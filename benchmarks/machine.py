@@ -30,12 +30,11 @@ def memory_gib() -> float:
 
 
 def system() -> str:
-    """Distribution and kernel, or what the platform module says of other systems."""
+    """Distribution, or what the platform module says of other systems."""
     try:
-        name = platform.freedesktop_os_release()["PRETTY_NAME"]
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
-        name = platform.system()
-    return f"{name}, kernel {platform.release()}"
+        return platform.system()
 
 
 def versions() -> str:

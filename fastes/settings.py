@@ -74,7 +74,12 @@ class Settings:
         low=0,
         high=2**31 - 2,
     )
-    sigma: ScheduleSetting = _setting(0.05, f"standard deviation of the noise on the parameters: {FORMS}", "evolution")
+    sigma: ScheduleSetting = _setting(
+        0.05,
+        f"standard deviation of the noise on the parameters: {FORMS}. Let wide noise fall where a narrow search keeps the "
+        "first gait that it finds, as in lin_0.06_0.02",
+        "evolution",
+    )
     sigma_adaptation: str = _setting(
         "none",
         "none; scalar (one sigma, which follows the returns as in PGPE) or per_parameter (one for each parameter). Try "
@@ -92,7 +97,11 @@ class Settings:
         above=0.0,
         high=LARGEST_RATE,
     )
-    learning_rate: ScheduleSetting = _setting(0.02, f"step size: {FORMS}", "evolution")
+    learning_rate: ScheduleSetting = _setting(
+        0.02,
+        f"step size: {FORMS}. Let it fall to a fifth or a tenth where evaluations swing late in a training",
+        "evolution",
+    )
     optimizer: str = _setting(
         "adam",
         "adam, sgd, or clipup (steps of one length, whatever the gradient's: learning_rate is then a length, to be set with "
@@ -198,12 +207,20 @@ class Settings:
     episode_cap: str = _setting(
         "none",
         "adaptive cap: mean (factor x mean length), share (grow by the factor when many episodes reach it) or grow (by the "
-        "factor each generation: a horizon that lengthens)",
+        "factor each generation: a horizon that lengthens). grow saves steps where the first ones of an episode show what a "
+        "policy is worth, and harms where ending early or waiting pays in the short run",
         "episodes",
         choices=EPISODE_CAPS,
     )
-    episode_cap_start: int = _setting(1000, "first value of the adaptive cap, steps", "episodes", low=1)
-    episode_cap_factor: float = _setting(2.0, "factor of the adaptive cap, more than 1", "episodes", above=1.0)
+    episode_cap_start: int = _setting(
+        1000,
+        "first value of the adaptive cap, steps; for grow as many as tell policies apart, 150 to 200 for walkers",
+        "episodes",
+        low=1,
+    )
+    episode_cap_factor: float = _setting(
+        2.0, "factor of the adaptive cap, more than 1; for grow 1.001 to 1.02", "episodes", above=1.0
+    )
     episode_cap_share: float = _setting(
         0.5, "share of episodes at the cap from which rule share grows it, in (0, 1]", "episodes", above=0.0, high=1.0
     )

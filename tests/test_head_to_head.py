@@ -21,7 +21,7 @@ from processes import alive, started_script, wait_until
 
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
-from benchmarks import paper_table1, race
+from benchmarks import learning, paper_table1, race
 from benchmarks.head_to_head import runner
 from benchmarks.head_to_head.__main__ import main
 from benchmarks.head_to_head.clock import Budget, Clock, tree_cpu_seconds
@@ -40,6 +40,7 @@ from benchmarks.head_to_head.thresholds import (
 )
 from benchmarks.head_to_head.zoo import PEERS, settings_for, shortened, task_of
 from fastes import Settings
+from fastes.presets import load_preset
 
 SPIN = "import time\nwhile time.process_time() < {}: pass\n"
 TASKS = "CartPole Acrobot Pendulum MountainCar MountainCarContinuous LunarLander LunarLanderContinuous BipedalWalker Swimmer"
@@ -523,6 +524,17 @@ def test_a_small_comparison_from_end_to_end(tmp_path: Path) -> None:
 def test_settings_that_were_changed_have_another_fingerprint() -> None:
     before, after = Settings(sigma=0.1), Settings(sigma=0.2)
     assert fingerprint(before) == fingerprint(Settings(sigma=0.1)) != fingerprint(after)
+
+
+@pytest.mark.parametrize("env_id", sorted(learning.TASKS))
+def test_what_is_reported_of_a_preset_was_trained_with_its_settings(env_id: str) -> None:
+    """Schedules and starts stretch over the budget: with another one the settings are others."""
+    preset = load_preset(env_id)
+    stretches = preset.get("starts", 1) > 1 or any(
+        isinstance(preset.get(name), str) for name in ("sigma", "learning_rate", "alive_bonus")
+    )
+    assert learning.TASKS[env_id].timesteps <= preset["total_timesteps"]
+    assert not stretches or learning.TASKS[env_id].timesteps == preset["total_timesteps"]
 
 
 def test_a_race_without_an_aim_has_no_verdict() -> None:
