@@ -29,6 +29,7 @@ from fastes.playback import play
 from fastes.presets import all_presets
 from fastes.replay import check_job
 from fastes.run_folder import BEST, CHECKPOINT, RunFolder, find_checkpoint, new_run_folder
+from fastes.schedules import ANY_NUMBER, make_schedule
 
 _INTERRUPTED = 130
 
@@ -208,7 +209,22 @@ def _resumed(arguments: argparse.Namespace) -> tuple[FastES, RunFolder]:
             f"{arguments.resume} has spent its budget ({model.num_timesteps} of {model.settings.total_timesteps} timesteps): "
             "give a larger one with --total-timesteps"
         )
+    if arguments.total_timesteps is not None:
+        _tell_of_stretched_schedules(model)
     return model, _run_folder(resume, arguments, arguments.resume)
+
+
+def _tell_of_stretched_schedules(model: FastES) -> None:
+    """Schedules run towards the new budget, so that what had fallen may rise."""
+    settings = model.settings
+    remaining = 1.0 - model.num_timesteps / settings.total_timesteps
+    values = [
+        f"{name} from {make_schedule(name, value, ANY_NUMBER)(remaining):.4g} ({value})"
+        for name in ("sigma", "learning_rate", "alive_bonus")
+        if isinstance(value := getattr(settings, name), str)
+    ]
+    if values:
+        print(f"schedules stretch over the new budget of {settings.total_timesteps} timesteps: on with {', '.join(values)}")
 
 
 def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFolder:

@@ -172,8 +172,11 @@ def test_resume_goes_on_and_keeps_the_record(run: Path, tmp_path: Path) -> None:
     before = len(rows(copy))
     result = run_fastes("train", "--resume", "run", "--total-timesteps", "3000", "--quiet", "--workers", "1", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert [int(row["generation"]) for row in rows(copy)] == list(range(1, len(rows(copy)) + 1))
-    assert len(rows(copy)) > before
+    table = rows(copy)
+    assert [int(row["generation"]) for row in table] == list(range(1, len(table) + 1))
+    assert len(table) > before
+    rate = f"{0.05 + 0.05 * (1.0 - int(table[before - 1]['timesteps']) / 3000):.4g}"
+    assert f"budget of 3000 timesteps: on with learning_rate from {rate} (lin_0.1_0.05)\n" in result.stdout
     config = tomllib.loads((copy / "config.toml").read_text())
     assert config["settings"]["total_timesteps"] == 3000
     assert config["settings"]["sigma"] == 0.1
