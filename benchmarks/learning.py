@@ -18,13 +18,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple, get_type_hints
 
+from benchmarks.head_to_head.contestant import fingerprint
 from benchmarks.machine import describe, versions
 from benchmarks.options import COUNT, COUNT_OR_0
 from benchmarks.report import markdown_table
 from fastes import Callback, FastES
 from fastes.checkpoint import Checkpoint, write_checkpoint
 from fastes.logger import Record
-from fastes.presets import load_preset, preset_for
+from fastes.presets import choose_settings, load_preset, preset_for
 
 EPISODES = 100
 
@@ -61,7 +62,7 @@ class Result(NamedTuple):
 
     final_*, best_*: over 100 episodes, of the last parameters and of those whose evaluation during training was the best.
     first_reached: timesteps when an evaluation during training first reached the aim, nan for never. cpu_seconds: of
-    training, all its processes.
+    training, all its processes. settings: their fingerprint, empty in rows that are older than it.
     """
 
     env: str
@@ -76,6 +77,8 @@ class Result(NamedTuple):
     wall_seconds: float
     cpu_seconds: float
     versions: str
+    aim: float
+    settings: str
 
 
 class Watch(Callback):
@@ -110,14 +113,14 @@ def train(env: str, preset: str, seed: int, timesteps: int, aim: float, n_worker
         wall = time.perf_counter() - started
         model.close()  # its workers' CPU time counts once they have ended
         used = cpu_seconds() - started_cpu
-        final = model.evaluate(EPISODES)
+        final, settings = model.evaluate(EPISODES), fingerprint(model.settings)
     assert watch.best is not None
     with tempfile.TemporaryDirectory() as folder:
         write_checkpoint(Path(folder) / "best.zip", watch.best)
         with FastES.load(Path(folder) / "best.zip", n_workers=n_workers) as model:
             best = model.evaluate(EPISODES)
     figures = (final.mean, final.std, best.mean, best.std, watch.first_reached)
-    return Result(env, preset, seed, timesteps, *figures, round(wall, 1), round(used, 1), versions())
+    return Result(env, preset, seed, timesteps, *figures, round(wall, 1), round(used, 1), versions(), aim, settings)
 
 
 # --- all seeds ------------------------------------------------------------------------------------------------------
@@ -235,9 +238,12 @@ def main() -> None:
         print(json.dumps(result))
         return
 
+    today = ("", fingerprint(choose_settings(arguments.env, arguments.preset, {"target_return": "none"})))
+
     def wanted(result: Result) -> bool:
-        asked = (arguments.env, arguments.preset, arguments.timesteps)
-        return (result.env, result.preset, result.timesteps) == asked and result.seed in arguments.seeds
+        asked = (arguments.env, arguments.preset, arguments.timesteps, arguments.aim)
+        same = (result.env, result.preset, result.timesteps, result.aim) == asked and result.settings in today
+        return same and result.seed in arguments.seeds
 
     done = {result.seed for result in read_results(arguments.out) if wanted(result)}
     failures = run_seeds(arguments, [seed for seed in arguments.seeds if seed not in done])

@@ -214,12 +214,15 @@ class Settings:
     )
     episode_cap_start: int = _setting(
         1000,
-        "first value of the adaptive cap, steps; for grow as many as tell policies apart, 150 to 200 for walkers",
+        "first value of the adaptive cap, steps; for grow as many as tell policies apart, 150 to 250 for walkers",
         "episodes",
         low=1,
     )
     episode_cap_factor: float = _setting(
-        2.0, "factor of the adaptive cap, more than 1; for grow 1.001 to 1.02", "episodes", above=1.0
+        2.0,
+        "factor of the adaptive cap, more than 1; for grow 1.001 to 1.02, so that most generations play part of an episode",
+        "episodes",
+        above=1.0,
     )
     episode_cap_share: float = _setting(
         0.5, "share of episodes at the cap from which rule share grows it, in (0, 1]", "episodes", above=0.0, high=1.0

@@ -22,7 +22,7 @@ from fastes import FastES
 
 _GENERATIONS = 3
 _OTHERS = 200_000
-TIMESTEPS = {"Swimmer-v5": _OTHERS, "HalfCheetah-v5": 480_000, "Hopper-v5": 160_000}  # ten generations or more
+TIMESTEPS = {"Swimmer-v5": _OTHERS, "HalfCheetah-v5": 2_000_000, "Hopper-v5": 160_000}  # ten generations or more
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

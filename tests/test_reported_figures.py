@@ -1,0 +1,72 @@
+"""What presets and README say of scores is what the tables under benchmarks/results hold, of today's settings."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from benchmarks.head_to_head.contestant import fingerprint
+from benchmarks.head_to_head.results import read_rows
+from benchmarks.learning import TASKS, read_results
+from fastes.presets import all_presets, choose_settings
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+SOURCE = re.compile(r"; (\S+) \((\S+) to (\S+)\) after ([\d.]+)M steps on seeds 0 to (\d), python -m benchmarks\.(\w+)")
+
+
+def reported(env: str) -> tuple[tuple[str, str, str], int, int, str]:
+    """Median, lowest and highest score as the preset's source gives them, timesteps, number of seeds, benchmark."""
+    found = SOURCE.search(all_presets()[env]["source"])
+    assert found is not None, f"{env}: no score in its source"
+    median, low, high, millions, last, benchmark = found.groups()
+    return (median, low, high), round(float(millions) * 1e6), int(last) + 1, benchmark
+
+
+def final_scores(env: str, benchmark: str, timesteps: int) -> dict[int, float]:
+    """The final score of each seed of a preset."""
+    if benchmark == "learning":
+        rows = read_results(RESULTS / "learning.csv")
+        return {row.seed: row.final_mean for row in rows if (row.env, row.preset, row.timesteps) == (env, env, timesteps)}
+    finals = [row for row in read_rows(RESULTS / benchmark / "results.csv") if row.kind == "final"]
+    return {row.seed: row.score for row in finals if (row.env, row.algo, row.budget) == (env, "fastes", f"{timesteps} steps")}
+
+
+@pytest.mark.parametrize("env", sorted(TASKS))
+def test_a_presets_source_has_the_scores_of_the_table(env: str) -> None:
+    said, timesteps, num_seeds, benchmark = reported(env)
+    scores = final_scores(env, benchmark, timesteps)
+    assert set(range(num_seeds)) <= set(scores)
+    of = [scores[seed] for seed in range(num_seeds)]
+    for text, score in zip(said, (statistics.median(of), min(of), max(of)), strict=True):
+        decimals = len(text.partition(".")[2])
+        assert text == f"{score:.{decimals}f}"
+
+
+@pytest.mark.parametrize("env", sorted(TASKS))
+def test_readme_has_the_scores_of_the_presets(env: str) -> None:
+    (row,) = re.findall(rf"^\| {env} .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    name, _, timesteps, median, spread, _ = (cell.strip() for cell in row.strip("|").split("|"))
+    said, steps, num_seeds, _ = reported(env)
+    assert (median, spread) == (said[0], f"{said[1]} to {said[2]}")
+    assert timesteps == f"{steps / 1e6:g}M"
+    assert name == (env if num_seeds == 5 else f"{env} ({num_seeds})")
+
+
+def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
+    """Those of a preset before a change are no results of the one that the package has."""
+    noted: dict[str, set[str]] = defaultdict(set)
+    for benchmark in ("race", "table1", "head_to_head"):
+        for row in read_rows(RESULTS / benchmark / "results.csv"):
+            if row.algo == "fastes" and (found := re.search(r"preset (\S+) \((\w{8})\)", row.note)):
+                noted[found[1]].add(found[2])
+    for result in read_results(RESULTS / "learning.csv"):
+        if result.settings and result.preset == result.env:
+            noted[result.env].add(result.settings)
+    assert "HalfCheetah-v5" in noted
+    for env, found in noted.items():
+        assert found == {fingerprint(choose_settings(env, env, {"target_return": "none"}))}, env
