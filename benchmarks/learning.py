@@ -18,14 +18,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple, get_type_hints
 
-from benchmarks.head_to_head.contestant import fingerprint
+from benchmarks.head_to_head.contestant import fingerprint, preset_fingerprint
 from benchmarks.machine import describe, versions
 from benchmarks.options import COUNT, COUNT_OR_0
 from benchmarks.report import markdown_table
 from fastes import Callback, FastES
 from fastes.checkpoint import Checkpoint, write_checkpoint
 from fastes.logger import Record
-from fastes.presets import choose_settings, load_preset, preset_for
+from fastes.presets import load_preset, preset_for
 
 EPISODES = 100
 
@@ -238,7 +238,7 @@ def main() -> None:
         print(json.dumps(result))
         return
 
-    today = ("", fingerprint(choose_settings(arguments.env, arguments.preset, {"target_return": "none"})))
+    today = ("", preset_fingerprint(arguments.env, arguments.preset))
 
     def wanted(result: Result) -> bool:
         asked = (arguments.env, arguments.preset, arguments.timesteps, arguments.aim)

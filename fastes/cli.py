@@ -30,6 +30,7 @@ from fastes.presets import all_presets
 from fastes.replay import check_job
 from fastes.run_folder import BEST, CHECKPOINT, RunFolder, find_checkpoint, new_run_folder
 from fastes.schedules import ANY_NUMBER, make_schedule
+from fastes.settings import SCHEDULES
 
 _INTERRUPTED = 130
 
@@ -220,7 +221,7 @@ def _tell_of_stretched_schedules(model: FastES) -> None:
     remaining = 1.0 - model.num_timesteps / settings.total_timesteps
     values = [
         f"{name} from {make_schedule(name, value, ANY_NUMBER)(remaining):.4g} ({value})"
-        for name in ("sigma", "learning_rate", "alive_bonus")
+        for name in SCHEDULES
         if isinstance(value := getattr(settings, name), str)
     ]
     if values:

@@ -20,7 +20,7 @@ from fastes.policies import ActionHead, AnySpec, CustomPolicy, CustomSpec, Polic
 from fastes.policies.actions import head_from
 from fastes.policies.custom import obs_shape_of
 from fastes.policy_description import describe_policy, spec_from
-from fastes.settings import Settings, setting_names
+from fastes.settings import SCHEDULES, Settings, setting_names
 from fastes.starts import arrays_of
 from fastes.strategy import check_seed
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from fastes.agent import FastES
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")
-_SCHEDULES = ("sigma", "learning_rate", "alive_bonus")
 _FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation")  # the file's arrays are of their kinds
 _FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
@@ -163,7 +162,7 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
     stored = require(checkpoint.data, "settings", dict)
     if odd := sorted(set(stored) - set(setting_names())):  # a missing one is newer than the file: its default changes nothing
         raise CheckpointError(f"the checkpoint's settings are damaged, or of a newer FastES: {reprlib.repr(odd)} are unknown")
-    missing = {name: _missing_schedule(name) for name in _SCHEDULES if stored.get(name) == "function"}
+    missing = {name: _missing_schedule(name) for name in SCHEDULES if stored.get(name) == "function"}
     try:
         settings = Settings().changed(**{**stored, **missing})
     except (TypeError, ValueError, OverflowError) as error:

@@ -22,6 +22,7 @@ _REAL = (int, float, np.integer, np.floating)
 ENV_ERRORS = ("stop", "penalise")
 ROLLBACK_WINDOW = 10_000  # the longest
 MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
+SCHEDULES = ("sigma", "learning_rate", "alive_bonus")  # fields that may follow the progress of a training
 EPISODE_CAPS = ("none", "mean", "share", "grow")
 
 

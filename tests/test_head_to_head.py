@@ -41,6 +41,7 @@ from benchmarks.head_to_head.thresholds import (
 from benchmarks.head_to_head.zoo import PEERS, settings_for, shortened, task_of
 from fastes import Settings
 from fastes.presets import load_preset
+from fastes.settings import SCHEDULES
 
 SPIN = "import time\nwhile time.process_time() < {}: pass\n"
 TASKS = "CartPole Acrobot Pendulum MountainCar MountainCarContinuous LunarLander LunarLanderContinuous BipedalWalker Swimmer"
@@ -530,9 +531,7 @@ def test_settings_that_were_changed_have_another_fingerprint() -> None:
 def test_what_is_reported_of_a_preset_was_trained_with_its_settings(env_id: str) -> None:
     """Schedules and starts stretch over the budget: with another one the settings are others."""
     preset = load_preset(env_id)
-    stretches = preset.get("starts", 1) > 1 or any(
-        isinstance(preset.get(name), str) for name in ("sigma", "learning_rate", "alive_bonus")
-    )
+    stretches = preset.get("starts", 1) > 1 or any(isinstance(preset.get(name), str) for name in SCHEDULES)
     assert learning.TASKS[env_id].timesteps <= preset["total_timesteps"]
     assert not stretches or learning.TASKS[env_id].timesteps == preset["total_timesteps"]
 

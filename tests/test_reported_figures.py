@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.head_to_head.contestant import fingerprint
-from benchmarks.head_to_head.results import read_rows
+from benchmarks.head_to_head.clock import Budget
+from benchmarks.head_to_head.contestant import preset_fingerprint
+from benchmarks.head_to_head.results import read_rows, runs_of
 from benchmarks.learning import TASKS, read_results
-from fastes.presets import all_presets, choose_settings
+from fastes.presets import all_presets
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -32,8 +33,8 @@ def final_scores(env: str, benchmark: str, timesteps: int) -> dict[int, float]:
     if benchmark == "learning":
         rows = read_results(RESULTS / "learning.csv")
         return {row.seed: row.final_mean for row in rows if (row.env, row.preset, row.timesteps) == (env, env, timesteps)}
-    finals = [row for row in read_rows(RESULTS / benchmark / "results.csv") if row.kind == "final"]
-    return {row.seed: row.score for row in finals if (row.env, row.algo, row.budget) == (env, "fastes", f"{timesteps} steps")}
+    runs = runs_of("fastes", env, Budget(steps=timesteps), [read_rows(RESULTS / benchmark / "results.csv")])
+    return {run.final.seed: run.final.score for run in runs}
 
 
 @pytest.mark.parametrize("env", sorted(TASKS))
@@ -69,4 +70,4 @@ def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
             noted[result.env].add(result.settings)
     assert "HalfCheetah-v5" in noted
     for env, found in noted.items():
-        assert found == {fingerprint(choose_settings(env, env, {"target_return": "none"}))}, env
+        assert found == {preset_fingerprint(env, env)}, env

@@ -15,7 +15,7 @@ import gymnasium
 from benchmarks.head_to_head.clock import Budget, Clock
 from benchmarks.head_to_head.evaluation import Act, Task, Watch
 from benchmarks.head_to_head.zoo import algorithm_of, change_of, changed_settings
-from fastes.presets import DEFAULT, preset_for
+from fastes.presets import DEFAULT, choose_settings, preset_for
 
 if TYPE_CHECKING:
     from fastes import FastES, Settings
@@ -81,6 +81,11 @@ def run_fastes(
 def fingerprint(settings: Settings) -> str:
     """Eight hexadecimal digits: rows of a preset before and after a change differ in their notes."""
     return f"{zlib.crc32(json.dumps(settings.to_dict(), sort_keys=True).encode()):08x}"
+
+
+def preset_fingerprint(env: str, preset: str) -> str:
+    """Of a preset as it is today, trained to the end of its budget as benchmarks do."""
+    return fingerprint(choose_settings(env, preset, {"target_return": "none"}))
 
 
 class TimeUp(Exception):
