@@ -8,42 +8,33 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastes.callbacks import Callback
 from fastes.checkpoint import Checkpoint, write_checkpoint
 from fastes.cpus import available_cpus
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
 from fastes.envs.wrappers import warn_of_memory
-from fastes.episode_cap import EpisodeCap
 from fastes.evaluation import Evaluation
 from fastes.evaluator import Evaluator
 from fastes.figures import OddFigures, make_record
-from fastes.fitness import fitness_of
-from fastes.generation import booking, count, run_generation, warm_up
+from fastes.generation import Generation, confirm_target, evaluate, run_generation, warm_up
 from fastes.interrupts import interrupts_wait
-from fastes.logger import Record
-from fastes.noise import Perturbations, draw_eval_seeds
-from fastes.normalizer import ObsNormalizer
-from fastes.parallel import Batch
 from fastes.policies import POLICIES, AnySpec, CustomPolicy, spec_for
 from fastes.policies.custom import check_no_class, check_noise
-from fastes.population import Population
 from fastes.predictor import Predictor
 from fastes.presets import choose_settings
 from fastes.replay import replay_job
 from fastes.restore import model_state, read_parts, restore_model, settings_among, versions
-from fastes.rollback import Rollback
-from fastes.rollout import Episode, EpisodeSettings, step_guard
+from fastes.rollout import Episode
 from fastes.sb3.callbacks import all_callbacks
 from fastes.sb3.interface import SB3Interface
 from fastes.settings import Settings
-from fastes.starts import Starts, judge_start
-from fastes.strategy import EvolutionStrategy, Update, check_int, check_seed
+from fastes.strategy import check_int, check_seed
+from fastes.training_state import TrainingState
 
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
 
@@ -119,43 +110,14 @@ class FastES(SB3Interface):
     def _set_up(
         self, source: EnvSource, spec: AnySpec, settings: Settings, seed: int, n_workers: int | None, verbose: int
     ) -> None:
-        self.source, self.policy_spec, self.settings, self.seed, self.verbose = source, spec, settings, seed, verbose
+        self.source, self.verbose = source, verbose
         self.n_workers = self._checked_workers(n_workers)
         self._env = None
         check_noise(spec, settings.action_noise, settings.sample_actions)
-        self.strategy = EvolutionStrategy(
-            spec.initial_theta(seed),
-            settings.sigma,
-            settings.learning_rate,
-            settings.population_size,
-            seed,
-            optimizer=settings.optimizer,
-            momentum=settings.momentum,
-            beta2=settings.beta2,
-            max_speed=settings.max_speed,
-            weight_decay=settings.weight_decay,
-            shaping=settings.shaping,
-            top_fraction=settings.top_fraction,
-            sigma_adaptation=settings.sigma_adaptation,
-            sigma_learning_rate=settings.sigma_learning_rate,
-            perturbed_share=settings.perturbed_share,
-            episodes=settings.episodes_per_candidate,
-            table_size=settings.noise_table_size,
-        )
-        self.evaluator = Evaluator(source, spec, settings, self.strategy.table, self.n_workers)
-        self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
-        self.cap = EpisodeCap(settings)
-        self.rollback = Rollback(settings)
-        self.starts = Starts(settings, spec, self.seed)
-        self.population = Population(settings)
-        self.num_timesteps = self.eval_timesteps = self.num_episodes = 0
-        self.confirm_after = 0
-        self.budget = 0  # num_timesteps at which the last `learn` was to end; schedules run towards it
-        self.best_eval_return = -math.inf
-        self.solved = False
+        self.state = TrainingState(settings, spec, seed)
+        self.evaluator = Evaluator(source, spec, settings, self.state.strategy.table, self.n_workers)
         self._predictor = Predictor(spec, settings.normalize_obs, seed)
         self._odd = OddFigures()
-        self.untold: Record | None = None  # of a generation that is booked, while callbacks are told of it
 
     def _checked_workers(self, n_workers: int | None) -> int:
         """How many processes: none beside a vector environment, which has its own."""
@@ -171,20 +133,6 @@ class FastES(SB3Interface):
         return check_int("n_workers", n_workers, 0, 4096)
 
     # --- what it is -------------------------------------------------------------------------------------------------
-
-    @property
-    def theta(self) -> npt.NDArray[np.float32]:
-        """The policy's parameters, float32 (num_params,), read-only."""
-        return self.strategy.theta
-
-    @property
-    def num_params(self) -> int:
-        return self.policy_spec.num_params
-
-    @property
-    def generation(self) -> int:
-        """Updates done so far."""
-        return self.strategy.generation
 
     @property
     def env(self) -> Any:
@@ -231,18 +179,16 @@ class FastES(SB3Interface):
         budget = check_int(
             "total_timesteps", int(steps) if isinstance(steps, float) and steps.is_integer() else steps, 1, 10**15
         )
-        if reset_num_timesteps:
-            self.starts.begun_at -= self.num_timesteps
-            self.num_timesteps = self.eval_timesteps = self.num_episodes = self.confirm_after = 0
-        self.budget = total = budget + self.num_timesteps
+        self.state = self.state.begun(budget, reset_num_timesteps)
+        total, begun_at = self.budget, self.generation
         callbacks = all_callbacks(self, callback, progress_bar)
         self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
-        self.solved, self.untold, begun_at = False, None, self.generation
         self.evaluator.start()
         callbacks.on_start(self, total)
         try:
             self._train(total, callbacks)
         finally:
+            self._note_episodes()
             callbacks.on_end(self)
         if self.solved and self.generation == begun_at:
             warnings.warn(
@@ -258,55 +204,59 @@ class FastES(SB3Interface):
         going = self.num_timesteps < total
         finished = time.perf_counter()
         while going:
-            judge_start(self, callbacks)
-            warm_up(self)
-            started, finished = finished, 0.0
-            asked, batch = run_generation(self)
-            evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, self.eval_seeds())
-            with booking(self, evaluation, callbacks) as solved, interrupts_wait():  # as a whole or not at all
-                update = None if solved else self._tell(batch, evaluation)
-                count(self, batch, solved)
-                finished = time.perf_counter()
-                self.untold = make_record(self, asked, batch, evaluation, update, finished - started)
-                self._note_episodes(batch, evaluation)
-            going = callbacks.on_generation(self, self.untold) is not False
-            self.untold = None
-            self._odd.look(self, asked.generation + 1, batch)
+            self._judge_start(callbacks)
+            self.state = warm_up(self.state, self.evaluator)
+            generation = run_generation(self.state, self.evaluator)  # ask and evaluate
+            finished = self._book(generation, finished, callbacks)  # tell and record
+            going = self._tell(callbacks)
+            self._odd.look(self.state, generation.perturbations.generation + 1, generation.batch)
             going = going and not self.solved and self.num_timesteps < total
         if self.num_timesteps >= total:
-            judge_start(self, callbacks)
+            self._judge_start(callbacks)
 
-    def running_generation(self, num_pairs: int | None = None) -> Perturbations:
-        """The running generation's perturbations, as many as it begins with or num_pairs; schedules run towards the budget."""
-        progress_remaining = max(0.0, 1.0 - self.num_timesteps / max(self.budget, 1))
-        return self.strategy.ask(progress_remaining, self.population.num_pairs if num_pairs is None else num_pairs)
+    def _judge_start(self, callbacks: Callback) -> None:
+        """Judge the present start where it has spent its part, and begin the next one or go on from the best."""
+        starts = self.state.starts
+        if starts.due(self.num_timesteps, self.budget):
+            evaluation = evaluate(self.state, self.evaluator, starts.judges())
+            self.state = self.state.judged(evaluation)
+            callbacks.on_start_judged(self, self.state.starts.judged, evaluation.mean)
 
-    def eval_seeds(self) -> npt.NDArray[np.int64]:
-        """Environment seeds of this generation's noise-free evaluation."""
-        return draw_eval_seeds(self.seed, self.generation, self.settings.eval_episodes)
+    def _book(self, generation: Generation, started: float, callbacks: Callback) -> float:
+        """The state after a generation takes the place of the one before. The time at which its figures were known."""
+        batch, state = generation.batch, self.state
+        evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, state.eval_seeds())
+        if evaluation.mean > -math.inf and evaluation.mean >= self.best_eval_return:
+            state = state.counting(best_eval_return=evaluation.mean)
+            with self._showing(state):
+                callbacks.on_new_best(self, evaluation.mean)
+        solved = False
+        if evaluation.mean >= self.target_return:
+            solved, state = confirm_target(state, self.evaluator, self.target_return)
+        with interrupts_wait():
+            state, update = state.finished(evaluation) if solved else state.updated(batch, evaluation)
+            finished = time.perf_counter()
+            record = make_record(state, generation, evaluation, update, self.n_workers, finished - started)
+            self.state = state.reporting(record, batch, evaluation)
+        return finished
 
-    def episode_settings(self) -> tuple[EpisodeSettings, EpisodeSettings]:
-        """Those of training episodes, and of noise-free ones."""
-        settings = self.settings
-        limit = settings.max_episode_steps or step_guard(self.budget)
-        training = EpisodeSettings(min(self.cap.steps, limit), settings.action_noise, settings.sample_actions)
-        return training, EpisodeSettings(limit)
+    @contextlib.contextmanager
+    def _showing(self, state: TrainingState) -> Iterator[None]:
+        """The model has this state meanwhile."""
+        before, self.state = self.state, state
+        try:
+            yield
+        finally:
+            self.state = before
 
-    def _collects_statistics(self) -> bool:
-        settings = self.settings
-        return settings.normalize_obs and not 0 < settings.obs_freeze_after <= self.normalizer.count
-
-    def _tell(self, batch: Batch, evaluation: Evaluation) -> Update:
-        fitness = fitness_of(batch, self.settings, self.generation + 1, self.strategy.progress_remaining)
-        merged = self.normalizer.merged(batch.moments, batch.lengths.ravel()) if self._collects_statistics() else None
-        theta, update = self.theta, self.strategy.tell(fitness)
-        if merged is not None:
-            self.normalizer.load_state(merged)
-        self.cap.update(batch.lengths // self.settings.episodes_per_candidate)
-        best = self.rollback.look(evaluation.mean, theta)
-        if best is not None:
-            self.strategy.restart(best)
-        return update
+    def _tell(self, callbacks: Callback) -> bool:
+        """Tell callbacks of the generation that was booked; whether they let training go on."""
+        report = self.state.report
+        assert report is not None
+        self._note_episodes()
+        going = callbacks.on_generation(self, report.record) is not False
+        self.state = self.state.reported()
+        return going
 
     def evaluate(self, episodes: int = 20, *, first_seed: int | None = 0) -> Evaluation:
         """Noise-free episodes of the current parameters on the workers; changes nothing.
@@ -315,10 +265,10 @@ class FastES(SB3Interface):
         """
         check_int("episodes", episodes, 1)
         if first_seed is None:
-            seeds = draw_eval_seeds(self.seed, 2**32 - 1 - self.generation, episodes)
+            seeds = self.state.fresh_seeds(episodes)
         else:
             seeds = check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes) + np.arange(episodes, dtype=np.int64)
-        return self.evaluator.evaluate(self.theta, self.normalizer, seeds, self.episode_settings())
+        return evaluate(self.state, self.evaluator, seeds)
 
     def replay(self, generation: int, job: int) -> Episode:
         """Play one job of the running generation again, in this process, as an error or a warning named it.

@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastes import _core
 from fastes.evaluation import Evaluation
+from fastes.generation import Generation
 from fastes.logger import Record
-from fastes.noise import Perturbations
 from fastes.parallel import Batch
 from fastes.shaping import mean_and_std
 from fastes.strategy import Update
-
-if TYPE_CHECKING:
-    from fastes.agent import FastES
+from fastes.training_state import TrainingState
 
 _UNBEATEN, _EQUAL = 50, 20  # generations in a row
 
 
 def make_record(
-    model: FastES, asked: Perturbations, batch: Batch, evaluation: Evaluation, update: Update | None, seconds: float
+    state: TrainingState, generation: Generation, evaluation: Evaluation, update: Update, n_workers: int, seconds: float
 ) -> Record:
-    """The figures of a generation that took so many seconds; update is None when it proved theta solved."""
+    """The figures of a generation that took so many seconds, once it is booked in the state."""
+    (asked, batch), counters = generation, state.counters
     finite = batch.returns[np.isfinite(batch.returns)]
     mean, std = mean_and_std(finite.ravel().tolist())
     steps = int(batch.lengths.sum() + batch.eval_lengths.sum())
     unknown = math.nan
     return Record(
         generation=asked.generation + 1,
-        timesteps=model.num_timesteps,
+        timesteps=counters.num_timesteps,
         return_mean=mean,
         return_max=float(finite.max()) if finite.size else unknown,
         return_std=std,
@@ -40,20 +37,20 @@ def make_record(
         eval_std=evaluation.std,
         eval_rank=1 + int(np.count_nonzero(finite > evaluation.mean)),
         elite_share=float(np.count_nonzero(finite > mean)) / batch.returns.size,
-        theta_norm=update.theta_norm if update else math.sqrt(_core.sum_squares(model.theta)),
-        gradient_norm=update.gradient_norm if update else unknown,
-        update_ratio=update.update_ratio if update else unknown,
-        learning_rate=update.learning_rate if update else unknown,
+        theta_norm=update.theta_norm,
+        gradient_norm=update.gradient_norm,
+        update_ratio=update.update_ratio,
+        learning_rate=update.learning_rate,
         sigma=asked.sigma,
-        episode_length=float(batch.lengths.sum()) / (batch.lengths.size * model.settings.episodes_per_candidate),
-        episode_cap=model.cap.steps,
+        episode_length=float(batch.lengths.sum()) / (batch.lengths.size * state.settings.episodes_per_candidate),
+        episode_cap=state.cap.steps,
         num_nonfinite=batch.returns.size - finite.size,
-        episodes=model.num_episodes,
-        eval_timesteps=model.eval_timesteps,
+        episodes=counters.num_episodes,
+        eval_timesteps=counters.eval_timesteps,
         jobs_rerun=batch.rerun,
         seconds=seconds,
         steps_per_second=steps / seconds,
-        utilisation=batch.busy_seconds / (max(model.n_workers, 1) * seconds),
+        utilisation=batch.busy_seconds / (max(n_workers, 1) * seconds),
     )
 
 
@@ -65,7 +62,7 @@ class OddFigures:
         self._equal = 0  # generations in a row in which all returns were the same
         self._unbeaten = 0  # generations in a row in which every candidate's return was below that of theta
 
-    def look(self, model: FastES, generation: int, batch: Batch) -> None:
+    def look(self, state: TrainingState, generation: int, batch: Batch) -> None:
         """generation: as in progress.csv."""
         nonfinite = int(np.count_nonzero(~np.isfinite(batch.returns)))
         if nonfinite and not batch.penalised:
@@ -74,24 +71,24 @@ class OddFigures:
                 f"{nonfinite} of {batch.returns.size} returns of generation {generation} are not finite: they rank worst "
                 "(num_nonfinite counts them)",
             )
-        if model.normalizer.skipped and not batch.penalised:
+        if state.normalizer.skipped and not batch.penalised:
             self._say(
                 "observations",
-                f"{model.normalizer.skipped} candidates up to generation {generation} saw observations that are not finite or "
+                f"{state.normalizer.skipped} candidates up to generation {generation} saw observations that are not finite or "
                 "too large to square: the statistics leave them out",
             )
-        longest = max(batch.lengths.max() // model.settings.episodes_per_candidate, batch.eval_lengths.max(initial=0))
-        guard = model.episode_settings()[1].max_steps
-        if not model.settings.max_episode_steps and longest >= guard:
+        longest = max(batch.lengths.max() // state.settings.episodes_per_candidate, batch.eval_lengths.max(initial=0))
+        guard = state.episode_settings()[1].max_steps
+        if not state.settings.max_episode_steps and longest >= guard:
             self._say(
                 "steps",
                 f"an episode of generation {generation} was cut after {guard:,} steps: the environment did not end it; set "
                 "max_episode_steps",
             )
-        if (fall := model.rollback.fall) is not None:
+        if (fall := state.rollback.fall) is not None:
             self._say(
-                f"rollback {model.rollback.count}",
-                f"rollback {model.rollback.count}: in generation {generation} the evaluation had fallen from {fall.best:g} to "
+                f"rollback {state.rollback.count}",
+                f"rollback {state.rollback.count}: in generation {generation} the evaluation had fallen from {fall.best:g} to "
                 f"{fall.smoothed:g}, so training goes on from the best parameters, with a fresh optimiser",
             )
         self._equal = self._equal + 1 if _all_equal(batch) else 0
@@ -101,15 +98,15 @@ class OddFigures:
                 f"in {_EQUAL} generations up to {generation} all candidates had the same return, so nothing could be learned: "
                 "raise sigma, or give rewards that tell small improvements",
             )
-        self._unbeaten = self._unbeaten + 1 if _is_unbeaten(model, batch) else 0
+        self._unbeaten = self._unbeaten + 1 if _is_unbeaten(state, batch) else 0
         if self._unbeaten == _UNBEATEN:
-            others = {"action_noise": model.settings.action_noise, "sample_actions": model.settings.sample_actions}
+            others = {"action_noise": state.settings.action_noise, "sample_actions": state.settings.sample_actions}
             noise = "".join(f" (or {name})" for name, value in others.items() if value)
             self._say(
                 "unbeaten",
                 f"in {_UNBEATEN} generations up to {generation} no candidate reached the return of the parameters without "
                 "noise. While eval_return still rises that does no harm. Where it does not, "
-                f"sigma = {model.settings.sigma!r}{noise} is too large for this policy (try half of it), or the training is "
+                f"sigma = {state.settings.sigma!r}{noise} is too large for this policy (try half of it), or the training is "
                 "stuck: try another seed, a larger population_size, or a denser reward",
             )
 
@@ -125,9 +122,9 @@ def _all_equal(batch: Batch) -> bool:
     return bool((batch.returns == first).all() and (batch.eval_returns == first).all())
 
 
-def _is_unbeaten(model: FastES, batch: Batch) -> bool:
+def _is_unbeaten(state: TrainingState, batch: Batch) -> bool:
     """Whether every candidate's return is below that of theta; a tie beats it: with equal returns nothing is wrong."""
-    if model.settings.episode_cap != "none" or not batch.eval_returns.size or not np.isfinite(batch.eval_returns).all():
+    if state.settings.episode_cap != "none" or not batch.eval_returns.size or not np.isfinite(batch.eval_returns).all():
         return False  # the adaptive cap ends episodes of candidates alone
     evaluations = batch.eval_returns.tolist()
     mean, _ = mean_and_std(evaluations)

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 def replay_job(model: FastES, generation: int, job: int) -> Episode:
     """See FastES.replay."""
     check_job(model, generation, job)
-    asked = model.running_generation(model.settings.largest_population() // 2)
+    state = model.state
+    asked = state.perturbations(model.settings.largest_population() // 2)
     pool = make_pool(model.evaluator.pool_spec(), 0)
     assert not isinstance(pool, ProcessPool)
     try:
         model.strategy.table.place(pool.noise)
-        request = Request(model.theta, asked, model.normalizer, model.eval_seeds(), *model.episode_settings())
+        request = Request(model.theta, asked, state.normalizer, state.eval_seeds(), *state.episode_settings())
         return pool.play(job, request)
     finally:
         model.strategy.table.forget()  # it must not stay in this pool's memory

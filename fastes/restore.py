@@ -21,8 +21,8 @@ from fastes.policies.actions import head_from
 from fastes.policies.custom import obs_shape_of
 from fastes.policy_description import describe_policy, spec_from
 from fastes.settings import SCHEDULES, Settings, setting_names
-from fastes.starts import arrays_of
 from fastes.strategy import check_seed
+from fastes.training_state import Counters
 
 if TYPE_CHECKING:
     from fastes.agent import FastES
@@ -51,35 +51,36 @@ def _version(package: str) -> str | None:
 
 def model_state(model: FastES) -> Checkpoint:
     """A checkpoint of the model as it is."""
-    target = model.settings.to_dict()
+    state, counters = model.state, model.state.counters
+    target = state.settings.to_dict()
     if not isinstance(target["target_return"], str) and math.isinf(target["target_return"]):
         target["target_return"] = "none" if target["target_return"] > 0 else -1e308
     if not isinstance(target["step_timeout"], str) and math.isinf(target["step_timeout"]):
         target["step_timeout"] = 1e308
     data = {
-        "seed": model.seed,
+        "seed": state.seed,
         "env_name": model.source.name,
         "env": to_json(model.source),
         "settings": target,
-        "policy": describe_policy(model.policy_spec),
+        "policy": describe_policy(state.spec),
         "counters": {
-            "generation": model.generation,
-            "num_timesteps": model.num_timesteps,
-            "eval_timesteps": model.eval_timesteps,
-            "num_episodes": model.num_episodes,
-            "episode_cap": model.cap.steps,
-            "confirm_after": model.confirm_after,
-            "budget": model.budget,
-            **({_FIRST_BLOCKS: model.population.first} if model.settings.generation_timesteps else {}),
+            "generation": state.strategy.generation,
+            "num_timesteps": counters.num_timesteps,
+            "eval_timesteps": counters.eval_timesteps,
+            "num_episodes": counters.num_episodes,
+            "episode_cap": state.cap.steps,
+            "confirm_after": counters.confirm_after,
+            "budget": counters.budget,
+            **({_FIRST_BLOCKS: state.population.first} if state.settings.generation_timesteps else {}),
         },
-        "best_eval_return": model.best_eval_return if math.isfinite(model.best_eval_return) else None,
-        "versions": versions(torch=isinstance(model.policy_spec, CustomSpec) and model.policy_spec.kind == "TorchPolicy"),
+        "best_eval_return": counters.best_eval_return if math.isfinite(counters.best_eval_return) else None,
+        "versions": versions(torch=isinstance(state.spec, CustomSpec) and state.spec.kind == "TorchPolicy"),
     }
-    strategy = model.strategy.state()
-    arrays = {"theta": {"theta": strategy.pop("theta")}, "optimizer": strategy, "normalizer": model.normalizer.state()}
+    strategy = state.strategy.state()
+    arrays = {"theta": {"theta": strategy.pop("theta")}, "optimizer": strategy, "normalizer": state.normalizer.state()}
     for key, group, (values, its_arrays) in (
-        ("rollback", "rollback", model.rollback.state()),
-        ("starts", "start", model.starts.state()),
+        ("rollback", "rollback", state.rollback.state()),
+        ("starts", "start", state.starts.state()),
     ):
         if values is not None:
             data[key] = values
@@ -241,19 +242,18 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
     groups = checkpoint.arrays
     for group in ("theta", "optimizer", "normalizer"):
         require(groups, group, dict)
-    own = arrays_of(model)
+    state = model.state
+    own = state.arrays()
     check_arrays(
         {**groups["theta"], **groups["optimizer"], **{f"normalizer.{k}": v for k, v in groups["normalizer"].items()}}, own
     )
-    model.rollback.load_state(checkpoint.data.get("rollback"), groups.get("rollback", {}), model.num_params)
+    state.rollback.load_state(checkpoint.data.get("rollback"), groups.get("rollback", {}), state.spec.num_params)
     begins = counters["generation"] == 0 and settings.get("starts", 1) == 1  # or the file's own starts are over
-    model.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own, begins)
-    model.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
-    model.normalizer.load_state(groups["normalizer"])
-    model.num_timesteps, model.eval_timesteps = counters["num_timesteps"], counters["eval_timesteps"]
-    model.num_episodes = counters["num_episodes"]
-    model.cap.resume(counters["episode_cap"])
-    model.population.resume(counters[_FIRST_BLOCKS] if adaptive else 1)
-    model.confirm_after, model.budget = counters["confirm_after"], counters["budget"]
+    state.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own, begins)
+    state.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
+    state.normalizer.load_state(groups["normalizer"])
+    state.cap.resume(counters["episode_cap"])
+    state.population.resume(counters[_FIRST_BLOCKS] if adaptive else 1)
     best = checkpoint.data.get("best_eval_return")
-    model.best_eval_return = best if isinstance(best, float) else -math.inf
+    tallies = {name: counters[name] for name in Counters._fields if name in counters}
+    state.counters = Counters(**tallies, best_eval_return=best if isinstance(best, float) else -math.inf)

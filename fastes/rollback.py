@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -55,7 +54,7 @@ class Rollback:
 
     def forget(self) -> None:
         """Begin again: what is known is of other parameters or of another environment."""
-        self._evaluations: deque[float] = deque(maxlen=self.window)
+        self._evaluations: tuple[float, ...] = ()  # the last `window` ones
         self._first: float | None = None
         self._best: Best | None = None
         self._in_a_row = 0
@@ -68,7 +67,7 @@ class Rollback:
         self.fall = None
         if not self.drop:
             return None
-        self._evaluations.append(evaluation)
+        self._evaluations = (*self._evaluations, evaluation)[-self.window :]
         if len(self._evaluations) < self.window:
             return None
         smoothed, upper, spread = medians_and_spread(self._evaluations)
@@ -79,7 +78,7 @@ class Rollback:
             self._best, self._in_a_row = Best(smoothed, spread, theta), 0
         elif best is not None and self._has_collapsed(best, upper):
             self.fall = Fall(best.smoothed, upper)
-            self._evaluations.clear()
+            self._evaluations = ()
             self.count += 1
             self._in_a_row += 1
             return best.theta
@@ -122,7 +121,7 @@ class Rollback:
             theta = theta.copy()
             theta.flags.writeable = False
             self._best = Best(data["best"], data["spread"], theta)
-        self._evaluations.extend(-math.inf if x is None else x for x in data["evaluations"])
+        self._evaluations = tuple(-math.inf if x is None else x for x in data["evaluations"])[-self.window :]
         self._first, self._in_a_row, self.count = data["first"], data["in_a_row"], data["count"]
 
 

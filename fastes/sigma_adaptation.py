@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -66,8 +67,8 @@ class SigmaAdaptation:
         """One for each parameter, float32 (num_params,); None where there is one for all."""
         return self._values if self._each else None
 
-    def adapted(self, asked: Perturbations, shaped: Shaped) -> Sigma:
-        """The next values, from a generation's shaped returns; changes nothing."""
+    def adapted(self, asked: Perturbations, shaped: Shaped) -> SigmaAdaptation:
+        """With the next values, from a generation's shaped returns; changes nothing."""
         middle = (0.5 * (shaped.shaped[:, 0] + shaped.shaped[:, 1])).astype(np.float32)
         spread = asked.table.weighted_sum(asked.noise_index, middle, len(asked.theta), asked.windows, squares=True)
         rate = self.rate / shaped.num_kept * asked.inverse_share
@@ -75,7 +76,9 @@ class SigmaAdaptation:
             factor: Sigma = np.float32(1.0) + np.float32(rate) * spread
         else:
             factor = np.array([1.0 + rate * math.fsum(spread.tolist()) / len(spread)])
-        return self._bounded(self._values * np.clip(factor, LEAST_CHANGE, LARGEST_CHANGE))
+        new = copy.copy(self)
+        new.values = self._values * np.clip(factor, LEAST_CHANGE, LARGEST_CHANGE)
+        return new
 
     def _bounded(self, values: Sigma) -> Sigma:
         return np.clip(values, *self.bounds)

@@ -5,28 +5,20 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
-from fastes.callbacks import Callback
 from fastes.checkpoint import MAX_COUNTER, Arrays, Kinds, check_arrays, check_record, is_count, is_number_or_none
-from fastes.episode_cap import EpisodeCap
 from fastes.errors import CheckpointError
-from fastes.interrupts import interrupts_wait
 from fastes.noise import draw_eval_seeds
-from fastes.normalizer import ObsNormalizer
 from fastes.policies import AnySpec, CustomSpec
-from fastes.population import Population
 from fastes.settings import Settings
-
-if TYPE_CHECKING:
-    from fastes.agent import FastES
 
 EPISODES = 10  # noise-free ones that judge a start
 _JUDGES = 2**31  # in the place of a generation, which no training gets to: the same environment seeds for every start
 _STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of initial parameters that lie far from those of other runs
-_NORMALIZER = "normalizer."
 _GIVEN = "given_theta"
 
 
@@ -65,6 +57,15 @@ class Starts:
         """Whether the present start has spent its part, or is one more than the settings have by now."""
         spent = num_timesteps - self.begun_at
         return self.going and (self.judged >= self.number or spent >= self.share * budget / self.number)
+
+    def judges(self) -> npt.NDArray[np.int64]:
+        """Environment seeds int64 (EPISODES,) of the episodes that judge a start."""
+        return draw_eval_seeds(self.seed, _JUDGES, EPISODES)
+
+    def initial_theta(self, spec: AnySpec, seed: int) -> npt.NDArray[np.float32]:
+        """The first parameters of the next start of a training with this seed."""
+        given = self.given.get(_GIVEN)
+        return spec.initial_theta((seed + self.judged * _STRIDE) % 2**63) if given is None else given
 
     def end(self) -> None:
         """What the model has is trained on: all were judged, its parameters were given, or it is solved."""
@@ -112,53 +113,6 @@ class Starts:
             score = -math.inf if data["score"] is None else data["score"]
             self.best = Start(score, data["episode_cap"], data["first_blocks"], learned)
         self.seed, self.judged, self.begun_at = data["seed"], data["judged"], data["begun_at"]
-
-
-def judge_start(model: FastES, callbacks: Callback) -> None:
-    """Judge the present start where it has spent its part, and begin the next one or go on from the best.
-
-    Where the budget is spent, no other start begins. When it is interrupted, nothing has changed.
-    """
-    starts = model.starts
-    if not starts.due(model.num_timesteps, model.budget):
-        return
-    seeds = draw_eval_seeds(starts.seed, _JUDGES, EPISODES)
-    evaluation = model.evaluator.evaluate(model.theta, model.normalizer, seeds, model.episode_settings())
-    with interrupts_wait():  # as a whole or not at all
-        model.eval_timesteps += int(evaluation.lengths.sum())
-        best, starts.judged = starts.best, starts.judged + 1
-        number = starts.judged
-        if best is None or evaluation.mean > best.score:
-            best = Start(evaluation.mean, model.cap.steps, model.population.first, arrays_of(model))
-        model.rollback.forget()
-        if starts.judged < starts.number and model.num_timesteps < model.budget:
-            starts.best, starts.begun_at = best, model.num_timesteps
-            _begin(model, starts.judged)
-        else:
-            starts.end()
-            _restore(model, best)
-    callbacks.on_start_judged(model, number, evaluation.mean)
-
-
-def arrays_of(model: FastES) -> Arrays:
-    """Copies of what a start has learned: the strategy's arrays and the normaliser's."""
-    return {**model.strategy.state(), **{f"{_NORMALIZER}{name}": x for name, x in model.normalizer.state().items()}}
-
-
-def _begin(model: FastES, start: int) -> None:
-    settings, spec = model.settings, model.policy_spec
-    given = model.starts.given.get(_GIVEN)
-    model.strategy.restart(spec.initial_theta((model.seed + start * _STRIDE) % 2**63) if given is None else given)
-    model.normalizer.load_state(ObsNormalizer(spec.obs_size).state())
-    model.cap, model.population = EpisodeCap(settings), Population(settings)
-
-
-def _restore(model: FastES, best: Start) -> None:
-    arrays = {name: x for name, x in best.arrays.items() if not name.startswith(_NORMALIZER)}
-    model.strategy.load_state(arrays, model.generation)
-    model.normalizer.load_state({name: best.arrays[f"{_NORMALIZER}{name}"] for name in model.normalizer.state()})
-    model.cap.resume(best.episode_cap)
-    model.population.resume(best.first_blocks)
 
 
 def _is_count_or_none(value: object) -> bool:

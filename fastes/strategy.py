@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from fastes import _core
 from fastes.errors import FastESError, suggest
 from fastes.noise import NoiseTable, Perturbations, default_table_size, draw_pairs, draw_windows
-from fastes.optim import AnyFloat, Arrays, make_optimizer
+from fastes.optim import AnyFloat, Arrays, Optimizer, make_optimizer
 from fastes.schedules import ScheduleSetting, checked_value, make_schedule
 from fastes.shaping import SHAPINGS, shape_returns
 from fastes.sigma_adaptation import SigmaAdaptation, check_adaptation
@@ -36,6 +37,16 @@ class Update(NamedTuple):
     num_nonfinite: int
     learning_rate: float
     sigma: float
+
+
+class _State(NamedTuple):
+    """What `ask` and `tell` change. It is replaced as a whole, so that an exception never leaves a half of it."""
+
+    theta: Float32
+    optimizer: Optimizer
+    adaptation: SigmaAdaptation | None
+    generation: int
+    asked: Perturbations | None
 
 
 class EvolutionStrategy:
@@ -84,7 +95,7 @@ class EvolutionStrategy:
         episodes: int = 1,
         table_size: int = 0,
     ) -> None:
-        self._theta = _checked_theta(theta0)
+        theta = _checked_theta(theta0)
         self.population_size = check_population_size(population_size)
         self.seed = check_seed(seed)
         self._sigma, self._learning_rate = make_schedule("sigma", sigma), make_schedule("learning_rate", learning_rate)
@@ -102,49 +113,60 @@ class EvolutionStrategy:
                 raise ValueError(f"{name} = {value!r} is out of range: see the docstring of EvolutionStrategy")
         self.shaping, self.top_fraction, self.weight_decay = shaping, top_fraction, weight_decay
         self.episodes = check_int("episodes", episodes, 1)
-        num_params = len(self._theta)
+        num_params = len(theta)
         table_size = table_size or default_table_size(num_params)
         if table_size < num_params:
             raise ValueError(f"table_size = {table_size} is too small: theta has {num_params} parameters")
         self.table = NoiseTable(table_size, self.seed)
         self._window_size = window_size(perturbed_share, num_params)
         initial = check_adaptation(sigma_adaptation, sigma, sigma_learning_rate, shaping)
-        self._adaptation = (
+        adaptation = (
             None if sigma_adaptation == "none" else SigmaAdaptation(sigma_adaptation, initial, sigma_learning_rate, num_params)
         )
         self._new_optimizer = partial(make_optimizer, optimizer, num_params, momentum, beta2, max_speed)
-        self.optimizer = self._new_optimizer()
-        self.generation = 0
-        self._asked: Perturbations | None = None
+        self._state = _State(theta, self._new_optimizer(), adaptation, 0, None)
         self.progress_remaining = 1.0  # what the last `ask` was given
 
     @property
     def theta(self) -> Float32:
         """The parameters, float32 (num_params,), read-only; each `tell` makes a new array."""
-        return self._theta
+        return self._state.theta
 
     @theta.setter
     def theta(self, value: npt.ArrayLike) -> None:
-        theta = _checked_theta(value)
-        if theta.shape != self._theta.shape:
-            raise ValueError(f"theta has {theta.size} values, this strategy has {self._theta.size} parameters")
-        self._theta, self._asked = theta, None
+        self._state = self._state._replace(theta=self._fitting(value), asked=None)
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The optimiser; each `tell` makes a new one."""
+        return self._state.optimizer
+
+    @property
+    def generation(self) -> int:
+        """Updates done so far."""
+        return self._state.generation
 
     def restart(self, theta: npt.ArrayLike) -> None:
         """Go on from theta (num_params,) with an optimiser that knows of no step and an adapted sigma at its start.
 
         The generation stays.
         """
-        self.theta = theta
-        self.optimizer = self._new_optimizer()
-        if self._adaptation is not None:
-            self._adaptation.restart()
+        adaptation = copy.copy(self._state.adaptation)
+        if adaptation is not None:
+            adaptation.restart()
+        self._state = _State(self._fitting(theta), self._new_optimizer(), adaptation, self.generation, None)
+
+    def _fitting(self, value: npt.ArrayLike) -> Float32:
+        theta = _checked_theta(value)
+        if theta.shape != self.theta.shape:
+            raise ValueError(f"theta has {theta.size} values, this strategy has {self.theta.size} parameters")
+        return theta
 
     def reseed(self, seed: int) -> None:
         """Draw from another seed from now on, with another noise table; theta and the optimiser stay."""
         self.seed = check_seed(seed)
         self.table = NoiseTable(self.table.size, self.seed)
-        self._asked = None
+        self._state = self._state._replace(asked=None)
 
     @property
     def num_pairs(self) -> int:
@@ -158,23 +180,25 @@ class EvolutionStrategy:
         """
         count = self.num_pairs if num_pairs is None else check_int("num_pairs", num_pairs, 1, 2**30)
         self.progress_remaining = progress_remaining
-        if self._adaptation is None:
+        theta, _, adaptation, generation, _ = self._state
+        if adaptation is None:
             sigma, each = checked_value("sigma", self._sigma(progress_remaining)), None
         else:
-            sigma, each = self._adaptation.mean, self._adaptation.each
-        drawn = draw_pairs(self.seed, self.generation, count, self.episodes, len(self._theta), self.table.size)
+            sigma, each = adaptation.mean, adaptation.each
+        drawn = draw_pairs(self.seed, generation, count, self.episodes, len(theta), self.table.size)
         size, windows = self._window_size, None
         if size:
-            windows = draw_windows(self.seed, self.generation, count, len(self._theta), size)
-        self._asked = Perturbations(self.generation, sigma, self._theta, self.table, *drawn, each, windows)
-        return self._asked
+            windows = draw_windows(self.seed, generation, count, len(theta), size)
+        asked = Perturbations(generation, sigma, theta, self.table, *drawn, each, windows)
+        self._state = self._state._replace(asked=asked)
+        return asked
 
     def tell(self, returns: npt.ArrayLike | Sequence[float]) -> Update:
         """Move theta. returns: (candidates,) in job order or (pairs, 2) of the last ask, higher is better, NaN counts as worst.
 
         Raises FastESError, and changes nothing, before `ask`, when no return is finite, or when the step is not finite.
         """
-        asked = self._asked
+        theta, optimizer, adaptation, generation, asked = self._state
         if asked is None:
             raise FastESError("tell() was called before ask(): call ask(), evaluate its candidates, then tell()")
         fitness = np.array(returns, dtype=np.float64)
@@ -185,53 +209,51 @@ class EvolutionStrategy:
             )
         fitness = fitness.reshape(asked.num_pairs, 2)
         shaped = shape_returns(fitness, asked.sigma, self.shaping, self.top_fraction)
-        gradient = self.table.weighted_sum(asked.noise_index, shaped.weights, len(self._theta), asked.windows)
+        gradient = self.table.weighted_sum(asked.noise_index, shaped.weights, len(theta), asked.windows)
         gradient *= np.float32(shaped.scale * asked.inverse_share)
         if asked.sigma_each is not None:  # PGPE's gradient: a parameter with twice the sigma takes twice the step
             gradient *= asked.sigma_each / np.float32(asked.sigma)
         if self.weight_decay:
-            gradient -= np.float32(self.weight_decay) * self._theta
+            gradient -= np.float32(self.weight_decay) * theta
         learning_rate = checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
-        adapted = None if self._adaptation is None else self._adaptation.adapted(asked, shaped)
-        update = self._apply(gradient, learning_rate, asked.sigma, int(np.count_nonzero(~np.isfinite(fitness))))
-        if self._adaptation is not None and adapted is not None:
-            self._adaptation.values = adapted
-        return update
-
-    def _apply(self, gradient: Float32, learning_rate: float, sigma: float, num_nonfinite: int) -> Update:
-        before = self.optimizer.state()
-        try:
-            with np.errstate(all="ignore"):
-                step = self.optimizer.step(gradient, learning_rate)
-                theta = self._theta + step
-            if not all(np.isfinite(array).all() for array in (theta, *self.optimizer.state().values())):
-                raise FastESError(
-                    f"the step of generation {self.generation + 1} is not finite (learning_rate {learning_rate:g}, sigma "
-                    f"{sigma:g}, weight_decay {self.weight_decay:g}); parameters are unchanged. Lower the learning rate"
-                )
-            gradient_norm, step_norm, theta_norm = _norm(gradient), _norm(step), _norm(self._theta)
-        except BaseException:
-            self.optimizer.load_state(before)
-            raise
-        theta.flags.writeable = False
-        self._theta, self._asked = theta, None
-        self.generation += 1
+        adapted = None if adaptation is None else adaptation.adapted(asked, shaped)
+        optimizer = copy.copy(optimizer)
+        with np.errstate(all="ignore"):
+            step = optimizer.step(gradient, learning_rate)
+            new_theta = theta + step
+        if not all(np.isfinite(array).all() for array in (new_theta, *optimizer.state().values())):
+            raise FastESError(
+                f"the step of generation {generation + 1} is not finite (learning_rate {learning_rate:g}, sigma "
+                f"{asked.sigma:g}, weight_decay {self.weight_decay:g}); parameters are unchanged. Lower the learning rate"
+            )
+        gradient_norm, step_norm, theta_norm = _norm(gradient), _norm(step), _norm(theta)
         ratio = step_norm / theta_norm if theta_norm > 0.0 else math.inf if step_norm else 0.0
-        return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, sigma)
+        num_nonfinite = int(np.count_nonzero(~np.isfinite(fitness)))
+        new_theta.flags.writeable = False
+        self._state = _State(new_theta, optimizer, adapted, generation + 1, None)
+        return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, asked.sigma)
+
+    def no_step(self) -> Update:
+        """The figures of a generation from which nothing is learned: theta stays, and so gradient and step are 0."""
+        learning_rate = checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
+        asked = self._state.asked
+        return Update(_norm(self.theta), 0.0, 0.0, 0.0, 0, learning_rate, math.nan if asked is None else asked.sigma)
 
     def state(self) -> Arrays:
         """Arrays that, with the settings and the generation, determine everything to come."""
-        sigma: Arrays = {} if self._adaptation is None else {"sigma": self._adaptation.values.copy()}
-        return {"theta": self._theta.copy(), **{f"optimizer.{k}": v for k, v in self.optimizer.state().items()}, **sigma}
+        theta, optimizer, adaptation, _, _ = self._state
+        sigma: Arrays = {} if adaptation is None else {"sigma": adaptation.values.copy()}
+        return {"theta": theta.copy(), **{f"optimizer.{k}": v for k, v in optimizer.state().items()}, **sigma}
 
     def load_state(self, state: Mapping[str, AnyFloat], generation: int) -> None:
         """Continue from `state()` taken after `generation` generations."""
-        self.theta = state["theta"]
         prefix = "optimizer."
-        self.optimizer.load_state({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
-        if self._adaptation is not None:
-            self._adaptation.values = state["sigma"]
-        self.generation = generation
+        optimizer = self._new_optimizer()
+        optimizer.load_state({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
+        adaptation = copy.copy(self._state.adaptation)
+        if adaptation is not None:
+            adaptation.values = state["sigma"]
+        self._state = _State(self._fitting(state["theta"]), optimizer, adaptation, generation, None)
 
 
 def _norm(x: Float32) -> float:

@@ -12,7 +12,7 @@ from envs_for_tests import Toy
 from processes import run_fastes
 from training import assert_same, assert_same_state, label, learn, train
 
-from fastes import FastES
+from fastes import EvolutionStrategy, FastES
 from fastes.checkpoint import read_checkpoint
 from fastes.schedules import ANY_NUMBER, make_schedule
 
@@ -48,10 +48,10 @@ def test_each_generation_has_the_bonus_of_its_progress(bonus: Any, monkeypatch: 
     """Returns less bonus x mean length, by the progress at which its sigma was drawn."""
     told: list[Any] = []
     with model(alive_bonus=bonus, sigma="lin_0.1_0.02") as trained:
-        tell, evaluate = trained.strategy.tell, trained.evaluator.run_generation
+        tell, evaluate = EvolutionStrategy.tell, trained.evaluator.run_generation
         batches: list[Any] = []
         monkeypatch.setattr(trained.evaluator, "run_generation", lambda *a: batches.append(evaluate(*a)) or batches[-1])
-        monkeypatch.setattr(trained.strategy, "tell", lambda fitness: told.append(fitness) or tell(fitness))
+        monkeypatch.setattr(EvolutionStrategy, "tell", lambda es, fitness: told.append(fitness) or tell(es, fitness))
         records = learn(trained, 4, TOTAL)
     schedule = make_schedule("alive_bonus", bonus, ANY_NUMBER)
     for batch, fitness, record in zip(batches, told, records, strict=True):

@@ -119,7 +119,7 @@ def test_an_exception_names_the_jobs_and_training_goes_on(tmp_path: Path) -> Non
     fuse.touch()
     seed = 0
     with FastES(toy(), **settings()) as model:
-        seed = int(model.running_generation().env_seed[1, 0])
+        seed = int(model.state.perturbations().env_seed[1, 0])
     env = SyncVectorEnv([toy(fail_seeds=(seed,), while_exists=str(fuse))] * 2)
     with FastES(env, **settings()) as model:
         with pytest.raises(WorkerError, match=r"toy fails.*(\n.*)*vector environment.*generation 1.*jobs \["):
@@ -202,12 +202,12 @@ def test_set_env() -> None:
 def test_another_seed_draws_other_noise_and_keeps_the_parameters() -> None:
     with FastES(toy(), n_workers=0, **settings()) as model:
         learn(model, 1)
-        before, asked = model.theta.copy(), model.running_generation().noise_index
+        before, asked = model.theta.copy(), model.state.perturbations().noise_index
         model.set_random_seed(None)
-        assert (model.running_generation().noise_index == asked).all()
+        assert (model.state.perturbations().noise_index == asked).all()
         model.set_random_seed(77)
         assert (model.theta == before).all()
-        assert (model.running_generation().noise_index != asked).any()
+        assert (model.state.perturbations().noise_index != asked).any()
         learn(model, 2)
         after = model.theta.copy()
     with FastES(toy(), n_workers=2, **settings()) as model:

@@ -284,10 +284,10 @@ def test_a_generation_that_an_exception_hid_is_written_once(tmp_path: Path) -> N
 def test_an_interrupt_when_a_generation_is_booked_loses_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = agent.make_record
 
-    def interrupted(model: FastES, asked: Any, *arguments: Any) -> Record:
-        if asked.generation == 1:
+    def interrupted(state: Any, generation: Any, *arguments: Any) -> Record:
+        if generation.perturbations.generation == 1:
             os.kill(os.getpid(), signal.SIGINT)
-        return real(model, asked, *arguments)
+        return real(state, generation, *arguments)
 
     monkeypatch.setattr("fastes.agent.make_record", interrupted)
     files = [MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations")]

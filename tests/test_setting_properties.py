@@ -117,7 +117,7 @@ def model() -> Iterator[FastES]:
 @given(VALUES)
 @modest
 def test_settings_survive_a_checkpoint(model: FastES, values: dict[str, Any]) -> None:
-    model.settings = Settings().changed(**values)
+    model.state.settings = Settings().changed(**values)
     data = json.loads(json.dumps(model_state(model).data, allow_nan=False))
     read = settings_from(Checkpoint(data, {}), {})
     assert read == model.settings
@@ -128,7 +128,7 @@ def test_settings_survive_a_checkpoint(model: FastES, values: dict[str, Any]) ->
 @pytest.mark.parametrize(("given_target", "target"), [(math.inf, math.inf), (-math.inf, -1e308), (1e308, 1e308)])
 def test_infinite_targets_survive_a_checkpoint(model: FastES, given_target: float, target: float) -> None:
     """JSON has no infinity."""
-    model.settings = Settings(target_return=given_target)
+    model.state.settings = Settings(target_return=given_target)
     data = json.loads(json.dumps(model_state(model).data, allow_nan=False))
     assert settings_from(Checkpoint(data, {}), {}).target(5.0) == target
 
@@ -136,7 +136,7 @@ def test_infinite_targets_survive_a_checkpoint(model: FastES, given_target: floa
 @given(VALUES)
 @modest
 def test_settings_survive_a_config_file(model: FastES, tmp_path: Path, values: dict[str, Any]) -> None:
-    model.settings = Settings().changed(**values)
+    model.state.settings = Settings().changed(**values)
     (tmp_path / CONFIG).unlink(missing_ok=True)
     RunFolder(tmp_path).write_config(model, {"command": "fastes train"})
     read = tomllib.loads((tmp_path / CONFIG).read_text(encoding="utf-8"))["settings"]
@@ -195,7 +195,7 @@ def test_numbers_of_numpy_are_plain_afterwards(name: str, kind: Any, model: Fast
     fits_one = limits.get("below", math.inf) > 1.0 > limits.get("above", -math.inf)
     whole = Settings().population_size if name == "max_population_size" else 2
     value = kind(whole if FIELDS[name].type == "int" or limits.get("above") == 1.0 else 1 if fits_one else 0)
-    model.settings = Settings().changed(**{name: value})
+    model.state.settings = Settings().changed(**{name: value})
     data = json.loads(json.dumps(model_state(model).data, allow_nan=False))
     assert data["settings"][name] == value
     assert settings_from(Checkpoint(data, {}), {}) == model.settings
@@ -322,7 +322,7 @@ def test_anything_is_taken_as_it_is_or_refused_by_name(model: FastES, name: str,
         return
     assert getattr(chosen, name) == value
     if name != "policy" and value not in (math.inf, -math.inf):  # JSON has no infinity
-        model.settings = chosen
+        model.state.settings = chosen
         data = json.loads(json.dumps(model_state(model).data, allow_nan=False))
         assert settings_from(Checkpoint(data, {}), {}) == chosen
 

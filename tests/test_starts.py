@@ -17,7 +17,7 @@ from fastes import CallablePolicy, Callback, CheckpointError, FastES
 from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from fastes.evaluation import Evaluation
 from fastes.settings import Settings
-from fastes.starts import EPISODES, Starts, arrays_of
+from fastes.starts import EPISODES, Starts
 
 BUDGET = 6000
 SETTINGS: dict[str, Any] = {
@@ -45,12 +45,12 @@ class Watch:
         self.model, self.scores = model, scores
         self.judged: list[dict[str, Any]] = []
         self.asked: list[dict[str, Any]] = []
-        self._evaluate, self._ask = model.evaluator.evaluate, model.strategy.ask
+        self._evaluate, self._run = model.evaluator.evaluate, model.evaluator.run_generation
         model.evaluator.evaluate = self.evaluate  # type: ignore[method-assign]
-        model.strategy.ask = self.ask  # type: ignore[assignment,method-assign]
+        model.evaluator.run_generation = self.run  # type: ignore[method-assign]
 
     def now(self) -> dict[str, Any]:
-        state = {name: array.tobytes() for name, array in arrays_of(self.model).items()}
+        state = {name: array.tobytes() for name, array in self.model.state.arrays().items()}
         return {**state, "cap": self.model.cap.steps, "blocks": self.model.population.first}
 
     def evaluate(self, theta: Any, normalizer: Any, seeds: Any, episodes: Any) -> Evaluation:
@@ -61,10 +61,10 @@ class Watch:
         self.judged.append({**self.now(), **said})
         return found
 
-    def ask(self, *arguments: Any) -> Any:
+    def run(self, *arguments: Any) -> Any:
         if not self.asked or self.asked[-1]["generation"] != self.model.generation:
             self.asked.append({**self.now(), "generation": self.model.generation, "judged": self.model.starts.judged})
-        return self._ask(*arguments)
+        return self._run(*arguments)
 
     def first_of(self, judged: int) -> dict[str, Any]:
         """The first generation after so many starts were judged."""

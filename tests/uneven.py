@@ -18,11 +18,11 @@ from fastes.reference import assert_same_bits
 
 def assert_pool_plays_candidates(model: FastES) -> None:
     """What the pool makes of the running generation's request is what the strategy asked for."""
-    asked, pool = model.running_generation(), make_pool(model.evaluator.pool_spec(), 0)
+    asked, pool = model.state.perturbations(), make_pool(model.evaluator.pool_spec(), 0)
     model.strategy.table.place(pool.noise)
     try:
-        evaluations = len(model.eval_seeds())
-        jobs = publish(pool.block, Request(asked.theta, asked, model.normalizer, model.eval_seeds(), *model.episode_settings()))
+        evaluations = len(model.state.eval_seeds())
+        jobs = publish(pool.block, Request(asked.theta, asked, model.normalizer, model.state.eval_seeds(), *model.state.episode_settings()))
         actor, load = model.policy_spec.make_actor(), parameter_loader(pool.block.layout)
         for job, expected in zip([*jobs[evaluations:], jobs[0]], [*asked, asked.theta], strict=True):
             load(actor, pool.block, job, asked.sigma)

@@ -18,7 +18,7 @@ from fastes.predictor import Predictor
 def make_model(env: str, strategy: str, seed: int, n_workers: int) -> FastES:
     """FastES with a study's settings and a strategy of STRATEGIES in the place of its own."""
     chosen = STRATEGIES[strategy]
-    with mock.patch("fastes.agent.EvolutionStrategy", chosen):
+    with mock.patch("fastes.training_state.EvolutionStrategy", chosen):
         model = FastES(env, n_workers=n_workers, seed=seed, target_return="none", **short_settings(env))
     if type(model.strategy) is not chosen or model.evaluator.table is not model.strategy.table:
         raise RuntimeError(f"FastES was made with {type(model.strategy).__name__}, expected {chosen.__name__}")

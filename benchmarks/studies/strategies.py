@@ -67,6 +67,10 @@ class Explicit(EvolutionStrategy):
         self.table = Directions(self.table, self)
         self.forget()
 
+    def __copy__(self) -> Explicit:
+        """Itself: a study's strategy is changed in place, and what a generation of it leaves half done is thrown away."""
+        return self
+
     def forget(self) -> None:
         """Drop what is remembered of earlier generations: theta is another one now."""
 

@@ -8,8 +8,8 @@ import sys
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -17,23 +17,25 @@ import numpy.typing as npt
 
 from fastes.envs import EnvArgument, EnvSource, make_env_source
 from fastes.evaluator import Evaluator
-from fastes.policies import AnySpec
 from fastes.predictor import Predictor
 from fastes.restore import check_same_spaces
-from fastes.rollback import Rollback
 from fastes.sb3 import logger as logging
-from fastes.settings import Settings
-from fastes.starts import Starts
-from fastes.strategy import EvolutionStrategy, check_int, check_seed
-
-if TYPE_CHECKING:
-    from fastes.evaluation import Evaluation
-    from fastes.parallel import Batch
+from fastes.state_access import StateAccess
+from fastes.strategy import check_int, check_seed
+from fastes.training_state import Report
 
 Env = gymnasium.Env[Any, Any]
 
 
-class SB3Interface:
+class _Recent(NamedTuple):
+    """The last training episodes, up to those of a report."""
+
+    report: Report | None
+    infos: deque[dict[str, Any]]
+    successes: deque[float]
+
+
+class SB3Interface(StateAccess):
     """What a Stable-Baselines3 algorithm has beside learn, predict, save and load.
 
     Attributes: ep_info_buffer, deque of {'r', 'l', 't'} of the last stats_window_size training episodes (of candidates:
@@ -41,17 +43,10 @@ class SB3Interface:
     """
 
     verbose: int
-    seed: int
     n_workers: int
     _wanted_workers: int
-    num_timesteps: int
-    strategy: EvolutionStrategy
-    policy_spec: AnySpec
     source: EnvSource
-    settings: Settings
     evaluator: Evaluator
-    rollback: Rollback
-    starts: Starts
     _predictor: Predictor
     use_sde = False
 
@@ -59,11 +54,8 @@ class SB3Interface:
         if str(device) not in ("auto", "cpu"):
             raise ValueError(f"device = {device!r}: FastES runs on the CPU, expected 'auto' or 'cpu'")
         self.tensorboard_log = tensorboard_log
-        self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=check_int("stats_window_size", stats_window_size, 1))
-        self.ep_success_buffer: deque[float] = deque(maxlen=stats_window_size)
-        self.last_episodes: list[tuple[float, int]] = []  # (return, length) of the last generation's training, in job order
-        self.last_successes: list[float] = []  # of the same episodes, NaN where the environment does not tell
-        self.last_evaluation: Evaluation | None = None  # the last generation's noise-free episodes
+        window = check_int("stats_window_size", stats_window_size, 1)
+        self._recent = _Recent(None, deque(maxlen=window), deque(maxlen=window))
         self.log_interval: int | None = 1
         self.tb_log_name = "FastES"
         self._logger: Any = None
@@ -113,16 +105,14 @@ class SB3Interface:
                 f"set_parameters() got {sorted(parameters)} with {sorted(given)}, expected {{'policy': {{name: array}}}} with "
                 f"{list(shapes)}"
             )
-        theta = self.strategy.theta.copy()
+        theta = self.theta.copy()
         views = self.policy_spec.split(theta)
         for name in given:
             value, view = np.asarray(given[name], dtype=np.float32), views[name]
             if value.shape != view.shape:
                 raise ValueError(f"parameter {name!r} has shape {value.shape}, expected {view.shape}")
             view[...] = value
-        self.strategy.theta = theta
-        self.rollback.forget()
-        self.starts.end()
+        self.state = self.state.given(theta)
 
     # --- environment ------------------------------------------------------------------------------------------------
 
@@ -200,9 +190,9 @@ class SB3Interface:
         """Draw noise and environment seeds from another seed from now on; parameters stay. None changes nothing."""
         if seed is None or seed == self.seed:
             return
-        self.seed = check_seed(seed)
+        state = self.state.reseeded(check_seed(seed))
         self.evaluator.close()
-        self.strategy.reseed(seed)
+        self.state = state
         self._predictor.seed(seed)
         self.evaluator.table = self.strategy.table
 
@@ -234,14 +224,26 @@ class SB3Interface:
         if not self.logger_was_set:
             self._logger = logging.configure_run(0, self.tensorboard_log, tb_log_name, reset_num_timesteps)
 
-    def _note_episodes(self, batch: Batch, evaluation: Evaluation) -> None:
-        self.last_evaluation = evaluation
-        each = self.settings.episodes_per_candidate
-        self.last_episodes = list(_episodes(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), each))
-        self.last_successes = [success for success in batch.successes.ravel().tolist() for _ in range(each)]
-        self.ep_success_buffer.extend(success for success in self.last_successes if not math.isnan(success))
+    @property
+    def ep_info_buffer(self) -> deque[dict[str, Any]]:
+        """{'r', 'l', 't'} of the last training episodes."""
+        return self._recent.infos
+
+    @property
+    def ep_success_buffer(self) -> deque[float]:
+        """Their is_success, where infos have one."""
+        return self._recent.successes
+
+    def _note_episodes(self) -> None:
+        """Those of a generation that is booked, once."""
+        report, recent = self.state.report, self._recent
+        if report is None or report is recent.report:
+            return
         elapsed = round(self.elapsed, 6)
-        self.ep_info_buffer.extend({"r": r, "l": length, "t": elapsed} for r, length in self.last_episodes)
+        infos, successes = recent.infos.copy(), recent.successes.copy()
+        infos.extend({"r": r, "l": length, "t": elapsed} for r, length in report.episodes)
+        successes.extend(success for success in report.successes if not math.isnan(success))
+        self._recent = _Recent(report, infos, successes)
 
     def dump_logs(self, iteration: int = 0) -> None:
         """Write what SB3's algorithms write each iteration, and whatever else was recorded."""
@@ -258,13 +260,6 @@ class SB3Interface:
         logger.record("time/time_elapsed", int(self.elapsed), exclude="tensorboard")
         logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         logger.dump(step=self.num_timesteps)
-
-
-def _episodes(returns: list[float], lengths: list[int], each: int) -> Iterator[tuple[float, int]]:
-    """The episodes of candidates: with several each, all have their mean return, and shares of their steps."""
-    for mean_return, steps in zip(returns, lengths, strict=True):
-        for number in range(each):
-            yield mean_return, steps // each + (number < steps % each)
 
 
 class _OneEnv:

@@ -1,0 +1,121 @@
+"""What a training's state holds, as attributes of the model that holds the state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.episode_cap import EpisodeCap
+from fastes.evaluation import Evaluation
+from fastes.logger import Record
+from fastes.normalizer import ObsNormalizer
+from fastes.policies import AnySpec
+from fastes.population import Population
+from fastes.rollback import Rollback
+from fastes.settings import Settings
+from fastes.starts import Starts
+from fastes.strategy import EvolutionStrategy
+from fastes.training_state import TrainingState
+
+
+def _counter(name: str) -> Any:
+    """A counter of the state; one that is set is set in a new state."""
+
+    def get(model: StateAccess) -> Any:
+        return getattr(model.state.counters, name)
+
+    def put(model: StateAccess, value: Any) -> None:
+        model.state = model.state.counting(**{name: value})
+
+    return property(get, put)
+
+
+class StateAccess:
+    """A model's view of its training's state, which is replaced as a whole."""
+
+    state: TrainingState
+
+    num_timesteps: int = _counter("num_timesteps")
+    eval_timesteps: int = _counter("eval_timesteps")
+    num_episodes: int = _counter("num_episodes")
+    confirm_after: int = _counter("confirm_after")
+    budget: int = _counter("budget")
+    best_eval_return: float = _counter("best_eval_return")
+
+    @property
+    def theta(self) -> npt.NDArray[np.float32]:
+        """The policy's parameters, float32 (num_params,), read-only."""
+        return self.state.strategy.theta
+
+    @property
+    def num_params(self) -> int:
+        return self.state.spec.num_params
+
+    @property
+    def generation(self) -> int:
+        """Updates done so far."""
+        return self.state.strategy.generation
+
+    @property
+    def settings(self) -> Settings:
+        return self.state.settings
+
+    @property
+    def policy_spec(self) -> AnySpec:
+        return self.state.spec
+
+    @property
+    def seed(self) -> int:
+        return self.state.seed
+
+    @property
+    def strategy(self) -> EvolutionStrategy:
+        return self.state.strategy
+
+    @property
+    def normalizer(self) -> ObsNormalizer:
+        return self.state.normalizer
+
+    @property
+    def cap(self) -> EpisodeCap:
+        return self.state.cap
+
+    @property
+    def population(self) -> Population:
+        return self.state.population
+
+    @property
+    def rollback(self) -> Rollback:
+        return self.state.rollback
+
+    @property
+    def starts(self) -> Starts:
+        return self.state.starts
+
+    @property
+    def solved(self) -> bool:
+        """Whether the last generation proved theta solved."""
+        return self.state.solved
+
+    @property
+    def untold(self) -> Record | None:
+        """The figures of a generation that is booked, while callbacks are told of it."""
+        report = self.state.report
+        return None if report is None or self.state.is_reported else report.record
+
+    @property
+    def last_episodes(self) -> list[tuple[float, int]]:
+        """(return, length) of the last generation's training episodes, in job order."""
+        return [] if self.state.report is None else self.state.report.episodes
+
+    @property
+    def last_successes(self) -> list[float]:
+        """1.0 or 0.0 for each of these episodes, NaN where the environment does not tell."""
+        return [] if self.state.report is None else self.state.report.successes
+
+    @property
+    def last_evaluation(self) -> Evaluation | None:
+        """The last generation's noise-free episodes."""
+        return None if self.state.report is None else self.state.report.evaluation
