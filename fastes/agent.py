@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -228,8 +228,12 @@ class FastES(SB3Interface):
         evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, state.eval_seeds())
         if evaluation.mean > -math.inf and evaluation.mean >= self.best_eval_return:
             state = state.counting(best_eval_return=evaluation.mean)
-            with self._showing(state):
+            before = self.state
+            try:  # a context manager's lines around its `try` would be a gap
+                self.state = state
                 callbacks.on_new_best(self, evaluation.mean)
+            finally:
+                self.state = before
         solved = False
         if evaluation.mean >= self.target_return:
             solved, state = confirm_target(state, self.evaluator, self.target_return)
@@ -239,15 +243,6 @@ class FastES(SB3Interface):
             record = make_record(state, generation, evaluation, update, self.n_workers, finished - started)
             self.state = state.reporting(record, batch, evaluation)
         return finished
-
-    @contextlib.contextmanager
-    def _showing(self, state: TrainingState) -> Iterator[None]:
-        """The model has this state meanwhile."""
-        before, self.state = self.state, state
-        try:
-            yield
-        finally:
-            self.state = before
 
     def _tell(self, callbacks: Callback) -> bool:
         """Tell callbacks of the generation that was booked; whether they let training go on."""

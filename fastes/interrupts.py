@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+from _signal import getsignal  # type: ignore[import-not-found]  # signal's makes enums: 20 times the time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 STOP_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+_SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
 class Terminated(BaseException):
@@ -26,7 +28,9 @@ class Terminated(BaseException):
 
 @contextlib.contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """Handlers of these signals run afterwards, not meanwhile: what is done here is done whole.
+    """Handlers of signals run afterwards, not meanwhile: what is done here is done whole.
+
+    Those of all signals: what an alarm's handler raises, as time limits have it, leaves as little half done as Ctrl-C.
 
     Blocking the signals in this thread would not do: another thread (of NumPy's BLAS, say) takes them then, and Python runs
     the handler in the main thread all the same.
@@ -35,7 +39,7 @@ def interrupts_wait() -> Iterator[None]:
         yield
         return
     held: list[int] = []
-    before: dict[int, Any] = {n: handler for n in STOP_SIGNALS if callable(handler := signal.getsignal(n))}
+    before: dict[int, Any] = {n: handler for n in _SIGNALS if callable(handler := getsignal(n))}
     try:
         for number in before:
             signal.signal(number, lambda number, _: held.append(number))

@@ -90,7 +90,8 @@ class NoiseTable:
 
 def _in_threads(size: int, work: int, function: Callable[[int, int], None]) -> None:
     """Call function(start, end) on parts of range(size), on as many threads as the work repays; kernels release the GIL."""
-    threads = max(1, min(available_cpus(), work // _WORTH_A_THREAD, size // _GRAIN))
+    threads = min(work // _WORTH_A_THREAD, size // _GRAIN)
+    threads = min(threads, available_cpus()) if threads > 1 else 1  # asking costs more than little work
     part = -(-size // (threads * _GRAIN)) * _GRAIN
     starts = range(0, size, part)
     if len(starts) < 2:

@@ -1,0 +1,196 @@
+"""Risk: an exception, of whatever kind and at whatever moment, leaves a generation booked in part."""
+
+from __future__ import annotations
+
+import ast
+import json
+import signal
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+from faults import SETTINGS, toy
+from training import Result, assert_same, learn
+
+import fastes
+from fastes import Callback, EvolutionStrategy, FastES
+from fastes.agent import FastES as Agent
+from fastes.checkpoint import Checkpoint
+
+TOTAL = 10**6
+PACKAGE = str(Path(fastes.__file__).parent)
+RICH: dict[str, Any] = {
+    **SETTINGS,
+    "sigma_adaptation": "per_parameter",
+    "sigma_learning_rate": 1.0,
+    "rollback_drop": 0.5,
+    "rollback_window": 1,
+    "episode_cap": "grow",
+    "episode_cap_start": 5,
+    "generation_timesteps": 60,
+}
+TARGETED: dict[str, Any] = {**RICH, "target_return": -1e9, "target_episodes": 2, "starts": 2}
+
+
+class Stopped(BaseException):
+    """What a signal's handler may raise."""
+
+
+@cache
+def _lines_without_a_call(file: str) -> frozenset[int]:
+    """Those of `finally` blocks: Python lets a signal, or another thread's exception, come only where something is called."""
+    blocks = [node.finalbody for node in ast.walk(ast.parse(Path(file).read_text())) if isinstance(node, ast.Try)]
+    stores = [line for block in blocks for line in block if isinstance(line, ast.Assign)]
+    return frozenset(line.lineno for line in stores if not any(isinstance(node, ast.Call) for node in ast.walk(line)))
+
+
+class At:
+    """Raises Stopped at the n-th line of the package that is run between the calls of `start` and `stop`.
+
+    Not in interrupts.py, which no signal can interrupt.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number, self.lines, self.raised = number, 0, False
+
+    def start(self) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        sys.settrace(self._trace)
+        while frame is not None:  # those that run already
+            if frame.f_code.co_filename.startswith(PACKAGE):
+                frame.f_trace = self._trace
+            frame = frame.f_back
+
+    def stop(self) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if self.raised or not frame.f_code.co_filename.startswith(PACKAGE) or "interrupts" in frame.f_code.co_filename:
+            return None
+        if event == "line" and frame.f_lineno not in _lines_without_a_call(frame.f_code.co_filename):
+            self.lines += 1
+            if self.lines == self.number:
+                self.raised = True
+                raise Stopped
+        return self._trace
+
+
+def _said(state: Checkpoint) -> tuple[str, ...]:
+    """All of a state, to compare by."""
+    arrays = [f"{group} {name} {array.tobytes().hex()}" for group, of in state.arrays.items() for name, array in of.items()]
+    return json.dumps(state.data, sort_keys=True), *arrays
+
+
+def _one_generation(model: FastES, at: At, monkeypatch: pytest.MonkeyPatch, generation: int) -> None:
+    """Train up to this generation; `at` counts from where its candidates are known to where callbacks are told."""
+    book = Agent._book
+
+    class Ending(Callback):
+        def on_generation(self, model: FastES, record: Any) -> bool:
+            at.stop()
+            return record.generation < generation
+
+    def traced(self: Any, *arguments: Any) -> Any:
+        at.start()
+        return book(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Agent, "_book", traced)
+        try:
+            model.learn(TOTAL - model.num_timesteps, Ending(), reset_num_timesteps=False)
+        except Stopped:
+            pass
+        finally:
+            at.stop()
+
+
+@pytest.mark.parametrize(("settings", "done"), [(RICH, 1), (TARGETED, 0)], ids=["learned", "solved"])
+def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
+    settings: dict[str, Any], done: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a signal, another thread, or a full memory: at every line that Python executes, one after the other."""
+    with FastES(toy(), n_workers=0, **settings) as model:
+        if done:
+            learn(model, done, total=TOTAL)
+        start = model.state
+        model.state = start.begun(TOTAL - model.num_timesteps, False)
+        before, ends, number, raised = _said(model.snapshot()), set(), 0, True
+        while raised:
+            number += 1
+            model.state, at = start, At(number)
+            _one_generation(model, at, monkeypatch, done + 1)
+            raised = at.raised
+            ends.add(_said(model.snapshot()))
+            assert (model.untold is not None) == (raised and _said(model.snapshot()) != before), f"line {number}"
+        assert number > 100, "lines of a whole generation"
+        assert ends == {before, _said(model.snapshot())}
+
+
+def test_alarms_at_random_moments_change_no_result(undisturbed: Result) -> None:
+    """Time limits raise in a handler of SIGALRM; training goes on after each."""
+
+    def expire(number: int, frame: FrameType | None) -> None:
+        raise Stopped
+
+    chance, stopped = np.random.default_rng(0), 0
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        start, began = model.state, time.perf_counter()
+        learn(model, 4)
+        seconds = time.perf_counter() - began
+        left = signal.setitimer(signal.ITIMER_REAL, 0.0)[0]
+        handler = signal.signal(signal.SIGALRM, expire)
+        try:
+            for _ in range(100):
+                model.state, records, armed = start, {}, False
+                while model.generation < 4 or not armed:
+                    try:
+                        if not armed:
+                            armed = True
+                            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0, seconds) + 1e-6)
+                        learn(model, 4, on_record=lambda record, known=records: known.update({record.generation: record}))
+                        signal.setitimer(signal.ITIMER_REAL, 0.0)
+                    except Stopped:
+                        stopped += 1
+                        if model.untold is not None:
+                            records[model.untold.generation] = model.untold
+                assert_same(undisturbed, Result(model.snapshot(), [records[number] for number in range(1, 5)]))
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, handler)
+            signal.setitimer(signal.ITIMER_REAL, left)
+    assert stopped > 10
+
+
+def test_a_strategy_that_is_interrupted_is_told_again() -> None:
+    """tell() of a user's own loop, stopped at each of its lines, leaves theta and optimiser as before or as after."""
+
+    def made() -> tuple[EvolutionStrategy, list[float]]:
+        es = EvolutionStrategy(np.zeros(5), population_size=8, sigma_adaptation="scalar", seed=1)
+        return es, [float(-np.sum((x - 1.0) ** 2)) for x in es.ask()]
+
+    es, returns = made()
+    before = _strategy_said(es)
+    es.tell(returns)
+    after, number, raised = _strategy_said(es), 0, True
+    while raised:
+        number += 1
+        (es, returns), at = made(), At(number)
+        at.start()
+        try:
+            es.tell(returns)
+        except Stopped:
+            pass
+        finally:
+            at.stop()
+        raised = at.raised
+        assert _strategy_said(es) in (before, after), f"line {number}"
+    assert number > 20
+
+
+def _strategy_said(es: EvolutionStrategy) -> list[Any]:
+    return [es.generation, *(array.tobytes() for array in es.state().values())]
