@@ -23,6 +23,9 @@ from fastes.evaluator import Evaluator
 from fastes.figures import OddFigures, make_record
 from fastes.generation import Generation, confirm_target, evaluate, run_generation, warm_up
 from fastes.interrupts import interrupts_wait
+from fastes.logger import Record
+from fastes.model_copy import Copied, pickled_model, unpickled_model
+from fastes.one_thread import OneThread
 from fastes.policies import POLICIES, AnySpec, CustomPolicy, spec_for
 from fastes.policies.custom import check_no_class, check_noise
 from fastes.predictor import Predictor
@@ -96,6 +99,7 @@ class FastES(SB3Interface):
             shown: Any = own or source.lanes
             wanted = policy if isinstance(policy, CustomPolicy) else chosen.policy
             spec = spec_for(wanted, shown.observation_space, shown.action_space, chosen.policy_kwargs)
+            check_noise(spec, chosen.action_noise, chosen.sample_actions)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             self._init_interface(tensorboard_log, stats_window_size, device)
             self._set_up(source, spec, chosen, seed, n_workers, verbose)
@@ -111,18 +115,18 @@ class FastES(SB3Interface):
         self, source: EnvSource, spec: AnySpec, settings: Settings, seed: int, n_workers: int | None, verbose: int
     ) -> None:
         self.source, self.verbose = source, verbose
-        self.n_workers = self._checked_workers(n_workers)
+        self.n_workers = self._checked_workers(source, n_workers)
         self._env = None
-        check_noise(spec, settings.action_noise, settings.sample_actions)
         self.state = TrainingState(settings, spec, seed)
         self.evaluator = Evaluator(source, spec, settings, self.state.strategy.table, self.n_workers)
         self._predictor = Predictor(spec, settings.normalize_obs, seed)
         self._odd = OddFigures()
+        self._one_thread = OneThread()
 
-    def _checked_workers(self, n_workers: int | None) -> int:
+    def _checked_workers(self, source: EnvSource, n_workers: int | None) -> int:
         """How many processes: none beside a vector environment, which has its own."""
-        lanes = self.source.lanes
-        self._wanted_workers = available_cpus() if n_workers is None else n_workers
+        lanes = source.lanes
+        self.given_workers = n_workers
         if n_workers is None:
             return available_cpus() if lanes is None else 0
         if lanes is not None and n_workers:
@@ -179,17 +183,18 @@ class FastES(SB3Interface):
         budget = check_int(
             "total_timesteps", int(steps) if isinstance(steps, float) and steps.is_integer() else steps, 1, 10**15
         )
-        self.state = self.state.begun(budget, reset_num_timesteps)
-        total, begun_at = self.budget, self.generation
-        callbacks = all_callbacks(self, callback, progress_bar)
-        self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
-        self.evaluator.start()
-        callbacks.on_start(self, total)
-        try:
-            self._train(total, callbacks)
-        finally:
-            self._note_episodes()
-            callbacks.on_end(self)
+        with self._one_thread.using("learn()"):
+            self.state = self.state.begun(budget, reset_num_timesteps)
+            total, begun_at = self.budget, self.generation
+            callbacks = all_callbacks(self, callback, progress_bar)
+            self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
+            self.evaluator.start()
+            callbacks.on_start(self, total)
+            try:
+                self._train(total, callbacks)
+            finally:
+                self._note_episodes()
+                callbacks.on_end(self)
         if self.solved and self.generation == begun_at:
             warnings.warn(
                 f"nothing was trained: the parameters reach target_return = {self.target_return:g} already. "
@@ -207,8 +212,10 @@ class FastES(SB3Interface):
             self._judge_start(callbacks)
             self.state = warm_up(self.state, self.evaluator)
             generation = run_generation(self.state, self.evaluator)  # ask and evaluate
-            finished = self._book(generation, finished, callbacks)  # tell and record
-            going = self._tell(callbacks)
+            record, finished = self._book(generation, finished, callbacks)  # tell and record
+            self._note_episodes()
+            going = callbacks.on_generation(self, record) is not False
+            self.state = self.state.reported()
             self._odd.look(self.state, generation.perturbations.generation + 1, generation.batch)
             going = going and not self.solved and self.num_timesteps < total
         if self.num_timesteps >= total:
@@ -220,10 +227,10 @@ class FastES(SB3Interface):
         if starts.due(self.num_timesteps, self.budget):
             evaluation = evaluate(self.state, self.evaluator, starts.judges())
             self.state = self.state.judged(evaluation)
-            callbacks.on_start_judged(self, self.state.starts.judged, evaluation.mean)
+            callbacks.on_start_judged(self, starts.judged + 1, evaluation.mean)
 
-    def _book(self, generation: Generation, started: float, callbacks: Callback) -> float:
-        """The state after a generation takes the place of the one before. The time at which its figures were known."""
+    def _book(self, generation: Generation, started: float, callbacks: Callback) -> tuple[Record, float]:
+        """The state after a generation takes the place of the one before. Its figures, and when they were known."""
         batch, state = generation.batch, self.state
         evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, state.eval_seeds())
         if evaluation.mean > -math.inf and evaluation.mean >= self.best_eval_return:
@@ -242,16 +249,7 @@ class FastES(SB3Interface):
             finished = time.perf_counter()
             record = make_record(state, generation, evaluation, update, self.n_workers, finished - started)
             self.state = state.reporting(record, batch, evaluation)
-        return finished
-
-    def _tell(self, callbacks: Callback) -> bool:
-        """Tell callbacks of the generation that was booked; whether they let training go on."""
-        report = self.state.report
-        assert report is not None
-        self._note_episodes()
-        going = callbacks.on_generation(self, report.record) is not False
-        self.state = self.state.reported()
-        return going
+        return record, finished
 
     def evaluate(self, episodes: int = 20, *, first_seed: int | None = 0) -> Evaluation:
         """Noise-free episodes of the current parameters on the workers; changes nothing.
@@ -263,7 +261,8 @@ class FastES(SB3Interface):
             seeds = self.state.fresh_seeds(episodes)
         else:
             seeds = check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes) + np.arange(episodes, dtype=np.int64)
-        return evaluate(self.state, self.evaluator, seeds)
+        with self._one_thread.using("evaluate()"):
+            return evaluate(self.state, self.evaluator, seeds)
 
     def replay(self, generation: int, job: int) -> Episode:
         """Play one job of the running generation again, in this process, as an error or a warning named it.
@@ -273,7 +272,8 @@ class FastES(SB3Interface):
         adaptive). Returns the mean return of the job's episodes and their total length. What the environment raises comes as
         it is, and what kills a worker kills this process.
         """
-        return replay_job(self, generation, job)
+        with self._one_thread.using("replay()"):
+            return replay_job(self, generation, job)
 
     # --- acting -----------------------------------------------------------------------------------------------------
 
@@ -330,7 +330,9 @@ class FastES(SB3Interface):
         says that the model will only act. print_system_info: print the versions that the checkpoint was saved with. Raises
         CheckpointError that says what is wrong with the file.
         """
-        parts = read_parts(path, env, env_kwargs, policy, {**settings_among(custom_objects or {}), **settings})
+        changes = {**settings_among(custom_objects or {}), **settings}
+        parts = read_parts(path, env, env_kwargs, policy, changes)
+        check_noise(parts.spec, changes.get("action_noise", 0.0), changes.get("sample_actions", False))
         if print_system_info:
             print(f"{path} was saved with {parts.checkpoint.data.get('versions')}, here are {versions()}")
         model = cls.__new__(cls)
@@ -340,6 +342,19 @@ class FastES(SB3Interface):
         model.set_random_seed(seed)
         model._look_at_statistics()
         return model
+
+    @classmethod
+    def from_copied(cls, copied: Copied) -> FastES:
+        """The copy that fastes.model_copy has described."""
+        model = cls.__new__(cls)
+        model._init_interface(**copied.interface)
+        model._set_up(copied.source, copied.spec, copied.settings, copied.seed, copied.n_workers, copied.verbose)
+        restore_model(model, copied.checkpoint)
+        return model
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, by copy.deepcopy or pickle, is what save and load give."""
+        return unpickled_model, (pickled_model(self),)
 
     def close(self) -> None:
         """End the workers and close the environment. The model can still predict, save, and learn again."""

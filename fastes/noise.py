@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +61,10 @@ class NoiseTable:
     def forget(self) -> None:
         """Let go of the memory; the next use draws the same values again."""
         self._values = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the values: a copy draws the same ones."""
+        return {"size": self.size, "seed": self.seed, "_values": None}
 
     def weighted_sum(
         self, noise_index: Int64, weights: Float32, num_params: int, windows: Windows | None = None, squares: bool = False

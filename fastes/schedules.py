@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,52 @@ ANY_NUMBER = Allowed(-math.inf, "finite number", ANY_FORMS)
 _NUMBERS = {"lin": (1, 2), "exp": (2,)}  # how many each kind of schedule may have
 
 
+@dataclass(frozen=True)
+class _Checked:
+    """A function of the user's, whose values are looked at."""
+
+    name: str
+    function: Schedule
+    allowed: Allowed
+
+    def __call__(self, remaining: float) -> float:
+        return checked_value(self.name, self.function(remaining), self.allowed)
+
+
+@dataclass(frozen=True)
+class _Constant:
+    value: float
+
+    def __call__(self, remaining: float) -> float:  # noqa: ARG002
+        return self.value
+
+
+@dataclass(frozen=True)
+class _Linear:
+    first: float
+    last: float
+
+    def __call__(self, remaining: float) -> float:
+        return self.last + (self.first - self.last) * remaining
+
+
+@dataclass(frozen=True)
+class _Exponential:
+    """first^r last^(1 - r), r the progress that remains, within [0, 1]; both are positive, and met exactly."""
+
+    first: float
+    last: float
+
+    def __call__(self, remaining: float) -> float:
+        first, last = self.first, self.last
+        if not 0.0 < remaining < 1.0:
+            return first if remaining >= 1.0 else last
+        low, high = min(first, last), max(first, last)
+        rate = float(log(np.array([high]))[0] - log(np.array([low]))[0])
+        from_high = 1.0 - remaining if first >= last else remaining
+        return max(high * exp(-rate * from_high), low)
+
+
 def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE) -> Schedule:
     """A schedule as in SB3: called with the progress that remains, from 1 at the start to 0 at the end of the budget.
 
@@ -45,8 +92,7 @@ def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE
     an exponential), or such a function. name: for messages.
     """
     if callable(value):
-        function = value
-        return lambda remaining: checked_value(name, function(remaining), allowed)
+        return _Checked(name, value, allowed)
     if isinstance(value, str):
         parts = value.split("_")
         try:
@@ -64,30 +110,15 @@ def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE
                 raise ValueError(
                     f"{name} = {value!r} has ends whose ratio is more than a float can hold: bring them closer together"
                 )
-            return _exponential(*numbers)
+            return _Exponential(*numbers)
         first = checked_value(name, numbers[0], allowed)
         last = checked_value(name, numbers[1], allowed) if len(numbers) == 2 else 0.0
         if not math.isfinite(first - last):
             raise ValueError(f"{name} = {value!r} goes over more than a float can hold: expected {allowed.forms}")
-        return lambda remaining: last + (first - last) * remaining
+        return _Linear(first, last)
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {allowed.forms}")
-    constant = checked_value(name, value, allowed)
-    return lambda _: constant
-
-
-def _exponential(first: float, last: float) -> Schedule:
-    """first^r last^(1 - r), r the progress that remains, within [0, 1]; both are positive, and met exactly."""
-    low, high = min(first, last), max(first, last)
-    rate = float(log(np.array([high]))[0] - log(np.array([low]))[0])
-
-    def schedule(remaining: float) -> float:
-        if not 0.0 < remaining < 1.0:
-            return first if remaining >= 1.0 else last
-        from_high = 1.0 - remaining if first >= last else remaining
-        return max(high * exp(-rate * from_high), low)
-
-    return schedule
+    return _Constant(checked_value(name, value, allowed))
 
 
 def checked_value(name: str, value: float, allowed: Allowed = POSITIVE) -> float:

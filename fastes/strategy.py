@@ -7,7 +7,7 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -167,6 +167,11 @@ class EvolutionStrategy:
         self.seed = check_seed(seed)
         self.table = NoiseTable(self.table.size, self.seed)
         self._state = self._state._replace(asked=None)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a pickle, or a deep copy: arrays come out of both writeable."""
+        self.__dict__.update(state)
+        self.theta.flags.writeable = False
 
     @property
     def num_pairs(self) -> int:

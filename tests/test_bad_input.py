@@ -498,3 +498,30 @@ def test_an_empty_folder_is_no_run(capsys: pytest.CaptureFixture[str], tmp_path:
     for command in (["train", "--resume"], ["eval"], ["play"]):
         assert main([*command, str(tmp_path)]) == 1
         assert str(tmp_path) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("env", "settings", "words"),
+    [
+        ("CartPole-v1", {"action_noise": 0.1}, ("action_noise = 0.1", "'categorical'", "sample_actions")),
+        ("Pendulum-v1", {"sample_actions": True}, ("sample_actions = True", "'clip'", "action_noise")),
+        ("Pendulum-v1", {"action_noise": 0.1, "policy_kwargs": {"action_mapping": "bins"}}, ("action_noise = 0.1", "'bins'")),
+    ],
+    ids=label,
+)
+def test_noise_that_cannot_reach_the_actions_is_refused(env: str, settings: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError) as caught:
+        FastES(env, n_workers=0, **settings)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_file_whose_noise_changed_nothing_still_loads(tmp_path: Path) -> None:
+    """It was accepted once. What is passed beside the file is not."""
+    with FastES("CartPole-v1", n_workers=0) as model:
+        model.state.settings = model.settings.changed(action_noise=0.1)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", n_workers=0) as model:
+        assert model.settings.action_noise == 0.1
+    with pytest.raises(ValueError, match=r"action_noise = 0\.2"):
+        FastES.load(tmp_path / "m", n_workers=0, action_noise=0.2)

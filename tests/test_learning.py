@@ -417,7 +417,9 @@ def test_target_is_confirmed_before_training_stops() -> None:
         assert model.solved
         assert len(records) < 100
         assert model.theta.tobytes() == theta.tobytes() or len(records) > 1
-        assert math.isnan(records[-1].update_ratio)
+        last = records[-1]
+        assert (last.gradient_norm, last.update_ratio) == (0.0, 0.0), "nothing was learned from it"
+        assert not any(math.isnan(figure) for figure in last)
 
 
 def test_the_registered_threshold_is_the_target() -> None:

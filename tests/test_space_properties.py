@@ -121,11 +121,13 @@ def policies(action_space: spaces.Space[Any]) -> list[dict[str, Any]]:
     """The settings of a policy that fit an action space."""
     found: list[dict[str, Any]] = [{"policy": "LinearPolicy"}, {"policy_kwargs": {"net_arch": [3]}}]
     if isinstance(action_space, spaces.Box):
+        noisy = [{**policy, "action_noise": 0.3} for policy in found]
         huge = max(np.abs(action_space.low).max(), np.abs(action_space.high).max()) >= BIG
         if not huge:
-            found += [{"policy_kwargs": {"net_arch": [3], "action_mapping": "squash"}}]
-            found += [{"policy_kwargs": {"net_arch": [2], "action_mapping": "bins", "num_bins": 4}}]
-        return [{**policy, "action_noise": noise} for policy in found for noise in (0.0, 0.3)]
+            squash = {"policy_kwargs": {"net_arch": [3], "action_mapping": "squash"}}
+            found += [squash, {"policy_kwargs": {"net_arch": [2], "action_mapping": "bins", "num_bins": 4}}]
+            noisy += [{**squash, "action_noise": 0.3}]
+        return found + noisy
     return [{**policy, "sample_actions": sample} for policy in found for sample in (False, True)]
 
 

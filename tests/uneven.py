@@ -22,7 +22,9 @@ def assert_pool_plays_candidates(model: FastES) -> None:
     model.strategy.table.place(pool.noise)
     try:
         evaluations = len(model.state.eval_seeds())
-        jobs = publish(pool.block, Request(asked.theta, asked, model.normalizer, model.state.eval_seeds(), *model.state.episode_settings()))
+        jobs = publish(
+            pool.block, Request(asked.theta, asked, model.normalizer, model.state.eval_seeds(), *model.state.episode_settings())
+        )
         actor, load = model.policy_spec.make_actor(), parameter_loader(pool.block.layout)
         for job, expected in zip([*jobs[evaluations:], jobs[0]], [*asked, asked.theta], strict=True):
             load(actor, pool.block, job, asked.sigma)

@@ -135,13 +135,29 @@ def check_no_class(*arguments: object) -> None:
 
 
 def check_noise(spec: AnySpec, action_noise: float, sample_actions: bool) -> None:
-    """ValueError for settings that cannot reach the actions of a CallablePolicy."""
-    for name, value in (("action_noise", action_noise), ("sample_actions", sample_actions)):
-        if spec.head is None and value:
+    """ValueError for settings that cannot reach the actions of a policy."""
+    head = spec.head
+    for name, value, kinds, what in (
+        ("action_noise", action_noise, ("clip", "squash"), "numbers (Box, action_mapping 'clip' or 'squash')"),
+        ("sample_actions", sample_actions, ("categorical", "binary"), "choices or switches (Discrete, Multi...)"),
+    ):
+        if value and head is None:
             raise ValueError(
                 f"{name} = {value!r} cannot reach a CallablePolicy: its function returns the actions themselves. Turn it off, "
                 "or draw the noise in the function, from np.random's global state"
             )
+        if value and head is not None and head.kind not in kinds:
+            raise ValueError(
+                f"{name} = {value!r} changes nothing here: it is for actions that are {what}, and these are {head.kind!r}. "
+                f"Leave it out{_other_noise(head.kind)}"
+            )
+
+
+def _other_noise(kind: str) -> str:
+    """The setting that makes training actions of a kind vary, in words."""
+    return {"bins": "", "categorical": ", or use sample_actions=True", "binary": ", or use sample_actions=True"}.get(
+        kind, ", or use action_noise"
+    )
 
 
 def pickled_copy(what: str, item: object) -> bytes:

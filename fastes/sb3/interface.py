@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from fastes.cpus import available_cpus
 from fastes.envs import EnvArgument, EnvSource, make_env_source
 from fastes.evaluator import Evaluator
 from fastes.predictor import Predictor
@@ -44,7 +45,7 @@ class SB3Interface(StateAccess):
 
     verbose: int
     n_workers: int
-    _wanted_workers: int
+    given_workers: int | None  # None for one a usable core
     source: EnvSource
     evaluator: Evaluator
     _predictor: Predictor
@@ -55,6 +56,7 @@ class SB3Interface(StateAccess):
             raise ValueError(f"device = {device!r}: FastES runs on the CPU, expected 'auto' or 'cpu'")
         self.tensorboard_log = tensorboard_log
         window = check_int("stats_window_size", stats_window_size, 1)
+        self.stats_window_size = window
         self._recent = _Recent(None, deque(maxlen=window), deque(maxlen=window))
         self.log_interval: int | None = 1
         self.tb_log_name = "FastES"
@@ -148,7 +150,8 @@ class SB3Interface(StateAccess):
         """
         source = make_env_source(env)
         check_same_spaces(source, self.policy_spec, self.settings)
-        n_workers = 0 if source.lanes is not None else self._wanted_workers
+        wanted = available_cpus() if self.given_workers is None else self.given_workers
+        n_workers = 0 if source.lanes is not None else wanted
         evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, n_workers)
         self.close()
         self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
