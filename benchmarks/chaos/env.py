@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 
-EXIT, HANG = "exit", "hang"
+EXIT, SYS_EXIT, HANG = "exit", "sys-exit", "hang"
 _STEPS_PER_LOOK = 50  # a look for an order costs a microsecond or two
 
 
@@ -56,5 +57,7 @@ def _obey(order: Path) -> None:
         return  # another worker was faster
     if kind == EXIT:
         os._exit(3)
+    if kind == SYS_EXIT:
+        sys.exit(4)
     while True:
         time.sleep(3600.0)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.chaos.env import EXIT, HANG, give_order, takers
+from benchmarks.chaos.env import EXIT, HANG, SYS_EXIT, give_order, takers
 from fastes.settings import setting_names
 
 SIGNALS = {
@@ -21,6 +21,7 @@ SIGNALS = {
     "bus": signal.SIGBUS,
     "stop": signal.SIGSTOP,
 }
+TO_TRAINING = {"alarm": signal.SIGALRM, "fork": signal.SIGUSR1}  # benchmarks.chaos.training has their handlers
 PAUSE, KILL_TRAINING = "pause", "kill-training"
 # No limit on a worker's memory: a failed allocation is a MemoryError of the environment, which ends a training by intent.
 KINDS = {
@@ -30,7 +31,10 @@ KINDS = {
     "bus": "worker: SIGBUS",
     "stop": "worker: SIGSTOP, no SIGCONT",
     EXIT: "worker: os._exit in env.step",
+    SYS_EXIT: "worker: sys.exit in env.step",
     HANG: "worker: env.step hangs",
+    "alarm": "training process: an exception from SIGALRM's handler, then `learn` again",
+    "fork": "training process: forks, and the copy evaluates on workers of its own",
     PAUSE: "training process: SIGSTOP, SIGCONT after 0.5 s",
     KILL_TRAINING: "training process: SIGKILL, then resumed",
 }
@@ -60,7 +64,7 @@ class Injector:
 
     @property
     def worker_faults(self) -> int:
-        return sum(count for kind, count in self.counts.items() if kind not in (PAUSE, KILL_TRAINING))
+        return sum(count for kind, count in self.counts.items() if kind not in (PAUSE, KILL_TRAINING, *TO_TRAINING))
 
     def begin(self) -> None:
         """A stretch begins: the next fault comes within `every` seconds."""
@@ -94,9 +98,12 @@ class Injector:
             time.sleep(_PAUSE_SECONDS)
             os.kill(training, signal.SIGCONT)
             self.spans.append((started, time.monotonic()))
+        elif kind in TO_TRAINING:
+            os.kill(training, TO_TRAINING[kind])
+            self.spans.append((time.monotonic(),) * 2)
         elif kind in SIGNALS:
             hit = {pid for pid, _ in self._hit.values()}
-            workers = [pid for pid in children(training) if pid not in hit]
+            workers = [pid for pid in workers_of(training) if pid not in hit]
             if not workers or not self._signal(self.rng.choice(workers), SIGNALS[kind], training):
                 return False
         elif self.order.exists():
@@ -110,7 +117,7 @@ class Injector:
         pidfd = self._watch(pid)
         if pidfd is None:
             return False
-        if pid not in children(training):  # the number may be another process's by now
+        if pid not in workers_of(training):  # the number may be another process's by now
             del self._hit[pidfd]
             os.close(pidfd)
             return False
@@ -155,6 +162,19 @@ def kill_with_children(training: int, seconds: float = 5.0) -> int:
     for pidfd in pidfds:
         os.close(pidfd)
     return len(left)
+
+
+def workers_of(training: int) -> list[int]:
+    """Process ids of a training's live workers: of its children, those that are no forked copies of it."""
+    own = _command(training)
+    return [pid for pid in children(training) if _command(pid) != own]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def children(pid: int) -> list[int]:

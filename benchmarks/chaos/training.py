@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -14,12 +15,14 @@ from typing import Any, NamedTuple
 
 from benchmarks.chaos.env import make_env
 from fastes import Callback, FastES
+from fastes.callbacks import ConsoleLog
 from fastes.logger import Record
 from fastes.parallel.worker import die_with_parent
 from fastes.presets import preset_for
 from fastes.run_folder import CHECKPOINT, RunFolder
 
 _TOTAL = 10**12  # timesteps: more than any run takes, and the same in every stretch, as schedules look at it
+_EPISODES = 2  # that a forked copy plays, and the training before it
 _MARK = "generation-done"
 
 
@@ -64,6 +67,52 @@ def parse_line(text: str) -> Line | None:
     return Line(int(generation), float(at), int(jobs), int(rerun), float(busy))
 
 
+class Alarm(BaseException):
+    """What the handler of SIGALRM raises, as those of time limits do."""
+
+
+class Forks(Callback):
+    """Forks the training after a generation in which SIGUSR1 came; the copy has to evaluate as the training does."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self._copies: list[int] = []
+        signal.signal(signal.SIGUSR1, self._want)
+
+    def _want(self, *_: object) -> None:
+        self.wanted = True
+
+    def on_generation(self, model: FastES, record: Record) -> None:  # noqa: ARG002
+        self._copies = [pid for pid in self._copies if not _ended(pid, os.WNOHANG)]
+        if not self.wanted:
+            return
+        self.wanted = False
+        expected, training = model.evaluate(_EPISODES).returns.tobytes(), os.getpid()
+        pid = os.fork()
+        if pid:
+            self._copies.append(pid)
+            return
+        status = 1
+        try:
+            die_with_parent(training)
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)
+            status = int(model.evaluate(_EPISODES).returns.tobytes() != expected)
+        finally:
+            os._exit(status)
+
+    def wait(self) -> None:
+        for pid in self._copies:
+            _ended(pid, 0)
+
+
+def _ended(pid: int, options: int) -> bool:
+    """Whether a copy has ended; an error where it came to other returns."""
+    found, status = os.waitpid(pid, options)
+    if found and status:
+        raise RuntimeError(f"a forked copy ended with {os.waitstatus_to_exitcode(status)}: it did not evaluate as its parent")
+    return bool(found)
+
+
 class Reporter(Callback):
     """Prints a Line a generation and ends the stretch."""
 
@@ -91,11 +140,27 @@ def open_model(plan: Plan) -> FastES:
 
 
 def train(plan: Plan) -> None:
+    """Train until the stretch ends; `learn` is called again after each alarm. The console's file is full all the time."""
     folder = RunFolder(Path(plan.folder), plan.checkpoint_seconds, on_save_error="stop")
-    with open_model(plan) as model:
-        if not plan.goal or model.generation < plan.goal:  # a training may be killed after its last checkpoint
-            model.learn(_TOTAL - model.num_timesteps, [folder, Reporter(plan)], reset_num_timesteps=False)
+    reporter, forks = Reporter(plan), Forks()
+    with open_model(plan) as model, open("/dev/full", "w", encoding="ascii") as full:
+        callbacks = [ConsoleLog(full), folder, forks, reporter]
+        ended = False
+        while not ended and (not plan.goal or model.generation < plan.goal):  # it may be killed after its last checkpoint
+            try:
+                signal.signal(signal.SIGALRM, _raise_alarm)
+                model.learn(_TOTAL - model.num_timesteps, callbacks, reset_num_timesteps=False)
+                signal.signal(signal.SIGALRM, signal.SIG_IGN)
+                ended = True
+            except Alarm:
+                pass
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        forks.wait()
         folder.save(model)
+
+
+def _raise_alarm(*_: object) -> None:
+    raise Alarm
 
 
 def main() -> None:
