@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def replay_job(model: FastES, generation: int, job: int) -> Episode:
     """See FastES.replay."""
     check_job(model, generation, job)
-    asked = model.running_generation(model.settings.largest_population() // 2)
     pool = make_pool(model.evaluator.pool_spec(), 0)
     assert not isinstance(pool, ProcessPool)
     try:
+        asked = model.running_generation(model.settings.largest_population() // 2)
         model.strategy.table.place(pool.noise)
         request = Request(model.theta, asked, model.normalizer, model.eval_seeds(), *model.episode_settings())
         return pool.play(job, request)
