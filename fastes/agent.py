@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fastes.callbacks import Callback
 from fastes.checkpoint import Checkpoint, write_checkpoint
 from fastes.cpus import available_cpus
+from fastes.descriptors import fill_standard_descriptors
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
 from fastes.envs.wrappers import warn_of_memory
 from fastes.episode_cap import EpisodeCap
@@ -24,13 +25,15 @@ from fastes.evaluation import Evaluation
 from fastes.evaluator import Evaluator
 from fastes.figures import OddFigures, make_record
 from fastes.fitness import fitness_of
+from fastes.forks import keep_unused
 from fastes.generation import booking, count, run_generation, warm_up
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record
+from fastes.memory import check_memory
 from fastes.noise import Perturbations, draw_eval_seeds
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch
-from fastes.policies import POLICIES, AnySpec, CustomPolicy, spec_for
+from fastes.policies import POLICIES, AnySpec, CustomPolicy, check_model_memory, spec_for
 from fastes.policies.custom import check_no_class, check_noise
 from fastes.population import Population
 from fastes.predictor import Predictor
@@ -65,7 +68,8 @@ class FastES(SB3Interface):
     mean in SB3. settings: any field of fastes.settings.Settings, such as population_size, sigma, learning_rate.
 
     What training produces depends on (seed, settings, environment, library versions) alone and on no n_workers.
-    Raises ValueError or TypeError for arguments that cannot work, before any process starts.
+    Raises ValueError or TypeError for arguments that cannot work, before any process starts, and OSError for a model, or in
+    learn a generation, that needs more memory than there is.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class FastES(SB3Interface):
         device: str = "auto",
         **settings: Any,
     ) -> None:
+        fill_standard_descriptors()
         check_no_class(env, policy)
         if learning_rate is not None:
             settings["learning_rate"] = learning_rate
@@ -123,6 +128,7 @@ class FastES(SB3Interface):
         self.n_workers = self._checked_workers(n_workers)
         self._env = None
         check_noise(spec, settings.action_noise, settings.sample_actions)
+        check_model_memory(spec)
         self.strategy = EvolutionStrategy(
             spec.initial_theta(seed),
             settings.sigma,
@@ -314,6 +320,7 @@ class FastES(SB3Interface):
         Environment seeds are first_seed, first_seed + 1, ...; None draws seeds that no training episode of this run has.
         """
         check_int("episodes", episodes, 1)
+        check_memory({f"seeds and results of {episodes:,} episodes": 64 * episodes}, "play fewer (episodes, target_episodes)")
         if first_seed is None:
             seeds = draw_eval_seeds(self.seed, 2**32 - 1 - self.generation, episodes)
         else:
@@ -405,6 +412,11 @@ class FastES(SB3Interface):
             self._close_vec_env()
         if env is not None:
             env.close()
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner: a forked copy neither uses nor closes the environment, which may hold a window or a socket."""
+        keep_unused(self.__dict__.get("_env"), self._vec_env)
+        self._env = self._vec_env = None
 
     def __enter__(self) -> FastES:
         return self
