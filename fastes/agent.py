@@ -16,17 +16,20 @@ import numpy as np
 from fastes.callbacks import Callback
 from fastes.checkpoint import Checkpoint, write_checkpoint
 from fastes.cpus import available_cpus
+from fastes.descriptors import fill_standard_descriptors
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
 from fastes.envs.wrappers import warn_of_memory
 from fastes.evaluation import Evaluation
 from fastes.evaluator import Evaluator
 from fastes.figures import OddFigures, make_record
+from fastes.forks import keep_unused
 from fastes.generation import Generation, confirm_target, evaluate, run_generation, warm_up
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record
+from fastes.memory import check_memory
 from fastes.model_copy import Copied, pickled_model, unpickled_model
 from fastes.one_thread import OneThread
-from fastes.policies import POLICIES, AnySpec, CustomPolicy, spec_for
+from fastes.policies import POLICIES, AnySpec, CustomPolicy, check_model_memory, spec_for
 from fastes.policies.custom import check_no_class, check_noise
 from fastes.predictor import Predictor
 from fastes.presets import choose_settings
@@ -59,7 +62,8 @@ class FastES(SB3Interface):
     mean in SB3. settings: any field of fastes.settings.Settings, such as population_size, sigma, learning_rate.
 
     What training produces depends on (seed, settings, environment, library versions) alone and on no n_workers.
-    Raises ValueError or TypeError for arguments that cannot work, before any process starts.
+    Raises ValueError or TypeError for arguments that cannot work, before any process starts, and OSError for a model, or in
+    learn a generation, that needs more memory than there is.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class FastES(SB3Interface):
         device: str = "auto",
         **settings: Any,
     ) -> None:
+        fill_standard_descriptors()
         check_no_class(env, policy)
         if learning_rate is not None:
             settings["learning_rate"] = learning_rate
@@ -117,6 +122,7 @@ class FastES(SB3Interface):
         self.source, self.verbose = source, verbose
         self.n_workers = self._checked_workers(source, n_workers)
         self._env = None
+        check_model_memory(spec)
         self.state = TrainingState(settings, spec, seed)
         self.evaluator = Evaluator(source, spec, settings, self.state.strategy.table, self.n_workers)
         self._predictor = Predictor(spec, settings.normalize_obs, seed)
@@ -257,6 +263,7 @@ class FastES(SB3Interface):
         Environment seeds are first_seed, first_seed + 1, ...; None draws seeds that no training episode of this run has.
         """
         check_int("episodes", episodes, 1)
+        check_memory({f"seeds and results of {episodes:,} episodes": 64 * episodes}, "play fewer (episodes, target_episodes)")
         if first_seed is None:
             seeds = self.state.fresh_seeds(episodes)
         else:
@@ -365,6 +372,11 @@ class FastES(SB3Interface):
             self._close_vec_env()
         if env is not None:
             env.close()
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner: a forked copy neither uses nor closes the environment, which may hold a window or a socket."""
+        keep_unused(self.__dict__.get("_env"), self._vec_env)
+        self._env = self._vec_env = None
 
     def __enter__(self) -> FastES:
         return self

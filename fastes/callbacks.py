@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from fastes.forks import tell_of_forks
 from fastes.logger import Record, console_header, console_line
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ class ConsoleLog(Callback):
     def _write(self, line: str) -> None:
         from tqdm import tqdm
 
-        tqdm.write(line, file=self.file or sys.stdout)
+        if (file := self.file or sys.stdout) is not None:  # a process may be started without
+            tqdm.write(line, file=file)
 
 
 class ProgressBar(Callback):
@@ -99,6 +101,12 @@ class ProgressBar(Callback):
 
     def __init__(self) -> None:
         self._bar: Any = None
+        tell_of_forks(self)
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner: two bars would share a terminal's line."""
+        if self._bar is not None:
+            self._bar.disable = True
 
     def on_start(self, model: FastES, total_timesteps: int) -> None:
         from tqdm import tqdm
@@ -109,7 +117,7 @@ class ProgressBar(Callback):
             unit="step",
             unit_scale=True,
             dynamic_ncols=True,
-            disable=None,  # not where nobody watches: a file or a pipe
+            disable=None if sys.stderr is not None else True,  # not where nobody watches: a file, a pipe, or nothing
         )
 
     def on_generation(self, model: FastES, record: Record) -> None:

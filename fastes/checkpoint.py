@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+from fastes.descriptors import fill_standard_descriptors
 from fastes.errors import CheckpointError
 
 FORMAT = "fastes-checkpoint"
@@ -67,6 +68,7 @@ def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Pa
     """
     path = checkpoint_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    fill_standard_descriptors()
     folder = os.open(path.parent, os.O_RDONLY)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
@@ -143,6 +145,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     Memory stays within a few times the file's size; nothing is written, and no code from the file runs.
     """
     path = _existing(path)
+    fill_standard_descriptors()
     try:
         with open(path, "rb") as file:
             return _read_zip(file)

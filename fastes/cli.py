@@ -21,6 +21,7 @@ from typing import Any
 from fastes.agent import FastES
 from fastes.arguments import build_parser, given_settings, parse_env_kwargs
 from fastes.callbacks import Callback, ConsoleLog, ProgressBar
+from fastes.descriptors import give_standard_files
 from fastes.envs import MissingEnv
 from fastes.errors import FastESError, WorkerError
 from fastes.interrupts import Terminated, interrupts_wait
@@ -37,6 +38,7 @@ _INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status. Wrong arguments give 2, a failed training 1, Ctrl-C 130, SIGTERM 143."""
+    give_standard_files()
     arguments = build_parser().parse_args(argv)
     if ":" in (arguments.env or ""):
         sys.path.append(os.getcwd())  # modules that lie here; last, so that nothing of that name is taken for a package
@@ -51,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError) as error:
         print(f"fastes: error: {error}", file=sys.stderr)
         return 2
-    except (FastESError, OSError) as error:
+    except (FastESError, OSError, MemoryError) as error:
         print(f"fastes: error: {error}", file=sys.stderr)
         return 1
 

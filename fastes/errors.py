@@ -40,7 +40,7 @@ class CheckpointMismatch(CheckpointError, ValueError):
 
 
 class EnvironmentUnavailable(FastESError, ValueError):
-    """An environment cannot be built: an unknown id, or a package that is not installed."""
+    """An environment cannot be built (an unknown id, a package that is not installed), or belongs to another process."""
 
 
 def blame_policy(error: Exception) -> None:

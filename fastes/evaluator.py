@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from fastes.descriptors import fill_standard_descriptors
 from fastes.envs import EnvSource, MissingEnv
 from fastes.evaluation import Evaluation
+from fastes.forks import tell_of_forks
 from fastes.noise import NoiseTable, Perturbations
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch, Pool, PoolSpec, Request, make_pool
@@ -17,6 +19,7 @@ from fastes.windows import window_size
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
+_PART = 1000  # noise-free episodes: more at a time would only take memory
 
 
 class Evaluator:
@@ -34,6 +37,7 @@ class Evaluator:
         self.source, self.policy, self.settings, self.table, self.n_workers = source, policy, settings, table, n_workers
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
         self._pool: Pool | None = None
+        tell_of_forks(self)
 
     def pool_spec(self, training: bool = True) -> PoolSpec:
         """What a pool is made for; evaluation alone needs no noise table."""
@@ -43,7 +47,7 @@ class Evaluator:
             self.policy,
             settings.largest_population() // 2 if training else 0,
             settings.episodes_per_candidate,
-            max(settings.eval_episodes, settings.target_episodes),
+            self._room_for_evaluations(training),
             self.table.size if training else 0,
             settings.normalize_obs,
             settings.on_env_error,
@@ -53,8 +57,14 @@ class Evaluator:
             window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
         )
 
+    def _room_for_evaluations(self, training: bool) -> int:
+        """Episodes at a time. A generation's own come in one request; any others may come in parts, whose bits are the same."""
+        others = min(max(self.settings.eval_episodes, self.settings.target_episodes), _PART)
+        return max(self.settings.eval_episodes, others) if training else others
+
     def start(self, training: bool = True) -> Pool:
         """The pool; one that was started for evaluation has no room for training and is started anew."""
+        fill_standard_descriptors()
         if self._pool is not None and training and not self._pool.spec.num_pairs:
             self._pool.close()
             self._pool = None
@@ -104,3 +114,9 @@ class Evaluator:
         if pool is not None:
             self.table.forget()
             pool.close()
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner: a forked copy starts a pool of its own, and draws the noise table into it."""
+        if self._pool is not None:
+            self._pool = None
+            self.table.forget()

@@ -49,9 +49,14 @@ def make_record(
         eval_timesteps=counters.eval_timesteps,
         jobs_rerun=batch.rerun,
         seconds=seconds,
-        steps_per_second=steps / seconds,
-        utilisation=batch.busy_seconds / (max(n_workers, 1) * seconds),
+        steps_per_second=_share(steps, seconds),
+        utilisation=_share(batch.busy_seconds, max(n_workers, 1) * seconds),
     )
+
+
+def _share(amount: float, seconds: float) -> float:
+    """amount / seconds; NaN where the clock stood still or went back, as in a test or a virtual machine."""
+    return amount / seconds if seconds > 0.0 else math.nan
 
 
 class OddFigures:

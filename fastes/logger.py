@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fastes.descriptors import fill_standard_descriptors
+
 
 class Record(NamedTuple):
     """Figures of one generation, in the order of progress.csv. Returns are plain sums of rewards.
@@ -80,6 +82,7 @@ def write_text(path: Path, text: str) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace a file's content: a crash leaves the old one or the new one."""
     temporary = path.with_name(f".{path.name}.tmp")
+    fill_standard_descriptors()
     try:
         with open(temporary, "wb") as file:
             file.write(content)
@@ -94,6 +97,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def append_whole(path: Path, content: bytes, start: bytes = b"") -> None:
     """Append to a file. start: what comes before, in a new one. Raises OSError when it cannot; nothing of it stays then."""
+    fill_standard_descriptors()
     with open(path, "ab", buffering=0) as file:
         size = file.tell()
         left = content if size else start + content

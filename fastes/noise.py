@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.cpus import available_cpus
+from fastes.memory import check_memory
 from fastes.windows import Windows, parts
 
 Float32 = npt.NDArray[np.float32]
@@ -43,6 +44,7 @@ class NoiseTable:
     def values(self) -> Float32:
         """The table, float32 (size,), read-only."""
         if self._values is None:
+            check_memory({f"a noise table of {self.size:,} values": 4 * self.size}, "use a smaller one (noise_table_size)")
             self.place(np.empty(self.size, dtype=np.float32))
         assert self._values is not None
         return self._values
@@ -102,8 +104,11 @@ def _in_threads(size: int, work: int, function: Callable[[int, int], None]) -> N
     if len(starts) < 2:
         function(0, size)
         return
-    with ThreadPoolExecutor(len(starts)) as executor:
-        list(executor.map(lambda start: function(start, min(start + part, size)), starts))
+    try:
+        with ThreadPoolExecutor(len(starts)) as executor:
+            list(executor.map(lambda start: function(start, min(start + part, size)), starts))
+    except RuntimeError:  # the system gives no thread more
+        function(0, size)
 
 
 def write_candidate(
@@ -201,6 +206,8 @@ def draw_pairs(
     seed: int, generation: int, num_pairs: int, episodes: int, num_params: int, table_size: int
 ) -> tuple[Int64, Int64, npt.NDArray[np.uint64]]:
     """noise_index (num_pairs,), env_seed and action_key (num_pairs, episodes): functions of (seed, generation, pair)."""
+    drawn = f"what {num_pairs:,} pairs x {episodes:,} episodes draw"
+    check_memory({drawn: num_pairs * (80 + 16 * episodes)}, "use fewer (population_size, episodes_per_candidate)")
     words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR).astype(np.uint64)
     draw = (words[:, 0] << np.uint64(32)) | words[:, 1]
     noise_index = (draw % np.uint64(table_size - num_params + 1)).astype(np.int64)

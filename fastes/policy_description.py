@@ -80,6 +80,7 @@ def _custom_spec(checkpoint: Checkpoint, stored: Mapping[str, Any], policy: Cust
         obs_shape, flattened = tuple(stored["obs_shape"]), stored["flattened"]
         _check_observations(obs_shape, flattened)
         _check_theta(checkpoint, sum(math.prod(shape) for shape in shapes.values()))
+        _check_statistics(checkpoint, math.prod(obs_shape))
     if policy is None:
         raise CheckpointMismatch(
             f"the checkpoint's policy is a {kind}, of which a file holds the parameters only: load it in Python, with "
@@ -147,6 +148,13 @@ def _check_theta(checkpoint: Checkpoint, num_params: int) -> None:
     theta = checkpoint.arrays.get("theta", {}).get("theta")
     if theta is None or theta.shape != (num_params,):
         raise ValueError(f"it has {num_params} parameters, theta has {0 if theta is None else theta.size}")
+
+
+def _check_statistics(checkpoint: Checkpoint, obs_size: int) -> None:
+    """No parameter tells how large a custom policy's observations are: memory for them is asked for as its arrays say."""
+    mean = checkpoint.arrays.get("normalizer", {}).get("mean")
+    if mean is not None and mean.shape != (obs_size,):
+        raise ValueError(f"observations of {obs_size} values, statistics of {mean.size}")
 
 
 def _outputs(head: ActionHead) -> int:

@@ -16,10 +16,10 @@ def replay_job(model: FastES, generation: int, job: int) -> Episode:
     """See FastES.replay."""
     check_job(model, generation, job)
     state = model.state
-    asked = state.perturbations(model.settings.largest_population() // 2)
     pool = make_pool(model.evaluator.pool_spec(), 0)
     assert not isinstance(pool, ProcessPool)
     try:
+        asked = state.perturbations(model.settings.largest_population() // 2)
         model.strategy.table.place(pool.noise)
         request = Request(model.theta, asked, state.normalizer, state.eval_seeds(), *state.episode_settings())
         return pool.play(job, request)

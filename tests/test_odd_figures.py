@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import time
@@ -12,15 +13,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from faults import caught_warnings
+from faults import caught_warnings, toy
 from gymnasium import spaces
-from training import MANY, assert_same_state
+from training import MANY, Result, assert_same, assert_same_state, learn, train
 
 from fastes import FastES, Settings
 from fastes.figures import OddFigures
 from fastes.parallel import Batch
 from fastes.presets import all_presets, choose_settings, load_preset
 from fastes.rollout import EpisodeSettings
+from fastes.sb3.logger import configure
 
 # --- no candidate reaches theta --------------------------------------------------------------------------------------
 
@@ -239,3 +241,25 @@ def test_equal_returns_are_warned_of_once() -> None:
     assert "sigma" in message
     assert looked([*[equal] * 19, BEATEN, *[equal] * 19], words) == []
     assert looked([generation([[3.0, 3.0], [3.0, 3.0]], [4.0])] * 30, words) == []
+
+
+# --- a clock that stands still ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_a_clock_that_stands_still_or_goes_back_ends_no_training(n_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As tests freeze it, and virtual machines that are moved."""
+    settings: dict[str, Any] = {"preset": "default", "population_size": 4, "seed": 5, "target_return": "none"}
+    expected = train(toy(), 3, n_workers, **settings)
+    clock = itertools.count(0.0, -1.0)
+    for now in (lambda: 5.0, lambda: next(clock)):
+        monkeypatch.setattr("time.perf_counter", now)
+        with FastES(toy(), n_workers=n_workers, verbose=1, **settings) as model:
+            records = learn(model, 3)
+            assert_same(expected, Result(model.snapshot(), records))
+        assert all(math.isnan(record.steps_per_second) and math.isnan(record.utilisation) for record in records)
+    monkeypatch.setattr("time.monotonic", lambda: 5.0)
+    with FastES(toy(), n_workers=0, **settings) as model:
+        model.set_logger(configure(None, []))
+        model.learn(100)
+        assert model.generation

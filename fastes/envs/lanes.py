@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,6 +15,8 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
+from fastes.errors import EnvironmentUnavailable
+
 Rows = npt.NDArray[Any]
 
 
@@ -23,7 +26,8 @@ class Lanes(ABC):
     env: as it was given. observation_space, action_space: of one lane. spec: of the lanes' environments, None where it cannot
     be known. plain: whether spec says all: no wrapper changes what the lanes show, and all are alike. normalizes: whether a
     wrapper normalises observations by running statistics. restarts_alone: whether a lane can start an episode while the
-    others go on. in_processes: whether lanes are other processes, which a call must not leave before they have answered.
+    others go on. in_processes: whether lanes are other processes, which a call must not leave before they have answered;
+    made_in: the process that started them.
     """
 
     env: Any
@@ -35,6 +39,16 @@ class Lanes(ABC):
     normalizes: bool
     restarts_alone: bool
     in_processes: bool
+    made_in: int
+
+    def check_process(self) -> None:
+        """EnvironmentUnavailable in a forked copy of the process that started the lanes: both would speak to them at once."""
+        if self.in_processes and os.getpid() != self.made_in:
+            raise EnvironmentUnavailable(
+                f"{self.env} has processes of its own, which belong to process {self.made_in}; this is a forked copy of it, "
+                f"process {os.getpid()}. Make another vector environment here and pass it to set_env, or start this process "
+                "with multiprocessing's method 'spawn'"
+            )
 
     @abstractmethod
     def reset(self, seeds: list[int]) -> None:
@@ -63,6 +77,12 @@ class Lanes(ABC):
     def has_seen_nothing(self) -> bool:
         """Whether the statistics that normalise observations are new."""
         return False
+
+
+def process_of(base: Any) -> int:
+    """The process that started a vector environment's own processes; this one where that cannot be known."""
+    started = next(iter(getattr(base, "processes", ())), None)
+    return int(getattr(started, "_parent_pid", os.getpid()))
 
 
 def chain_of(env: Any, inner: str) -> list[Any]:

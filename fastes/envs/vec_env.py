@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium import spaces
 
-from fastes.envs.lanes import Lanes, Rows, chain_of, described, kinds_of, switched_off
+from fastes.envs.lanes import Lanes, Rows, chain_of, described, kinds_of, process_of, switched_off
 from fastes.rollout import success_of
 
 # wrappers that let a lane start anew while the others go on, and those through which rewards pass as they are
@@ -53,6 +53,8 @@ class VecEnvLanes(Lanes):
         self.normalizes = any(wrapper.norm_obs for wrapper in self.statistics)
         base = kinds_of(self._base)
         self.in_processes = "SubprocVecEnv" in base
+        self.made_in = process_of(self._base)
+        self.check_process()
         self._seeds_each = bool(base & _KNOWN)
         self.restarts_alone = self._seeds_each and all(kinds_of(wrapper) & _PASSING for wrapper in self._wrappers)
         self._check_monitors()

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from fastes.envs.lanes import Lanes, Rows, chain_of, described, kinds_of, switched_off
+from fastes.envs.lanes import Lanes, Rows, chain_of, described, kinds_of, process_of, switched_off
 from fastes.rollout import success_of
 
 _WITH_MASKS = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
@@ -54,6 +54,8 @@ class VectorEnvLanes(Lanes):
         masks = _MASKS and isinstance(self._base, _WITH_MASKS) and all(kinds_of(wrapper) & _PASSING for wrapper in wrappers)
         self.restarts_alone = self._disabled or masks
         self.in_processes = isinstance(self._base, gymnasium.vector.AsyncVectorEnv)
+        self.made_in = process_of(self._base)
+        self.check_process()
         self.spec, alike = described(self._base, (lambda: str(self._base.call("__str__")[0])) if self.in_processes else None)
         self.plain = alike and not wrappers
         self._seeds_each = True

@@ -170,7 +170,8 @@ class JobRunner:
                 raise
             on_penalty(error)
             played = Episode(math.nan, int(row[STEPS]) - steps_before)
-            block.moments[job] = math.nan
+            if job < 2 * self.num_pairs:
+                block.moments[job] = math.nan
             self._rebuild()
         block.returns[job], block.lengths[job], block.successes[job] = played
         block.seconds[job] = time.perf_counter() - started

@@ -46,8 +46,7 @@ class LanePool:
 
     def __init__(self, spec: PoolSpec, lanes: Lanes) -> None:
         self.spec, self.lanes = spec, lanes
-        self.block = Block(spec.layout(0))
-        self.block.close()
+        self.block = Block(spec.layout(0), shared=False)
         self.load_parameters = parameter_loader(self.block.layout)
         self._actors = [spec.policy.make_actor() for _ in range(lanes.num_envs)]
         self._flatten = observation_flattener(lanes.observation_space)
@@ -82,6 +81,7 @@ class LanePool:
         return Episode(float(self.block.returns[job]), int(self.block.lengths[job]))
 
     def _play(self, jobs: npt.NDArray[np.int64], request: Request) -> None:
+        self.lanes.check_process()
         self._rounds += 1
         round_ = Round.of(self._rounds, len(jobs), request)
         if self.spec.normalize_obs:

@@ -9,20 +9,24 @@ import sys
 import time
 import warnings
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
+from fastes.forks import tell_of_forks
 from fastes.interrupts import interrupts_wait
+from fastes.limits import explained
 from fastes.parallel.jobs import PENALISE, Batch, PoolSpec, Request, Round, collect, describe_episode, publish, warn_of_penalty
 from fastes.parallel.process import Parcel, Worker
 from fastes.parallel.shm import ENTERED, EPISODE, JOB, Block
 from fastes.parallel.watch import HUNG, TICK, Watch
 from fastes.parallel.worker import Done, Failed
 
+_Made = TypeVar("_Made")
 _MAX_CRASHES = 3
 _LEAVE_SECONDS = 1.0
 _OUTSIDE = -1  # stands for the job of a worker that died outside any
@@ -33,9 +37,13 @@ class ProcessPool:
 
     def __init__(self, spec: PoolSpec, n_workers: int) -> None:
         self.spec, self.n_workers = spec, n_workers
-        self.block = Block(spec.layout(n_workers))
         self._workers: dict[int, Worker] = {}
-        self._selector = selectors.DefaultSelector()
+        self._selector = self._with_limits_named(selectors.DefaultSelector)
+        try:
+            self.block = self._with_limits_named(lambda: Block(spec.layout(n_workers)))
+        except BaseException:
+            self._selector.close()
+            raise
         self._watch = Watch(spec.step_timeout)
         self._crashes: Counter[int] = Counter()
         self._parcel: Parcel | None = None
@@ -45,6 +53,7 @@ class ProcessPool:
         self._unfinished = False
         self._round = 0
         self._first = 1  # the generation's first round: a commit flag of at least this is one of this generation
+        tell_of_forks(self)
 
     @property
     def noise(self) -> npt.NDArray[np.float32]:
@@ -54,19 +63,27 @@ class ProcessPool:
     def start(self) -> None:
         """Start the workers that are not running, so that they build their environments while the caller goes on."""
         if self._parcel is None:
-            self._parcel = Parcel(self.spec, self.block)
+            self._parcel = self._with_limits_named(lambda: Parcel(self.spec, self.block))
         for slot in range(self.n_workers):
             if slot not in self._workers:
                 self._start_worker(slot, self._parcel)
 
     def _start_worker(self, slot: int, parcel: Parcel) -> Worker:
         with interrupts_wait():
-            worker = self._workers[slot] = Worker(slot, self.spec, self.block, parcel)
+            worker = self._with_limits_named(lambda: Worker(slot, self.spec, self.block, parcel))
+            self._workers[slot] = worker
             self._selector.register(worker.connection, selectors.EVENT_READ, (worker, "message"))
             self._selector.register(worker.stderr, selectors.EVENT_READ, (worker, "stderr"))
             if worker.pidfd >= 0:
                 self._selector.register(worker.pidfd, selectors.EVENT_READ, (worker, "exit"))
         return worker
+
+    def _with_limits_named(self, make: Callable[[], _Made]) -> _Made:
+        """What make() gives; when descriptors or processes run out, the error names the limit."""
+        try:
+            return make()
+        except (OSError, RuntimeError) as error:
+            raise explained(error, self.n_workers, len(self._workers)) from error
 
     def evaluate(self, request: Request) -> Batch:
         """Run a request's jobs.
@@ -219,7 +236,8 @@ class ProcessPool:
             if line and line not in self._printed:
                 if len(self._printed) < 1000:
                     self._printed.add(line)
-                print(line, file=sys.stderr)
+                if sys.stderr is not None:  # print would take sys.stdout then
+                    print(line, file=sys.stderr)
         if not open_:
             self._forget(worker.stderr)
 
@@ -259,3 +277,14 @@ class ProcessPool:
             self.block.close()
             if self._parcel is not None:
                 self._parcel.close()
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner. The epoll set is shared: nothing is taken out of it. Workers must see when their parent hangs up."""
+        workers = list(self._workers.values())
+        self._workers.clear()
+        for worker in workers:
+            worker.leave_to_parent()
+        self._selector.close()
+        self.block.close()
+        if self._parcel is not None:
+            self._parcel.close()

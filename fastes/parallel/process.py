@@ -17,6 +17,7 @@ from socket import socketpair
 import cloudpickle
 
 from fastes import _core
+from fastes.descriptors import fill_standard_descriptors
 from fastes.envs.registered import own_registrations
 from fastes.interrupts import born_blocked
 from fastes.parallel.jobs import PoolSpec, Round
@@ -40,7 +41,7 @@ class Parcel:
         content = cloudpickle.dumps(Start(spec, block.layout, block.fd, _core.variant(), own_registrations()))
         self.size = len(content)
         self.fd = anonymous_file(self.size)
-        with open(os.dup(self.fd), "wb") as file:
+        with open(self.fd, "wb", closefd=False) as file:
             file.write(content)
 
     def close(self) -> None:
@@ -60,6 +61,7 @@ class Worker:
         self.killed_for = ""  # why the parent killed it
         self.stderr_tail: deque[str] = deque(maxlen=30)
         self._partial = b""
+        fill_standard_descriptors()  # an environment, or a callback, may have closed them since
         ours, theirs = socketpair()
         self.connection = Connection(ours.detach())
         arguments = Arguments(theirs.fileno(), os.getpid(), slot, parcel.fd, parcel.size)
@@ -153,6 +155,14 @@ class Worker:
     def bury(self) -> None:
         """Wait for a killed worker's end and let go of its descriptors."""
         self.wait(_DEATH_SECONDS)
+        self._close_descriptors()
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner: it is no child of a forked copy, which has nothing to wait for and nobody to kill."""
+        self.process.returncode = 0
+        self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
         self.connection.close()
         self.stderr.close()
         if self.pidfd >= 0:
@@ -184,9 +194,17 @@ def _popen(command: list[str], fds: tuple[int, ...], folder: str | None) -> subp
 
     if threading.current_thread() is threading.main_thread():
         return start()
-    return _spawner().submit(start).result()
+    try:
+        return _spawner().submit(start).result()
+    except RuntimeError:  # no thread: what was submitted must not be done by a later one
+        _spawner.cache_clear()
+        raise
 
 
 @cache
 def _spawner() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "fastes-spawner")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_spawner.cache_clear)  # its thread is not there in a copy

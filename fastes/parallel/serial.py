@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.errors import WorkerError, origin_of
+from fastes.forks import keep_unused, tell_of_forks
 from fastes.interrupts import handlers_kept
 from fastes.parallel.jobs import (
     Batch,
@@ -34,12 +35,12 @@ class SerialPool:
 
     def __init__(self, spec: PoolSpec) -> None:
         self.spec = spec
-        self.block = Block(spec.layout(0))
-        self.block.close()
+        self.block = Block(spec.layout(0), shared=False)
         self._runner: JobRunner | None = None
         self._warned: set[str] = set()
         self._penalised = ""
         self._rounds = 0
+        tell_of_forks(self)
 
     @property
     def noise(self) -> npt.NDArray[np.float32]:
@@ -103,6 +104,12 @@ class SerialPool:
         """Close the environment. The pool can be used again."""
         if self._runner is not None:
             self._runner.env.close()
+            self._runner = None
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner."""
+        if self._runner is not None:
+            keep_unused(self._runner.env)
             self._runner = None
 
 

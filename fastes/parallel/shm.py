@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 import os
@@ -11,6 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fastes.descriptors import fill_standard_descriptors
+from fastes.limits import OUT_OF_DESCRIPTORS
+from fastes.memory import in_bytes
+
+_NOT_SUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # what systems and file systems without fallocate say
 _ALIGNMENT = 64  # a cache line: arrays start on one
 
 # columns of a worker's row
@@ -66,7 +72,7 @@ class Layout:
             "lengths": ((jobs,), "i8"),
             "successes": ((jobs,), "f8"),
             "seconds": ((jobs,), "f8"),
-            "moments": ((jobs, 2, self.obs_size), "f8"),
+            "moments": ((2 * self.num_pairs, 2, self.obs_size), "f8"),
             "committed": ((jobs,), "i8"),  # written last: the round in which the slot was filled
             # one writer a row: the worker itself
             "workers": ((slots, 8), "i8"),  # columns: see below
@@ -82,11 +88,25 @@ class Layout:
             at += -(-size // _ALIGNMENT) * _ALIGNMENT
         return places, max(at, mmap.PAGESIZE)
 
+    def memory(self, actors: int) -> dict[str, int]:
+        """What a generation takes, in words -> bytes: the block, results twice (they are copied out), actors' parameters."""
+        places, size = self.offsets()
+        candidates, moments = f"{2 * self.num_pairs:,} candidates", places["committed"] - places["moments"]
+        seeds = places["eval_seed"] - places["env_seed"]
+        parts = {
+            f"a noise table of {self.table_size:,} values": size - places["noise"],
+            f"{candidates} x observations of {self.obs_size:,} values": 2 * moments,
+            f"{candidates} x {self.episodes:,} episodes": 2 * seeds,
+            f"{actors} x {self.num_params:,} parameters": 4 * self.num_params * actors,
+        }
+        return {**parts, f"results of {candidates} and {self.num_evals:,} evaluations": places["noise"] - moments - seeds}
+
 
 class Block:
     """The arrays of a layout over a file without a name: gone when the last process that has it open ends.
 
-    The parent makes it, workers open its descriptor `fd`. Attributes are the arrays of `Layout.arrays`.
+    The parent makes it, workers open its descriptor `fd`. shared: False for a pool that has no workers, whose memory a forked
+    copy of the process must not write into. Attributes are the arrays of `Layout.arrays`.
     """
 
     theta: npt.NDArray[np.float32]
@@ -109,11 +129,17 @@ class Block:
     workers: npt.NDArray[np.int64]
     noise: npt.NDArray[np.float32]
 
-    def __init__(self, layout: Layout, fd: int | None = None) -> None:
+    def __init__(self, layout: Layout, fd: int | None = None, shared: bool = True) -> None:
         self.layout = layout
         places, size = layout.offsets()
-        self.fd = anonymous_file(size) if fd is None else fd
-        memory = mmap.mmap(self.fd, size)
+        self.fd = fd if fd is not None else anonymous_file(size) if shared else -1
+        try:
+            memory = mmap.mmap(self.fd, size, flags=mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, OverflowError) as error:
+            self.close()
+            if getattr(error, "errno", 0) in OUT_OF_DESCRIPTORS:  # a mapping keeps a descriptor of its own
+                raise
+            raise no_room(size, error) from error
         for name, (shape, dtype) in layout.arrays().items():
             count = math.prod(shape)
             setattr(self, name, np.frombuffer(memory, dtype, count, places[name]).reshape(shape))
@@ -127,26 +153,43 @@ class Block:
 
 def anonymous_file(size: int) -> int:
     """A descriptor of size bytes that really exist: a full memory or disk is an OSError here and never a SIGBUS later."""
+    fill_standard_descriptors()
     try:
         fd = os.memfd_create("fastes", os.MFD_CLOEXEC)
-    except (AttributeError, OSError):  # not Linux, or forbidden
+    except (AttributeError, OSError) as error:  # not Linux, or forbidden
+        if getattr(error, "errno", 0) in OUT_OF_DESCRIPTORS:
+            raise
         fd, path = tempfile.mkstemp(prefix="fastes-")
         os.unlink(path)
     try:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(fd, 0, size)
-        else:
-            _write_zeros(fd, size)
-    except OSError as error:
+        _reserve(fd, size)
+    except (OSError, OverflowError) as error:
         os.close(fd)
-        raise OSError(
-            error.errno,
-            f"no room for {size / 1e6:.0f} MB of shared memory ({error.strerror}): use a smaller noise table or population",
-        ) from error
+        raise no_room(size, error) from error
     return fd
+
+
+def _reserve(fd: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(fd, 0, size)
+            return
+        except OSError as error:
+            if error.errno not in _NOT_SUPPORTED:
+                raise
+    _write_zeros(fd, size)
+
+
+def no_room(size: int, error: Exception) -> OSError:
+    """What to say when a block of size bytes cannot be made."""
+    number, reason = getattr(error, "errno", None) or errno.ENOMEM, getattr(error, "strerror", None) or error
+    return OSError(
+        number, f"no room for {in_bytes(size)} of memory ({reason}): use a smaller noise table or population, or fewer workers"
+    )
 
 
 def _write_zeros(fd: int, size: int) -> None:
     chunk = bytes(1 << 20)
     while size > 0:
         size -= os.write(fd, chunk[: min(size, len(chunk))])
+    os.lseek(fd, 0, os.SEEK_SET)

@@ -1,7 +1,7 @@
 """Policies: how a flat theta becomes actions."""
 
 from fastes.policies.actions import ActionHead, make_action_head
-from fastes.policies.custom import AnySpec, CustomPolicy, CustomSpec, spec_for
+from fastes.policies.custom import AnySpec, CustomPolicy, CustomSpec, check_model_memory, spec_for
 from fastes.policies.spec import CUSTOM_POLICIES, POLICIES, PolicySpec, initial_theta, make_policy_spec
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "CustomPolicy",
     "CustomSpec",
     "PolicySpec",
+    "check_model_memory",
     "initial_theta",
     "make_action_head",
     "make_policy_spec",

@@ -15,6 +15,7 @@ from gymnasium import spaces
 
 from fastes import _core
 from fastes.errors import blame_policy
+from fastes.memory import check_memory
 from fastes.policies.actions import ActionHead
 from fastes.policies.spec import PolicySpec, flat_size, make_policy_spec, split_theta
 
@@ -113,6 +114,15 @@ def obs_shape_of(space: spaces.Space[Any]) -> tuple[tuple[int, ...], bool]:
 AnySpec = PolicySpec | CustomSpec
 
 
+def check_model_memory(spec: AnySpec) -> None:
+    """OSError when a model takes more memory than there is: theta, a copy, the optimiser's state, an actor, statistics."""
+    parts = {
+        f"{spec.num_params:,} parameters": 4 * 4 * spec.num_params,
+        f"statistics of observations of {spec.obs_size:,} values": 4 * 8 * spec.obs_size,
+    }
+    check_memory(parts, "use a smaller policy (net_arch), or smaller observations (such as resized frames)")
+
+
 def spec_for(
     policy: str | CustomPolicy,
     observation_space: spaces.Space[Any],
@@ -201,6 +211,7 @@ class CallablePolicy(CustomPolicy):
         whole = isinstance(num_params, (int, np.integer)) and not isinstance(num_params, bool)
         if not whole or num_params < 1:
             raise ValueError(f"num_params = {num_params!r}: expected the number of parameters, an int of at least 1")
+        check_memory({f"{num_params:,} parameters": 4 * int(num_params)}, "use fewer (num_params)")
         self.theta0 = np.zeros(num_params, dtype=np.float32) if theta0 is None else np.array(theta0, dtype=np.float32)
         if self.theta0.shape != (num_params,) or not np.isfinite(self.theta0).all():
             raise ValueError(f"theta0 has shape {self.theta0.shape}: expected {num_params} finite numbers, as num_params says")

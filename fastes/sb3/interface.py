@@ -18,6 +18,7 @@ import numpy.typing as npt
 from fastes.cpus import available_cpus
 from fastes.envs import EnvArgument, EnvSource, make_env_source
 from fastes.evaluator import Evaluator
+from fastes.forks import tell_of_forks
 from fastes.predictor import Predictor
 from fastes.restore import check_same_spaces
 from fastes.sb3 import logger as logging
@@ -64,6 +65,7 @@ class SB3Interface(StateAccess):
         self.logger_was_set = False
         self._vec_env: Any = None
         self._learn_started, self._timesteps_at_start = time.monotonic(), 0
+        tell_of_forks(self)
 
     @property
     def device(self) -> Any:
@@ -83,6 +85,10 @@ class SB3Interface(StateAccess):
 
     def close(self) -> None:
         """End the workers."""
+        raise NotImplementedError
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner."""
         raise NotImplementedError
 
     def get_parameters(self) -> dict[str, dict[str, npt.NDArray[np.float32]]]:

@@ -21,6 +21,8 @@ from typing import Any, Protocol, TextIO
 
 import numpy as np
 
+from fastes.descriptors import fill_standard_descriptors
+
 # SB3's classes for what is no figure, and the attributes that tell them from others of that name
 _SPECIAL = {
     "Video": ("frames", "fps"),
@@ -59,17 +61,23 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not _special(value)}
 
 
+def _open(path: str, mode: str, newline: str | None = None) -> TextIO:
+    fill_standard_descriptors()
+    return open(path, mode, encoding="utf-8", newline=newline)  # type: ignore[return-value]
+
+
 class HumanOutputFormat:
     """A table for readers, grouped by what stands before the first '/' of a key.
 
-    file: where it goes, a path or an open file; a path's file is replaced. max_length: longer keys and values are cut.
+    file: where it goes, a path, an open file, or None for nowhere; a path's file is replaced. max_length: longer keys and
+    values are cut.
     A key is left out when 'stdout' or 'log' is excluded for it.
     """
 
-    def __init__(self, file: str | TextIO, max_length: int = 36) -> None:
+    def __init__(self, file: str | TextIO | None, max_length: int = 36) -> None:
         self.max_length = max_length
         self._owned = isinstance(file, str)
-        self.file: TextIO = open(file, "w", encoding="utf-8") if isinstance(file, str) else file  # noqa: SIM115
+        self.file: TextIO | None = _open(file, "w") if isinstance(file, str) else file
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:  # noqa: ARG002
         rows = self._rows(_plain(_included(key_values, key_excluded, "stdout", "log")))
@@ -83,7 +91,7 @@ class HumanOutputFormat:
         self._print(" ".join(sequence))
 
     def close(self) -> None:
-        if self._owned:
+        if self._owned and self.file is not None:
             self.file.close()
 
     def _rows(self, values: dict[str, Any]) -> list[tuple[str, str]]:
@@ -102,6 +110,8 @@ class HumanOutputFormat:
         return text if len(text) <= self.max_length else text[: self.max_length - 3] + "..."
 
     def _print(self, text: str) -> None:
+        if self.file is None:  # sys.stdout of a process that was started without
+            return
         if "tqdm" in sys.modules and getattr(self.file, "name", None) == "<stdout>":
             from tqdm import tqdm
 
@@ -115,7 +125,7 @@ class JSONOutputFormat:
     """One JSON object a line, without the keys that are excluded. NumPy numbers and bools become floats; NaN is NaN."""
 
     def __init__(self, filename: str) -> None:
-        self.file = open(filename, "w", encoding="utf-8")  # noqa: SIM115
+        self.file = _open(filename, "w")
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:  # noqa: ARG002
         values = _plain(_included(key_values, key_excluded, "json"))
@@ -136,7 +146,7 @@ class CSVOutputFormat:
     """A table of all dumps. A key that comes later adds a column, which is empty in the rows above."""
 
     def __init__(self, filename: str) -> None:
-        self.file = open(filename, "w+", encoding="utf-8", newline="")  # noqa: SIM115
+        self.file = _open(filename, "w+", newline="")
         self.keys: list[str] = []
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:  # noqa: ARG002
@@ -183,6 +193,7 @@ class TensorBoardOutputFormat:
         _announce(folder)
         # seconds first: TensorBoard reads a folder's files in the order of their names
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{next(_files)}"
+        fill_standard_descriptors()
         self.file = open(os.path.join(folder, name), "xb")  # noqa: SIM115
         self._append(self._event(wall_time=time.time(), file_version="brain.Event:2"))
 

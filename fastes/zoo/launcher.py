@@ -8,6 +8,8 @@ import runpy
 import sys
 from collections.abc import Sequence
 
+from fastes.descriptors import give_standard_files
+
 NAME = "fastes"
 HYPERPARAMS = "fastes.zoo.hyperparams"  # --conf-file takes a module that has `hyperparams`
 INSTALL = "pip install 'fastes[zoo]'"
@@ -32,6 +34,7 @@ each has its own --help. --algo is {NAME} where it is left out.
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command of the Zoo: its name, then what the Zoo takes. Returns the exit status; the Zoo's errors pass through."""
+    give_standard_files()
     command = arguments[0] if arguments else ""
     if command not in COMMANDS:
         asked = command in ("-h", "--help")

@@ -1,0 +1,238 @@
+"""Risk: a setting, a large observation or a file asks for more memory than there is, and the system kills the training."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from faults import SETTINGS, toy
+from gymnasium import spaces
+from training import learn, train
+
+from fastes import CallablePolicy, CheckpointError, EvolutionStrategy, FastES
+from fastes.checkpoint import read_checkpoint, write_checkpoint
+from fastes.memory import available_memory, check_memory, in_bytes
+from fastes.parallel.shm import anonymous_file
+
+GB = 10**9
+
+
+class Machine:
+    """A made-up /sys/fs/cgroup, /proc/self/cgroup and /proc/meminfo."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.membership, self.meminfo = folder / "cgroup", folder / "self", folder / "meminfo"
+        self.meminfo.write_text("MemTotal: 64000000 kB\nMemFree: 100 kB\nMemAvailable:   32000000 kB\n")
+
+    def group(self, folder: str, **files: object) -> None:
+        (self.root / folder).mkdir(parents=True, exist_ok=True)
+        for name, value in files.items():
+            (self.root / folder / name.replace("_", ".", 1)).write_text(f"{value}\n")
+
+    def left(self) -> int | None:
+        return available_memory(str(self.root), str(self.membership), str(self.meminfo))
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_the_machine_s_memory(machine: Machine) -> None:
+    assert machine.left() == 32_000_000 * 1024
+    machine.meminfo.unlink()
+    assert machine.left() is None
+    assert available_memory() is None or available_memory() > 0
+
+
+def test_the_tightest_group_of_version_2_counts(machine: Machine) -> None:
+    machine.membership.write_text("0::/slice/docker/abc\n")
+    machine.group("slice/docker/abc", memory_max="max", memory_current=GB)
+    assert machine.left() == 32_000_000 * 1024
+    machine.group("slice/docker", memory_max=8 * GB, memory_current=5 * GB)
+    assert machine.left() == 3 * GB
+    machine.group("slice", memory_max=20 * GB, memory_current=18 * GB)
+    assert machine.left() == 2 * GB
+    machine.group("slice", memory_stat=f"anon 5\ninactive_file {GB // 2}\nactive_file {GB}")
+    assert machine.left() == 2 * GB + GB // 2, "pages of files are given back on demand"
+    machine.group("slice", memory_current=21 * GB)
+    assert machine.left() == 0
+    machine.group("other", memory_max=1, memory_current=1)
+    assert machine.left() == 0
+
+
+def test_groups_of_version_1(machine: Machine) -> None:
+    machine.membership.write_text("9:cpu:/\n4:memory:/docker/abc\n0::/\n")
+    machine.group("memory/docker/abc")
+    for name, value in (("limit_in_bytes", 2**63 - 4096), ("usage_in_bytes", GB)):
+        (machine.root / "memory/docker/abc" / f"memory.{name}").write_text(f"{value}\n")
+    assert machine.left() == 32_000_000 * 1024
+    (machine.root / "memory/docker/abc/memory.limit_in_bytes").write_text(f"{4 * GB}\n")
+    (machine.root / "memory/docker/abc/memory.stat").write_text(f"cache 5\ninactive_file 7\ntotal_inactive_file {GB // 4}\n")
+    assert machine.left() == 3 * GB + GB // 4
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (823, "823 B"), (4096, "4.1 kB"), (999_600, "1 MB"), (14_700_000_000, "14.7 GB"), (5 * 10**20, "500000 PB")],
+)
+def test_sizes_in_sensible_units(size: int, text: str) -> None:
+    assert in_bytes(size) == text
+
+
+def test_the_check_names_the_largest_parts(memory_of: Callable[[int], None]) -> None:
+    memory_of(GB)
+    check_memory({"all": GB}, "")
+    with pytest.raises(
+        OSError, match=r"2.01 GB needed \(1.5 GB for frames, 500 MB for noise\), 1 GB available; ask for less"
+    ) as e:
+        check_memory({"noise": GB // 2, "frames": 3 * GB // 2, "crumbs": 10**7}, "ask for less")
+    assert e.value.errno == errno.ENOMEM
+    memory_of(0)
+    check_memory({"a toy": 1000}, "")
+
+
+@pytest.fixture
+def memory_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes this process believe that so many bytes are available."""
+    return lambda size: monkeypatch.setattr("fastes.memory.available_memory", lambda: size)
+
+
+class Wide(gymnasium.Env[Any, Any]):
+    """Many observed values, which nobody makes."""
+
+    def __init__(self, size: int = 10_000_000) -> None:
+        low = np.broadcast_to(np.float32(-1.0), (size,))
+        self.observation_space = spaces.Box(low, -low, (size,), np.float32)
+        self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+
+def test_a_policy_that_does_not_fit_is_not_made(memory_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    memory_of(4 * GB)
+    monkeypatch.setattr("fastes.policies.spec.initial_theta", lambda *_: pytest.fail("it was made"))
+    with pytest.raises(OSError, match=r"10\.\d GB needed \(.*640,004,\d+ parameters.*\), 4 GB available; use a smaller policy"):
+        FastES(Wide, n_workers=0)
+    with pytest.raises(OSError, match="parameters"):
+        FastES("CartPole-v1", "MlpPolicy", n_workers=0, policy_kwargs={"net_arch": [10**9, 10**9]})
+    with pytest.raises(OSError, match=r"4 TB needed \(4 TB for 1,000,000,000,000 parameters\)"):
+        CallablePolicy(lambda p, o: 0, 10**12)
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_a_generation_that_does_not_fit_is_not_started(
+    n_workers: int, memory_of: Callable[[int], None], no_process: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory_of(GB)
+    settings: dict[str, Any] = {"population_size": 100, "noise_table_size": 3_000_000}
+    with FastES(partial(Wide, 1_000_000), "LinearPolicy", n_workers=n_workers, **settings) as model:
+        monkeypatch.setattr("fastes.parallel.shm.mmap.mmap", lambda *_, **__: pytest.fail("memory was asked for"))
+        with pytest.raises(OSError, match=r"GB for 100 candidates x observations of 1,000,000 values.*fewer candidates"):
+            model.learn(100)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"population_size": 2**31 - 2}, "2,147,483,646 candidates"),
+        ({"noise_table_size": 2**36}, "a noise table of 68,719,476,736 values"),
+        ({"episodes_per_candidate": 2**62}, "8 candidates x 4,611,686,018,427,387,904 episodes"),
+        ({"eval_episodes": 10**10}, "10,000,000,000 evaluations"),
+        ({"generation_timesteps": 10**9, "max_population_size": 2**31 - 8}, "2,147,483,640 candidates"),
+    ],
+)
+def test_what_settings_or_a_file_ask_for_is_bounded(
+    settings: dict[str, Any], told: str, memory_of: Callable[[int], None], no_process: None, tmp_path: Path
+) -> None:
+    memory_of(20 * GB)
+    with FastES(toy(), n_workers=2, **{**SETTINGS, **settings}) as model:
+        with pytest.raises(OSError, match=f"not enough memory: .*{told}"):
+            learn(model, 1)
+        with pytest.raises(OSError, match=f"not enough memory: .*{told}"):
+            model.replay(1, 0)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", toy(), 2) as model, pytest.raises(OSError, match="not enough memory"):
+        learn(model, 1)
+
+
+def test_a_billion_evaluations_of_a_file_take_no_room_before_they_are_played(
+    memory_of: Callable[[int], None], tmp_path: Path
+) -> None:
+    memory_of(GB)
+    with FastES(toy(), n_workers=0, **{**SETTINGS, "target_episodes": 10**9}) as model:
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", toy(), 0) as model:
+        learn(model, 1)
+        assert model.evaluate(3).returns.shape == (3,)
+        assert model.evaluator.start().block.returns.size < 2000
+        with pytest.raises(OSError, match=r"64 GB for seeds and results of 1,000,000,000 episodes"):
+            model.evaluate(10**9)
+
+
+def test_evaluations_in_parts_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        learn(model, 1)
+        whole = model.evaluate(7)
+    monkeypatch.setattr("fastes.evaluator._PART", 3)
+    with FastES(toy(), n_workers=2, **SETTINGS) as model:
+        learn(model, 1)
+        parts = model.evaluate(7)
+    assert parts.returns.tobytes() == whole.returns.tobytes()
+    assert parts.lengths.tobytes() == whole.lengths.tobytes()
+
+
+def test_a_strategy_s_own_noise_table_and_draws(memory_of: Callable[[int], None]) -> None:
+    memory_of(GB)
+    es = EvolutionStrategy(np.zeros(3), table_size=2**36)
+    with pytest.raises(OSError, match=r"275 GB for a noise table of 68,719,476,736 values"):
+        next(iter(es.ask()))
+    many = EvolutionStrategy(np.zeros(3), population_size=2**31 - 2)
+    with pytest.raises(OSError, match="what 1,073,741,823 pairs x 1 episodes draw"):
+        many.ask()
+
+
+def test_observations_that_a_file_makes_up(tmp_path: Path) -> None:
+    policy = CallablePolicy(lambda p, o: p[:2] * o[:2], 3)
+    with FastES(toy(), policy, n_workers=0, **{**SETTINGS, "policy_kwargs": {}}) as model:
+        model.save(tmp_path / "m")
+    file = read_checkpoint(tmp_path / "m")
+    file.data["policy"]["obs_shape"] = [2**31 - 1]
+    write_checkpoint(tmp_path / "m", file)
+    with pytest.raises(CheckpointError, match="observations of 2147483647 values, statistics of 3"):
+        FastES.load(tmp_path / "m", toy(), 0, policy=policy)
+
+
+def test_statistics_of_evaluations_take_no_memory() -> None:
+    """They are not counted: with wide observations they would take more than all the rest."""
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        assert model.evaluator.pool_spec(training=False).layout(0).arrays()["moments"][0] == (0, 2, 3)
+
+
+# --- memory and disks that cannot be reserved -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL])
+def test_systems_without_fallocate(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fallocate(*_: int) -> None:
+        raise OSError(number, "not here")
+
+    expected = train(toy(), 1, 0, **SETTINGS)
+    monkeypatch.setattr("os.posix_fallocate", fallocate)
+    assert train(toy(), 1, 2, **SETTINGS).state.arrays["theta"]["theta"].tobytes() == (
+        expected.state.arrays["theta"]["theta"].tobytes()
+    )
+
+
+def test_too_little_room_names_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fallocate(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", fallocate)
+    with pytest.raises(OSError, match=r"no room for 300 kB of memory \(No space left on device\)") as error:
+        anonymous_file(300_000)
+    assert error.value.errno == errno.ENOSPC
