@@ -27,7 +27,7 @@ from fastes.generation import Generation, confirm_target, evaluate, run_generati
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record
 from fastes.memory import check_memory
-from fastes.model_copy import Copied, pickled_model, unpickled_model
+from fastes.model_copy import Copied, packed_model, unpacked_model
 from fastes.one_thread import OneThread
 from fastes.policies import POLICIES, AnySpec, CustomPolicy, check_model_memory, spec_for
 from fastes.policies.custom import check_no_class, check_noise
@@ -360,8 +360,8 @@ class FastES(SB3Interface):
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, by copy.deepcopy or pickle, is what save and load give."""
-        return unpickled_model, (pickled_model(self),)
+        """A copy, in this process or in another, is what save and load give."""
+        return unpacked_model, (packed_model(self),)
 
     def close(self) -> None:
         """End the workers and close the environment. The model can still predict, save, and learn again."""

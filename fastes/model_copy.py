@@ -32,7 +32,7 @@ class Copied(NamedTuple):
     interface: dict[str, Any]
 
 
-def pickled_model(model: FastES) -> bytes:
+def packed_model(model: FastES) -> bytes:
     """The model as save and load would copy it, with the environment's function and schedules that are functions.
 
     Workers, logger and callbacks stay behind. A vector environment that cannot be pickled, as one with processes of its own,
@@ -64,7 +64,7 @@ def pickled_model(model: FastES) -> bytes:
     return cloudpickle.dumps(copied)  # type: ignore[no-any-return]
 
 
-def unpickled_model(content: bytes) -> FastES:
-    """The model that `pickled_model` described."""
+def unpacked_model(content: bytes) -> FastES:
+    """The model that `packed_model` described."""
     copied: Copied = pickle.loads(content)
     return copied.kind.from_copied(copied)
