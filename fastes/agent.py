@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fastes.callbacks import Callback
 from fastes.checkpoint import Checkpoint, write_checkpoint
+from fastes.console import output_lasts
 from fastes.cpus import available_cpus
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
 from fastes.envs.wrappers import warn_of_memory
@@ -221,7 +222,7 @@ class FastES(SB3Interface):
         """Train until the target return is confirmed, the budget is spent, or a callback says stop.
 
         total_timesteps: environment steps of candidates, None for settings.total_timesteps; with reset_num_timesteps=False
-        they come on top of num_timesteps. callback: see fastes.callbacks; SB3's work unchanged. log_interval: generations
+        they come on top of num_timesteps, and 0 ends what a spent budget has left to do: a start that is not judged yet. callback: see fastes.callbacks; SB3's work unchanged. log_interval: generations
         between writes to the logger, None for none. tb_log_name: of the run in tensorboard_log. progress_bar: show one.
 
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
@@ -229,21 +230,26 @@ class FastES(SB3Interface):
         """
         steps = self.settings.total_timesteps if total_timesteps is None else total_timesteps
         budget = check_int(
-            "total_timesteps", int(steps) if isinstance(steps, float) and steps.is_integer() else steps, 1, 10**15
+            "total_timesteps",
+            int(steps) if isinstance(steps, float) and steps.is_integer() else steps,
+            1 if reset_num_timesteps else 0,
+            10**15,
         )
         if reset_num_timesteps:
             self.starts.begun_at -= self.num_timesteps
             self.num_timesteps = self.eval_timesteps = self.num_episodes = self.confirm_after = 0
-        self.budget = total = budget + self.num_timesteps
+        total = budget + self.num_timesteps
+        self.budget = total if budget else min(self.budget or total, total)
         callbacks = all_callbacks(self, callback, progress_bar)
         self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
         self.solved, self.untold, begun_at = False, None, self.generation
         self.evaluator.start()
-        callbacks.on_start(self, total)
-        try:
-            self._train(total, callbacks)
-        finally:
-            callbacks.on_end(self)
+        with output_lasts():
+            callbacks.on_start(self, total)
+            try:
+                self._train(total, callbacks)
+            finally:
+                callbacks.on_end(self)
         if self.solved and self.generation == begun_at:
             warnings.warn(
                 f"nothing was trained: the parameters reach target_return = {self.target_return:g} already. "

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from fastes.console import lasting
 from fastes.logger import Record, console_header, console_line
 
 if TYPE_CHECKING:
@@ -91,7 +92,9 @@ class ConsoleLog(Callback):
     def _write(self, line: str) -> None:
         from tqdm import tqdm
 
-        tqdm.write(line, file=self.file or sys.stdout)
+        file = lasting(self.file or sys.stdout)
+        tqdm.write(line, file=file)
+        file.flush()  # a reader sees it at once, and a reader that is gone is noticed
 
 
 class ProgressBar(Callback):

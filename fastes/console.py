@@ -40,6 +40,11 @@ class Lasting:
         except (OSError, ValueError):
             return False
 
+    def fileno(self) -> int:
+        if self.stream is None:
+            raise OSError("stdout is closed")
+        return self.stream.fileno()
+
     def _write(self, stream: TextIO, text: str) -> None:
         try:
             stream.write(text)
@@ -64,6 +69,11 @@ class Lasting:
 
 class Result(Lasting):
     """A text stream that takes the result of a command: what cannot be written is an error in words."""
+
+    def write(self, text: str) -> int:
+        if self.stream is None:
+            self._lose(OSError("it is closed"))
+        return super().write(text)
 
     def _lose(self, error: Exception) -> None:
         super()._lose(error)
@@ -93,16 +103,21 @@ def output_is_the_result() -> Iterator[None]:
     before = sys.stdout
     stream = before.stream if isinstance(before, Lasting) else before
     result = Result(stream)
-    sys.stdout = result  # type: ignore[assignment]
+    sys.stdout = result
     try:
         yield
+        _check(result)
+    except SystemExit:  # argparse has printed what was asked for
+        _check(result)
+        raise
     finally:
         sys.stdout = before
-        if stream is None:
-            raise OSError("stdout is closed: there is nowhere to write to")
-        result.flush()
-        if result.lost:  # somebody has caught it
-            raise OSError(result.lost)
+
+
+def _check(result: Result) -> None:
+    result.flush()
+    if result.lost:  # somebody has caught it
+        raise OSError(result.lost)
 
 
 def losses() -> list[str]:
@@ -122,9 +137,10 @@ def open_missing_streams() -> None:
 def let_go() -> None:
     """What the process's streams could not write is dropped: the interpreter would complain of it when it ends."""
     for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is None:
+            continue
         try:
-            if stream is not None:
-                stream.flush()
+            stream.flush()
         except OSError:
             with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
                 os.dup2(nowhere.fileno(), stream.fileno())

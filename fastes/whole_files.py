@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-_LEFTOVER = re.compile(r"\.(.+)\.(?:([0-9a-f]{8})-[0-9a-f]{16}|\d+-[0-9a-f]{8})\.(?:tmp|bak)")  # the second: of earlier versions
+_LEFTOVER = re.compile(
+    r"\.(.+)\.(?:([0-9a-f]{8})-[0-9a-f]{16}|\d+-[0-9a-f]{8})\.(?:tmp|bak)"
+)  # the second: of earlier versions
 _FOREIGN_SECONDS = 86400.0  # so old may a file of another computer be: a lock may not reach from one to the other
 _MAX_NAME = 200  # bytes of a file's name that a temporary one takes over
 
@@ -53,6 +55,7 @@ def replace_file(path: Path, write: Callable[[IO[bytes]], object], before: Calla
 
 def _written(temporary: Path, folder: int, write: Callable[[IO[bytes]], object]) -> IO[bytes]:
     """The whole file, open and so locked. It gets its name when it is whole, where the system can."""
+    file: IO[bytes]
     try:
         file = open(os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=folder), "wb")  # noqa: SIM115
         with _closed_on_error(file):

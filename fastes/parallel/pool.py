@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
+from fastes.console import lasting
 from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
 from fastes.interrupts import interrupts_wait
 from fastes.parallel.jobs import PENALISE, Batch, PoolSpec, Request, Round, collect, describe_episode, publish, warn_of_penalty
@@ -219,7 +220,7 @@ class ProcessPool:
             if line and line not in self._printed:
                 if len(self._printed) < 1000:
                     self._printed.add(line)
-                print(line, file=sys.stderr)
+                print(line, file=lasting(sys.stderr))
         if not open_:
             self._forget(worker.stderr)
 
