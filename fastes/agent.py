@@ -222,8 +222,9 @@ class FastES(SB3Interface):
         """Train until the target return is confirmed, the budget is spent, or a callback says stop.
 
         total_timesteps: environment steps of candidates, None for settings.total_timesteps; with reset_num_timesteps=False
-        they come on top of num_timesteps, and 0 ends what a spent budget has left to do: a start that is not judged yet. callback: see fastes.callbacks; SB3's work unchanged. log_interval: generations
-        between writes to the logger, None for none. tb_log_name: of the run in tensorboard_log. progress_bar: show one.
+        they come on top of num_timesteps, and 0 only judges a start that a spent budget left to be judged. callback: see
+        fastes.callbacks; SB3's work unchanged. log_interval: generations between writes to the logger, None for none.
+        tb_log_name: of the run in tensorboard_log. progress_bar: show one.
 
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
         after its last whole generation: it can be saved, and learn goes on from there.

@@ -72,7 +72,7 @@ class Result(Lasting):
 
     def write(self, text: str) -> int:
         if self.stream is None:
-            self._lose(OSError("it is closed"))
+            raise OSError("stdout is closed: there is nowhere to write the result to")
         return super().write(text)
 
     def _lose(self, error: Exception) -> None:
