@@ -72,7 +72,8 @@ class Result(Lasting):
 
     def write(self, text: str) -> int:
         if self.stream is None:
-            raise OSError("stdout is closed: there is nowhere to write the result to")
+            self.lost = "stdout is closed: there is nowhere to write the result to"
+            raise OSError(self.lost)
         return super().write(text)
 
     def _lose(self, error: Exception) -> None:
