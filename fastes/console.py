@@ -132,7 +132,7 @@ def open_missing_streams() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # workers have the same need
 
 
 def let_go() -> None:

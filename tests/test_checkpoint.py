@@ -300,7 +300,7 @@ def test_a_torn_file_of_a_living_process_stays_and_that_of_a_dead_one_goes(
 @pytest.mark.parametrize("path", ["", ".", "/", "..", "a/..", "m\0", "a\0b/m"])
 def test_a_path_that_names_no_file(path: str, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(saved.parent)
-    with load(saved) as model, pytest.raises(ValueError, match="names no file: expected a path such as 'model.zip'"):
+    with load(saved) as model, pytest.raises(ValueError, match=r"names no file: expected a path such as 'model\.zip'"):
         model.save(path)
     with pytest.raises(CheckpointError, match="there is no checkpoint at"):
         FastES.load(path)

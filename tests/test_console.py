@@ -21,6 +21,7 @@ from fastes.callbacks import ConsoleLog
 from fastes.checkpoint import read_checkpoint
 from fastes.console import Lasting, output_lasts
 from fastes.run_folder import RunFolder
+from fastes.sb3.logger import configure
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="a disk that is always full")
@@ -196,6 +197,15 @@ def test_learn_goes_on_without_its_output(kind: str, n_workers: int, tmp_path: P
     if kind != "none":  # nobody asked for output then
         assert "cannot be written" in (tmp_path / "run" / "notes.txt").read_text()
         assert any(message.endswith("training goes on") for message in messages)
+
+
+def test_a_table_for_readers_is_worth_less_than_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", BrokenTerminal())
+        logger = configure(None, ["stdout"])
+        logger.record("train/sigma", 0.02)
+        logger.dump(step=1)
+        logger.info("words")
 
 
 def test_a_stream_that_works_again_is_written_to() -> None:
