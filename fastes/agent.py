@@ -15,6 +15,7 @@ import numpy as np
 
 from fastes.callbacks import Callback
 from fastes.checkpoint import Checkpoint, write_checkpoint
+from fastes.console import output_lasts
 from fastes.cpus import available_cpus
 from fastes.descriptors import fill_standard_descriptors
 from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
@@ -179,19 +180,23 @@ class FastES(SB3Interface):
         """Train until the target return is confirmed, the budget is spent, or a callback says stop.
 
         total_timesteps: environment steps of candidates, None for settings.total_timesteps; with reset_num_timesteps=False
-        they come on top of num_timesteps. callback: see fastes.callbacks; SB3's work unchanged. log_interval: generations
-        between writes to the logger, None for none. tb_log_name: of the run in tensorboard_log. progress_bar: show one.
+        they come on top of num_timesteps, and 0 only judges a start that a spent budget left to be judged. callback: see
+        fastes.callbacks; SB3's work unchanged. log_interval: generations between writes to the logger, None for none.
+        tb_log_name: of the run in tensorboard_log. progress_bar: show one.
 
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
         after its last whole generation: it can be saved, and learn goes on from there.
         """
         steps = self.settings.total_timesteps if total_timesteps is None else total_timesteps
         budget = check_int(
-            "total_timesteps", int(steps) if isinstance(steps, float) and steps.is_integer() else steps, 1, 10**15
+            "total_timesteps",
+            int(steps) if isinstance(steps, float) and steps.is_integer() else steps,
+            1 if reset_num_timesteps else 0,
+            10**15,
         )
-        with self._one_thread.using("learn()"):
+        with self._one_thread.using("learn()"), output_lasts():
             self.state = self.state.begun(budget, reset_num_timesteps)
-            total, begun_at = self.budget, self.generation
+            total, begun_at = self.num_timesteps + budget, self.generation
             callbacks = all_callbacks(self, callback, progress_bar)
             self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
             self.evaluator.start()

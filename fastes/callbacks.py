@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from fastes.console import lasting
 from fastes.forks import tell_of_forks
 from fastes.logger import Record, console_header, console_line
 
@@ -92,8 +93,9 @@ class ConsoleLog(Callback):
     def _write(self, line: str) -> None:
         from tqdm import tqdm
 
-        if (file := self.file or sys.stdout) is not None:  # a process may be started without
-            tqdm.write(line, file=file)
+        file = lasting(self.file or sys.stdout)
+        tqdm.write(line, file=file)
+        file.flush()  # a reader sees it at once, and a reader that is gone is noticed
 
 
 class ProgressBar(Callback):

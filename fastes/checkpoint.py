@@ -5,14 +5,11 @@ docs/checkpoint-format.md has the format in words.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
 import os
 import reprlib
-import secrets
-import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,7 +22,8 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from fastes.descriptors import fill_standard_descriptors
-from fastes.errors import CheckpointError
+from fastes.errors import CheckpointError, shorten
+from fastes.whole_files import keep_previous, replace_file
 
 FORMAT = "fastes-checkpoint"
 FORMAT_VERSION = 1
@@ -52,8 +50,10 @@ class Checkpoint(NamedTuple):
 
 
 def checkpoint_path(path: str | os.PathLike[str]) -> Path:
-    """path with the suffix .zip, as SB3 writes it."""
-    path = Path(path)
+    """path with the suffix .zip, as SB3 writes it. Raises ValueError for one that names no file."""
+    given, path = path, Path(path)
+    if path.name in ("", "..") or "\0" in str(path):
+        raise ValueError(f"{os.fspath(given)!r} names no file: expected a path such as 'model.zip'")
     return path if path.suffix == ".zip" else path.with_name(path.name + ".zip")
 
 
@@ -64,76 +64,38 @@ def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Pa
     """Write the whole file beside its place, flush it to disk, then rename: the path holds the old file or the new one.
 
     The file that was there before stays as <name>.bak. Raises OSError when the folder cannot be written, ValueError for
-    arrays of 2 GB; the old file stays.
+    arrays of 2 GB and for a path that names no file; the old file stays.
     """
     path = checkpoint_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    fill_standard_descriptors()
-    folder = os.open(path.parent, os.O_RDONLY)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    try:
-        _write_temporary(temporary, folder, checkpoint)
-        _keep_previous(path)
-        os.replace(temporary, path)
-        with contextlib.suppress(OSError):  # some file systems cannot sync a folder
-            os.fsync(folder)
-    except BaseException as error:
-        if isinstance(error, OSError):
-            error.filename = error.filename or str(path)
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    finally:
-        os.close(folder)
+    replace_file(path, lambda file: _write_zip(file, checkpoint), lambda: keep_previous(path))
     return path
 
 
-def _write_temporary(temporary: Path, folder: int, checkpoint: Checkpoint) -> None:
-    """The file gets its name when it is whole, where the system can: a process killed while it writes leaves nothing."""
-    try:
-        with open(os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=folder), "wb") as file:
-            _write_zip(file, checkpoint)
-            # a descriptor of the folder makes Python call linkat(), which follows the link to the unnamed file
-            os.link(f"/proc/self/fd/{file.fileno()}", temporary.name, dst_dir_fd=folder)
-    except (AttributeError, OSError):  # not Linux, or a file system without it; a full disk is met again
-        with open(temporary, "xb") as file:
-            _write_zip(file, checkpoint)
+def undated(name: str) -> zipfile.ZipInfo:
+    """A zip's member. The same content makes the same bytes, and a clock that a zip cannot tell of spoils nothing."""
+    member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    member.external_attr = 0o600 << 16
+    return member
 
 
 def _write_zip(file: IO[bytes], checkpoint: Checkpoint) -> None:
-    """Write it all, to the disk itself."""
     checksums = {group: {name: _checksum(a) for name, a in arrays.items()} for group, arrays in checkpoint.arrays.items()}
     data = {"format": FORMAT, "format_version": FORMAT_VERSION, "checksums": checksums, **checkpoint.data}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(_DATA, json.dumps(data, indent=1, allow_nan=False))
+        archive.writestr(undated(_DATA), json.dumps(data, indent=1, allow_nan=False))
         for group, arrays in checkpoint.arrays.items():
             contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
             packed = save_tensors(contiguous)
             if len(packed) > _MAX_MEMBER_BYTES:
                 raise ValueError(f"the arrays of {group!r} take {len(packed)} bytes: a checkpoint holds {_MAX_MEMBER_BYTES}")
-            archive.writestr(group + _SUFFIX, packed)
-    file.flush()
-    os.fsync(file.fileno())
+            archive.writestr(undated(group + _SUFFIX), packed)
 
 
 def _checksum(array: npt.NDArray[Any]) -> str:
     """SHA-256 of an array's dtype, shape and bytes in C order."""
     described = f"{array.dtype.str} {array.shape}".encode()
     return hashlib.sha256(described + b"\n" + np.ascontiguousarray(array).tobytes()).hexdigest()
-
-
-def _keep_previous(path: Path) -> None:
-    if not path.exists():
-        return
-    previous = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.bak")
-    try:
-        os.link(path, previous)
-    except OSError:  # a file system without hard links
-        shutil.copy2(path, previous)
-    try:
-        os.replace(previous, path.with_name(path.name + ".bak"))
-    finally:
-        previous.unlink(missing_ok=True)  # rename() leaves it where both names are links to one file
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -165,10 +127,14 @@ def _hint(path: Path) -> str:
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:
-    for candidate in (Path(path), checkpoint_path(path)):
-        if candidate.is_file():
-            return candidate
-    raise CheckpointError(f"there is no checkpoint at {path}" + (" (it is a folder)" if Path(path).is_dir() else ""))
+    try:
+        for candidate in (Path(path), checkpoint_path(path)):
+            if candidate.is_file():
+                return candidate
+        folder = " (it is a folder)" if Path(path).is_dir() else ""
+    except (OSError, ValueError) as error:  # a name that no file can have, or a folder that cannot be read
+        raise CheckpointError(f"there is no checkpoint at {reprlib.repr(os.fspath(path))}: {shorten(error)}") from error
+    raise CheckpointError(f"there is no checkpoint at {path}{folder}")
 
 
 def _read_zip(file: IO[bytes]) -> Checkpoint:

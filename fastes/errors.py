@@ -39,6 +39,10 @@ class CheckpointMismatch(CheckpointError, ValueError):
     """A whole checkpoint does not fit the environment, policy or settings that were passed with it."""
 
 
+class FolderInUse(FastESError):
+    """Another training writes to a run folder."""
+
+
 class EnvironmentUnavailable(FastESError, ValueError):
     """An environment cannot be built (an unknown id, a package that is not installed), or belongs to another process."""
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from fastes.descriptors import fill_standard_descriptors
+from fastes.whole_files import keep_aside, replace_file
+
+_MAX_GENERATION = 2**32
 
 
 class Record(NamedTuple):
@@ -81,18 +83,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace a file's content: a crash leaves the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    fill_standard_descriptors()
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        temporary.unlink(missing_ok=True)
-        raise
+    replace_file(path, lambda file: file.write(content))
 
 
 def append_whole(path: Path, content: bytes, start: bytes = b"") -> None:
@@ -136,12 +127,15 @@ class CsvLog:
             self._owed.clear()
 
     def truncate(self, generation: int) -> None:
-        """Drop the records after a generation: those of a run that went on past its last checkpoint."""
-        rows = list(csv.reader(io.StringIO(self.path.read_text(encoding="utf-8", errors="replace").replace("\0", ""))))
-        kept = [row for row in rows[1:] if len(row) == len(Record._fields) and row[0].isdecimal() and int(row[0]) <= generation]
+        """Drop the records after a generation: those of a run that went on past its last checkpoint.
+
+        A file in which others are missing, or are no figures, is kept under another name.
+        """
+        kept = [row for row in _whole_rows(self.path) if int(row[0]) <= generation]
         if [int(row[0]) for row in kept] != list(range(1, generation + 1)):
             warnings.warn(
-                f"{self.path} has {len(kept)} whole rows for {generation} generations of the checkpoint: some are lost",
+                f"{self.path} has {len(kept)} whole rows for {generation} generations of the checkpoint: some are lost, the "
+                f"file as it was is {keep_aside(self.path)}",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -159,7 +153,22 @@ def _csv_lines(rows: Sequence[Sequence[object]]) -> str:
 
 
 def read_progress(path: Path) -> dict[str, list[float]]:
-    """progress.csv as columns."""
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return {name: [float(row[name]) for row in rows] for name in Record._fields}
+    """progress.csv as columns, without what is no whole row."""
+    rows = _whole_rows(path)
+    return {name: [float(row[number]) for row in rows] for number, name in enumerate(Record._fields)}
+
+
+def _whole_rows(path: Path) -> list[list[str]]:
+    """The rows that have a number for each figure. Nothing in the file needs quotes, so the csv module is not asked."""
+    if not path.is_file():  # a folder, or a pipe that would be waited for
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [row for line in lines[1:] if _is_whole(row := line.split(","))]
+
+
+def _is_whole(row: list[str]) -> bool:
+    try:
+        numbers = [float(value) for value in row]
+        return len(numbers) == len(Record._fields) and 0 < int(row[0]) <= _MAX_GENERATION
+    except ValueError:
+        return False

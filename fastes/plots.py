@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 
-from fastes.logger import read_progress
+from fastes.logger import read_progress, write_bytes
 
 
 def plot_learning_curve(progress: Path, picture: Path, title: str, target: float = math.inf) -> None:
@@ -26,4 +27,6 @@ def plot_learning_curve(progress: Path, picture: Path, title: str, target: float
     axes.set(title=title, xlabel="timesteps", ylabel="return")
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="lower right")
-    figure.savefig(picture, dpi=120)
+    content = io.BytesIO()
+    figure.savefig(content, dpi=120, format="png")
+    write_bytes(picture, content.getvalue())

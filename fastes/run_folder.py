@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 import tempfile
 import time
@@ -16,17 +17,21 @@ import tomli_w
 
 from fastes.callbacks import Callback
 from fastes.checkpoint import Checkpoint, write_checkpoint
+from fastes.console import losses
 from fastes.errors import CheckpointError
-from fastes.logger import CsvLog, Record, write_text
+from fastes.folder_lock import FolderLock
+from fastes.logger import CsvLog, Record, append_whole, write_text
 from fastes.plots import plot_learning_curve
-from fastes.presets import tomllib
 from fastes.restore import versions
+from fastes.run_config import read_config, without_surrogates
 from fastes.sb3.files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile
+from fastes.whole_files import keep_aside, remove_leftovers
 
 if TYPE_CHECKING:
     from fastes.agent import FastES
 
 CHECKPOINT, BEST, PROGRESS, CONFIG, CURVE = "checkpoint.zip", "best.zip", "progress.csv", "config.toml", "learning_curve.png"
+NOTES = "notes.txt"
 
 
 def _file_name(text: str) -> str:
@@ -58,17 +63,10 @@ def find_checkpoint(path: Path, which: str = "best") -> Path:
     raise CheckpointError(f"{path} holds no {' or '.join(names)}: expected a run folder such as runs/CartPole-v1/1")
 
 
-def _earlier(config: Path) -> list[dict[str, Any]]:
-    """What a run folder's configuration was at each start before, oldest first; a damaged file is forgotten."""
-    try:
-        before = tomllib.loads(config.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        return []
-    return [*before.pop("earlier", []), before]
-
-
 class RunFolder(Callback):
     """Writes a run folder while training goes on: figures at once, checkpoints every checkpoint_seconds and at the end.
+
+    One training at a time: FolderInUse for a second one, from `with folder:` or from where training starts until it ends.
 
     on_save_error: what a full disk or a folder that became read-only does to the training: 'continue' warns, keeps the old
     files and the figures to be written, and tries again; 'stop' raises the OSError. shown: path as messages name it.
@@ -86,6 +84,9 @@ class RunFolder(Callback):
     ) -> None:
         self.path, self.checkpoint_seconds, self.on_save_error = path, checkpoint_seconds, on_save_error
         self.shown = shown or path
+        self._lock, self._locked_by_training = FolderLock(path), False
+        self._config: dict[str, Any] = {}
+        self._noted: set[str] = set()
         self._failing: set[str] = set()  # what could not be written at the last try
         self._best: Checkpoint | None = None
         self._saved_at = time.monotonic()
@@ -96,8 +97,24 @@ class RunFolder(Callback):
         if evaluations_npz or (path / EVALUATIONS).exists():
             self.files.append(EvaluationsFile(path / EVALUATIONS))
 
+    def __enter__(self) -> RunFolder:
+        self._lock.take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run was ended with its report; not so where nobody has noted that, as in runs of earlier versions."""
+        config = read_config(self.path / CONFIG)
+        return config is not None and config.get("run", {}).get("finished") is True
+
     def write_config(self, model: FastES, run: Mapping[str, Any]) -> None:
-        """config.toml: how the run was started (`run`: command, preset, ...), all settings, and versions."""
+        """config.toml: how the run was started (`run`: command, preset, ...), all settings, and versions.
+
+        A file that cannot be understood is kept under another name.
+        """
         settings = {name: value for name, value in model.settings.to_dict().items() if value is not None}
         config: dict[str, Any] = {
             "run": {
@@ -105,24 +122,45 @@ class RunFolder(Callback):
                 "seed": model.seed,
                 "n_workers": model.n_workers,
                 **run,
+                "finished": False,
                 "env_kwargs": str(dict(model.source.make_kwargs)),
             },
             "settings": settings,
             "versions": versions(),
         }
-        previous = self.path / CONFIG
-        if previous.exists():
-            config["earlier"] = _earlier(previous)
-        write_text(previous, tomli_w.dumps(config))
+        path = self.path / CONFIG
+        if os.path.lexists(path):
+            before = read_config(path)
+            if before is None:
+                self._warn(f"{path} cannot be understood: the file as it was is {keep_aside(path)}")
+            else:
+                config["earlier"] = [*before.pop("earlier", []), before]
+        self._config = without_surrogates(config)
+        write_text(path, tomli_w.dumps(self._config))
+
+    def finish(self) -> None:
+        """Note in config.toml that nothing is left to do."""
+        if self._config:
+            self._config["run"]["finished"] = True
+            with self._surviving(CONFIG):
+                write_text(self.path / CONFIG, tomli_w.dumps(self._config))
 
     def on_start(self, model: FastES, total_timesteps: int) -> None:
-        for left in self.path.glob(".*.zip.*-*.*"):  # by a save that was killed between naming and renaming
-            left.unlink(missing_ok=True)
-        self._log = CsvLog(self.path / PROGRESS)
-        self._log.truncate(model.generation)
-        for file in self.files:
-            file.on_start(model, total_timesteps)
-        self.save(model)  # whatever happens next, there is something to go on with
+        self._locked_by_training = not self._lock.held
+        self._lock.take()
+        try:
+            remove_leftovers(self.path)
+            progress = self.path / PROGRESS
+            if os.path.lexists(progress) and not progress.is_file():
+                self._warn(f"{progress} is no regular file: it is kept as {keep_aside(progress)}")
+            self._log = CsvLog(progress)
+            self._log.truncate(model.generation)
+            for file in self.files:
+                file.on_start(model, total_timesteps)
+            self.save(model)  # whatever happens next, there is something to go on with
+        except BaseException:
+            self._unlock()
+            raise
 
     def on_new_best(self, model: FastES, eval_return: float) -> None:  # noqa: ARG002
         self._best = model.snapshot()
@@ -134,6 +172,7 @@ class RunFolder(Callback):
         for file in self.files:
             with self._surviving(file.path.name):
                 file.on_generation(model, record)
+        self.note_losses()
         if time.monotonic() - self._saved_at >= self.checkpoint_seconds:
             with self._surviving(CHECKPOINT):
                 self.save(model)
@@ -146,6 +185,25 @@ class RunFolder(Callback):
         for file in self.files:
             with self._surviving(file.path.name):
                 file.on_end(model)
+        self.note_losses()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._locked_by_training:
+            self._lock.release()
+
+    def note_losses(self) -> None:
+        """Say in notes.txt, once, that the console's output is lost."""
+        for loss in losses():
+            if loss not in self._noted:
+                self._noted.add(loss)
+                line = f"{time.strftime('%Y-%m-%d %H:%M:%S%z')} {loss}: what it should show is lost\n"
+                with self._surviving(NOTES):
+                    append_whole(self.path / NOTES, line.encode(errors="backslashreplace"))
+                self._warn(f"{loss}: training goes on")
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
 
     @contextlib.contextmanager
     def _surviving(self, name: str) -> Iterator[None]:
@@ -186,8 +244,9 @@ class RunFolder(Callback):
             return self.path / CHECKPOINT
         except OSError as error:
             name = _file_name(f"fastes-{model.source.name}-{self.path.name}-{CHECKPOINT}")
-            for place in (Path.cwd(), Path.home(), Path(tempfile.gettempdir())):
-                with contextlib.suppress(OSError):
+            for find_place in (Path.cwd, Path.home, tempfile.gettempdir):
+                with contextlib.suppress(OSError, RuntimeError):  # there may be no such place either
+                    place = Path(find_place())
                     model.save(place / name)
                     warnings.warn(
                         f"{self.path} cannot be written ({error}): the checkpoint is in {place / name}; copy it there as "
@@ -204,7 +263,7 @@ class RunFolder(Callback):
         model.save(self.path / BEST)
 
     def draw(self, model: FastES) -> bool:
-        """Draw the learning curve; False when matplotlib is missing."""
+        """Draw the learning curve; False when matplotlib is missing. Raises OSError when it cannot be written."""
         target = model.target_return
         title = f"{model.source.name}, seed {model.seed}"
         try:

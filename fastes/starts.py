@@ -54,9 +54,9 @@ class Starts:
         return self.best is not None or self.judged < self.number > 1
 
     def due(self, num_timesteps: int, budget: int) -> bool:
-        """Whether the present start has spent its part, or is one more than the settings have by now."""
-        spent = num_timesteps - self.begun_at
-        return self.going and (self.judged >= self.number or spent >= self.share * budget / self.number)
+        """Whether the present start has spent its part, or all that is left, or is one more than the settings have by now."""
+        spent = num_timesteps - self.begun_at >= self.share * budget / self.number or num_timesteps >= budget
+        return self.going and (self.judged >= self.number or spent)
 
     def judges(self) -> npt.NDArray[np.int64]:
         """Environment seeds int64 (EPISODES,) of the episodes that judge a start."""

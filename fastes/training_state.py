@@ -121,12 +121,16 @@ class TrainingState:
         return new
 
     def begun(self, budget: int, anew: bool) -> TrainingState:
-        """As `learn` begins: with so many timesteps to come, and with anew none behind."""
+        """As `learn` begins: with so many timesteps to come, and with anew none behind.
+
+        With none to come the schedules stay where they are: only a start is left to be judged.
+        """
         new, counters = self.copied(), self.counters
         if anew:
             new.starts.begun_at -= counters.num_timesteps
             counters = Counters(best_eval_return=counters.best_eval_return)
-        new.counters = counters._replace(budget=counters.num_timesteps + budget)
+        total = counters.num_timesteps + budget
+        new.counters = counters._replace(budget=total if budget else min(counters.budget or total, total))
         new.solved, new.is_reported = False, True
         return new
 

@@ -25,7 +25,7 @@ GROUPS: tuple[tuple[str, ...], ...] = (
     ("strategy", "rollout"),
     ("parallel",),
     ("agent",),
-    ("cli", "zoo"),
+    ("cli", "train_command", "zoo"),
 )
 
 

@@ -8,6 +8,8 @@ import errno
 import json
 import os
 import pickle
+import shutil
+import time
 import zipfile
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +26,9 @@ from training import assert_same_state, label, learn
 
 from fastes import CheckpointError, FastES
 from fastes.checkpoint import FORMAT_VERSION, Checkpoint, read_checkpoint, write_checkpoint
+from fastes.sb3.files import EvaluationsFile
 from fastes.settings import Settings
+from fastes.whole_files import replace_file
 
 SETTINGS: dict[str, Any] = {
     "population_size": 4,
@@ -245,6 +249,77 @@ def test_the_previous_file_is_kept_without_hard_links(saved: Path, monkeypatch: 
     with load(saved) as model:
         model.save(saved)
     assert saved.with_name("m.zip.bak").read_bytes() == old
+
+
+@pytest.mark.parametrize("year", [1970, 1979, 2108, 9999])
+def test_a_clock_that_a_zip_cannot_tell_of_spoils_no_save(year: int, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = time.struct_time((year, 1, 2, 3, 4, 5, 0, 2, 0))
+    with load(saved) as model:
+        before = model.snapshot()
+        monkeypatch.setattr("time.localtime", lambda *_: moment)
+        model.save(saved)
+        model.learn(20, EvaluationsFile(saved.parent / "e.npz"))
+    assert_same_state(before, read_checkpoint(saved))
+    with np.load(saved.parent / "e.npz") as file:
+        assert sorted(file) == ["ep_lengths", "results", "timesteps"]
+
+
+def test_the_same_state_makes_the_same_bytes(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = saved.read_bytes()
+    monkeypatch.setattr("time.localtime", lambda *_: time.struct_time((2031, 1, 2, 3, 4, 5, 0, 2, 0)))
+    with load(saved) as model:
+        model.save(saved)
+    assert saved.read_bytes() == old
+
+
+def test_a_torn_file_of_a_living_process_stays_and_that_of_a_dead_one_goes(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("os.O_TMPFILE")  # the file has a name while it is written, as on systems without it
+    seen: list[list[str]] = []
+
+    def write(file: Any) -> None:
+        file.write(b"half")
+        file.flush()
+        with load(saved) as model:
+            model.save(saved)  # another one saves meanwhile
+        seen.append(os.listdir(saved.parent))
+
+    replace_file(saved, write)
+    ((left,),) = ([name for name in names if name.endswith(".tmp")] for names in seen)
+    assert sorted(os.listdir(saved.parent)) == ["m.zip", "m.zip.bak"]
+    shutil.copy(saved.with_name("m.zip.bak"), saved)
+    for name in (left, ".m.zip.bak", ".m.zip.77-0123abcd.bak", ".m.zip.00000000-0123456789abcdef.tmp"):
+        saved.with_name(name).write_bytes(b"left by a kill")
+    os.utime(saved.with_name(".m.zip.77-0123abcd.bak"), (0, 0))
+    with load(saved) as model:
+        model.save(saved)
+    assert sorted(os.listdir(saved.parent)) == [".m.zip.00000000-0123456789abcdef.tmp", "m.zip", "m.zip.bak"]
+
+
+@pytest.mark.parametrize("path", ["", ".", "/", "..", "a/..", "m\0", "a\0b/m"])
+def test_a_path_that_names_no_file(path: str, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(saved.parent)
+    with load(saved) as model, pytest.raises(ValueError, match=r"names no file: expected a path such as 'model\.zip'"):
+        model.save(path)
+    with pytest.raises(CheckpointError, match="there is no checkpoint at"):
+        FastES.load(path)
+    assert os.listdir() == ["m.zip"]
+
+
+def test_names_that_are_long_and_too_long(saved: Path) -> None:
+    with load(saved) as model:
+        longest = saved.with_name("x" * 247 + ".zip")  # its .bak has 255 characters, the most that a file's name has
+        for _ in range(2):
+            model.save(longest)
+        assert load(longest).generation == 2
+        with pytest.raises(OSError, match="too long"):
+            model.save(saved.with_name("x" * 300))
+    with pytest.raises(CheckpointError, match="too long"):
+        FastES.load("x" * 300)
+    with pytest.raises(CheckpointError, match="too long"):
+        FastES.load("x" * 5000)
+    assert sorted(os.listdir(saved.parent)) == ["m.zip", longest.name, longest.name + ".bak"]
 
 
 def test_a_folder_that_is_not_there_is_an_oserror(saved: Path) -> None:

@@ -108,6 +108,27 @@ def test_the_end_of_a_training_is_saved_somewhere(folder: Path, monkeypatch: pyt
         assert str(place) in messages[0]
 
 
+def test_a_place_that_is_not_there_does_not_hide_the_next(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No working directory any more, and no home."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "here").rmdir()
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # an account that the system does not know: KeyError
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    with FastES(Toy, n_workers=0, **SETTINGS) as model:
+        learn(model, 2)
+        _take_away(folder)
+        with caught_warnings() as messages:
+            place = RunFolder(folder).save_somewhere(model)
+    assert place.parent == tmp_path / "temporary"
+    assert read_checkpoint(place).data["counters"]["generation"] == 2
+    assert str(place) in messages[0]
+
+
 def test_a_file_size_limit_tears_nothing(tmp_path: Path) -> None:
     """A real quota: RLIMIT_FSIZE makes write() fail in the middle of a line and of a checkpoint."""
     script = """

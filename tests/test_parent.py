@@ -20,9 +20,10 @@ from training import MANY, TIMES, Result, assert_same, assert_same_state, learn
 
 from fastes import FastES
 from fastes.checkpoint import read_checkpoint
-from fastes.cli import StopOnSignal, main
+from fastes.cli import main
 from fastes.noise import NoiseTable, draw_eval_seeds
 from fastes.normalizer import ObsNormalizer
+from fastes.train_command import StopOnSignal
 
 
 def test_interrupt_leaves_the_last_whole_generation(tmp_path: Path, undisturbed: Result) -> None:

@@ -198,6 +198,16 @@ def test_starts_may_have_the_whole_budget() -> None:
         assert same(watch.now(), watch.judged[1])
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_last_start_is_judged_though_those_before_took_of_its_part(seed: int) -> None:
+    with FastES("Toy-v0", **{**SETTINGS, "seed": seed, "starts": 2, "starts_share": 1}) as model:
+        watch = Watch(model, [3.0, 1.0])
+        model.learn(1000)
+        assert len(watch.judged) == 2
+        assert same(watch.now(), watch.judged[0])
+        assert not model.starts.going
+
+
 def test_one_start_is_no_start() -> None:
     plain = {name: value for name, value in SETTINGS.items() if not name.startswith("starts")}
     with FastES("Toy-v0", **plain) as model:

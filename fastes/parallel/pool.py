@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
+from fastes.console import lasting
 from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
 from fastes.forks import tell_of_forks
 from fastes.interrupts import interrupts_wait
@@ -236,8 +237,7 @@ class ProcessPool:
             if line and line not in self._printed:
                 if len(self._printed) < 1000:
                     self._printed.add(line)
-                if sys.stderr is not None:  # print would take sys.stdout then
-                    print(line, file=sys.stderr)
+                print(line, file=lasting(sys.stderr))
         if not open_:
             self._forget(worker.stderr)
 

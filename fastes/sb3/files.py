@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.callbacks import Callback
+from fastes.checkpoint import undated
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record, append_whole, write_bytes
 
@@ -86,6 +87,7 @@ class MonitorFile(_GenerationFile):
         source = model.source
         header: dict[str, Any] = {"t_start": time.time(), "env_id": source.spec.id if source.spec else source.name}
         rows, before = b"", model.num_timesteps
+        _check_file(self.path)
         if model.num_timesteps and self.path.exists() and self.path.stat().st_size:
             header, rows, before = _read_monitor(self.path, model.num_timesteps)
         if before:
@@ -108,6 +110,12 @@ class MonitorFile(_GenerationFile):
         if self._owed:
             append_whole(self.path, self._owed, self._start)
             self._owed = b""
+
+
+def _check_file(path: Path) -> None:
+    """ValueError for a folder, or a pipe that would be waited for."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is no regular file: move it away or choose another path")
 
 
 def _read_monitor(path: Path, num_timesteps: int) -> tuple[dict[str, Any], bytes, int]:
@@ -160,6 +168,7 @@ class EvaluationsFile(_GenerationFile):
     def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
         self._told, self._rows, self._tried_at = None, [], -float("inf")
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        _check_file(self.path)
         if model.num_timesteps and self.path.exists():
             self._rows = _read_evaluations(self.path, model.num_timesteps, model.settings.eval_episodes)
         self._written = len(self._rows)
@@ -180,12 +189,14 @@ class EvaluationsFile(_GenerationFile):
             return
         timesteps, results, lengths = zip(*self._rows, strict=True)
         content = io.BytesIO()
-        np.savez(
-            content,
-            timesteps=np.array(timesteps, dtype=np.int64),
-            results=np.array(results, dtype=np.float64),
-            ep_lengths=np.array(lengths, dtype=np.int64),
-        )
+        with zipfile.ZipFile(content, "w") as archive:  # as np.savez, whose members fail with a clock that zips cannot tell of
+            for name, values, dtype in (
+                ("timesteps", timesteps, np.int64),
+                ("results", results, np.float64),
+                ("ep_lengths", lengths, np.int64),
+            ):
+                with archive.open(undated(f"{name}.npy"), "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.array(values, dtype=dtype), allow_pickle=False)
         write_bytes(self.path, content.getvalue())
         self._written = len(self._rows)
 

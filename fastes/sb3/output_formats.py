@@ -21,6 +21,7 @@ from typing import Any, Protocol, TextIO
 
 import numpy as np
 
+from fastes.console import lasting
 from fastes.descriptors import fill_standard_descriptors
 
 # SB3's classes for what is no figure, and the attributes that tell them from others of that name
@@ -257,7 +258,7 @@ def tensorboardx(module: str) -> ModuleType:
 
 # name in format_strings -> the format, made for a folder
 FORMATS: dict[str, Callable[[str], OutputFormat]] = {
-    "stdout": lambda folder: HumanOutputFormat(sys.stdout),  # noqa: ARG005
+    "stdout": lambda folder: HumanOutputFormat(lasting(sys.stdout)),  # noqa: ARG005
     "log": lambda folder: HumanOutputFormat(os.path.join(folder, "log.txt")),
     "csv": lambda folder: CSVOutputFormat(os.path.join(folder, "progress.csv")),
     "json": lambda folder: JSONOutputFormat(os.path.join(folder, "progress.json")),

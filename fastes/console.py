@@ -1,0 +1,140 @@
+"""Console output that is worth less than a training: a full disk or a reader that went away ends nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+
+class Lasting:
+    """A text stream whose failures are kept and not raised; characters that it cannot encode are escaped.
+
+    lost: why something could not be written, the empty string as long as everything could.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self.stream = stream
+        self.lost = ""
+
+    def write(self, text: str) -> int:
+        try:
+            if self.stream is not None:
+                self._write(self.stream, text)
+        except (OSError, ValueError, RuntimeError) as error:  # a file that is closed; a signal's handler in another write
+            self._lose(error)
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            if self.stream is not None:
+                self.stream.flush()
+        except (OSError, ValueError, RuntimeError) as error:
+            self._lose(error)
+
+    def isatty(self) -> bool:
+        try:
+            return self.stream is not None and self.stream.isatty()
+        except (OSError, ValueError):
+            return False
+
+    def fileno(self) -> int:
+        if self.stream is None:
+            raise OSError("stdout is closed")
+        return self.stream.fileno()
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            encoding = getattr(stream, "encoding", None) or "ascii"
+            stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+    def _lose(self, error: Exception) -> None:
+        name = str(getattr(self.stream, "name", "the console")).strip("<>")
+        self.lost = self.lost or f"{name} cannot be written ({getattr(error, 'strerror', None) or error})"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__.get("stream"), name)
+
+    def __eq__(self, other: object) -> bool:
+        """Two of one stream are one, for tqdm, which asks whether a text and its bar share a screen."""
+        return self.stream is (other.stream if isinstance(other, Lasting) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.stream)
+
+
+class Result(Lasting):
+    """A text stream that takes the result of a command: what cannot be written is an error in words."""
+
+    def write(self, text: str) -> int:
+        if self.stream is None:
+            self.lost = "stdout is closed: there is nowhere to write the result to"
+            raise OSError(self.lost)
+        return super().write(text)
+
+    def _lose(self, error: Exception) -> None:
+        super()._lose(error)
+        raise OSError(self.lost)
+
+
+def lasting(stream: Any) -> Any:
+    """The stream, or one for it that survives its failures."""
+    return stream if isinstance(stream, Lasting) else Lasting(stream)
+
+
+@contextlib.contextmanager
+def output_lasts() -> Iterator[None]:
+    """sys.stdout and sys.stderr survive their failures meanwhile, whoever writes to them."""
+    before, ours = (sys.stdout, sys.stderr), (lasting(sys.stdout), lasting(sys.stderr))
+    sys.stdout, sys.stderr = ours
+    try:
+        yield
+    finally:  # another one that was put there meanwhile stays
+        sys.stdout = before[0] if sys.stdout is ours[0] else sys.stdout
+        sys.stderr = before[1] if sys.stderr is ours[1] else sys.stderr
+
+
+@contextlib.contextmanager
+def output_is_the_result() -> Iterator[None]:
+    """OSError when something cannot be written to sys.stdout."""
+    before = sys.stdout
+    stream = before.stream if isinstance(before, Lasting) else before
+    result = Result(stream)
+    sys.stdout = result
+    try:
+        yield
+        _check(result)
+    except SystemExit:  # argparse has printed what was asked for
+        _check(result)
+        raise
+    finally:
+        sys.stdout = before
+
+
+def _check(result: Result) -> None:
+    result.flush()
+    if result.lost:  # somebody has caught it
+        raise OSError(result.lost)
+
+
+def losses() -> list[str]:
+    """What could not be written to sys.stdout and sys.stderr, in words."""
+    return [stream.lost for stream in (sys.stdout, sys.stderr) if isinstance(stream, Lasting) and stream.lost]
+
+
+def let_go() -> None:
+    """What the process's streams could not write is dropped: the interpreter would complain of it when it ends."""
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is None:
+            continue
+        try:
+            stream.flush()
+        except OSError:
+            with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())
+        except ValueError:  # it is closed
+            pass
