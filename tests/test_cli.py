@@ -323,7 +323,7 @@ def test_flags_reach_the_settings(tmp_path: Path) -> None:
         "action-mapping": "squash",
     }
     flags = [part for name, value in given.items() for part in ("--" + name, value)]
-    flags += ["--net-arch", "3", "2", "--no-use-bias", "--no-normalize-obs", "--sample-actions"]
+    flags += ["--net-arch", "3", "2", "--no-use-bias", "--no-normalize-obs"]
     command = ["train", "Toy-v0", *flags, "--workers", "0", "--quiet", "--runs", str(tmp_path), "--seed", "2"]
     assert main(command) == 0
     config = tomllib.loads((tmp_path / "Toy-v0" / "1" / "config.toml").read_text())["settings"]
@@ -339,7 +339,19 @@ def test_flags_reach_the_settings(tmp_path: Path) -> None:
         "action_mapping": "squash",
     }
     assert config["normalize_obs"] is False
-    assert config["sample_actions"] is True
+    command = [
+        "train",
+        "CartPole-v1",
+        "--total-timesteps",
+        "1e2",
+        "--sample-actions",
+        "--workers",
+        "0",
+        "--runs",
+        str(tmp_path),
+    ]
+    assert main(command) == 0
+    assert tomllib.loads((tmp_path / "CartPole-v1" / "1" / "config.toml").read_text())["settings"]["sample_actions"] is True
 
 
 def test_a_preset_is_taken_by_name(tmp_path: Path) -> None:

@@ -410,10 +410,6 @@ def test_whatever_ends_a_training_what_it_has_is_saved(error: str, tmp_path: Pat
         str(tmp_path),
     ]
     monkeypatch.setattr(StopOnSignal, "on_generation", failing)
-    if error == "MemoryError":
-        with pytest.raises(MemoryError):
-            main([*flags, "--checkpoint-seconds", "1e9"])
-    else:
-        assert main([*flags, "--checkpoint-seconds", "1e9"]) in (1, 2)
+    assert main([*flags, "--checkpoint-seconds", "1e9"]) in (1, 2)
     run = tmp_path / "CartPole-v1" / "1"
     assert read_checkpoint(run / "checkpoint.zip").data["counters"]["generation"] == _generations(run)[-1] == 3
