@@ -27,6 +27,7 @@ from fastes.fitness import fitness_of
 from fastes.generation import booking, count, run_generation, warm_up
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record
+from fastes.nesting import refuse_training
 from fastes.noise import Perturbations, draw_eval_seeds
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch
@@ -227,6 +228,7 @@ class FastES(SB3Interface):
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
         after its last whole generation: it can be saved, and learn goes on from there.
         """
+        refuse_training()
         steps = self.settings.total_timesteps if total_timesteps is None else total_timesteps
         budget = check_int(
             "total_timesteps", int(steps) if isinstance(steps, float) and steps.is_integer() else steps, 1, 10**15

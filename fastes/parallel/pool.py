@@ -17,11 +17,13 @@ import numpy.typing as npt
 from fastes import _core
 from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
 from fastes.interrupts import interrupts_wait
+from fastes.nesting import refuse_workers
 from fastes.parallel.jobs import PENALISE, Batch, PoolSpec, Request, Round, collect, describe_episode, publish, warn_of_penalty
 from fastes.parallel.process import Parcel, Worker
 from fastes.parallel.shm import ENTERED, EPISODE, JOB, Block
 from fastes.parallel.watch import HUNG, TICK, Watch
-from fastes.parallel.worker import Done, Failed
+from fastes.parallel.worker import Done
+from fastes.worker_line import BUILDING, LOADING, Failed
 
 _MAX_CRASHES = 3
 _LEAVE_SECONDS = 1.0
@@ -32,6 +34,7 @@ class ProcessPool:
     """n_workers processes that evaluate candidates. They start with the first `evaluate` and are replaced when they die."""
 
     def __init__(self, spec: PoolSpec, n_workers: int) -> None:
+        refuse_workers()
         self.spec, self.n_workers = spec, n_workers
         self.block = Block(spec.layout(n_workers))
         self._workers: dict[int, Worker] = {}
@@ -150,12 +153,16 @@ class ProcessPool:
             if worker.done_round < round_.number:  # it was late: the others have begun another round
                 worker.offer(round_)
         else:
-            self._meet_failure(message, round_)
+            self._meet_failure(worker, message, round_)
 
-    def _meet_failure(self, failed: Failed, round_: Round) -> None:
-        if failed.job == _OUTSIDE:
-            where, generation, job, env_seed = f"{self.spec.source.name}, while it was built", round_.generation + 1, None, None
+    def _meet_failure(self, worker: Worker, failed: Failed, round_: Round) -> None:
+        if failed.job in (BUILDING, LOADING):
+            doing = "while it was built" if failed.job == BUILDING else "while a worker imported what builds it"
+            where, generation, job, env_seed = f"{self.spec.source.name}, {doing}", round_.generation + 1, None, None
             replay = ""
+            self._show(worker)
+            if output := worker.last_output():  # what comes before the environment is built is not shown
+                failed = failed._replace(trace=f"{failed.trace}\nThe worker's last output:\n{output}")
         else:
             episode = describe_episode(self.spec, self.block, round_, failed.job, failed.episode)
             where, generation, job, env_seed = episode[:4]

@@ -19,6 +19,7 @@ import cloudpickle
 from fastes import _core
 from fastes.envs.registered import own_registrations
 from fastes.interrupts import born_blocked
+from fastes.nesting import MARK
 from fastes.parallel.jobs import PoolSpec, Round
 from fastes.parallel.shm import ENTERED, JOB, READY, Block, anonymous_file
 from fastes.parallel.worker import READY_MARK, Arguments, Start
@@ -27,7 +28,12 @@ _SINGLE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 # sys.path comes from the parent: with `-m`, a folder named fastes in the working directory would be taken for the package.
-_BOOT = "import sys; sys.path[:] = {path!r}; from fastes.parallel.worker import main; main({arguments!r})"
+_BOOT = """\
+import sys; sys.path[:] = {path!r}
+from fastes.worker_line import told
+with told({fd}): from fastes.parallel.worker import main
+main({arguments!r})
+"""
 _MAX_LINE = 1 << 16  # bytes of a worker's unfinished line that are kept
 _READS = 16  # chunks of output taken at a time: whoever writes without end must not hold the parent up
 _DEATH_SECONDS = 2.0  # for a killed process to end; one in the kernel's hands (a lost network disk) may not
@@ -63,7 +69,7 @@ class Worker:
         ours, theirs = socketpair()
         self.connection = Connection(ours.detach())
         arguments = Arguments(theirs.fileno(), os.getpid(), slot, parcel.fd, parcel.size)
-        boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], arguments=tuple(arguments))
+        boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], fd=theirs.fileno(), arguments=tuple(arguments))
         try:
             with theirs:
                 fds = theirs.fileno(), block.fd, parcel.fd
@@ -179,7 +185,7 @@ def _popen(command: list[str], fds: tuple[int, ...], folder: str | None) -> subp
                 stderr=subprocess.PIPE,
                 pass_fds=fds,
                 cwd=folder if folder and os.path.isdir(folder) else None,
-                env={**os.environ, **_SINGLE_THREAD},
+                env={**os.environ, **_SINGLE_THREAD, MARK: str(os.getpid())},
             )
 
     if threading.current_thread() is threading.main_thread():

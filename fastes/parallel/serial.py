@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import traceback
 from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from fastes.errors import WorkerError, origin_of
+from fastes.errors import WorkerError, origin_of, summary_of, trace_of
 from fastes.interrupts import handlers_kept
 from fastes.parallel.jobs import (
     Batch,
@@ -78,8 +77,8 @@ class SerialPool:
     def _run(self, runner: JobRunner, job: int, round_: Round) -> None:
         def penalise(error: Exception) -> None:
             where = self._describe(job, round_)
-            self._penalised = f"{type(error).__name__}: {error}"
-            warn_of_penalty(self._warned, self._penalised, where.text, _trace(error))
+            self._penalised = summary_of(error)
+            warn_of_penalty(self._warned, self._penalised, where.text, trace_of(error))
 
         try:
             runner.run(job, round_, penalise)
@@ -89,8 +88,8 @@ class SerialPool:
             self._runner = None
             where = self._describe(job, round_)
             raise WorkerError(
-                f"{type(error).__name__}: {error}\n[in the {origin_of(error)}: {where.text}; to play this episode again: "
-                f"{where.replay}]\n\n{_trace(error)}",
+                f"{summary_of(error)}\n[in the {origin_of(error)}: {where.text}; to play this episode again: "
+                f"{where.replay}]\n\n{trace_of(error)}",
                 where.generation,
                 job,
                 where.env_seed,
@@ -108,7 +107,3 @@ class SerialPool:
 
 def _raise(error: Exception) -> None:
     raise error
-
-
-def _trace(error: Exception) -> str:
-    return "".join(traceback.format_exception(error))

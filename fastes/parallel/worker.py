@@ -8,10 +8,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import pickle
 import signal
 import sys
-import traceback
 import warnings
 from multiprocessing.connection import Connection
 from typing import NamedTuple
@@ -20,10 +18,10 @@ import cloudpickle
 
 from fastes import _core
 from fastes.envs.registered import register
-from fastes.errors import origin_of
 from fastes.interrupts import STOP_SIGNALS
 from fastes.parallel.jobs import JobRunner, PoolSpec, Round
 from fastes.parallel.shm import ENTERED, EPISODE, JOB, READY, Block, Layout
+from fastes.worker_line import BUILDING, failure, told
 
 READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr, not shown
 
@@ -54,21 +52,6 @@ class Done(NamedTuple):
     round_number: int
 
 
-class Failed(NamedTuple):
-    """An exception in an episode; job is -1 while the environment was built. exception is pickled, b'' if it cannot be.
-
-    penalised: the job is done all the same, with a return of NaN. origin: 'environment' or 'policy'.
-    """
-
-    job: int
-    episode: int
-    summary: str
-    trace: str
-    exception: bytes
-    penalised: bool
-    origin: str
-
-
 def main(arguments: tuple[int, ...]) -> None:
     """Entry point of the process."""
     given = Arguments(*arguments)
@@ -78,7 +61,8 @@ def main(arguments: tuple[int, ...]) -> None:
     die_first_when_memory_is_short()
     os.set_inheritable(given.connection_fd, False)
     connection = Connection(given.connection_fd)
-    start: Start = cloudpickle.loads(os.pread(given.start_fd, given.start_size, 0))
+    with told(given.connection_fd):
+        start: Start = cloudpickle.loads(os.pread(given.start_fd, given.start_size, 0))
     os.close(given.start_fd)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         serve(connection, start, given.slot)
@@ -124,7 +108,7 @@ def serve(connection: Connection, start: Start, slot: int) -> None:
             runner = JobRunner(start.spec, block, slot)
         limit_threads()
     except Exception as error:
-        connection.send(failure(-1, 0, error))
+        connection.send(failure(BUILDING, 0, error))
         return
     with contextlib.suppress(OSError):  # the environment may have closed it
         os.write(2, f"\n{READY_MARK}\n".encode())
@@ -154,21 +138,3 @@ def limit_threads() -> None:
         sys.modules["cv2"].setNumThreads(0)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-
-
-def failure(job: int, episode: int, error: Exception, penalised: bool = False) -> Failed:
-    """The message, small enough to go through the pipe at once: a worker that is stopped halfway must not hold its parent."""
-    try:
-        pickled = pickle.dumps(error)
-        pickle.loads(pickled)
-    except Exception:
-        pickled = b""
-    summary = _shortened(f"{type(error).__name__}: {error}", 2000)
-    trace = _shortened("".join(traceback.format_exception(error)), 6000)
-    return Failed(job, episode, summary, trace, pickled if len(pickled) <= 6000 else b"", penalised, origin_of(error))
-
-
-def _shortened(text: str, limit: int) -> str:
-    """The beginning and the end of a text of at most limit bytes in ASCII."""
-    text = text.encode("ascii", "backslashreplace").decode() if len(text.encode()) > limit else text
-    return text if len(text) <= limit else f"{text[: limit // 3]}\n[...]\n{text[-limit // 2 :]}"
