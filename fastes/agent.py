@@ -402,11 +402,13 @@ class FastES(SB3Interface):
         """End the workers and close the environment. The model can still predict, save, and learn again."""
         evaluator, env = getattr(self, "evaluator", None), getattr(self, "_env", None)
         self._env = None
-        if evaluator is not None:
-            evaluator.close()
-            self._close_vec_env()
-        if env is not None:
-            env.close()
+        try:
+            if evaluator is not None:
+                evaluator.close()
+                self._close_vec_env()
+        finally:
+            if env is not None:
+                env.close()
 
     def __enter__(self) -> FastES:
         return self

@@ -143,8 +143,12 @@ class JobRunner:
         self.spec, self.block, self.row = spec, block, block.workers[slot]
         self.num_pairs, self.episodes = spec.num_pairs, spec.episodes
         self.env = spec.source()
-        self.flatten = observation_flattener(self.env.observation_space)
-        self.actor = spec.policy.make_actor()
+        try:
+            self.flatten = observation_flattener(self.env.observation_space)
+            self.actor = spec.policy.make_actor()
+        except BaseException:
+            self.close()
+            raise
         self.actor.count_steps(self.row[STEPS : STEPS + 1])
         self.load_parameters = parameter_loader(block.layout)
 
@@ -199,9 +203,13 @@ class JobRunner:
 
     def _rebuild(self) -> None:
         """A new environment: who knows what state the exception left the old one in."""
+        self.close()
+        self.env = self.spec.source()
+
+    def close(self) -> None:
+        """Close the environment; what it raises changes nothing."""
         with contextlib.suppress(Exception):
             self.env.close()
-        self.env = self.spec.source()
 
 
 def parameter_loader(layout: Layout) -> Callable[[_core.Actor, Block, int, float], None]:

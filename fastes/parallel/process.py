@@ -21,8 +21,8 @@ from fastes.envs.registered import own_registrations
 from fastes.interrupts import born_blocked
 from fastes.nesting import MARK
 from fastes.parallel.jobs import PoolSpec, Round
-from fastes.parallel.shm import ENTERED, JOB, READY, Block, anonymous_file
-from fastes.parallel.worker import READY_MARK, Arguments, Start
+from fastes.parallel.shm import ENTERED, JOB, LEAVE, READY, STAGE, Block, anonymous_file
+from fastes.parallel.worker import LEAVE_SIGNAL, READY_MARK, Arguments, Start
 
 _SINGLE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
@@ -60,7 +60,7 @@ class Worker:
 
     def __init__(self, slot: int, spec: PoolSpec, block: Block, parcel: Parcel) -> None:
         self.slot, self.row = slot, block.workers[slot]
-        self.row[[JOB, ENTERED, READY]] = -1, 0, 0
+        self.row[[JOB, ENTERED, READY, LEAVE, STAGE]] = -1, 0, 0, 0, 0
         self._show_lines = not spec.env_shown
         self.sent_round = self.done_round = 0  # the last round it was told of, and the last that it said it is done with
         self.killed_for = ""  # why the parent killed it
@@ -86,6 +86,11 @@ class Worker:
     def ready(self) -> bool:
         """Whether it has built its environment."""
         return _core.committed(self.row, READY) != 0
+
+    @property
+    def stage(self) -> int:
+        """Of its environment: 0 before it is built, OPEN or CLOSED."""
+        return int(_core.committed(self.row, STAGE))
 
     def offer(self, round_: Round) -> None:
         """Tell it of a round, unless it has not answered the one before: messages to a slow starter must not pile up."""
@@ -143,9 +148,17 @@ class Worker:
         """The end of what it wrote to stderr, an unfinished line too."""
         return "\n".join([*self.stderr_tail, self._partial.decode(errors="replace")])
 
-    def hang_up(self) -> None:
-        """Tell it to leave when it is done with what it does."""
+    def ask_to_leave(self) -> None:
+        """Whatever it does: to close its environment and end. One that has none yet is killed."""
+        _core.commit(self.row, LEAVE, 1)
         self.connection.close()
+        if self.stage:
+            self.process.send_signal(LEAVE_SIGNAL)
+        else:
+            self.kill()
+
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
 
     def wait(self, seconds: float) -> None:
         """Until it has ended, or for so long."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fastes.errors import WorkerError, origin_of, summary_of, trace_of
 from fastes.interrupts import handlers_kept
+from fastes.parallel.at_exit import close_at_exit
 from fastes.parallel.jobs import (
     Batch,
     JobRunner,
@@ -39,6 +40,7 @@ class SerialPool:
         self._warned: set[str] = set()
         self._penalised = ""
         self._rounds = 0
+        close_at_exit(self)
 
     @property
     def noise(self) -> npt.NDArray[np.float32]:
@@ -83,8 +85,7 @@ class SerialPool:
         try:
             runner.run(job, round_, penalise)
         except Exception as error:
-            with contextlib.suppress(Exception):  # who knows what state it is in
-                runner.env.close()
+            runner.close()  # who knows what state it is in
             self._runner = None
             where = self._describe(job, round_)
             raise WorkerError(
@@ -100,9 +101,9 @@ class SerialPool:
 
     def close(self) -> None:
         """Close the environment. The pool can be used again."""
-        if self._runner is not None:
-            self._runner.env.close()
-            self._runner = None
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.env.close()
 
 
 def _raise(error: Exception) -> None:
