@@ -116,6 +116,7 @@ class FastES(SB3Interface):
             raise
         self._env: Env | None = own
         self.evaluator.env_shown = True
+        self.evaluator.spaces = None if own is None else (own.observation_space, own.action_space)
 
     def _set_up(
         self, source: EnvSource, spec: AnySpec, settings: Settings, seed: int, n_workers: int | None, verbose: int

@@ -10,6 +10,7 @@ from fastes.evaluation import Evaluation
 from fastes.noise import NoiseTable, Perturbations
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch, Pool, PoolSpec, Request, make_pool
+from fastes.parallel.spaces import Pair, comparable
 from fastes.policies import AnySpec
 from fastes.rollout import EpisodeSettings
 from fastes.settings import Settings
@@ -33,6 +34,7 @@ class Evaluator:
             )
         self.source, self.policy, self.settings, self.table, self.n_workers = source, policy, settings, table, n_workers
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
+        self.spaces: Pair | None = None  # of that environment: workers' have to have the same
         self._pool: Pool | None = None
 
     def pool_spec(self, training: bool = True) -> PoolSpec:
@@ -51,6 +53,7 @@ class Evaluator:
             self.env_shown,
             training and settings.sigma_adaptation == "per_parameter",
             window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
+            comparable(self.spaces),
         )
 
     def start(self, training: bool = True) -> Pool:

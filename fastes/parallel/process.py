@@ -22,6 +22,7 @@ from fastes.interrupts import born_blocked
 from fastes.nesting import MARK
 from fastes.parallel.jobs import PoolSpec, Round
 from fastes.parallel.shm import ENTERED, JOB, LEAVE, READY, STAGE, Block, anonymous_file
+from fastes.parallel.unsendable import cannot_be_sent
 from fastes.parallel.worker import LEAVE_SIGNAL, READY_MARK, Arguments, Start
 
 _SINGLE_THREAD = dict.fromkeys(
@@ -43,7 +44,10 @@ class Parcel:
     """What every worker of a pool is given, pickled once, in a file without a name: no pipe can fill up with it."""
 
     def __init__(self, spec: PoolSpec, block: Block) -> None:
-        content = cloudpickle.dumps(Start(spec, block.layout, block.fd, _core.variant(), own_registrations()))
+        try:
+            content = cloudpickle.dumps(Start(spec, block.layout, block.fd, _core.variant(), own_registrations()))
+        except Exception as error:
+            raise cannot_be_sent(spec.source, error) from error
         self.size = len(content)
         self.fd = anonymous_file(self.size)
         with open(os.dup(self.fd), "wb") as file:
