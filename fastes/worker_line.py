@@ -7,10 +7,11 @@ import os
 import pickle
 import struct
 import sys
+import traceback
 from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
-from fastes.errors import origin_of, summary_of, trace_of
+from fastes.errors import origin_of, summary_of, trace_of, writable
 from fastes.shadowed import standard_name_among
 
 BUILDING = -1  # stands for a job while the environment was built
@@ -79,6 +80,8 @@ def tell_and_end(error: Exception) -> NoReturn:
 def tell(error: Exception) -> None:
     """Send a Failed of no job. By hand: importing multiprocessing may be what does not work."""
     failed = failure(LOADING, 0, error)
+    if error.__traceback__ is None:  # it was not raised: the way to here is what tells
+        failed = failed._replace(trace=_shortened(writable("".join(traceback.format_stack(sys._getframe(1)))), 6000))
     if advice := standard_name_among(error.__traceback__):
         failed = failed._replace(summary=f"{failed.summary}\n{advice}")
     message = pickle.dumps(failed)
