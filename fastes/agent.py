@@ -29,6 +29,7 @@ from fastes.interrupts import interrupts_wait
 from fastes.logger import Record
 from fastes.memory import check_memory
 from fastes.model_copy import Copied, packed_model, unpacked_model
+from fastes.nesting import refuse_training
 from fastes.one_thread import OneThread
 from fastes.policies import POLICIES, AnySpec, CustomPolicy, check_model_memory, spec_for
 from fastes.policies.custom import check_no_class, check_noise
@@ -116,6 +117,7 @@ class FastES(SB3Interface):
             raise
         self._env: Env | None = own
         self.evaluator.env_shown = True
+        self.evaluator.spaces = None if own is None else (own.observation_space, own.action_space)
 
     def _set_up(
         self, source: EnvSource, spec: AnySpec, settings: Settings, seed: int, n_workers: int | None, verbose: int
@@ -187,6 +189,7 @@ class FastES(SB3Interface):
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
         after its last whole generation: it can be saved, and learn goes on from there.
         """
+        refuse_training()
         steps = self.settings.total_timesteps if total_timesteps is None else total_timesteps
         budget = check_int(
             "total_timesteps",
@@ -372,11 +375,13 @@ class FastES(SB3Interface):
         """End the workers and close the environment. The model can still predict, save, and learn again."""
         evaluator, env = getattr(self, "evaluator", None), getattr(self, "_env", None)
         self._env = None
-        if evaluator is not None:
-            evaluator.close()
-            self._close_vec_env()
-        if env is not None:
-            env.close()
+        try:
+            if evaluator is not None:
+                evaluator.close()
+                self._close_vec_env()
+        finally:
+            if env is not None:
+                env.close()
 
     def leave_to_parent(self) -> None:
         """See forks.Owner: a forked copy neither uses nor closes the environment, which may hold a window or a socket."""

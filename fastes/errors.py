@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import traceback
 from collections.abc import Iterable
 
 
@@ -29,6 +30,10 @@ class WorkerCrashed(WorkerError):
 
 class WorkerTimeout(WorkerCrashed):
     """The last of these times the environment did not return from a step or reset."""
+
+
+class NestedTraining(FastESError):
+    """A worker was about to start workers, or a training while it imported a module."""
 
 
 class CheckpointError(FastESError):
@@ -62,6 +67,25 @@ def suggest(name: object, choices: Iterable[str]) -> str:
     """'; did you mean X?' for the closest of choices, or the empty string."""
     close = difflib.get_close_matches(str(name), list(choices), n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+
+
+def summary_of(error: BaseException) -> str:
+    """An exception's type and what it says; any text can be written and sent, lone surrogates are escaped."""
+    try:
+        said = str(error)
+    except Exception as failed:
+        said = f"(its text cannot be told: str of it raises {type(failed).__name__})"
+    return writable(f"{type(error).__name__}: {said}")
+
+
+def trace_of(error: BaseException) -> str:
+    """An exception's traceback, as Python shows it; any text of it can be written and sent."""
+    return writable("".join(traceback.format_exception(error)))
+
+
+def writable(text: str) -> str:
+    """A text with its lone surrogates escaped, which no encoding can write."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def shorten(error: Exception) -> str:

@@ -12,6 +12,7 @@ from fastes.forks import tell_of_forks
 from fastes.noise import NoiseTable, Perturbations
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch, Pool, PoolSpec, Request, make_pool
+from fastes.parallel.spaces import Pair, comparable
 from fastes.policies import AnySpec
 from fastes.rollout import EpisodeSettings
 from fastes.settings import Settings
@@ -36,6 +37,7 @@ class Evaluator:
             )
         self.source, self.policy, self.settings, self.table, self.n_workers = source, policy, settings, table, n_workers
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
+        self.spaces: Pair | None = None  # of that environment: workers' have to have the same
         self._pool: Pool | None = None
         tell_of_forks(self)
 
@@ -55,6 +57,7 @@ class Evaluator:
             self.env_shown,
             training and settings.sigma_adaptation == "per_parameter",
             window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
+            comparable(self.spaces),
         )
 
     def _room_for_evaluations(self, training: bool) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes._core import Actor
+from fastes.old_interface import advice_on_episode
 
 STEP_GUARD = 1_000_000  # steps after which an episode is cut when neither the environment nor a setting ends it
 
@@ -115,12 +116,19 @@ def run_episode(
         def act(obs: Any) -> Any:
             return raw_act(flatten(obs))
 
-    obs, _ = env.reset(seed=env_seed)
     episode_return, length = 0.0, 0
     info: Any = None
-    for length in range(1, settings.max_steps + 1):  # noqa: B007
-        obs, reward, terminated, truncated, info = step(act(obs))
-        episode_return += float(reward)
-        if terminated or truncated:
-            break
+    first: Any = None
+    try:
+        first = env.reset(seed=env_seed)
+        obs, _ = first
+        for length in range(1, settings.max_steps + 1):  # noqa: B007
+            obs, reward, terminated, truncated, info = step(act(obs))
+            episode_return += float(reward)
+            if terminated or truncated:
+                break
+    except (TypeError, ValueError) as error:
+        if advice := advice_on_episode(error, first):
+            raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{error}: {advice}") from error
+        raise
     return Episode(episode_return, length, success_of(info))

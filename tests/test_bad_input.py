@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,72 @@ def test_a_factory_that_makes_no_environment() -> None:
         make(lambda: 5)()
     assert "Env" in str(caught.value)
     assert "5" in str(caught.value) or "int" in str(caught.value)
+
+
+class OldEnvironment:
+    """As the old gym's: no gymnasium.Env."""
+
+    def reset(self) -> Any:
+        return 0.0
+
+    def step(self, action: Any) -> Any:
+        return 0.0, 0.0, False, {}
+
+
+def test_an_environment_of_the_old_gym() -> None:
+    for env in (OldEnvironment, OldEnvironment()):
+        with pytest.raises(TypeError) as caught:
+            FastES(env, n_workers=0)  # type: ignore[arg-type]
+        for word in ("OldEnvironment", "expected", "gymnasium.Env", "(observation, info)", "truncated", "shimmy"):
+            assert word in str(caught.value)
+
+
+class Locked:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def build(self) -> Toy:
+        return Toy(length=20 if self.lock else 10)
+
+
+def _unsendable() -> dict[str, tuple[Any, tuple[str, ...]]]:
+    lock, locked = threading.Lock(), Locked()
+
+    def make() -> Toy:
+        return Toy(length=20 if lock else 10)
+
+    def make_deeply() -> Toy:
+        return make()
+
+    def with_default(lock: Any = lock) -> Toy:
+        return Toy(length=20 if lock else 10)
+
+    return {
+        "variable": (make, ("'make'", "its variable 'lock' is a _thread.lock")),
+        "called function": (make_deeply, ("'make_deeply'", "its variable 'lock' of its variable 'make' is a _thread.lock")),
+        "default": (with_default, ("'with_default'", "its default argument is a _thread.lock")),
+        "method": (locked.build, ("'build'", "attribute 'lock' of its object is a _thread.lock")),
+        "partial": (partial(Toy, marker=lock), ("'Toy'", "its argument 'marker' is a _thread.lock")),
+        "generator": (partial(Toy, fail_seeds=(n for n in ())), ("'Toy'", "its argument 'fail_seeds' is a generator")),
+    }
+
+
+@pytest.mark.parametrize("name", _unsendable())
+def test_a_factory_that_workers_cannot_be_given(name: str, no_process: None) -> None:
+    """pickle says 'cannot pickle _thread.lock object', and neither where it is nor what to do."""
+    factory, words = _unsendable()[name]
+    with FastES(factory, n_workers=2, target_return="none") as model, pytest.raises(TypeError) as caught:
+        model.learn(100)
+    for word in (*words, "cannot be sent to workers", "n_workers=0"):
+        assert word in str(caught.value)
+
+
+def test_arguments_that_workers_cannot_be_given(no_process: None) -> None:
+    with (
+        FastES("Toy-v0", env_kwargs={"marker": threading.Lock()}, n_workers=2, target_return="none") as model,
+        pytest.raises(TypeError, match=r"env_kwargs cannot be sent to workers: its item 'marker' is a _thread\.lock"),
+    ):
+        model.learn(100)
 
 
 def test_a_factory_that_raises_shows_its_own_exception() -> None:

@@ -258,7 +258,7 @@ def test_info_is_left_alone(n_workers: int, undisturbed: Result) -> None:
 
 
 class OldFashioned(Toy):
-    """Gym's interface of before 2022: reset returns an observation, step four things."""
+    """Gym's interface of before 2022: reset returns an observation and takes no seed, step returns four things."""
 
     def __init__(self, method: str) -> None:
         super().__init__()
@@ -273,13 +273,64 @@ class OldFashioned(Toy):
         return result if self.method == "reset" else (*result[:3], {})
 
 
-@pytest.mark.parametrize("method", ["reset", "step"])
-def test_the_old_interface_is_an_error(method: str) -> None:
-    with FastES(made(OldFashioned, method), n_workers=0, **SMALL) as model:
+class Unseeded(Toy):
+    def reset(self) -> Any:  # type: ignore[override]
+        return super().reset()
+
+
+class OldWithTwoNumbers(Toy):
+    """What reset returns can be unpacked as (observation, info)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Box(-1.0, 1.0, (2,), np.float64)
+
+    def _observation(self) -> Any:
+        return np.zeros(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return super().reset(seed=seed, options=options)[0]
+
+
+OLD: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "reset": (made(OldFashioned, "reset"), ("unpack", "env.reset returned a ndarray of shape (3,)", "(observation, info)")),
+    "step": (made(OldFashioned, "step"), ("got 4", "env.step did not return five", "terminated, truncated, info)")),
+    "seed": (Unseeded, ("env.reset takes no seed", "reset(seed=..., options=...)", "(observation, info)")),
+    "two numbers": (OldWithTwoNumbers, ("env.reset returned a ndarray of shape (2,)", "(observation, info)")),
+    "wrapped step": (
+        lambda: gymnasium.wrappers.TimeLimit(OldFashioned("step"), 50),
+        ("got 4", "env.step did not return five", "terminated, truncated, info)"),
+    ),
+    "wrapped reset": (
+        lambda: gymnasium.wrappers.RecordEpisodeStatistics(OldFashioned("reset")),
+        ("unpack", "env.reset", "(observation, info)"),
+    ),
+    "wrapped seed": (lambda: gymnasium.wrappers.TimeLimit(Unseeded(), 50), ("env.reset takes no seed",)),
+}
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_the_old_interface_is_an_error_that_says_what_is_expected(name: str) -> None:
+    env, words = OLD[name]
+    with FastES(env, n_workers=0, **SMALL) as model:
         before = model.theta
-        with pytest.raises(WorkerError, match="unpack"):
+        with pytest.raises(WorkerError) as caught:
             learn(model, 1)
         assert model.theta is before
+    first_line = str(caught.value).splitlines()[0]
+    for word in (*words, "shimmy"):
+        assert word in first_line
+
+
+@pytest.mark.parametrize("error", [ValueError("not enough values to unpack (expected 5, got 4)"), TypeError("no seed")])
+def test_errors_of_the_environment_itself_get_no_advice(error: Exception) -> None:
+    class Own(Toy):
+        def step(self, action: Any) -> Any:
+            raise error
+
+    with FastES(Own, n_workers=0, **SMALL) as model, pytest.raises(WorkerError) as caught:
+        learn(model, 1)
+    assert "shimmy" not in str(caught.value)
 
 
 # --- output ----------------------------------------------------------------------------------------------------------

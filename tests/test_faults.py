@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from envs_for_tests import ToyError, TwoArgumentsError, UnpicklableError
-from faults import SETTINGS, env_seeds, seed_of, toy
+from envs_for_tests import Toy, ToyError, TwoArgumentsError, UnpicklableError
+from faults import SETTINGS, caught_warnings, env_seeds, seed_of, toy
 from training import MANY, Result, assert_same, assert_same_state, learn, theta_of
 
 from fastes import FastES, FastESError, WorkerCrashed, WorkerError
@@ -90,6 +90,48 @@ def test_an_exception_that_pickle_cannot_carry_is_reported_all_the_same(kind: ty
             learn(model, 1)
         assert isinstance(caught.value.__cause__, kind if n_workers == 0 else kind | None)
         assert kind.__name__ in str(caught.value)
+
+
+class Unspeakable(Exception):
+    """An exception that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise ToyError("str fails")
+
+
+SURROGATE = chr(0xD800)
+ODD_ERRORS = {
+    "message": ValueError(f"bad {SURROGATE} text"),
+    "argument": KeyError("bad", {SURROGATE: SURROGATE}),
+    "long": ValueError("bad " + SURROGATE * 5000),
+    "unspeakable": Unspeakable("bad"),
+}
+
+
+@pytest.mark.parametrize("settings", [{}, {"on_env_error": "penalise"}])
+@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("name", ODD_ERRORS)
+def test_an_exception_whose_text_no_encoding_can_write_is_told(name: str, n_workers: int, settings: dict[str, Any]) -> None:
+    class Odd(Toy):
+        def step(self, action: Any) -> Any:
+            if self.env_seed == seed_of(0, 1):
+                error = ODD_ERRORS[name]
+                error.remark = SURROGATE  # type: ignore[attr-defined]
+                raise error
+            return super().step(action)
+
+    with FastES(Odd, n_workers=n_workers, **SETTINGS, **settings) as model, caught_warnings() as messages:
+        if settings:
+            learn(model, 1)
+        else:
+            with pytest.raises(WorkerError) as caught:
+                learn(model, 1)
+            assert not isinstance(caught.value, WorkerCrashed)
+            messages.append(str(caught.value))
+    (told,) = [message for message in messages if "not finite" not in message]
+    assert told.encode()
+    assert type(ODD_ERRORS[name]).__name__ in told
+    assert "bad" in told or name == "unspeakable"
 
 
 def test_an_environment_that_only_workers_cannot_build_is_reported() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -84,6 +86,39 @@ def test_other_ways_to_lose_a_worker(death: str, words: str, n_workers: int, tmp
     assert words in message
     assert "generation 3" in message
     assert result.records[2].jobs_rerun >= 1
+
+
+@pytest.mark.parametrize("status", [0, 4])
+def test_a_worker_that_exits_is_told_with_its_own_status(status: int, tmp_path: Path, undisturbed: Result) -> None:
+    """It hangs up before it has ended; whoever kills it then reports its own signal."""
+
+    class Quitter(Toy):
+        def _misbehave(self) -> None:
+            if self.env_seed == seed_of(1, 2) and self._first_time(str(tmp_path / "marker")):
+                atexit.register(time.sleep, 0.2)
+                sys.exit(status)
+
+    with caught_warnings() as messages:
+        result = train(Quitter, 4, 2, **SETTINGS)
+    assert_same_records(undisturbed.records, result.records)
+    (message,) = messages
+    assert f"died by exit status {status} in Quitter, generation 2" in message
+
+
+def test_a_worker_that_exits_and_cannot_is_replaced(tmp_path: Path, undisturbed: Result) -> None:
+    """A thread that it leaves behind keeps its process."""
+
+    class Quitter(Toy):
+        def _misbehave(self) -> None:
+            if self.env_seed == seed_of(1, 2) and self._first_time(str(tmp_path / "marker")):
+                threading.Thread(target=time.sleep, args=(100.0,)).start()
+                sys.exit(4)
+
+    with caught_warnings() as messages:
+        result = train(Quitter, 4, 2, **SETTINGS)
+    assert_same_records(undisturbed.records, result.records)
+    (message,) = messages
+    assert "hung up and did not end in Quitter, generation 2" in message
 
 
 def test_a_stopped_worker_is_noticed_within_a_second(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from fastes.envs.vector_env import VectorEnvLanes
 from fastes.envs.wrappers import Wrapping, check_same, taken_apart, unwatched, without_monitor
 from fastes.errors import EnvironmentUnavailable, suggest
 from fastes.interrupts import handlers_kept
+from fastes.old_interface import advice_on_object
 from fastes.plugin import register_envs
 
 register_envs()  # again, for a process whose import hooks have kept ours from seeing Gymnasium
@@ -78,7 +79,10 @@ class EnvSource:
         if self.factory is not None:
             made = self.factory()
             if not isinstance(made, gymnasium.Env):
-                raise TypeError(f"the function {self.name!r} made {made!r}, a {type(made).__name__}: expected a gymnasium.Env")
+                raise TypeError(
+                    f"the function {self.name!r} made {made!r}, a {type(made).__name__}: expected a gymnasium.Env"
+                    f"{advice_on_object(made)}"
+                )
             return unwatched(made)
         assert self.spec is not None
         env = _make(self.spec, {**self.make_kwargs, **extra})
@@ -140,7 +144,7 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
         return EnvSource(_name_of(env), None, env, {})
     raise TypeError(
         f"env = {env!r} is a {type(env).__name__}: expected an environment id such as 'CartPole-v1', a gymnasium.Env, an "
-        "EnvSpec, a vector environment or a function without arguments that returns an Env"
+        f"EnvSpec, a vector environment or a function without arguments that returns an Env{advice_on_object(env)}"
     )
 
 

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.envs import EnvSource
+from fastes.envs import Env, EnvSource
 from fastes.noise import Perturbations, write_candidate
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel.shm import EPISODE, JOB, STEPS, Block, Layout
+from fastes.parallel.spaces import Pair, check_spaces
 from fastes.policies import AnySpec
 from fastes.rollout import Episode, EpisodeSettings, observation_flattener, run_episode
 
@@ -32,6 +33,7 @@ class PoolSpec:
     on_env_error: 'stop' lets an exception of the environment end the round, 'penalise' makes it a return of NaN.
     step_timeout: seconds after which a worker without an env.step counts as hung; None learns it from the episodes.
     sigma_each: whether each parameter has a sigma of its own. window_size: parameters that a pair perturbs, 0 for all.
+    spaces: of observations and actions of the parent's environment; None where it has none, or they cannot be compared.
     """
 
     source: EnvSource
@@ -46,6 +48,7 @@ class PoolSpec:
     env_shown: bool = True  # the parent has built one: what that prints need not be shown again
     sigma_each: bool = False
     window_size: int = 0
+    spaces: Pair | None = None
 
     def layout(self, n_workers: int) -> Layout:
         return Layout(
@@ -142,9 +145,13 @@ class JobRunner:
     def __init__(self, spec: PoolSpec, block: Block, slot: int = 0) -> None:
         self.spec, self.block, self.row = spec, block, block.workers[slot]
         self.num_pairs, self.episodes = spec.num_pairs, spec.episodes
-        self.env = spec.source()
-        self.flatten = observation_flattener(self.env.observation_space)
-        self.actor = spec.policy.make_actor()
+        self.env = self._build()
+        try:
+            self.flatten = observation_flattener(self.env.observation_space)
+            self.actor = spec.policy.make_actor()
+        except BaseException:
+            self.close()
+            raise
         self.actor.count_steps(self.row[STEPS : STEPS + 1])
         self.load_parameters = parameter_loader(block.layout)
 
@@ -200,9 +207,23 @@ class JobRunner:
 
     def _rebuild(self) -> None:
         """A new environment: who knows what state the exception left the old one in."""
+        self.close()
+        self.env = self._build()
+
+    def _build(self) -> Env:
+        env = self.spec.source()
+        try:
+            check_spaces(env, self.spec)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                env.close()
+            raise
+        return env
+
+    def close(self) -> None:
+        """Close the environment; what it raises changes nothing."""
         with contextlib.suppress(Exception):
             self.env.close()
-        self.env = self.spec.source()
 
 
 def parameter_loader(layout: Layout) -> Callable[[_core.Actor, Block, int, float], None]:

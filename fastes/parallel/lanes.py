@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import traceback
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from gymnasium import spaces
 
 from fastes import _core
 from fastes.envs.lanes import Lanes
-from fastes.errors import WorkerError, origin_of
+from fastes.errors import WorkerError, origin_of, summary_of, trace_of
 from fastes.interrupts import handlers_kept, interrupts_wait
 from fastes.parallel.jobs import Batch, PoolSpec, Request, Round, collect, parameter_loader, publish
 from fastes.parallel.shm import Block
@@ -92,10 +91,10 @@ class LanePool:
             try:
                 run.to_the_end()
             except Exception as error:
-                trace, origin = "".join(traceback.format_exception(error)), _ORIGINS[origin_of(error)]
+                trace, origin = trace_of(error), _ORIGINS[origin_of(error)]
                 when = f", generation {round_.generation + 1}" if round_.generation >= 0 else ""
                 raise WorkerError(
-                    f"{type(error).__name__}: {error}\n[in the {origin} {self.spec.source.name}{when}, while its "
+                    f"{summary_of(error)}\n[in the {origin} {self.spec.source.name}{when}, while its "
                     f"lanes played jobs {run.job.tolist()} (-1: none)]\n\n{trace}",
                     round_.generation + 1,
                     int(run.job.max(initial=_IDLE)),

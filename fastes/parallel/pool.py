@@ -6,7 +6,6 @@ import contextlib
 import pickle
 import selectors
 import sys
-import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -21,15 +20,18 @@ from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
 from fastes.forks import tell_of_forks
 from fastes.interrupts import interrupts_wait
 from fastes.limits import explained
+from fastes.nesting import refuse_workers
+from fastes.parallel.at_exit import close_at_exit
 from fastes.parallel.jobs import PENALISE, Batch, PoolSpec, Request, Round, collect, describe_episode, publish, warn_of_penalty
+from fastes.parallel.leaving import END_SECONDS, see_off, warn_of_late
 from fastes.parallel.process import Parcel, Worker
 from fastes.parallel.shm import ENTERED, EPISODE, JOB, Block
 from fastes.parallel.watch import HUNG, TICK, Watch
-from fastes.parallel.worker import Done, Failed
+from fastes.parallel.worker import Done
+from fastes.worker_line import BUILDING, LOADING, Failed
 
 _Made = TypeVar("_Made")
 _MAX_CRASHES = 3
-_LEAVE_SECONDS = 1.0
 _OUTSIDE = -1  # stands for the job of a worker that died outside any
 
 
@@ -37,6 +39,7 @@ class ProcessPool:
     """n_workers processes that evaluate candidates. They start with the first `evaluate` and are replaced when they die."""
 
     def __init__(self, spec: PoolSpec, n_workers: int) -> None:
+        refuse_workers()
         self.spec, self.n_workers = spec, n_workers
         self._workers: dict[int, Worker] = {}
         self._selector = self._with_limits_named(selectors.DefaultSelector)
@@ -55,6 +58,7 @@ class ProcessPool:
         self._round = 0
         self._first = 1  # the generation's first round: a commit flag of at least this is one of this generation
         tell_of_forks(self)
+        close_at_exit(self)
 
     @property
     def noise(self) -> npt.NDArray[np.float32]:
@@ -168,12 +172,16 @@ class ProcessPool:
             if worker.done_round < round_.number:  # it was late: the others have begun another round
                 worker.offer(round_)
         else:
-            self._meet_failure(message, round_)
+            self._meet_failure(worker, message, round_)
 
-    def _meet_failure(self, failed: Failed, round_: Round) -> None:
-        if failed.job == _OUTSIDE:
-            where, generation, job, env_seed = f"{self.spec.source.name}, while it was built", round_.generation + 1, None, None
+    def _meet_failure(self, worker: Worker, failed: Failed, round_: Round) -> None:
+        if failed.job in (BUILDING, LOADING):
+            doing = "while it was built" if failed.job == BUILDING else "while a worker imported what builds it"
+            where, generation, job, env_seed = f"{self.spec.source.name}, {doing}", round_.generation + 1, None, None
             replay = ""
+            self._show(worker)
+            if output := worker.last_output():  # what comes before the environment is built is not shown
+                failed = failed._replace(trace=f"{failed.trace}\nThe worker's last output:\n{output}")
         else:
             episode = describe_episode(self.spec, self.block, round_, failed.job, failed.episode)
             where, generation, job, env_seed = episode[:4]
@@ -193,8 +201,7 @@ class ProcessPool:
         """Bury a worker that is dead or has to die, and start another in its place, which helps with this round."""
         self._show(worker)
         with interrupts_wait():
-            worker.kill()
-            self._remove(worker)
+            self._end(worker)
         job = self._unfinished_job(worker)
         how = worker.how_it_died()
         if job == _OUTSIDE:
@@ -245,6 +252,17 @@ class ProcessPool:
         with contextlib.suppress(KeyError, ValueError, OSError):  # it is forgotten or closed already
             self._selector.unregister(channel)
 
+    def _end(self, worker: Worker) -> None:
+        """Bury one that has hung up, hangs or is stopped; how it died is its own exit status, where it has one."""
+        if worker.killed_for:
+            self._see_off([worker])
+            return
+        worker.wait(END_SECONDS)
+        if not worker.has_ended():
+            worker.killed_for = "hung up and did not end"
+            worker.kill()
+        self._remove(worker)
+
     def _remove(self, worker: Worker) -> None:
         """Bury a worker that was killed or is dead."""
         for channel in (worker.connection, worker.stderr, worker.pidfd):
@@ -253,30 +271,34 @@ class ProcessPool:
         self._workers.pop(worker.slot, None)
         worker.bury()
 
+    def _see_off(self, workers: list[Worker]) -> list[Worker]:
+        """Ask workers to close their environments and to leave, and bury them; returns those that had to be killed."""
+        for worker in workers:
+            self._forget(worker.connection)
+            worker.ask_to_leave()
+        late = see_off(workers, self._show)
+        for worker in workers:
+            self._show(worker)
+            self._remove(worker)
+        return late
+
     def kill(self) -> None:
-        """End every worker at once; the next `evaluate` starts new ones."""
+        """End every worker, whatever it does; the next `evaluate` starts new ones."""
         with interrupts_wait():
-            workers = list(self._workers.values())
-            for worker in workers:
-                worker.kill()
-            for worker in workers:
-                self._remove(worker)
+            late = self._see_off(list(self._workers.values()))
+        warn_of_late(self.spec.source.name, late)
 
     def close(self) -> None:
-        """End the workers and let go of the memory. Workers that do not leave within a second are killed."""
+        """End the workers and let go of the memory."""
         with interrupts_wait():
-            for worker in list(self._workers.values()):
+            for worker in self._workers.values():
                 self._show(worker)
-                self._forget(worker.connection)
-                worker.hang_up()
-            limit = time.monotonic() + _LEAVE_SECONDS
-            for worker in list(self._workers.values()):
-                worker.wait(max(0.0, limit - time.monotonic()))
-            self.kill()
+            late = self._see_off(list(self._workers.values()))
             self._selector.close()
             self.block.close()
             if self._parcel is not None:
                 self._parcel.close()
+        warn_of_late(self.spec.source.name, late)
 
     def leave_to_parent(self) -> None:
         """See forks.Owner. The epoll set is shared: nothing is taken out of it. Workers must see when their parent hangs up."""

@@ -20,15 +20,22 @@ from fastes import _core
 from fastes.descriptors import fill_standard_descriptors
 from fastes.envs.registered import own_registrations
 from fastes.interrupts import born_blocked
+from fastes.nesting import MARK
 from fastes.parallel.jobs import PoolSpec, Round
-from fastes.parallel.shm import ENTERED, JOB, READY, Block, anonymous_file
-from fastes.parallel.worker import READY_MARK, Arguments, Start
+from fastes.parallel.shm import ENTERED, JOB, LEAVE, READY, STAGE, Block, anonymous_file
+from fastes.parallel.unsendable import cannot_be_sent
+from fastes.parallel.worker import LEAVE_SIGNAL, READY_MARK, Arguments, Start
 
 _SINGLE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 # sys.path comes from the parent: with `-m`, a folder named fastes in the working directory would be taken for the package.
-_BOOT = "import sys; sys.path[:] = {path!r}; from fastes.parallel.worker import main; main({arguments!r})"
+_BOOT = """\
+import sys; sys.path[:] = {path!r}
+from fastes.worker_line import told
+with told({fd}): from fastes.parallel.worker import main
+main({arguments!r})
+"""
 _MAX_LINE = 1 << 16  # bytes of a worker's unfinished line that are kept
 _READS = 16  # chunks of output taken at a time: whoever writes without end must not hold the parent up
 _DEATH_SECONDS = 2.0  # for a killed process to end; one in the kernel's hands (a lost network disk) may not
@@ -38,7 +45,10 @@ class Parcel:
     """What every worker of a pool is given, pickled once, in a file without a name: no pipe can fill up with it."""
 
     def __init__(self, spec: PoolSpec, block: Block) -> None:
-        content = cloudpickle.dumps(Start(spec, block.layout, block.fd, _core.variant(), own_registrations()))
+        try:
+            content = cloudpickle.dumps(Start(spec, block.layout, block.fd, _core.variant(), own_registrations()))
+        except Exception as error:
+            raise cannot_be_sent(spec.source, error) from error
         self.size = len(content)
         self.fd = anonymous_file(self.size)
         with open(self.fd, "wb", closefd=False) as file:
@@ -55,7 +65,7 @@ class Worker:
 
     def __init__(self, slot: int, spec: PoolSpec, block: Block, parcel: Parcel) -> None:
         self.slot, self.row = slot, block.workers[slot]
-        self.row[[JOB, ENTERED, READY]] = -1, 0, 0
+        self.row[[JOB, ENTERED, READY, LEAVE, STAGE]] = -1, 0, 0, 0, 0
         self._show_lines = not spec.env_shown
         self.sent_round = self.done_round = 0  # the last round it was told of, and the last that it said it is done with
         self.killed_for = ""  # why the parent killed it
@@ -65,7 +75,7 @@ class Worker:
         ours, theirs = socketpair()
         self.connection = Connection(ours.detach())
         arguments = Arguments(theirs.fileno(), os.getpid(), slot, parcel.fd, parcel.size)
-        boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], arguments=tuple(arguments))
+        boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], fd=theirs.fileno(), arguments=tuple(arguments))
         try:
             with theirs:
                 fds = theirs.fileno(), block.fd, parcel.fd
@@ -82,6 +92,11 @@ class Worker:
     def ready(self) -> bool:
         """Whether it has built its environment."""
         return _core.committed(self.row, READY) != 0
+
+    @property
+    def stage(self) -> int:
+        """Of its environment: 0 before it is built, OPEN or CLOSED."""
+        return int(_core.committed(self.row, STAGE))
 
     def offer(self, round_: Round) -> None:
         """Tell it of a round, unless it has not answered the one before: messages to a slow starter must not pile up."""
@@ -139,9 +154,17 @@ class Worker:
         """The end of what it wrote to stderr, an unfinished line too."""
         return "\n".join([*self.stderr_tail, self._partial.decode(errors="replace")])
 
-    def hang_up(self) -> None:
-        """Tell it to leave when it is done with what it does."""
+    def ask_to_leave(self) -> None:
+        """Whatever it does: to close its environment and end. One that has none yet is killed."""
+        _core.commit(self.row, LEAVE, 1)
         self.connection.close()
+        if self.stage:
+            self.process.send_signal(LEAVE_SIGNAL)
+        else:
+            self.kill()
+
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
 
     def wait(self, seconds: float) -> None:
         """Until it has ended, or for so long."""
@@ -189,7 +212,7 @@ def _popen(command: list[str], fds: tuple[int, ...], folder: str | None) -> subp
                 stderr=subprocess.PIPE,
                 pass_fds=fds,
                 cwd=folder if folder and os.path.isdir(folder) else None,
-                env={**os.environ, **_SINGLE_THREAD},
+                env={**os.environ, **_SINGLE_THREAD, MARK: str(os.getpid())},
             )
 
     if threading.current_thread() is threading.main_thread():

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import traceback
 from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from fastes.errors import WorkerError, origin_of
+from fastes.errors import WorkerError, origin_of, summary_of, trace_of
 from fastes.forks import keep_unused, tell_of_forks
 from fastes.interrupts import handlers_kept
+from fastes.parallel.at_exit import close_at_exit
 from fastes.parallel.jobs import (
     Batch,
     JobRunner,
@@ -41,6 +41,7 @@ class SerialPool:
         self._penalised = ""
         self._rounds = 0
         tell_of_forks(self)
+        close_at_exit(self)
 
     @property
     def noise(self) -> npt.NDArray[np.float32]:
@@ -79,19 +80,18 @@ class SerialPool:
     def _run(self, runner: JobRunner, job: int, round_: Round) -> None:
         def penalise(error: Exception) -> None:
             where = self._describe(job, round_)
-            self._penalised = f"{type(error).__name__}: {error}"
-            warn_of_penalty(self._warned, self._penalised, where.text, _trace(error))
+            self._penalised = summary_of(error)
+            warn_of_penalty(self._warned, self._penalised, where.text, trace_of(error))
 
         try:
             runner.run(job, round_, penalise)
         except Exception as error:
-            with contextlib.suppress(Exception):  # who knows what state it is in
-                runner.env.close()
+            runner.close()  # who knows what state it is in
             self._runner = None
             where = self._describe(job, round_)
             raise WorkerError(
-                f"{type(error).__name__}: {error}\n[in the {origin_of(error)}: {where.text}; to play this episode again: "
-                f"{where.replay}]\n\n{_trace(error)}",
+                f"{summary_of(error)}\n[in the {origin_of(error)}: {where.text}; to play this episode again: "
+                f"{where.replay}]\n\n{trace_of(error)}",
                 where.generation,
                 job,
                 where.env_seed,
@@ -102,9 +102,9 @@ class SerialPool:
 
     def close(self) -> None:
         """Close the environment. The pool can be used again."""
-        if self._runner is not None:
-            self._runner.env.close()
-            self._runner = None
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.env.close()
 
     def leave_to_parent(self) -> None:
         """See forks.Owner."""
@@ -115,7 +115,3 @@ class SerialPool:
 
 def _raise(error: Exception) -> None:
     raise error
-
-
-def _trace(error: Exception) -> str:
-    return "".join(traceback.format_exception(error))

@@ -25,6 +25,9 @@ EPISODE = 1  # which episode of that job
 ENTERED = 2  # the last round in which it began to claim jobs
 READY = 4  # 1 once its environment is built
 STEPS = 3  # env.step calls so far: whoever watches sees that it goes on
+LEAVE = 5  # 1 once it has to leave; written by the parent
+STAGE = 6  # OPEN once it leaves when it is asked to, CLOSED once its environment is closed
+OPEN, CLOSED = 1, 2
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Layout:
             "seconds": ((jobs,), "f8"),
             "moments": ((2 * self.num_pairs, 2, self.obs_size), "f8"),
             "committed": ((jobs,), "i8"),  # written last: the round in which the slot was filled
-            # one writer a row: the worker itself
+            # one writer a row: the worker itself, but for LEAVE
             "workers": ((slots, 8), "i8"),  # columns: see below
             "noise": ((self.table_size,), "f4"),
         }

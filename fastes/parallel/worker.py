@@ -8,23 +8,25 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import pickle
 import signal
 import sys
-import traceback
 import warnings
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 import cloudpickle
+import numpy as np
+import numpy.typing as npt
 
 from fastes import _core
 from fastes.envs.registered import register
-from fastes.errors import origin_of
 from fastes.interrupts import STOP_SIGNALS
 from fastes.parallel.jobs import JobRunner, PoolSpec, Round
-from fastes.parallel.shm import ENTERED, EPISODE, JOB, READY, Block, Layout
+from fastes.parallel.shm import CLOSED, ENTERED, EPISODE, JOB, LEAVE, OPEN, READY, STAGE, Block, Layout
+from fastes.worker_line import BUILDING, failure, told
 
+LEAVE_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGTERM)  # one that environments leave alone, where there is one
 READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr, not shown
 
 
@@ -48,37 +50,28 @@ class Start(NamedTuple):
     registrations: bytes
 
 
+class Leave(BaseException):
+    """The parent has asked this process to leave."""
+
+
 class Done(NamedTuple):
     """No job of this round is left to claim."""
 
     round_number: int
 
 
-class Failed(NamedTuple):
-    """An exception in an episode; job is -1 while the environment was built. exception is pickled, b'' if it cannot be.
-
-    penalised: the job is done all the same, with a return of NaN. origin: 'environment' or 'policy'.
-    """
-
-    job: int
-    episode: int
-    summary: str
-    trace: str
-    exception: bytes
-    penalised: bool
-    origin: str
-
-
 def main(arguments: tuple[int, ...]) -> None:
     """Entry point of the process."""
     given = Arguments(*arguments)
     die_with_parent(given.parent_pid)
-    leave_signals_to_parent()
+    leave_signals_to_parent(lambda *_: None)
+    os.register_at_fork(after_in_child=take_signals_back)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # it was born with these blocked
     die_first_when_memory_is_short()
     os.set_inheritable(given.connection_fd, False)
     connection = Connection(given.connection_fd)
-    start: Start = cloudpickle.loads(os.pread(given.start_fd, given.start_size, 0))
+    with told(given.connection_fd):
+        start: Start = cloudpickle.loads(os.pread(given.start_fd, given.start_size, 0))
     os.close(given.start_fd)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         serve(connection, start, given.slot)
@@ -93,14 +86,39 @@ def die_with_parent(parent_pid: int) -> None:
         os._exit(0)
 
 
-def leave_signals_to_parent() -> None:
+def leave_signals_to_parent(handler: Callable[[int, object], None]) -> None:
     """Ctrl-C, termination and hang-up reach the whole process group, and the parent ends the generation first.
 
-    SIGTERM has a handler that does nothing, and is not ignored: programs that an environment starts would inherit that.
+    SIGTERM has a handler, and is not ignored: programs that an environment starts would inherit that.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, handler)
+
+
+def take_signals_back() -> None:
+    """A process that an environment has forked ends by them, as one that it has started anew: env.close may rely on it."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+class Signals:
+    """What comes from outside raises Leave where the parent has asked for it in this worker's row, and else does nothing.
+
+    deaf: it is not to be raised: building and closing the environment must not be cut short.
+    """
+
+    def __init__(self, row: npt.NDArray[np.int64]) -> None:
+        self.row, self.pid, self.deaf = row, os.getpid(), True
+
+    def listen(self) -> None:
+        leave_signals_to_parent(self._meet)
+        signal.signal(LEAVE_SIGNAL, self._meet)
+
+    def _meet(self, *_: object) -> None:
+        if not self.deaf and self.row[LEAVE] and os.getpid() == self.pid:
+            self.deaf = True
+            raise Leave
 
 
 def die_first_when_memory_is_short() -> None:
@@ -112,26 +130,59 @@ def die_first_when_memory_is_short() -> None:
 
 
 def serve(connection: Connection, start: Start, slot: int) -> None:
+    """Build the environment and run jobs until the parent hangs up or asks this process to leave; then close it."""
     _core.use_variant(start.kernels)
     block = Block(start.layout, start.memory_fd)
     block.close()
-    row = block.workers[slot]
+    row, runner = block.workers[slot], None
+    signals = Signals(row)
+    try:
+        try:
+            signals.listen()
+            _core.commit(row, STAGE, OPEN)
+            runner = build(connection, start.spec, start.registrations, block, slot)
+            if runner is not None:
+                signals.deaf = False  # half an environment could not be closed
+                work(connection, runner, row, signals)
+        finally:
+            signals.deaf = True
+    except Leave:
+        pass
+    finally:
+        if os.getpid() == signals.pid:  # and no process that the environment has forked
+            signals.listen()
+            try:
+                if runner is not None:
+                    runner.close()
+            finally:
+                _core.commit(row, STAGE, CLOSED)
+                connection.close()  # what is left behind, a thread say, must not keep it
+
+
+def build(connection: Connection, spec: PoolSpec, registrations: bytes, block: Block, slot: int) -> JobRunner | None:
+    """What runs jobs; None where an exception kept it from being built, of which the parent is told."""
     try:
         with warnings.catch_warnings():
-            if start.spec.env_shown:
+            if spec.env_shown:
                 warnings.simplefilter("ignore")
-            register(start.registrations)
-            runner = JobRunner(start.spec, block, slot)
+            register(registrations)
+            runner = JobRunner(spec, block, slot)
         limit_threads()
     except Exception as error:
-        connection.send(failure(-1, 0, error))
-        return
+        connection.send(failure(BUILDING, 0, error))
+        return None
     with contextlib.suppress(OSError):  # the environment may have closed it
         os.write(2, f"\n{READY_MARK}\n".encode())
-    _core.commit(row, READY, 1)
-    while True:
+    _core.commit(block.workers[slot], READY, 1)
+    return runner
+
+
+def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], signals: Signals) -> None:
+    """Run the jobs of round after round."""
+    block = runner.block
+    while not row[LEAVE]:
         round_: Round = connection.recv()
-        leave_signals_to_parent()  # whatever the environment has installed
+        signals.listen()  # whatever the environment has installed
         runner.begin(round_)
         _core.commit(row, ENTERED, round_.number)  # before the first claim: the parent counts on it
         while (position := _core.claim(block.next_todo, round_.number, round_.num_todo)) >= 0:
@@ -145,6 +196,8 @@ def serve(connection: Connection, start: Start, slot: int) -> None:
             except Exception as error:
                 connection.send(failure(job, int(row[EPISODE]), error))
                 row[JOB] = -1
+            if row[LEAVE]:
+                return  # the environment has swallowed the exception, or taken over the signal
         connection.send(Done(round_.number))
 
 
@@ -154,21 +207,3 @@ def limit_threads() -> None:
         sys.modules["cv2"].setNumThreads(0)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-
-
-def failure(job: int, episode: int, error: Exception, penalised: bool = False) -> Failed:
-    """The message, small enough to go through the pipe at once: a worker that is stopped halfway must not hold its parent."""
-    try:
-        pickled = pickle.dumps(error)
-        pickle.loads(pickled)
-    except Exception:
-        pickled = b""
-    summary = _shortened(f"{type(error).__name__}: {error}", 2000)
-    trace = _shortened("".join(traceback.format_exception(error)), 6000)
-    return Failed(job, episode, summary, trace, pickled if len(pickled) <= 6000 else b"", penalised, origin_of(error))
-
-
-def _shortened(text: str, limit: int) -> str:
-    """The beginning and the end of a text of at most limit bytes in ASCII."""
-    text = text.encode("ascii", "backslashreplace").decode() if len(text.encode()) > limit else text
-    return text if len(text) <= limit else f"{text[: limit // 3]}\n[...]\n{text[-limit // 2 :]}"

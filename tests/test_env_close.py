@@ -1,0 +1,283 @@
+"""Risk: what an environment has started outlives its worker, because nobody calls env.close; or closing holds somebody up."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from envs_for_tests import Toy
+from faults import SETTINGS, caught_warnings, seed_of
+from processes import alive, children, run_script, wait_until
+from training import Result, assert_same_records, learn, train
+
+from fastes import FastES, WorkerError
+from fastes.logger import Record
+
+
+class Simulated(Toy):
+    """Starts a program, as simulators do, and ends it in close. `log` gets its process id, with a minus when it is closed.
+
+    how: 'program' or 'fork', a process of multiprocessing. closing: what close does besides.
+    """
+
+    def __init__(self, log: str, how: str = "program", closing: str = "", worker_only: int = 0, **habits: Any) -> None:
+        super().__init__(**habits)
+        self.log, self.closing = log, closing if os.getpid() != worker_only else ""
+        self.program: Any
+        if how == "fork":
+            self.program = multiprocessing.get_context("fork").Process(target=time.sleep, args=(100.0,), daemon=True)
+            self.program.start()
+        else:
+            self.program = subprocess.Popen(["sleep", "100"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.note(self.program.pid)
+
+    def note(self, number: int) -> None:
+        with open(self.log, "a") as file:
+            file.write(f"{number}\n")
+
+    def close(self) -> None:
+        pid = self.program.pid
+        if self.closing == "hang":
+            self.program.kill()
+            time.sleep(100.0)
+        if self.closing == "print":
+            for _ in range(300):
+                print("bye " * 1000, file=sys.stderr, flush=True)
+        self.program.terminate()
+        (self.program.wait if isinstance(self.program, subprocess.Popen) else self.program.join)()
+        self.note(-pid)
+        if self.closing == "raise":
+            raise ValueError("close raises")
+        if self.closing == "exit":
+            sys.exit(3)
+
+
+class Stubborn(Simulated):
+    """Swallows every exception of a step, and takes SIGTERM for itself."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        try:
+            self._misbehave()
+        except BaseException as error:
+            if isinstance(error, ValueError):
+                raise
+        self.steps -= 1
+        return super().step(action)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "log"
+    yield path
+    for pid in started(path):
+        if alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def started(log: Path) -> list[int]:
+    return [int(line) for line in log.read_text().split() if int(line) > 0] if log.exists() else []
+
+
+def all_closed(log: Path) -> bool:
+    numbers = [int(line) for line in log.read_text().split()]
+    return sorted(n for n in numbers if n > 0) == sorted(-n for n in numbers if n < 0)
+
+
+def all_ready(model: FastES) -> bool:
+    """Whether each worker has its environment; one that is still building holds up nobody, short trainings neither."""
+    pool: Any = model.evaluator._pool
+    return all(worker.ready for worker in pool._workers.values()) if model.n_workers else True
+
+
+def learn_with_all(model: FastES, generations: int) -> list[Record]:
+    """Go on until so many are done, and wait for workers that start late."""
+    records = learn(model, generations)
+    wait_until(lambda: all_ready(model), "every worker has its environment")
+    return records
+
+
+def assert_all_ended(log: Path, at_least: int) -> None:
+    assert len(started(log)) >= at_least
+    assert all_closed(log)
+    assert not any(alive(pid) for pid in started(log))
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("how", ["program", "fork"])
+def test_closing_a_model_closes_its_environments(how: str, n_workers: int, log: Path) -> None:
+    """A process that was forked must end by SIGTERM, or its environment waits for it without end."""
+    with FastES(partial(Simulated, str(log), how), n_workers=n_workers, **SETTINGS) as model:
+        learn_with_all(model, 2)
+        assert len(started(log)) == max(1 + n_workers, 2)
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 3.0
+    assert_all_ended(log, 1)
+
+
+def test_an_idle_pool_closes_quickly() -> None:
+    spent = []
+    for _ in range(3):
+        with FastES(Toy, n_workers=2, **SETTINGS) as model:
+            learn_with_all(model, 1)
+            begun = time.monotonic()
+        spent.append(time.monotonic() - begun)
+    assert min(spent) < 0.5
+
+
+@pytest.mark.parametrize("kind", [Simulated, Stubborn])
+@pytest.mark.parametrize("end", ["error", "interrupt"])
+def test_workers_in_the_middle_of_an_episode_close_their_environments(
+    end: str, kind: type[Simulated], log: Path, tmp_path: Path
+) -> None:
+    """Others raise, or the user presses Ctrl-C, while one sleeps in a step."""
+    marker, switch = tmp_path / "marker", tmp_path / "switch"
+    habits: dict[str, Any] = {"hang_seeds": [seed_of(0, 0)], "marker": str(marker)}
+
+    class Waiting(kind):  # type: ignore[valid-type, misc]
+        def _misbehave(self) -> None:
+            if end == "error" and self.env_seed == seed_of(0, 3):
+                wait_until(switch.exists, "told to raise")
+                raise ValueError("this one raises")
+            super()._misbehave()
+
+    def meddle() -> None:
+        wait_until(lambda: marker.exists() and marker.read_text().endswith("\n"), "a worker sleeps in a step")
+        if end == "error":
+            switch.touch()
+        else:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    meddler = threading.Thread(target=meddle)
+    with FastES(partial(Waiting, str(log), **habits), n_workers=2, **SETTINGS) as model:
+        meddler.start()
+        with caught_warnings() as messages, pytest.raises(WorkerError if end == "error" else KeyboardInterrupt):
+            learn(model, 2)
+        meddler.join()
+        assert messages == []
+        assert children() == [model.env.program.pid]
+    assert_all_ended(log, 2)
+
+
+def test_a_worker_that_hangs_closes_its_environment_before_it_is_replaced(
+    log: Path, tmp_path: Path, undisturbed: Result
+) -> None:
+    env = partial(Simulated, str(log), hang_seeds=[seed_of(1, 1)], marker=str(tmp_path / "marker"))
+    with caught_warnings() as messages:
+        result = train(env, 4, 2, **{**SETTINGS, "step_timeout": 1.0})
+    assert_same_records(undisturbed.records, result.records)
+    (message,) = messages
+    assert "hung" in message
+    assert_all_ended(log, 3)
+
+
+def test_a_stopped_worker_is_waited_for_by_nobody(log: Path) -> None:
+    with FastES(partial(Simulated, str(log)), n_workers=2, **SETTINGS) as model:
+        learn_with_all(model, 1)
+        pool: Any = model.evaluator._pool
+        os.kill(pool._workers[0].process.pid, signal.SIGSTOP)
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 3.0
+    assert children() == []
+    assert len([line for line in log.read_text().split() if line.startswith("-")]) == 2, "the parent's, and the other's"
+
+
+@pytest.mark.parametrize("closing", ["raise", "print", "exit"])
+def test_a_close_that_raises_or_prints_does_no_harm(
+    closing: str, log: Path, undisturbed: Result, capfd: pytest.CaptureFixture[str]
+) -> None:
+    env = partial(Simulated, str(log), closing=closing, worker_only=os.getpid())
+    begun = time.monotonic()
+    with caught_warnings() as messages, FastES(env, n_workers=2, **SETTINGS) as model:
+        records = learn_with_all(model, 4)
+    assert time.monotonic() - begun < 5.0
+    assert messages == []
+    assert_same_records(undisturbed.records, records)
+    assert_all_ended(log, 3)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_close_that_hangs_is_ended_with_one_warning(log: Path, undisturbed: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastes.parallel.leaving.CLOSE_SECONDS", 1.0)
+    begun = time.monotonic()
+    env = partial(Simulated, str(log), closing="hang", worker_only=os.getpid())
+    with caught_warnings() as messages, FastES(env, n_workers=3, **SETTINGS) as model:
+        records = learn_with_all(model, 4)
+    assert time.monotonic() - begun < 6.0, "all are waited for together"
+    assert_same_records(undisturbed.records, records)
+    (message,) = messages
+    for word in ("env.close of Simulated", "did not return within 1 s", "3 of the workers", "killed"):
+        assert word in message
+    assert children() == []
+
+
+@pytest.mark.parametrize("end", ["", "raise ValueError('the script fails')", "import json; json.model = model", "sys.exit(3)"])
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_a_script_that_ends_without_close_closes_its_environments(n_workers: int, end: str, log: Path) -> None:
+    script = f"""
+        import sys
+        from functools import partial
+        from faults import SETTINGS
+        from test_env_close import Simulated
+        from training import learn
+        from fastes import FastES
+        model = FastES(partial(Simulated, {str(log)!r}), n_workers={n_workers}, **SETTINGS)
+        learn(model, 1)
+        {end}
+    """
+    result = run_script(script, log.parent)
+    assert "Warning" not in result.stderr
+    assert result.returncode == (0 if "json" in end or not end else 3 if "exit" in end else 1)
+    numbers = [int(line) for line in log.read_text().split()]
+    own = [numbers[0]] if "json" in end else []  # the parent's own environment is its model's to close
+    wait_until(lambda: not any(alive(pid) for pid in set(started(log)) - set(own)), "programs of the environments ended", 10.0)
+
+
+# --- in this process -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.filterwarnings("ignore:ToyError")
+def test_an_environment_that_is_built_anew_is_closed_before(n_workers: int, log: Path) -> None:
+    env = partial(Simulated, str(log), fail_seeds=[seed_of(0, 1), seed_of(1, 2)])
+    train(env, 2, n_workers, **{**SETTINGS, "on_env_error": "penalise"})
+    assert_all_ended(log, 2 + 4)
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_an_environment_that_raised_is_closed(n_workers: int, log: Path) -> None:
+    env = partial(Simulated, str(log), fail_seeds=[seed_of(0, 1)])
+    with FastES(env, n_workers=n_workers, **SETTINGS) as model:
+        with pytest.raises(WorkerError):
+            learn(model, 1)
+        assert [pid for pid in started(log) if alive(pid)] == started(log)[:1], "the model's own is left"
+    assert_all_ended(log, 2)
+
+
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_an_environment_that_cannot_be_used_is_closed(n_workers: int, log: Path) -> None:
+    """It is there, and then something else raises before it is played on."""
+
+    class Changing(Simulated):
+        def __init__(self, *arguments: Any, **habits: Any) -> None:
+            super().__init__(*arguments, **habits)
+            if len(started(Path(self.log))) > 1:
+                del self.observation_space
+
+    with FastES(partial(Changing, str(log)), n_workers=n_workers, **SETTINGS) as model, pytest.raises(Exception):  # noqa: B017
+        learn(model, 1)
+    assert_all_ended(log, 2)
