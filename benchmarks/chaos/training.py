@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -143,7 +144,8 @@ def train(plan: Plan) -> None:
     """Train until the stretch ends; `learn` is called again after each alarm. The console's file is full all the time."""
     folder = RunFolder(Path(plan.folder), plan.checkpoint_seconds, on_save_error="stop")
     reporter, forks = Reporter(plan), Forks()
-    with open_model(plan) as model, open("/dev/full", "w", encoding="ascii") as full:
+    full = open("/dev/full", "w", encoding="ascii")  # noqa: SIM115  closing it fails, too
+    with open_model(plan) as model:
         callbacks = [ConsoleLog(full), folder, forks, reporter]
         ended = False
         while not ended and (not plan.goal or model.generation < plan.goal):  # it may be killed after its last checkpoint
@@ -157,6 +159,8 @@ def train(plan: Plan) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
         forks.wait()
         folder.save(model)
+    with contextlib.suppress(OSError):
+        full.close()
 
 
 def _raise_alarm(*_: object) -> None:
