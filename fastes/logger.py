@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastes.descriptors import fill_standard_descriptors
+from fastes.interrupts import interrupts_wait
 from fastes.whole_files import keep_aside, replace_file
 
 _MAX_GENERATION = 2**32
@@ -115,16 +116,18 @@ class CsvLog:
 
     def write(self, record: Record) -> None:
         """Write a record; one that was given before is not written twice."""
-        if record.generation > self._last:
-            self._last = record.generation
-            self._owed.append(record)
-        self.flush()
+        with interrupts_wait():  # else a row may be written twice, or never
+            if record.generation > self._last:
+                self._last = record.generation
+                self._owed.append(record)
+            self.flush()
 
     def flush(self) -> None:
         """Write what is owed."""
-        if self._owed:
-            self._append(self._owed)
-            self._owed.clear()
+        with interrupts_wait():
+            if self._owed:
+                self._append(self._owed)
+                self._owed.clear()
 
     def truncate(self, generation: int) -> None:
         """Drop the records after a generation: those of a run that went on past its last checkpoint.

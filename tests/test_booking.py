@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import csv
 import json
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -15,12 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import SETTINGS, toy
-from training import Result, assert_same, learn
+from training import MANY, TIMES, Result, assert_same, assert_same_state, learn
 
 import fastes
 from fastes import Callback, EvolutionStrategy, FastES
 from fastes.agent import FastES as Agent
-from fastes.checkpoint import Checkpoint
+from fastes.checkpoint import Checkpoint, read_checkpoint
+from fastes.run_folder import RunFolder
 
 TOTAL = 10**6
 PACKAGE = str(Path(fastes.__file__).parent)
@@ -131,39 +135,89 @@ def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
         assert ends == {before, _said(model.snapshot())}
 
 
-def test_alarms_at_random_moments_change_no_result(undisturbed: Result) -> None:
-    """Time limits raise in a handler of SIGALRM; training goes on after each."""
+@contextlib.contextmanager
+def alarms() -> Iterator[None]:
+    """The handler of SIGALRM raises Stopped meanwhile; the suite's own alarm waits."""
 
     def expire(number: int, frame: FrameType | None) -> None:
         raise Stopped
 
+    left = signal.setitimer(signal.ITIMER_REAL, 0.0)[0]
+    handler = signal.signal(signal.SIGALRM, expire)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, left)
+
+
+def stopped_after(model: FastES, seconds: float, *callbacks: Any) -> tuple[dict[int, Any], bool]:
+    """Four generations, with an alarm after so many seconds and `learn` once more: their records, and whether it rang."""
+    records: dict[int, Any] = {}
+    armed = stopped = False
+
+    def note(model: FastES, record: Any) -> bool:
+        records[record.generation] = record
+        return record.generation < 4
+
+    while model.generation < 4 or not armed:
+        try:
+            if not armed:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, seconds + 1e-6)
+            model.learn(MANY - model.num_timesteps, [*callbacks, note], reset_num_timesteps=False)
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        except Stopped:
+            stopped = True
+            if model.untold is not None:
+                records[model.untold.generation] = model.untold
+    return records, stopped
+
+
+def test_alarms_at_random_moments_change_no_result(undisturbed: Result) -> None:
+    """Time limits raise in a handler of SIGALRM; training goes on after each."""
     chance, stopped = np.random.default_rng(0), 0
     with FastES(toy(), n_workers=0, **SETTINGS) as model:
         start, began = model.state, time.perf_counter()
         learn(model, 4)
         seconds = time.perf_counter() - began
-        left = signal.setitimer(signal.ITIMER_REAL, 0.0)[0]
-        handler = signal.signal(signal.SIGALRM, expire)
-        try:
+        with alarms():
             for _ in range(100):
-                model.state, records, armed = start, {}, False
-                while model.generation < 4 or not armed:
-                    try:
-                        if not armed:
-                            armed = True
-                            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0, seconds) + 1e-6)
-                        learn(model, 4, on_record=lambda record, known=records: known.update({record.generation: record}))
-                        signal.setitimer(signal.ITIMER_REAL, 0.0)
-                    except Stopped:
-                        stopped += 1
-                        if model.untold is not None:
-                            records[model.untold.generation] = model.untold
+                model.state = start
+                records, rang = stopped_after(model, chance.uniform(0.0, seconds))
                 assert_same(undisturbed, Result(model.snapshot(), [records[number] for number in range(1, 5)]))
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
-            signal.signal(signal.SIGALRM, handler)
-            signal.setitimer(signal.ITIMER_REAL, left)
-    assert stopped > 10
+                stopped += rang
+    assert stopped > 5
+
+
+def test_alarms_at_random_moments_lose_no_row(tmp_path: Path, undisturbed: Result) -> None:
+    chance, stopped = np.random.default_rng(1), 0
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        start, began = model.state, time.perf_counter()
+        stopped_after(model, 60.0, RunFolder(_new(tmp_path, 0), checkpoint_seconds=0.0))
+        seconds = time.perf_counter() - began
+        with alarms():
+            for number in range(1, 40):
+                model.state = start
+                path = _new(tmp_path, number)
+                folder = RunFolder(path, checkpoint_seconds=0.0)
+                stopped += stopped_after(model, chance.uniform(0.0, seconds), folder)[1]
+                assert _figures(path) == _figures(tmp_path / "0")
+                folder.save(model)
+                saved = read_checkpoint(path / "checkpoint.zip")
+                assert_same_state(undisturbed.state, saved)
+    assert stopped > 5
+
+
+def _new(parent: Path, number: int) -> Path:
+    (parent / str(number)).mkdir()
+    return parent / str(number)
+
+
+def _figures(run: Path) -> list[dict[str, str]]:
+    with open(run / "progress.csv", newline="") as file:
+        return [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
 
 
 def test_a_strategy_that_is_interrupted_is_told_again() -> None:
