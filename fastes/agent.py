@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from fastes.callbacks import Callback
-from fastes.checkpoint import Checkpoint, write_checkpoint
 from fastes.console import output_lasts
 from fastes.cpus import available_cpus
 from fastes.descriptors import fill_standard_descriptors
@@ -28,7 +27,7 @@ from fastes.generation import Generation, confirm_target, evaluate, run_generati
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record
 from fastes.memory import check_memory
-from fastes.model_copy import Copied, packed_model, unpacked_model
+from fastes.model_copy import Copied, pack, unpack
 from fastes.nesting import refuse_training
 from fastes.one_thread import OneThread
 from fastes.policies import POLICIES, AnySpec, CustomPolicy, check_model_memory, spec_for
@@ -36,7 +35,7 @@ from fastes.policies.custom import check_no_class, check_noise
 from fastes.predictor import Predictor
 from fastes.presets import choose_settings
 from fastes.replay import replay_job
-from fastes.restore import model_state, read_parts, restore_model, settings_among, versions
+from fastes.restore import read_parts, restore_state, settings_among, versions
 from fastes.rollout import Episode
 from fastes.sb3.callbacks import all_callbacks
 from fastes.sb3.interface import SB3Interface
@@ -163,11 +162,6 @@ class FastES(SB3Interface):
     observation_space = property(lambda self: (self.source.lanes or self.env).observation_space)
     action_space = property(lambda self: (self.source.lanes or self.env).action_space)
 
-    @property
-    def target_return(self) -> float:
-        """Noise-free return at which `learn` stops; infinity for never."""
-        return self.settings.target(self.source.reward_threshold)
-
     # --- learning ---------------------------------------------------------------------------------------------------
 
     def learn(
@@ -288,7 +282,7 @@ class FastES(SB3Interface):
         it is, and what kills a worker kills this process.
         """
         with self._one_thread.using("replay()"):
-            return replay_job(self, generation, job)
+            return replay_job(self.state, self.evaluator, generation, job)
 
     # --- acting -----------------------------------------------------------------------------------------------------
 
@@ -310,14 +304,6 @@ class FastES(SB3Interface):
         return self._predictor.act(self.theta, self.normalizer, observation, noise, space), None
 
     # --- keeping ----------------------------------------------------------------------------------------------------
-
-    def snapshot(self) -> Checkpoint:
-        """Everything a checkpoint holds, as copies."""
-        return model_state(self)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a checkpoint to path ('.zip' is added when missing): whole or not at all, the previous one stays as .bak."""
-        write_checkpoint(path, self.snapshot())
 
     @classmethod
     def load(
@@ -353,7 +339,7 @@ class FastES(SB3Interface):
         model = cls.__new__(cls)
         model._init_interface(tensorboard_log, device=device)
         model._set_up(parts.source, parts.spec, parts.settings, parts.seed, n_workers, verbose)
-        restore_model(model, parts.checkpoint)
+        restore_state(model.state, parts.checkpoint)
         model.set_random_seed(seed)
         model._look_at_statistics()
         return model
@@ -364,12 +350,15 @@ class FastES(SB3Interface):
         model = cls.__new__(cls)
         model._init_interface(**copied.interface)
         model._set_up(copied.source, copied.spec, copied.settings, copied.seed, copied.n_workers, copied.verbose)
-        restore_model(model, copied.checkpoint)
+        restore_state(model.state, copied.checkpoint)
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, in this process or in another, is what save and load give."""
-        return unpacked_model, (packed_model(self),)
+        interface = {"tensorboard_log": self.tensorboard_log, "stats_window_size": self.stats_window_size}
+        constructed = self.given_workers, self.verbose, interface
+        copied = Copied(type(self), self.snapshot(), self.source, self.policy_spec, self.settings, self.seed, *constructed)
+        return unpack, (pack(copied),)
 
     def close(self) -> None:
         """End the workers and close the environment. The model can still predict, save, and learn again."""

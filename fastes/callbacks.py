@@ -4,42 +4,40 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from fastes.console import lasting
 from fastes.forks import tell_of_forks
 from fastes.logger import Record, console_header, console_line
-
-if TYPE_CHECKING:
-    from fastes.agent import FastES
+from fastes.model import Model
 
 
 class Callback:
-    """Subclass and override what you need.
+    """Subclass and override what you need. model is the FastES that trains.
 
     on_generation may return False to stop training at once. on_new_best is called while the model still holds the
     parameters whose evaluation was the best so far, before they move on. on_start_judged is called for each of several
     `starts`, numbered from 1, when the model holds what goes on: the next start, or the best one.
     """
 
-    def on_start(self, model: FastES, total_timesteps: int) -> None: ...
+    def on_start(self, model: Any, total_timesteps: int) -> None: ...
 
-    def on_new_best(self, model: FastES, eval_return: float) -> None: ...
+    def on_new_best(self, model: Any, eval_return: float) -> None: ...
 
-    def on_start_judged(self, model: FastES, start: int, eval_return: float) -> None: ...
+    def on_start_judged(self, model: Any, start: int, eval_return: float) -> None: ...
 
-    def on_generation(self, model: FastES, record: Record) -> bool | None: ...
+    def on_generation(self, model: Any, record: Record) -> bool | None: ...
 
-    def on_end(self, model: FastES) -> None: ...
+    def on_end(self, model: Any) -> None: ...
 
 
 class FunctionCallback(Callback):
     """A plain function of (model, record), called once a generation; a false result other than None stops training."""
 
-    def __init__(self, function: Callable[[FastES, Record], bool | None]) -> None:
+    def __init__(self, function: Callable[[Any, Record], bool | None]) -> None:
         self.function = function
 
-    def on_generation(self, model: FastES, record: Record) -> bool | None:
+    def on_generation(self, model: Any, record: Record) -> bool | None:
         return self.function(model, record)
 
 
@@ -49,23 +47,23 @@ class CallbackList(Callback):
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = list(callbacks)
 
-    def on_start(self, model: FastES, total_timesteps: int) -> None:
+    def on_start(self, model: Any, total_timesteps: int) -> None:
         for callback in self.callbacks:
             callback.on_start(model, total_timesteps)
 
-    def on_new_best(self, model: FastES, eval_return: float) -> None:
+    def on_new_best(self, model: Any, eval_return: float) -> None:
         for callback in self.callbacks:
             callback.on_new_best(model, eval_return)
 
-    def on_start_judged(self, model: FastES, start: int, eval_return: float) -> None:
+    def on_start_judged(self, model: Any, start: int, eval_return: float) -> None:
         for callback in self.callbacks:
             callback.on_start_judged(model, start, eval_return)
 
-    def on_generation(self, model: FastES, record: Record) -> bool:
+    def on_generation(self, model: Any, record: Record) -> bool:
         answers = [callback.on_generation(model, record) for callback in self.callbacks]
         return all(answer is None or bool(answer) for answer in answers)
 
-    def on_end(self, model: FastES) -> None:
+    def on_end(self, model: Any) -> None:
         for callback in self.callbacks:
             callback.on_end(model)
 
@@ -76,17 +74,17 @@ class ConsoleLog(Callback):
     def __init__(self, file: TextIO | None = None, repeat_header: int = 40) -> None:
         self.file, self.repeat_header, self.lines = file, repeat_header, 0
 
-    def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
+    def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
         self._write(console_header())
         self.lines = 0
 
-    def on_generation(self, model: FastES, record: Record) -> None:  # noqa: ARG002
+    def on_generation(self, model: Model, record: Record) -> None:  # noqa: ARG002
         if self.lines and self.lines % self.repeat_header == 0:
             self._write(console_header())
         self._write(console_line(record))
         self.lines += 1
 
-    def on_start_judged(self, model: FastES, start: int, eval_return: float) -> None:
+    def on_start_judged(self, model: Model, start: int, eval_return: float) -> None:
         follows = "" if model.starts.going else "; the best one is kept"
         self._write(f"start {start} of {model.settings.starts}: return {eval_return:.1f}{follows}")
 
@@ -110,7 +108,7 @@ class ProgressBar(Callback):
         if self._bar is not None:
             self._bar.disable = True
 
-    def on_start(self, model: FastES, total_timesteps: int) -> None:
+    def on_start(self, model: Model, total_timesteps: int) -> None:
         from tqdm import tqdm
 
         self._bar = tqdm(
@@ -122,9 +120,9 @@ class ProgressBar(Callback):
             disable=None if sys.stderr is not None else True,  # not where nobody watches: a file, a pipe, or nothing
         )
 
-    def on_generation(self, model: FastES, record: Record) -> None:
+    def on_generation(self, model: Model, record: Record) -> None:
         self._bar.set_postfix_str(f"eval {record.eval_return:.1f}", refresh=False)
         self._bar.update(model.num_timesteps - self._bar.n)
 
-    def on_end(self, model: FastES) -> None:  # noqa: ARG002
+    def on_end(self, model: Model) -> None:  # noqa: ARG002
         self._bar.close()

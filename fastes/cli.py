@@ -93,7 +93,7 @@ def _check_episodes(arguments: argparse.Namespace) -> None:
 
 def run_replay(arguments: argparse.Namespace) -> int:
     with _load(arguments, 0) as model:
-        check_job(model, arguments.generation, arguments.job)
+        check_job(model.state, arguments.generation, arguments.job)
         try:
             episode = model.replay(arguments.generation, arguments.job)
         except Exception:  # this is what it is for

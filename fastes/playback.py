@@ -7,15 +7,13 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes.errors import EnvironmentUnavailable, FastESError
-
-if TYPE_CHECKING:
-    from fastes.agent import FastES
+from fastes.model import Model
 
 Frame = npt.NDArray[np.uint8]
 
@@ -35,7 +33,7 @@ class RenderError(FastESError):
 
 
 def play(
-    model: FastES,
+    model: Model,
     episodes: int = 1,
     *,
     first_seed: int = 0,
@@ -63,7 +61,7 @@ def play(
         env.close()
 
 
-def _build(model: FastES, mode: str | None) -> Any:
+def _build(model: Model, mode: str | None) -> Any:
     if mode is None:
         return model.source()
     if mode == "human" and sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
@@ -145,7 +143,7 @@ def _writer(
 
 
 def _play_episode(
-    model: FastES, env: Any, seed: int, writer: VideoWriter | None, max_frames: int | None, window: bool
+    model: Model, env: Any, seed: int, writer: VideoWriter | None, max_frames: int | None, window: bool
 ) -> tuple[float, int, int]:
     obs, _ = env.reset(seed=seed)
     total, length, before = 0.0, 0, writer.frames if writer else 0
@@ -163,7 +161,7 @@ def _play_episode(
     return total, length, (writer.frames - before) if writer else 0
 
 
-def _draw(model: FastES, env: Any) -> Any:
+def _draw(model: Model, env: Any) -> Any:
     try:
         return env.render()
     except Exception as error:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fastes import _core
 from fastes.checkpoint import MAX_COUNTER, Checkpoint, check_arrays, read_checkpoint, require
@@ -22,10 +22,7 @@ from fastes.policies.custom import obs_shape_of
 from fastes.policy_description import describe_policy, spec_from
 from fastes.settings import SCHEDULES, Settings, setting_names
 from fastes.strategy import check_seed
-from fastes.training_state import Counters
-
-if TYPE_CHECKING:
-    from fastes.agent import FastES
+from fastes.training_state import Counters, TrainingState
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")
 _FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation")  # the file's arrays are of their kinds
@@ -49,9 +46,9 @@ def _version(package: str) -> str | None:
         return None
 
 
-def model_state(model: FastES) -> Checkpoint:
-    """A checkpoint of the model as it is."""
-    state, counters = model.state, model.state.counters
+def checkpoint_of(state: TrainingState, source: EnvSource) -> Checkpoint:
+    """A checkpoint of a training's state, and of how its environments are built."""
+    counters = state.counters
     target = state.settings.to_dict()
     if not isinstance(target["target_return"], str) and math.isinf(target["target_return"]):
         target["target_return"] = "none" if target["target_return"] > 0 else -1e308
@@ -59,8 +56,8 @@ def model_state(model: FastES) -> Checkpoint:
         target["step_timeout"] = 1e308
     data = {
         "seed": state.seed,
-        "env_name": model.source.name,
-        "env": to_json(model.source),
+        "env_name": source.name,
+        "env": to_json(source),
         "settings": target,
         "policy": describe_policy(state.spec),
         "counters": {
@@ -221,8 +218,8 @@ def _in_words(head: ActionHead | None) -> str:
     return f"actions {head.shape} of {head.dtype}, {head.kind}, from {numbers}"
 
 
-def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
-    """Put the file's arrays and counters into a model that was set up with its settings."""
+def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
+    """Put the file's arrays and counters into a state that was set up with its settings."""
     counters = require(checkpoint.data, "counters", dict)
     settings = require(checkpoint.data, "settings", dict)
     adaptive = bool(settings.get("generation_timesteps"))
@@ -242,7 +239,6 @@ def restore_model(model: FastES, checkpoint: Checkpoint) -> None:
     groups = checkpoint.arrays
     for group in ("theta", "optimizer", "normalizer"):
         require(groups, group, dict)
-    state = model.state
     own = state.arrays()
     check_arrays(
         {**groups["theta"], **groups["optimizer"], **{f"normalizer.{k}": v for k, v in groups["normalizer"].items()}}, own

@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tomli_w
 
@@ -21,14 +21,12 @@ from fastes.console import losses
 from fastes.errors import CheckpointError
 from fastes.folder_lock import FolderLock
 from fastes.logger import CsvLog, Record, append_whole, write_text
+from fastes.model import Model
 from fastes.plots import plot_learning_curve
 from fastes.restore import versions
 from fastes.run_config import read_config, without_surrogates
 from fastes.sb3.files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile
 from fastes.whole_files import keep_aside, remove_leftovers
-
-if TYPE_CHECKING:
-    from fastes.agent import FastES
 
 CHECKPOINT, BEST, PROGRESS, CONFIG, CURVE = "checkpoint.zip", "best.zip", "progress.csv", "config.toml", "learning_curve.png"
 NOTES = "notes.txt"
@@ -110,7 +108,7 @@ class RunFolder(Callback):
         config = read_config(self.path / CONFIG)
         return config is not None and config.get("run", {}).get("finished") is True
 
-    def write_config(self, model: FastES, run: Mapping[str, Any]) -> None:
+    def write_config(self, model: Model, run: Mapping[str, Any]) -> None:
         """config.toml: how the run was started (`run`: command, preset, ...), all settings, and versions.
 
         A file that cannot be understood is kept under another name.
@@ -145,7 +143,7 @@ class RunFolder(Callback):
             with self._surviving(CONFIG):
                 write_text(self.path / CONFIG, tomli_w.dumps(self._config))
 
-    def on_start(self, model: FastES, total_timesteps: int) -> None:
+    def on_start(self, model: Model, total_timesteps: int) -> None:
         self._locked_by_training = not self._lock.held
         self._lock.take()
         try:
@@ -162,10 +160,10 @@ class RunFolder(Callback):
             self._unlock()
             raise
 
-    def on_new_best(self, model: FastES, eval_return: float) -> None:  # noqa: ARG002
+    def on_new_best(self, model: Model, eval_return: float) -> None:  # noqa: ARG002
         self._best = model.snapshot()
 
-    def on_generation(self, model: FastES, record: Record) -> None:
+    def on_generation(self, model: Model, record: Record) -> None:
         assert self._log is not None
         with self._surviving(PROGRESS):
             self._log.write(record)
@@ -177,7 +175,7 @@ class RunFolder(Callback):
             with self._surviving(CHECKPOINT):
                 self.save(model)
 
-    def on_end(self, model: FastES) -> None:
+    def on_end(self, model: Model) -> None:
         """A generation that was booked before an interrupt, of which nobody was told, has its figures all the same."""
         if model.untold is not None and self._log is not None:
             with self._surviving(PROGRESS):
@@ -222,7 +220,7 @@ class RunFolder(Callback):
                     stacklevel=4,
                 )
 
-    def save(self, model: FastES) -> None:
+    def save(self, model: Model) -> None:
         """Write the figures that are owed, best.zip when there is a new best, and the checkpoint, which knows of both.
 
         Raises OSError.
@@ -237,7 +235,7 @@ class RunFolder(Callback):
             self._best = None
         model.save(self.path / CHECKPOINT)
 
-    def save_somewhere(self, model: FastES) -> Path:
+    def save_somewhere(self, model: Model) -> Path:
         """`save` at the end; where the folder cannot take it, the checkpoint goes to the first other place that can."""
         try:
             self.save(model)
@@ -257,12 +255,12 @@ class RunFolder(Callback):
                     return place / name
             raise
 
-    def keep_as_best(self, model: FastES) -> None:
+    def keep_as_best(self, model: Model) -> None:
         """Make the model as it is now the best one."""
         self._best = None
         model.save(self.path / BEST)
 
-    def draw(self, model: FastES) -> bool:
+    def draw(self, model: Model) -> bool:
         """Draw the learning curve; False when matplotlib is missing. Raises OSError when it cannot be written."""
         target = model.target_return
         title = f"{model.source.name}, seed {model.seed}"

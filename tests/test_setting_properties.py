@@ -25,7 +25,7 @@ from fastes.policies import make_policy_spec
 from fastes.policies.actions import BOX_MAPPINGS
 from fastes.policies.spec import ACTIVATIONS
 from fastes.presets import tomllib
-from fastes.restore import model_state, settings_from
+from fastes.restore import checkpoint_of, settings_from
 from fastes.run_folder import CONFIG, RunFolder
 
 modest = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -118,7 +118,7 @@ def model() -> Iterator[FastES]:
 @modest
 def test_settings_survive_a_checkpoint(model: FastES, values: dict[str, Any]) -> None:
     model.state.settings = Settings().changed(**values)
-    data = json.loads(json.dumps(model_state(model).data, allow_nan=False))
+    data = json.loads(json.dumps(checkpoint_of(model.state, model.source).data, allow_nan=False))
     read = settings_from(Checkpoint(data, {}), {})
     assert read == model.settings
     assert {name: getattr(read, name) for name in values} == values
@@ -129,7 +129,7 @@ def test_settings_survive_a_checkpoint(model: FastES, values: dict[str, Any]) ->
 def test_infinite_targets_survive_a_checkpoint(model: FastES, given_target: float, target: float) -> None:
     """JSON has no infinity."""
     model.state.settings = Settings(target_return=given_target)
-    data = json.loads(json.dumps(model_state(model).data, allow_nan=False))
+    data = json.loads(json.dumps(checkpoint_of(model.state, model.source).data, allow_nan=False))
     assert settings_from(Checkpoint(data, {}), {}).target(5.0) == target
 
 
@@ -196,7 +196,7 @@ def test_numbers_of_numpy_are_plain_afterwards(name: str, kind: Any, model: Fast
     whole = Settings().population_size if name == "max_population_size" else 2
     value = kind(whole if FIELDS[name].type == "int" or limits.get("above") == 1.0 else 1 if fits_one else 0)
     model.state.settings = Settings().changed(**{name: value})
-    data = json.loads(json.dumps(model_state(model).data, allow_nan=False))
+    data = json.loads(json.dumps(checkpoint_of(model.state, model.source).data, allow_nan=False))
     assert data["settings"][name] == value
     assert settings_from(Checkpoint(data, {}), {}) == model.settings
 
@@ -323,7 +323,7 @@ def test_anything_is_taken_as_it_is_or_refused_by_name(model: FastES, name: str,
     assert getattr(chosen, name) == value
     if name != "policy" and value not in (math.inf, -math.inf):  # JSON has no infinity
         model.state.settings = chosen
-        data = json.loads(json.dumps(model_state(model).data, allow_nan=False))
+        data = json.loads(json.dumps(checkpoint_of(model.state, model.source).data, allow_nan=False))
         assert settings_from(Checkpoint(data, {}), {}) == chosen
 
 

@@ -10,7 +10,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,7 @@ from fastes.callbacks import Callback, CallbackList, ConsoleLog, FunctionCallbac
 from fastes.logger import Record
 from fastes.sb3.figures import LogFigures
 from fastes.sb3.files import MonitorFile
-
-if TYPE_CHECKING:
-    from fastes.agent import FastES
+from fastes.sb3.interface import SB3Interface
 
 # attributes that say "act when n_calls is a multiple of this"
 _PERIODS = ("eval_freq", "save_freq", "check_freq", "model_save_freq")
@@ -54,7 +52,7 @@ class StepCallback(Callback):
         self._locals: dict[str, Any] = {}
         self._told: Record | None = None
 
-    def on_start(self, model: FastES, total_timesteps: int) -> None:
+    def on_start(self, model: SB3Interface, total_timesteps: int) -> None:
         shape, n_envs = model.policy_spec.obs_shape, model.n_envs
         self._locals = {
             "self": model,
@@ -70,7 +68,7 @@ class StepCallback(Callback):
         self.callback.on_training_start(self._locals, globals())
         self.callback.on_rollout_start()
 
-    def on_generation(self, model: FastES, record: Record) -> bool:
+    def on_generation(self, model: SB3Interface, record: Record) -> bool:
         self._locals["record"] = self._told = record
         if model.solved:  # nothing was learned from it, and its steps do not count
             return True
@@ -80,12 +78,12 @@ class StepCallback(Callback):
         self.callback.on_rollout_start()
         return True
 
-    def on_end(self, model: FastES) -> None:
+    def on_end(self, model: SB3Interface) -> None:
         if model.untold is not None and model.untold is not self._told and not model.solved:
             self._tell(self.callback, model)  # an exception in an earlier callback has kept it from this one
         self.callback.on_training_end()
 
-    def _tell(self, callback: Any, model: FastES) -> bool:
+    def _tell(self, callback: Any, model: SB3Interface) -> bool:
         """Tell a callback of the generation's steps; False when it stops the training."""
         steps = sum(length for _, length in model.last_episodes)
         calls = -(-steps // model.n_envs)
@@ -127,7 +125,7 @@ def _watch_no_gradients(callback: Any) -> None:
         )
 
 
-def _tell_periodic(callback: Any, model: FastES, calls: int) -> bool:
+def _tell_periodic(callback: Any, model: SB3Interface, calls: int) -> bool:
     periods = [p for name in _PERIODS if isinstance(p := getattr(callback, name, None), int) and p > 0]
     after = callback.n_calls + calls
     due = [p * (after // p) for p in periods if after // p > callback.n_calls // p]
@@ -151,7 +149,7 @@ def _no_end(n_envs: int) -> dict[str, Any]:
     }
 
 
-def _steps(model: FastES) -> Iterator[dict[str, Any]]:
+def _steps(model: SB3Interface) -> Iterator[dict[str, Any]]:
     """What `locals` has of each call of the generation; the same object for all in which no episode ends."""
     between, n_envs = _no_end(model.n_envs), model.n_envs
     row, at = between, 0  # at: how many steps of the row are taken
@@ -168,7 +166,7 @@ def _steps(model: FastES) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def all_callbacks(model: FastES, callback: Any, progress_bar: bool) -> CallbackList:
+def all_callbacks(model: SB3Interface, callback: Any, progress_bar: bool) -> CallbackList:
     """What `learn` calls: the model's own callbacks, and the user's."""
     callbacks: list[Callback] = [LogFigures(), as_callback(callback)]
     if model.source.monitor_file is not None:
@@ -210,7 +208,7 @@ class _Function:
         self.locals: dict[str, Any] = {}
         self.globals: dict[str, Any] = {}
 
-    def init_callback(self, model: FastES) -> None: ...
+    def init_callback(self, model: SB3Interface) -> None: ...
 
     def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
         self.locals, self.globals = locals_, globals_

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fastes.callbacks import Callback
 from fastes.logger import Record
-
-if TYPE_CHECKING:
-    from fastes.agent import FastES
+from fastes.sb3.interface import SB3Interface
 
 # key of the logger -> field of the record
 _KEYS = {
@@ -34,10 +30,10 @@ class LogFigures(Callback):
     def __init__(self) -> None:
         self._iterations = 0
 
-    def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
+    def on_start(self, model: SB3Interface, total_timesteps: int) -> None:  # noqa: ARG002
         self._iterations = 0
 
-    def on_generation(self, model: FastES, record: Record) -> None:
+    def on_generation(self, model: SB3Interface, record: Record) -> None:
         self._iterations += 1
         if (
             not model.log_interval

@@ -9,7 +9,7 @@ import os
 import time
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,7 @@ from fastes.callbacks import Callback
 from fastes.checkpoint import undated
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record, append_whole, write_bytes
-
-if TYPE_CHECKING:
-    from fastes.agent import FastES
+from fastes.model import Model
 
 MONITOR, EVALUATIONS = "monitor.csv", "evaluations.npz"
 _COLUMNS = b"r,l,t\r\n"  # the line ends of Python's csv module, as SB3 writes them
@@ -33,21 +31,21 @@ class _GenerationFile(Callback):
     path: Path
     _told: Record | None = None
 
-    def on_generation(self, model: FastES, record: Record) -> None:
+    def on_generation(self, model: Model, record: Record) -> None:
         with interrupts_wait():
             if record is not self._told:
                 self._note(model, record)
                 self._told = record
             self._write()
 
-    def on_end(self, model: FastES) -> None:
+    def on_end(self, model: Model) -> None:
         with interrupts_wait():
             if model.untold is not None and model.untold is not self._told:
                 self._note(model, model.untold)
                 self._told = model.untold
             self.flush()
 
-    def _note(self, model: FastES, record: Record) -> None:
+    def _note(self, model: Model, record: Record) -> None:
         raise NotImplementedError
 
     def _write(self) -> None:
@@ -82,7 +80,7 @@ class MonitorFile(_GenerationFile):
         self._start = self._owed = b""
         self._t_start = 0.0
 
-    def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
+    def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
         self._told, self._owed = None, b""
         source = model.source
         header: dict[str, Any] = {"t_start": time.time(), "env_id": source.spec.id if source.spec else source.name}
@@ -97,7 +95,7 @@ class MonitorFile(_GenerationFile):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(self.path, self._start + rows)
 
-    def _note(self, model: FastES, record: Record) -> None:  # noqa: ARG002
+    def _note(self, model: Model, record: Record) -> None:  # noqa: ARG002
         if model.solved:
             return
         text, episodes = io.StringIO(), model.last_episodes
@@ -165,7 +163,7 @@ class EvaluationsFile(_GenerationFile):
         self._written = 0  # rows that the file has
         self._tried_at = -float("inf")
 
-    def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
+    def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
         self._told, self._rows, self._tried_at = None, [], -float("inf")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         _check_file(self.path)
@@ -173,7 +171,7 @@ class EvaluationsFile(_GenerationFile):
             self._rows = _read_evaluations(self.path, model.num_timesteps, model.settings.eval_episodes)
         self._written = len(self._rows)
 
-    def _note(self, model: FastES, record: Record) -> None:
+    def _note(self, model: Model, record: Record) -> None:
         assert model.last_evaluation is not None
         counted = 0 if model.solved else sum(length for _, length in model.last_episodes)
         returns, lengths, _ = model.last_evaluation

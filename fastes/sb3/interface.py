@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.cpus import available_cpus
-from fastes.envs import EnvArgument, EnvSource, make_env_source
+from fastes.envs import EnvArgument, make_env_source
 from fastes.evaluator import Evaluator
 from fastes.forks import tell_of_forks
+from fastes.model import Model
 from fastes.predictor import Predictor
 from fastes.restore import check_same_spaces
 from fastes.sb3 import logger as logging
-from fastes.state_access import StateAccess
 from fastes.strategy import check_int, check_seed
 from fastes.training_state import Report
 
@@ -37,18 +37,14 @@ class _Recent(NamedTuple):
     successes: deque[float]
 
 
-class SB3Interface(StateAccess):
+class SB3Interface(Model):
     """What a Stable-Baselines3 algorithm has beside learn, predict, save and load.
 
     Attributes: ep_info_buffer, deque of {'r', 'l', 't'} of the last stats_window_size training episodes (of candidates:
     with noise on the parameters); ep_success_buffer, their is_success, where infos have one; tensorboard_log; logger.
     """
 
-    verbose: int
-    n_workers: int
     given_workers: int | None  # None for one a usable core
-    source: EnvSource
-    evaluator: Evaluator
     _predictor: Predictor
     use_sde = False
 

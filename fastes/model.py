@@ -1,18 +1,23 @@
-"""What a training's state holds, as attributes of the model that holds the state."""
+"""A model as what is beside its loop knows it: callbacks, run folders, playback. FastES is one."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastes.checkpoint import Checkpoint, write_checkpoint
+from fastes.envs import EnvSource
 from fastes.episode_cap import EpisodeCap
 from fastes.evaluation import Evaluation
+from fastes.evaluator import Evaluator
 from fastes.logger import Record
 from fastes.normalizer import ObsNormalizer
 from fastes.policies import AnySpec
 from fastes.population import Population
+from fastes.restore import checkpoint_of
 from fastes.rollback import Rollback
 from fastes.settings import Settings
 from fastes.starts import Starts
@@ -23,19 +28,26 @@ from fastes.training_state import TrainingState
 def _counter(name: str) -> Any:
     """A counter of the state; one that is set is set in a new state."""
 
-    def get(model: StateAccess) -> Any:
+    def get(model: Model) -> Any:
         return getattr(model.state.counters, name)
 
-    def put(model: StateAccess, value: Any) -> None:
+    def put(model: Model, value: Any) -> None:
         model.state = model.state.counting(**{name: value})
 
     return property(get, put)
 
 
-class StateAccess:
-    """A model's view of its training's state, which is replaced as a whole."""
+class Model:
+    """A training's state, with its parts as attributes, and what trains it.
+
+    Attributes: state, which is replaced as a whole; source, of environments; evaluator; n_workers; verbose.
+    """
 
     state: TrainingState
+    source: EnvSource
+    evaluator: Evaluator
+    n_workers: int
+    verbose: int
 
     num_timesteps: int = _counter("num_timesteps")
     eval_timesteps: int = _counter("eval_timesteps")
@@ -119,3 +131,22 @@ class StateAccess:
     def last_evaluation(self) -> Evaluation | None:
         """The last generation's noise-free episodes."""
         return None if self.state.report is None else self.state.report.evaluation
+
+    @property
+    def target_return(self) -> float:
+        """Noise-free return at which `learn` stops; infinity for never."""
+        return self.settings.target(self.source.reward_threshold)
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[Any, None]:
+        """See FastES.predict."""
+        raise NotImplementedError
+
+    def snapshot(self) -> Checkpoint:
+        """Everything a checkpoint holds, as copies."""
+        return checkpoint_of(self.state, self.source)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint to path ('.zip' is added when missing): whole or not at all, the previous one stays as .bak."""
+        write_checkpoint(path, self.snapshot())
