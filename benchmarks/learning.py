@@ -23,7 +23,8 @@ from benchmarks.machine import describe, versions
 from benchmarks.options import COUNT, COUNT_OR_0
 from benchmarks.report import markdown_table
 from fastes import Callback, FastES
-from fastes.checkpoint import Checkpoint, write_checkpoint
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.writer import write_checkpoint
 from fastes.logger import Record
 from fastes.presets import load_preset, preset_for
 

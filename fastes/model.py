@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastes.checkpoint import Checkpoint, write_checkpoint
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.writer import write_checkpoint
 from fastes.envs import EnvSource
 from fastes.episode_cap import EpisodeCap
 from fastes.evaluation import Evaluation

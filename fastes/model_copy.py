@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from fastes.checkpoint import Checkpoint
+from fastes.checkpoints.file_format import Checkpoint
 from fastes.envs import EnvSource, MissingEnv
 from fastes.policies import AnySpec
 from fastes.restore import source_from

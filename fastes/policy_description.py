@@ -9,7 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from fastes import _core
-from fastes.checkpoint import Checkpoint, require
+from fastes.checkpoints.field_checks import require
+from fastes.checkpoints.file_format import Checkpoint
 from fastes.errors import CheckpointError, CheckpointMismatch, shorten
 from fastes.policies import CUSTOM_POLICIES, ActionHead, AnySpec, CustomPolicy, CustomSpec, PolicySpec
 

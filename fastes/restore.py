@@ -13,7 +13,9 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 from fastes import _core
-from fastes.checkpoint import MAX_COUNTER, Checkpoint, check_arrays, read_checkpoint, require
+from fastes.checkpoints.field_checks import MAX_COUNTER, check_arrays, require
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.envs import EnvArgument, EnvSource, MissingEnv, from_json, make_env_source, plain_kwargs, to_json
 from fastes.errors import CheckpointError, CheckpointMismatch, shorten
 from fastes.policies import ActionHead, AnySpec, CustomPolicy, CustomSpec, PolicySpec, make_policy_spec

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.checkpoint import Kinds, check_record, is_count, is_number_or_none
+from fastes.checkpoints.field_checks import Kinds, check_record, is_count, is_number_or_none
 from fastes.errors import CheckpointError
 from fastes.settings import ROLLBACK_WINDOW, Settings
 

@@ -16,7 +16,8 @@ from typing import Any
 import tomli_w
 
 from fastes.callbacks import Callback
-from fastes.checkpoint import Checkpoint, write_checkpoint
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.writer import write_checkpoint
 from fastes.console import losses
 from fastes.errors import CheckpointError
 from fastes.folder_lock import FolderLock

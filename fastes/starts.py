@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.checkpoint import MAX_COUNTER, Arrays, Kinds, check_arrays, check_record, is_count, is_number_or_none
+from fastes.checkpoints.field_checks import MAX_COUNTER, Kinds, check_arrays, check_record, is_count, is_number_or_none
+from fastes.checkpoints.file_format import Arrays
 from fastes.errors import CheckpointError
 from fastes.noise import draw_eval_seeds
 from fastes.policies import AnySpec, CustomSpec

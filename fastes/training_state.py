@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.checkpoint import Arrays
+from fastes.checkpoints.file_format import Arrays
 from fastes.episode_cap import EpisodeCap
 from fastes.evaluation import Evaluation
 from fastes.fitness import fitness_of

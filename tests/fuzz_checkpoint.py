@@ -36,12 +36,16 @@ import envs_for_tests
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from safetensors.numpy import load as load_tensors
 from training import assert_same_state, learn
 
-from fastes import CheckpointError, FastES, checkpoint
+from fastes import CheckpointError, FastES
+from fastes.checkpoints import file_format
+from fastes.checkpoints.version_1 import GROUPS
+from fastes.checkpoints.writer import write_zip
 
 MAX_INPUT_BYTES, MAX_SECONDS, MAX_RSS_MB = 24_000, 10, 1500
-MEMBERS = ("data", *(f"{group}.safetensors" for group in checkpoint.GROUPS))
+MEMBERS = ("data", *(f"{group}.safetensors" for group in GROUPS))
 SPACES = {
     "FuzzMultiDiscrete-v0": (
         spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(-1.0, 1.0, (2,))}),
@@ -103,12 +107,12 @@ class Target:
             if zlib.crc32(content) % 8 == 0:
                 self._save_and_load(state)
 
-    def _save_and_load(self, state: checkpoint.Checkpoint) -> None:
+    def _save_and_load(self, state: file_format.Checkpoint) -> None:
         """What was loaded can be saved, and is the same again."""
         os.ftruncate(self.second, 0)
         with open(self.second, "wb", closefd=False) as file:
             file.seek(0)
-            checkpoint._write_zip(file, state)
+            write_zip(file, state)
         with FastES.load(f"/proc/self/fd/{self.second}", n_workers=0) as again:
             assert_same_state(state, again.snapshot())
 
@@ -254,7 +258,7 @@ def put_checksums(members: dict[str, bytes]) -> None:
     for name, content in members.items():
         if name.endswith(".safetensors"):
             try:
-                arrays = checkpoint.load_tensors(content)
+                arrays = load_tensors(content)
             except BaseException:  # the reader will say so as well
                 continue
             sums[name.removesuffix(".safetensors")] = {
@@ -398,7 +402,19 @@ def edit_header(header: dict[str, Any], chance: random.Random) -> None:
 
 
 INSTRUMENTED = (
-    *("agent", "checkpoint", "envs", "episode_cap", "errors", "normalizer", "optim", "policies.actions", "policies.spec"),
+    *(
+        "agent",
+        "checkpoints.reader",
+        "checkpoints.version_1",
+        "checkpoints.field_checks",
+        "envs",
+        "episode_cap",
+        "errors",
+        "normalizer",
+        "optim",
+        "policies.actions",
+        "policies.spec",
+    ),
     *("policy_description", "population", "predictor", "restore", "schedules", "settings", "strategy"),
 )
 

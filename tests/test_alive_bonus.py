@@ -13,7 +13,7 @@ from processes import run_fastes
 from training import assert_same, assert_same_state, label, learn, train
 
 from fastes import EvolutionStrategy, FastES
-from fastes.checkpoint import read_checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.schedules import ANY_NUMBER, make_schedule
 
 TOTAL = 1500

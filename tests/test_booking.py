@@ -23,7 +23,8 @@ from training import MANY, TIMES, Result, assert_same, assert_same_state, learn
 import fastes
 from fastes import Callback, EvolutionStrategy, FastES
 from fastes.agent import FastES as Agent
-from fastes.checkpoint import Checkpoint, read_checkpoint
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.run_folder import RunFolder
 
 TOTAL = 10**6

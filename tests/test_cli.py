@@ -23,7 +23,7 @@ from processes import environment, fastes_command, run_fastes, run_script, start
 import fastes
 from fastes import FastES, Settings, __version__
 from fastes.arguments import build_parser
-from fastes.checkpoint import read_checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli import main
 from fastes.logger import Record
 from fastes.noise import draw_pairs

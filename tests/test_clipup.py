@@ -12,7 +12,7 @@ from processes import run_fastes
 from training import assert_same, label, learn, theta_of, train
 
 from fastes import CheckpointMismatch, EvolutionStrategy, FastES
-from fastes.checkpoint import read_checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.optim import ClipUp
 
 GRADIENTS = np.random.default_rng(3).normal(size=(30, 40)).astype(np.float32)

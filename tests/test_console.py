@@ -18,7 +18,7 @@ from training import assert_same_state
 
 from fastes import FastES
 from fastes.callbacks import ConsoleLog
-from fastes.checkpoint import read_checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.console import Lasting, output_lasts
 from fastes.run_folder import RunFolder
 from fastes.sb3.logger import configure

@@ -21,7 +21,9 @@ from processes import environment
 from training import assert_same, assert_same_state, learn, train
 
 from fastes import CallablePolicy, CheckpointError, FastES, TorchPolicy, WorkerError, _core
-from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.checkpoints.writer import write_checkpoint
 from fastes.cli import main
 from fastes.errors import CheckpointMismatch
 from fastes.policies import spec_for

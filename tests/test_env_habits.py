@@ -25,7 +25,7 @@ from processes import alive, children, run_script, wait_until
 from training import Result, assert_same, assert_same_state, learn, theta_of, train
 
 from fastes import FastES, FastESError, WorkerError
-from fastes.checkpoint import read_checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli import main
 
 SMALL: dict[str, Any] = {**SETTINGS, "preset": "default"}

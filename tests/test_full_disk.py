@@ -16,7 +16,7 @@ from processes import run_script
 from training import learn, without_times
 
 from fastes import FastES
-from fastes.checkpoint import read_checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.logger import CsvLog, Record
 from fastes.run_folder import RunFolder
 

@@ -30,8 +30,11 @@ import pytest
 from processes import environment, run_script
 from training import assert_same_state, learn
 
-from fastes import CallablePolicy, CheckpointError, CheckpointMismatch, FastES, checkpoint
-from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from fastes import CallablePolicy, CheckpointError, CheckpointMismatch, FastES
+from fastes.checkpoints import writer
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.checkpoints.writer import write_checkpoint
 
 
 def state(number: int, values: int = 8) -> Checkpoint:
@@ -48,7 +51,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.checkpoints.writer import write_checkpoint
 
 {inspect.getsource(state)}
 path = Path("m.zip")
@@ -278,9 +283,9 @@ def test_a_folder_without_permission_keeps_the_old_file(tmp_path: Path) -> None:
 
 def test_arrays_that_the_reader_would_refuse_are_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """zipfile writes zip64 records for large members, and those are refused."""
-    assert checkpoint._MAX_MEMBER_BYTES * 1.05 < zipfile.ZIP64_LIMIT
+    assert writer._MAX_MEMBER_BYTES * 1.05 < zipfile.ZIP64_LIMIT
     write_checkpoint(tmp_path / "m", state(1))
-    monkeypatch.setattr(checkpoint, "_MAX_MEMBER_BYTES", 1000)
+    monkeypatch.setattr(writer, "_MAX_MEMBER_BYTES", 1000)
     with pytest.raises(ValueError, match=r"theta.* 1000"):
         write_checkpoint(tmp_path / "m", state(2, 1000))
     assert read_checkpoint(tmp_path / "m").data == {"n": 1}

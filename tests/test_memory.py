@@ -16,7 +16,8 @@ from gymnasium import spaces
 from training import learn, train
 
 from fastes import CallablePolicy, CheckpointError, EvolutionStrategy, FastES
-from fastes.checkpoint import read_checkpoint, write_checkpoint
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.checkpoints.writer import write_checkpoint
 from fastes.memory import available_memory, check_memory, in_bytes
 from fastes.parallel.shm import anonymous_file
 

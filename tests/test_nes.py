@@ -13,7 +13,7 @@ from processes import run_fastes
 from training import assert_same, train
 
 from fastes import EvolutionStrategy
-from fastes.checkpoint import read_checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.reference import assert_same_bits
 from fastes.shaping import nes_utilities, shape_returns
 

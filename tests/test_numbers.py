@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from training import assert_same_state, label, learn, theta_of, train
 
 from fastes import FastES, FastESError
-from fastes.checkpoint import Checkpoint
+from fastes.checkpoints.file_format import Checkpoint
 from fastes.logger import Record
 from fastes.noise import draw_pairs
 

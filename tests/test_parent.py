@@ -19,7 +19,7 @@ from processes import alive, children, environment, fastes_command, run_fastes, 
 from training import MANY, TIMES, Result, assert_same, assert_same_state, learn
 
 from fastes import FastES
-from fastes.checkpoint import read_checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli import main
 from fastes.noise import NoiseTable, draw_eval_seeds
 from fastes.normalizer import ObsNormalizer

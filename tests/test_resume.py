@@ -16,7 +16,7 @@ from processes import run_fastes, run_script
 from training import Result, assert_same, assert_same_records, assert_same_state, learn, train
 
 from fastes import CheckpointError, FastES
-from fastes.checkpoint import read_checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli import main
 from fastes.logger import Record
 from fastes.run_folder import RunFolder

@@ -14,7 +14,9 @@ from processes import run_fastes
 from training import MANY, assert_same, assert_same_state, learn, train
 
 from fastes import CheckpointError, FastES
-from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.checkpoints.writer import write_checkpoint
 from fastes.logger import Record
 from fastes.rollback import Rollback, medians_and_spread
 from fastes.settings import Settings

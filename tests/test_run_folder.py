@@ -21,7 +21,7 @@ from training import assert_same_state
 
 from fastes import FastES, FastESError
 from fastes.callbacks import Callback
-from fastes.checkpoint import read_checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli import main
 from fastes.logger import read_progress
 from fastes.presets import tomllib

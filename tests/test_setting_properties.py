@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from fastes import FastES, Settings
 from fastes.arguments import build_parser, given_settings
-from fastes.checkpoint import Checkpoint
+from fastes.checkpoints.file_format import Checkpoint
 from fastes.policies import make_policy_spec
 from fastes.policies.actions import BOX_MAPPINGS
 from fastes.policies.spec import ACTIVATIONS

@@ -13,7 +13,8 @@ from training import assert_same, learn, theta_of, train
 from uneven import Uneven, assert_pool_plays_candidates, assert_same_results, settings
 
 from fastes import CheckpointError, CheckpointMismatch, EvolutionStrategy, FastES, FastESError, Settings
-from fastes.checkpoint import read_checkpoint, write_checkpoint
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.checkpoints.writer import write_checkpoint
 from fastes.noise import NoiseTable
 from fastes.shaping import shape_returns
 from fastes.sigma_adaptation import CEILING, FLOOR, SigmaAdaptation

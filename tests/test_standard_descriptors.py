@@ -10,7 +10,7 @@ import pytest
 from processes import environment, fastes_command
 from training import theta_of
 
-from fastes.checkpoint import read_checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 
 CLOSED = {"input": "<&-", "output": ">&-", "errors": "2>&-", "all": "<&- >&- 2>&-"}
 # what a C library prints goes to the descriptor, whatever Python has made of sys.stdout

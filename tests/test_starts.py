@@ -14,7 +14,9 @@ from envs_for_tests import Toy
 from training import MANY, assert_same, assert_same_state, learn, train
 
 from fastes import CallablePolicy, Callback, CheckpointError, FastES
-from fastes.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.checkpoints.writer import write_checkpoint
 from fastes.evaluation import Evaluation
 from fastes.settings import Settings
 from fastes.starts import EPISODES, Starts

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastes import FastES
-from fastes.checkpoint import Checkpoint
+from fastes.checkpoints.file_format import Checkpoint
 from fastes.logger import Record
 
 TIMES = ("seconds", "steps_per_second", "utilisation", "jobs_rerun")

@@ -9,7 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fastes.checkpoint import Checkpoint, read_checkpoint
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.logger import Record
 from fastes.reference import assert_same_bits
 from fastes.run_folder import BEST, CHECKPOINT, PROGRESS

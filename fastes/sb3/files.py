@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.callbacks import Callback
-from fastes.checkpoint import undated
+from fastes.checkpoints.file_format import undated
 from fastes.interrupts import interrupts_wait
 from fastes.logger import Record, append_whole, write_bytes
 from fastes.model import Model

@@ -1,0 +1,64 @@
+"""Checks of what a checkpoint's fields and arrays say. Each raises CheckpointError."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.errors import CheckpointError
+
+MAX_COUNTER = 2**53  # of whatever is counted; the generation is drawn from as 32 bits
+
+Kinds = Mapping[str, Callable[[Any], bool]]  # of a JSON object: for each key, what its value has to be
+
+
+def check_arrays(given: Mapping[str, npt.NDArray[Any]], expected: Mapping[str, npt.NDArray[Any]]) -> None:
+    """CheckpointError unless the arrays have the names, shapes and dtypes of the expected ones, and finite values."""
+    for name, array in expected.items():
+        got = given.get(name)
+        if got is None or got.shape != array.shape or got.dtype != array.dtype:
+            found = "is missing" if got is None else f"has shape {got.shape} and dtype {got.dtype}"
+        elif not np.isfinite(got).all():
+            found = "has values that are not finite"
+        else:
+            continue
+        raise CheckpointError(f"the checkpoint's array {name!r} {found}: expected finite {array.dtype} {array.shape}")
+    if unknown := sorted(set(given) - set(expected)):
+        raise CheckpointError(f"the checkpoint's arrays {unknown} are no part of its policy and optimizer: it was edited")
+    if "sigma" in given and not (given["sigma"] > 0.0).all():
+        raise CheckpointError("the checkpoint's array 'sigma' has values that are not positive: the file is damaged")
+    for name in ("squares", "counts"):
+        if f"normalizer.{name}" in given and (given[f"normalizer.{name}"] < 0).any():
+            raise CheckpointError(f"the checkpoint's array {name!r} has negative values: the file is damaged")
+    if "normalizer.counts" in given and (given["normalizer.counts"] > MAX_COUNTER).any():
+        raise CheckpointError("the checkpoint's array 'counts' has more observations than a run can make: the file is damaged")
+
+
+def check_record(name: str, record: object, kinds: Kinds) -> dict[str, Any]:
+    """The record, or CheckpointError unless it is an object with exactly these keys, and each value is of its kind."""
+    if isinstance(record, dict) and set(record) == set(kinds) and all(kinds[key](record[key]) for key in record):
+        return record
+    raise CheckpointError(f"the checkpoint's {name!r} is {reprlib.repr(record)}: the file is damaged or was edited")
+
+
+def is_count(value: object, low: int = 0) -> bool:
+    """Whether a JSON value is an int from low to MAX_COUNTER."""
+    return type(value) is int and low <= value <= MAX_COUNTER
+
+
+def is_number_or_none(value: object) -> bool:
+    """Whether a JSON value is a finite float, or the null that stands for one that there is not."""
+    return value is None or (type(value) is float and math.isfinite(value))
+
+
+def require(mapping: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
+    """mapping[key] of a kind, or CheckpointError."""
+    value = mapping.get(key)
+    if not isinstance(value, kind):
+        raise CheckpointError(f"the checkpoint's {key!r} is {reprlib.repr(value)}: the file is damaged or was edited")
+    return value

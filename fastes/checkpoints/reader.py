@@ -1,0 +1,131 @@
+"""Checkpoint files of every version are read, and no code from them runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import reprlib
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from safetensors import SafetensorError
+
+from fastes.checkpoints import version_1
+from fastes.checkpoints.file_format import DATA_MEMBER, FORMAT, Checkpoint, checkpoint_path
+from fastes.descriptors import fill_standard_descriptors
+from fastes.errors import CheckpointError, shorten
+
+Read = Callable[[zipfile.ZipFile, IO[bytes], dict[str, Any]], Checkpoint]
+READERS: Mapping[int, Read] = {1: version_1.read}  # format version -> what reads the rest of such a file
+_MAX_DATA_BYTES = 4 << 20
+_MAX_DEPTH = 64  # of nested JSON: what walks over it later recurses
+_MAX_FILE_BYTES = (4 << 30) - 1  # more would need zip64
+_END_RECORD, _ZIP64_LOCATOR = 22, 20  # bytes, without names and comments
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Read a checkpoint (with or without its suffix .zip). Raises CheckpointError that says what is wrong.
+
+    Memory stays within a few times the file's size; nothing is written, and no code from the file runs.
+    """
+    path = _existing(path)
+    fill_standard_descriptors()
+    try:
+        with open(path, "rb") as file:
+            return _read_zip(file)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}{_hint(path)}") from error
+    except Exception as error:  # whatever zipfile, json, safetensors or the memory has to say about hostile bytes
+        reason = f"{type(error).__name__}: {error}" if not isinstance(error, _EXPECTED) else error
+        raise CheckpointError(f"{path} is damaged or no checkpoint: {reason}{_hint(path)}") from error
+
+
+_EXPECTED = (zipfile.BadZipFile, SafetensorError, OSError, ValueError)
+
+
+def _hint(path: Path) -> str:
+    backup = path.with_name(path.name + ".bak")
+    return f" (the one saved before it is {backup})" if backup.is_file() else ""
+
+
+def _existing(path: str | os.PathLike[str]) -> Path:
+    try:
+        for candidate in (Path(path), checkpoint_path(path)):
+            if candidate.is_file():
+                return candidate
+        folder = " (it is a folder)" if Path(path).is_dir() else ""
+    except (OSError, ValueError) as error:  # a name that no file can have, or a folder that cannot be read
+        raise CheckpointError(f"there is no checkpoint at {reprlib.repr(os.fspath(path))}: {shorten(error)}") from error
+    raise CheckpointError(f"there is no checkpoint at {path}{folder}")
+
+
+def _read_zip(file: IO[bytes]) -> Checkpoint:
+    _check_end(file)
+    with zipfile.ZipFile(file) as archive:
+        if DATA_MEMBER not in archive.namelist():
+            raise CheckpointError(f"not a FastES checkpoint: it has no member {DATA_MEMBER!r}")
+        # what it says of itself comes first: files of others and of newer versions may be laid out as they like
+        info = archive.getinfo(DATA_MEMBER)
+        if info.file_size > _MAX_DATA_BYTES or info.compress_type != zipfile.ZIP_STORED:
+            raise CheckpointError(
+                f"not a FastES checkpoint: member {DATA_MEMBER!r} is compressed or larger than {_MAX_DATA_BYTES} bytes"
+            )
+        data = json.loads(archive.read(info), object_pairs_hook=_unique, parse_constant=_no_constant)
+        _check_depth(data)
+        return _reader_of(data)(archive, file, data)
+
+
+def _check_end(file: IO[bytes]) -> None:
+    """The end record comes last and counts few members: a long directory would fill the memory."""
+    size = file.seek(0, os.SEEK_END)
+    if size == 0:
+        raise CheckpointError("the file is empty")
+    file.seek(max(0, size - _END_RECORD - _ZIP64_LOCATOR))
+    locator, end = (tail := file.read())[:-_END_RECORD], tail[-_END_RECORD:]
+    file.seek(0)
+    if len(end) < _END_RECORD or not end.startswith(b"PK\x05\x06"):
+        raise CheckpointError(
+            "damaged or no checkpoint: the file does not end as a zip without a comment does; it may be cut off"
+        )
+    members, directory = int.from_bytes(end[10:12], "little"), int.from_bytes(end[12:16], "little")
+    start = int.from_bytes(end[16:20], "little")
+    if size > _MAX_FILE_BYTES or members > 64 or directory > 1 << 16:
+        raise CheckpointError(f"not a FastES checkpoint: {size} bytes, {members} members, a directory of {directory} bytes")
+    if locator.startswith(b"PK\x06\x07") or start + directory + _END_RECORD != size:
+        raise CheckpointError("not a checkpoint that FastES wrote: its end record does not lead to its directory")
+
+
+def _check_depth(data: Any) -> None:
+    level = [data]
+    for _ in range(_MAX_DEPTH):
+        inner = [value.values() if isinstance(value, dict) else value for value in level if isinstance(value, (dict, list))]
+        level = [value for values in inner for value in values]
+        if not level:
+            return
+    raise CheckpointError(f"the file is damaged or was edited: its JSON member is nested more than {_MAX_DEPTH} deep")
+
+
+def _reader_of(data: Any) -> Read:
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise CheckpointError("not a FastES checkpoint; Stable-Baselines3 models are loaded with their own classes")
+    version = data.get("format_version")
+    if type(version) is not int or version not in READERS:
+        known = f"version {max(READERS)}" if len(READERS) == 1 else f"versions up to {max(READERS)}"
+        raise CheckpointError(
+            f"the file has format version {version!r}, this FastES reads {known}: load it with the "
+            "version that wrote it, or a newer one"
+        )
+    return READERS[version]
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise CheckpointError("the file is damaged or was edited: a key of its JSON member occurs twice")
+    return found
+
+
+def _no_constant(name: str) -> Iterator[Any]:
+    raise CheckpointError(f"the file is damaged or was edited: its JSON member has {name}")

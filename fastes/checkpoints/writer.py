@@ -1,0 +1,52 @@
+"""Checkpoint files are written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from safetensors.numpy import save as save_tensors
+
+from fastes.checkpoints.file_format import (
+    ARRAYS_SUFFIX,
+    DATA_MEMBER,
+    FORMAT,
+    FORMAT_VERSION,
+    Checkpoint,
+    checkpoint_path,
+    checksum,
+    undated,
+)
+from fastes.whole_files import keep_previous, replace_file
+
+_MAX_MEMBER_BYTES = 2_000_000_000  # from here on zipfile would write zip64, which the reader refuses
+
+
+def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
+    """Write the whole file beside its place, flush it to disk, then rename: the path holds the old file or the new one.
+
+    The file that was there before stays as <name>.bak. Raises OSError when the folder cannot be written, ValueError for
+    arrays of 2 GB and for a path that names no file; the old file stays.
+    """
+    path = checkpoint_path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, lambda file: write_zip(file, checkpoint), lambda: keep_previous(path))
+    return path
+
+
+def write_zip(file: IO[bytes], checkpoint: Checkpoint) -> None:
+    """The whole file's content. Raises ValueError for arrays of 2 GB."""
+    checksums = {group: {name: checksum(a) for name, a in arrays.items()} for group, arrays in checkpoint.arrays.items()}
+    data = {"format": FORMAT, "format_version": FORMAT_VERSION, "checksums": checksums, **checkpoint.data}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(undated(DATA_MEMBER), json.dumps(data, indent=1, allow_nan=False))
+        for group, arrays in checkpoint.arrays.items():
+            contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+            packed = save_tensors(contiguous)
+            if len(packed) > _MAX_MEMBER_BYTES:
+                raise ValueError(f"the arrays of {group!r} take {len(packed)} bytes: a checkpoint holds {_MAX_MEMBER_BYTES}")
+            archive.writestr(undated(group + ARRAYS_SUFFIX), packed)
