@@ -126,6 +126,7 @@ class FastES(SB3Interface):
         self._env = None
         check_model_memory(spec)
         self.state = TrainingState(settings, spec, seed)
+        vars(self).update(settings=settings, seed=seed)  # W&B and others list vars(model); the properties come first
         self.evaluator = Evaluator(source, spec, settings, self.state.strategy.table, self.n_workers)
         self._predictor = Predictor(spec, settings.normalize_obs, seed)
         self._odd = OddFigures()

@@ -15,7 +15,7 @@ from typing import Any
 from fastes.agent import FastES
 from fastes.arguments import build_parser, parse_env_kwargs
 from fastes.console import let_go, output_is_the_result, output_lasts
-from fastes.descriptors import give_standard_files
+from fastes.descriptors import fill_standard_descriptors
 from fastes.errors import FastESError
 from fastes.interrupts import Terminated
 from fastes.playback import play
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Wrong arguments give 2, a failed training 1, Ctrl-C 130, SIGTERM 143. Where the console's output cannot be written, a
     training goes on and gives what it gives otherwise; the other commands, whose output is their result, give 1.
     """
-    give_standard_files()
+    fill_standard_descriptors()
     try:
         with output_lasts(), _short_warnings():
             return _run(argv)

@@ -270,7 +270,7 @@ def test_what_is_remembered_ends_where_theta_becomes_another_one(kind: type[Expl
         used.restart(np.zeros(6))
     else:
         used.load_state(fresh.state(), 3)
-    fresh.generation = 3
+    fresh.load_state(fresh.state(), 3)
     assert np.array_equal(used.evaluated, used.theta)
     for _ in range(3):
         for strategy in (used, fresh):

@@ -198,6 +198,7 @@ class SB3Interface(Model):
         state = self.state.reseeded(check_seed(seed))
         self.evaluator.close()
         self.state = state
+        vars(self).update(seed=seed)
         self._predictor.seed(seed)
         self.evaluator.table = self.strategy.table
 
