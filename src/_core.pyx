@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """The border between NumPy and C: checks every argument once, then calls the kernels of fastes_core.h."""
+import math
 import numbers
 import os
 
@@ -7,7 +8,7 @@ import numpy as np
 
 cimport numpy as cnp
 from fastes_core cimport *
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 cnp.import_array()
@@ -18,6 +19,7 @@ STREAM_PAIR = FASTES_STREAM_PAIR
 STREAM_EVAL = FASTES_STREAM_EVAL
 STREAM_INIT = FASTES_STREAM_INIT
 
+LAYER_KINDS = {"dense": FASTES_DENSE}
 ACTIVATIONS = {"tanh": FASTES_TANH, "relu": FASTES_RELU}
 ACTION_KINDS = {
     "clip": FASTES_BOX_CLIP, "squash": FASTES_BOX_SQUASH, "bins": FASTES_BOX_BINS,
@@ -26,6 +28,11 @@ ACTION_KINDS = {
 ACTION_DTYPES = {
     "float32": FASTES_ACTION_FLOAT32, "float64": FASTES_ACTION_FLOAT64, "int64": FASTES_ACTION_INT64,
     "int8": FASTES_ACTION_INT8,
+}
+# What the kernels write for each kind.
+DTYPES_OF_ACTIONS = {
+    "clip": ("float32", "float64"), "squash": ("float32", "float64"), "bins": ("float32", "float64"),
+    "categorical": ("int64",), "binary": ("int8",),
 }
 VARIANTS = ("baseline", "avx2", "avx512")
 
@@ -66,6 +73,13 @@ cdef int check_slice(int64_t index, int64_t length, int64_t table_size, str name
             f"{name} = {index} is out of range: the table has {table_size} values, the policy needs {length}"
         )
     return 0
+
+
+def code_of(codes, name, what):
+    """The number that C knows a name by; ValueError for a name that it does not know."""
+    if name not in codes:
+        raise ValueError(f"unknown {what} {name!r:.100}: expected one of {tuple(codes)}")
+    return codes[name]
 
 
 def check_length(name, int64_t got, int64_t expected):

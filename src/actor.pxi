@@ -1,3 +1,17 @@
+# Part of _core.pyx: a policy of its own buffers, and what is asked of many of them at once.
+
+cdef int obs_dtype_of(cnp.ndarray array) noexcept:
+    """The dtype by which the kernels read an array, or -1 for one that they do not read."""
+    cdef int kind = cnp.PyArray_TYPE(array)
+    if kind == cnp.NPY_FLOAT64:
+        return FASTES_OBS_FLOAT64
+    if kind == cnp.NPY_FLOAT32:
+        return FASTES_OBS_FLOAT32
+    if kind == cnp.NPY_UINT8:
+        return FASTES_OBS_UINT8
+    return -1
+
+
 cdef class Actor:
     """A policy bound to its parameters and buffers: `act(obs)` is one C call.
 
@@ -14,7 +28,7 @@ cdef class Actor:
     cdef object params_array, moments_array, obs_shape, cast
     cdef int64_t[::1] steps
     cdef float[::1] params, scratch0, scratch1
-    cdef int32_t[::1] sizes
+    cdef uint8_t[::1] layers
     cdef double[::1] mean, inv_std
     cdef double[:, ::1] moments
     cdef double[::1] low, high
@@ -28,7 +42,8 @@ cdef class Actor:
         self.obs_shape = spec.obs_shape
         self.params_array = aligned_zeros(self.num_params)
         self.params = self.params_array
-        widest = max(*spec.layer_sizes, self.obs_size, 0 if head is None else head.num_outputs)
+        ends = [size for layer in spec.layers for size in (layer.inputs, layer.outputs)]
+        widest = max(*ends, self.obs_size, 0 if head is None else head.num_outputs)
         self.scratch0 = input_array = aligned_zeros(widest)
         self.scratch1 = aligned_zeros(widest)
         self.observation = input_array[: self.obs_size]
@@ -37,24 +52,43 @@ cdef class Actor:
         self.moments_array = np.zeros((2, self.obs_size))
         self.moments = self.moments_array
         self.steps = np.zeros(1, dtype=np.int64)
-        self.sizes = np.array(spec.layer_sizes or (self.obs_size,), dtype=np.int32)
         cdef fastes_policy *c = &self.c
         memset(c, 0, sizeof(fastes_policy))
         c.obs_size = self.obs_size
-        c.num_layers = <int32_t>self.sizes.shape[0] - 1
-        if c.num_layers:
-            c.num_outputs = self.sizes[c.num_layers]
-            c.activation = ACTIVATIONS[spec.activation]
-            c.use_bias = spec.use_bias
-        c.sizes = &self.sizes[0]
         c.params = &self.params[0]
         c.scratch[0] = &self.scratch0[0]
         c.scratch[1] = &self.scratch1[0]
         c.obs_mean = &self.mean[0]
         c.obs_inv_std = &self.inv_std[0]
         c.moments = &self.moments[0, 0]
+        if spec.layers:
+            self.take_layers(spec.layers)
         if head is not None:
             self.take_head(head)
+
+    cdef take_layers(self, layers):
+        """Each layer as C knows it; the only place that says where its parameters are."""
+        cdef fastes_policy *c = &self.c
+        cdef fastes_layer *into
+        cdef int64_t at = 0, inputs = self.obs_size
+        self.layers = np.zeros(len(layers) * sizeof(fastes_layer), dtype=np.uint8)
+        for i, layer in enumerate(layers):
+            check_length(f"layer {i}'s input", layer.inputs, inputs)
+            into = <fastes_layer *>&self.layers[0] + <int64_t>i
+            into.kind = code_of(LAYER_KINDS, layer.kind, "kind of layer")
+            into.activation = code_of(ACTIVATIONS, layer.activation, "activation")
+            into.in_, into.out = layer.inputs, layer.outputs
+            shapes = layer.parameter_shapes()
+            into.weight, into.bias = at, -1
+            at += math.prod(shapes["weight"])
+            if "bias" in shapes:
+                into.bias = at
+                at += math.prod(shapes["bias"])
+            inputs = layer.outputs
+        check_length("theta", self.num_params, at)
+        c.layers = <fastes_layer *>&self.layers[0]
+        c.num_layers = len(layers)
+        c.num_outputs = inputs
 
     cdef take_head(self, head):
         cdef fastes_policy *c = &self.c
@@ -71,11 +105,16 @@ cdef class Actor:
         self.scalar_action = head.scalar
         self.cast = np.dtype(head.cast) if head.cast else None
         self.scratch_action = np.zeros(max(head.size, 1), dtype=np.int64)
-        c.action_kind = ACTION_KINDS[head.kind]
+        c.action_kind = code_of(ACTION_KINDS, head.kind, "kind of action")
+        if head.dtype not in DTYPES_OF_ACTIONS[head.kind]:
+            raise ValueError(
+                f"{head.kind!r} actions have dtype {head.dtype!r:.100}: expected one of {DTYPES_OF_ACTIONS[head.kind]}"
+            )
         c.action_dtype = ACTION_DTYPES[head.dtype]
         c.action_size = head.size
-        if not c.num_layers:
-            c.num_outputs = head.num_outputs
+        if c.num_layers:
+            check_length("the last layer's output", c.num_outputs, head.num_outputs)
+        c.num_outputs = head.num_outputs
         c.num_bins = head.num_bins
         if self.low.shape[0]:
             c.low = &self.low[0]
@@ -135,23 +174,18 @@ cdef class Actor:
             )
         return array.astype(np.float64)
 
-    cdef inline cnp.ndarray as_input(self, obs, int32_t *obs_dtype):
+    cdef inline cnp.ndarray as_input(self, obs, fastes_obs_dtype *obs_dtype):
         """An observation as an array that the kernels read; its dtype goes to obs_dtype."""
-        cdef int kind
+        cdef int dtype
         cdef cnp.ndarray array
         if type(obs) is not cnp.ndarray:
             obs = self.as_numbers(obs)
         array = <cnp.ndarray>obs
-        kind = cnp.PyArray_TYPE(array)
-        if kind == cnp.NPY_FLOAT64:
-            obs_dtype[0] = FASTES_OBS_FLOAT64
-        elif kind == cnp.NPY_FLOAT32:
-            obs_dtype[0] = FASTES_OBS_FLOAT32
-        elif kind == cnp.NPY_UINT8:
-            obs_dtype[0] = FASTES_OBS_UINT8
-        else:
-            array = self.as_numbers(obs)
-            obs_dtype[0] = FASTES_OBS_FLOAT64
+        dtype = obs_dtype_of(array)
+        if dtype < 0:
+            array = self.as_numbers(array)
+            dtype = FASTES_OBS_FLOAT64
+        obs_dtype[0] = <fastes_obs_dtype>dtype
         if not cnp.PyArray_ISCARRAY_RO(array):
             array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
         if cnp.PyArray_SIZE(array) != self.obs_size:
@@ -160,7 +194,7 @@ cdef class Actor:
 
     def act(self, obs):
         """The action for one observation of the space's shape: an int for Discrete, else a new array of the space."""
-        cdef int32_t obs_dtype
+        cdef fastes_obs_dtype obs_dtype
         cdef cnp.ndarray array = self.as_input(obs, &obs_dtype)
         cdef void *data = cnp.PyArray_DATA(array)
         if not self.c.num_layers:
@@ -181,7 +215,7 @@ cdef class Actor:
 
         Returns `observation`, float32 (obs_size,): the same memory each time, which the next call overwrites.
         """
-        cdef int32_t obs_dtype
+        cdef fastes_obs_dtype obs_dtype
         cdef cnp.ndarray array = self.as_input(obs, &obs_dtype)
         self.steps[0] += 1
         kernels.observe(&self.c, cnp.PyArray_DATA(array), obs_dtype, &self.scratch0[0], self.counting)
@@ -217,18 +251,11 @@ def act_rows(list actors not None, observations not None, actions not None):
     """
     cdef cnp.ndarray obs = observations, target = actions
     cdef int64_t n = len(actors), row, obs_bytes, action_bytes
-    cdef int32_t obs_dtype
-    cdef int kind = cnp.PyArray_TYPE(obs)
+    cdef int obs_dtype = obs_dtype_of(obs)
     cdef Actor actor
     cdef char *data
     cdef char *out
-    if kind == cnp.NPY_FLOAT64:
-        obs_dtype = FASTES_OBS_FLOAT64
-    elif kind == cnp.NPY_FLOAT32:
-        obs_dtype = FASTES_OBS_FLOAT32
-    elif kind == cnp.NPY_UINT8:
-        obs_dtype = FASTES_OBS_UINT8
-    else:
+    if obs_dtype < 0:
         raise TypeError(f"observations have dtype {obs.dtype}: expected float64, float32 or uint8")
     if not cnp.PyArray_ISCARRAY_RO(obs) or not cnp.PyArray_ISCARRAY(target):
         raise ValueError("observations and actions must be C-contiguous arrays, and actions writable")
@@ -252,4 +279,4 @@ def act_rows(list actors not None, observations not None, actions not None):
         actor = <Actor>actors[row]
         actor.steps[0] += 1
         with nogil:
-            kernels.act(&actor.c, data + row * obs_bytes, obs_dtype, out + row * action_bytes, actor.counting)
+            kernels.act(&actor.c, data + row * obs_bytes, <fastes_obs_dtype>obs_dtype, out + row * action_bytes, actor.counting)

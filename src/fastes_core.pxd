@@ -5,13 +5,24 @@ cdef extern from "fastes_core.h" nogil:
     enum:
         FASTES_PAD
         FASTES_STREAM_VERSION, FASTES_STREAM_TABLE, FASTES_STREAM_PAIR, FASTES_STREAM_EVAL, FASTES_STREAM_INIT
+    ctypedef enum fastes_obs_dtype:
         FASTES_OBS_FLOAT64, FASTES_OBS_FLOAT32, FASTES_OBS_UINT8
-        FASTES_TANH, FASTES_RELU
+    ctypedef enum fastes_action_kind:
         FASTES_BOX_CLIP, FASTES_BOX_SQUASH, FASTES_BOX_BINS, FASTES_CATEGORICAL, FASTES_BINARY
+    ctypedef enum fastes_action_dtype:
         FASTES_ACTION_FLOAT32, FASTES_ACTION_FLOAT64, FASTES_ACTION_INT64, FASTES_ACTION_INT8
+    ctypedef enum fastes_activation:
+        FASTES_TANH, FASTES_RELU
+    ctypedef enum fastes_layer_kind:
+        FASTES_DENSE
+    ctypedef struct fastes_layer:
+        fastes_layer_kind kind
+        fastes_activation activation
+        int32_t in_ "in", out
+        int64_t weight, bias
     ctypedef struct fastes_policy:
-        int32_t obs_size, num_outputs, num_layers, activation, use_bias
-        const int32_t *sizes
+        int32_t obs_size, num_outputs, num_layers
+        const fastes_layer *layers
         const float *params
         float *scratch[2]
         int32_t normalize
@@ -19,7 +30,9 @@ cdef extern from "fastes_core.h" nogil:
         const double *obs_inv_std
         double obs_clip
         double *moments
-        int32_t action_kind, action_dtype, action_size, num_bins
+        fastes_action_kind action_kind
+        fastes_action_dtype action_dtype
+        int32_t action_size, num_bins
         const double *low
         const double *high
         const int64_t *nvec
@@ -36,8 +49,8 @@ cdef extern from "fastes_core.h" nogil:
         void (*noise_square_sum)(float *, const float *, const int64_t *, const float *, int64_t, int64_t) noexcept nogil
         void (*noise_sum_pieces)(float *, const float *, const int64_t *, const int64_t *, const int64_t *, const float *,
                                  int64_t, int32_t, int64_t) noexcept nogil
-        void (*act)(fastes_policy *, const void *, int32_t, void *, int32_t) noexcept nogil
-        void (*observe)(const fastes_policy *, const void *, int32_t, float *, int32_t) noexcept nogil
+        void (*act)(fastes_policy *, const void *, fastes_obs_dtype, void *, int32_t) noexcept nogil
+        void (*observe)(const fastes_policy *, const void *, fastes_obs_dtype, float *, int32_t) noexcept nogil
         void (*choose)(fastes_policy *, float *, void *) noexcept nogil
         double (*sum_squares)(const float *, int64_t) noexcept nogil
     const fastes_kernels *fastes_variant(const char *)

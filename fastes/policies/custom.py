@@ -69,7 +69,7 @@ class CustomSpec:
     theta0: Float32 = field(repr=False)
     pickled: bytes = field(repr=False)
 
-    layer_sizes = ()  # none that the core would run
+    layers = ()  # none that the core would run
 
     @property
     def obs_size(self) -> int:
