@@ -12,6 +12,7 @@ from fastes import _core
 from fastes.checkpoint import Checkpoint, require
 from fastes.errors import CheckpointError, CheckpointMismatch, shorten
 from fastes.policies import CUSTOM_POLICIES, ActionHead, AnySpec, CustomPolicy, CustomSpec, PolicySpec
+from fastes.policies.actions import BOX_MAPPINGS
 from fastes.policies.layers import describe_layers, described_layers
 
 _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
@@ -161,8 +162,12 @@ def _outputs(head: ActionHead) -> int:
         return sum(head.nvec)
     if head.kind == "binary":
         return head.size
+    if head.kind not in BOX_MAPPINGS:
+        raise ValueError(f"kind {head.kind!r}")
     if not len(head.low) == len(head.high) == head.size:
         raise ValueError(f"bounds {head.low}, {head.high}")
-    if head.kind == "bins" and not (isinstance(head.num_bins, int) and head.num_bins >= 2):
+    if head.kind != "bins":
+        return head.size
+    if not (isinstance(head.num_bins, int) and head.num_bins >= 2):
         raise ValueError(f"{head.num_bins} bins")
-    return head.size * (head.num_bins if head.kind == "bins" else 1)
+    return head.size * head.num_bins
