@@ -55,7 +55,6 @@ cdef class Actor:
         cdef fastes_policy *c = &self.c
         memset(c, 0, sizeof(fastes_policy))
         c.obs_size = self.obs_size
-        c.params = &self.params[0]
         c.scratch[0] = &self.scratch0[0]
         c.scratch[1] = &self.scratch1[0]
         c.obs_mean = &self.mean[0]
@@ -79,10 +78,10 @@ cdef class Actor:
             into.activation = code_of(ACTIVATIONS, layer.activation, "activation")
             into.in_, into.out = layer.inputs, layer.outputs
             shapes = layer.parameter_shapes()
-            into.weight, into.bias = at, -1
+            into.weight = &self.params[at]
             at += math.prod(shapes["weight"])
             if "bias" in shapes:
-                into.bias = at
+                into.bias = &self.params[at]
                 at += math.prod(shapes["bias"])
             inputs = layer.outputs
         check_length("theta", self.num_params, at)

@@ -19,11 +19,11 @@ cdef extern from "fastes_core.h" nogil:
         fastes_layer_kind kind
         fastes_activation activation
         int32_t in_ "in", out
-        int64_t weight, bias
+        const float *weight
+        const float *bias
     ctypedef struct fastes_policy:
         int32_t obs_size, num_outputs, num_layers
         const fastes_layer *layers
-        const float *params
         float *scratch[2]
         int32_t normalize
         const double *obs_mean
