@@ -73,9 +73,8 @@ def numpy_step(policy: TimedPolicy) -> Callable[[], Any]:
     spec = policy.spec
     _, observation = filled_actor(policy, _core.Actor)
     mean, inv_std = normalizer(spec)
-    views = list(spec.split(parameters(spec)).values())
-    per_layer = 2 if spec.use_bias else 1
-    weights, biases = views[::per_layer], views[1::2] if spec.use_bias else [np.float32(0.0)] * len(views)
+    views = spec.split_by_layer(parameters(spec))
+    weights, biases = [view["weight"] for view in views], [view.get("bias", np.float32(0.0)) for view in views]
     discrete, normalize = spec.head.scalar, policy.normalize
 
     def step() -> Any:
@@ -101,14 +100,13 @@ def torch_step(policy: TimedPolicy) -> Callable[[], Any] | None:
     torch.set_num_threads(1)
     spec = policy.spec
     _, observation = filled_actor(policy, _core.Actor)
-    views = iter(spec.split(parameters(spec)).values())
     layers: list[Any] = []
-    for fan_in, fan_out in zip(spec.layer_sizes, spec.layer_sizes[1:], strict=False):
-        layer = torch.nn.Linear(fan_in, fan_out, bias=spec.use_bias)
+    for dense, values in zip(spec.layers, spec.split_by_layer(parameters(spec)), strict=True):
+        layer = torch.nn.Linear(dense.inputs, dense.outputs, bias=dense.use_bias)
         with torch.no_grad():
-            layer.weight.copy_(torch.from_numpy(next(views).T.copy()))
-            if spec.use_bias:
-                layer.bias.copy_(torch.from_numpy(next(views).copy()))
+            layer.weight.copy_(torch.from_numpy(values["weight"].T.copy()))
+            if dense.use_bias:
+                layer.bias.copy_(torch.from_numpy(values["bias"].copy()))
         layers += [layer, torch.nn.Tanh()]
     net = torch.nn.Sequential(*layers[:-1])
     mean, inv_std = (torch.from_numpy(x.astype(np.float32)) for x in normalizer(spec))

@@ -14,9 +14,11 @@ STREAM_TABLE: int
 STREAM_PAIR: int
 STREAM_EVAL: int
 STREAM_INIT: int
+LAYER_KINDS: dict[str, int]
 ACTIVATIONS: dict[str, int]
 ACTION_KINDS: dict[str, int]
 ACTION_DTYPES: dict[str, int]
+DTYPES_OF_ACTIONS: dict[str, tuple[str, ...]]
 VARIANTS: tuple[str, ...]
 
 def available_variants() -> list[str]: ...

@@ -13,11 +13,10 @@ from fastes.checkpoints.field_checks import require
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.errors import CheckpointError, CheckpointMismatch, shorten
 from fastes.policies import CUSTOM_POLICIES, ActionHead, AnySpec, CustomPolicy, CustomSpec, PolicySpec
+from fastes.policies.actions import BOX_MAPPINGS
+from fastes.policies.layers import describe_layers, described_layers
 
-_FLOATS = ("float32", "float64")
-_DTYPES = {"clip": _FLOATS, "squash": _FLOATS, "bins": _FLOATS, "categorical": ("int64",), "binary": ("int8",)}
 _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
-_MAX_LAYERS = 10_000  # each costs memory, and a file can list millions
 _MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds
 
 
@@ -25,7 +24,7 @@ def describe_policy(spec: AnySpec) -> dict[str, Any]:
     """What a file says of the policy; of a custom one, only what tells whether another fits."""
     data: dict[str, Any] = {"obs_shape": spec.obs_shape, "flattened": spec.flattened}
     if isinstance(spec, PolicySpec):
-        data |= {"layer_sizes": spec.layer_sizes, "activation": spec.activation, "use_bias": spec.use_bias}
+        data |= describe_layers(spec.layers)
     else:
         data |= {"kind": spec.kind, "parameters": [[name, list(shape)] for name, shape in spec.shapes.items()]}
     if spec.head is None:
@@ -48,19 +47,16 @@ def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> Any
             "it without policy="
         )
     with _damage_is_said():
-        spec = PolicySpec(**_as_tuples(stored, "head"), head=_head(stored["head"]))
-        sizes = (*spec.layer_sizes, spec.head.size)
-        if not 2 <= len(spec.layer_sizes) <= _MAX_LAYERS or not all(isinstance(n, int) and n > 0 for n in sizes):
-            raise ValueError(f"layer sizes {spec.layer_sizes}")
-        if spec.activation not in _core.ACTIVATIONS:
-            raise ValueError(f"activation {spec.activation!r}")
-        if spec.layer_sizes[-1] != spec.head.num_outputs:
-            raise ValueError(f"{spec.layer_sizes[-1]} outputs for {spec.head}")
-        _check_observations(spec.obs_shape, spec.flattened)
-        if math.prod(spec.obs_shape) != spec.obs_size:
-            raise ValueError(f"observation shape {spec.obs_shape} for {spec.obs_size} inputs")
-        if not isinstance(spec.use_bias, bool):
-            raise ValueError(f"use_bias {spec.use_bias!r}")
+        if odd := set(stored) - {"layer_sizes", "activation", "use_bias", "head", "obs_shape", "flattened"}:
+            raise ValueError(f"keys {sorted(odd)}")
+        layers, head = described_layers(stored), _head(stored["head"])
+        obs_shape, flattened = _as_tuples(stored)["obs_shape"], stored.get("flattened", False)
+        spec = PolicySpec(layers, head, obs_shape, flattened)
+        if spec.layer_sizes[-1] != head.num_outputs:
+            raise ValueError(f"{spec.layer_sizes[-1]} outputs for {head}")
+        _check_observations(obs_shape, flattened)
+        if math.prod(obs_shape) != spec.obs_size:
+            raise ValueError(f"observation shape {obs_shape} for {spec.obs_size} inputs")
         _check_theta(checkpoint, spec.num_params)
         return spec
 
@@ -116,8 +112,8 @@ def _damage_is_said() -> Iterator[None]:
         raise CheckpointError(f"the checkpoint's policy is damaged: {shorten(error)}") from error
 
 
-def _as_tuples(stored: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items() if key not in left_out}
+def _as_tuples(stored: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
 
 
 def _head(stored: Mapping[str, Any]) -> ActionHead:
@@ -167,7 +163,7 @@ def _outputs(head: ActionHead) -> int:
     if not small or not all(type(n) is int and -(2**63) <= n < 2**63 - 2**31 for n in head.start) or head.cast not in _CASTS:
         raise ValueError(f"numbers {whole}, cast {head.cast!r}")
     shape_fits = all(isinstance(n, int) and n >= 0 for n in head.shape) and math.prod(head.shape) == head.size
-    if len(head.shape) > 32 or not shape_fits or head.dtype not in _DTYPES[head.kind]:
+    if len(head.shape) > 32 or not shape_fits or head.dtype not in _core.DTYPES_OF_ACTIONS[head.kind]:
         raise ValueError(f"shape {head.shape}, dtype {head.dtype!r} for {head.size} components")
     if head.kind == "categorical":
         if not len(head.nvec) == len(head.start) == head.size or min(head.nvec) < 1:
@@ -175,8 +171,12 @@ def _outputs(head: ActionHead) -> int:
         return sum(head.nvec)
     if head.kind == "binary":
         return head.size
+    if head.kind not in BOX_MAPPINGS:
+        raise ValueError(f"kind {head.kind!r}")
     if not len(head.low) == len(head.high) == head.size:
         raise ValueError(f"bounds {head.low}, {head.high}")
-    if head.kind == "bins" and not (isinstance(head.num_bins, int) and head.num_bins >= 2):
+    if head.kind != "bins":
+        return head.size
+    if not (isinstance(head.num_bins, int) and head.num_bins >= 2):
         raise ValueError(f"{head.num_bins} bins")
-    return head.size * (head.num_bins if head.kind == "bins" else 1)
+    return head.size * head.num_bins

@@ -46,7 +46,7 @@ class Predictor:
         rows, single = self._rows(observation, flat_space)
         self._key += 1
         self._actor.begin_episode(self._key, *noise)
-        with contextlib.nullcontext() if self.spec.layer_sizes else one_thread():
+        with contextlib.nullcontext() if self.spec.layers else one_thread():
             actions = [self._actor.act(row) for row in rows]
         if single:
             return np.int64(actions[0]) if isinstance(actions[0], int) else actions[0]

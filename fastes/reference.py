@@ -6,6 +6,7 @@ where arrays are float32 (a Python number beside one is rounded to float32 first
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -187,6 +188,20 @@ def dense(x: Float32, weight: Float32, bias: Float32 | None) -> Float32:
     return y if bias is None else y + bias
 
 
+def dense_layer(x: Float32, parameters: Mapping[str, Float32]) -> Float32:
+    """Twin of run_layer for a dense one."""
+    return dense(x, parameters["weight"], parameters.get("bias"))
+
+
+def relu(x: Array) -> Array:
+    """Twin of vrelu: +0 where x <= 0; NaN stays."""
+    return np.where(x <= 0, np.float32(0), x)
+
+
+LAYERS: dict[str, Callable[[Float32, Mapping[str, Float32]], Float32]] = {"dense": dense_layer}
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": tanh, "relu": relu}
+
+
 def argmax(y: Float32) -> int:
     """Twin of argmax: the first of the largest; a NaN never replaces what came before it and is never replaced."""
     best = 0
@@ -226,7 +241,7 @@ def choice_noise(count: int, key: int, step: int, binary: bool) -> Array:
 
 
 class Actor:
-    """Twin of act and choose in policy.c and observe in stats.c, behind the interface of fastes._core.Actor."""
+    """Twin of act, forward, choose and observe in src/*_kernels.inc, behind the interface of fastes._core.Actor."""
 
     def __init__(self, spec: Any) -> None:
         self.spec, self.head = spec, spec.head
@@ -265,12 +280,11 @@ class Actor:
         return clip(d * inv_std, -limit, limit).astype(np.float32)
 
     def forward(self, x: Float32) -> Float32:
-        """Twin of forward: all layers, with tanh or relu (+0 where x <= 0; NaN stays) between them."""
-        parameters = self.spec.split(self.parameters)
-        for layer in range(len(self.spec.layer_sizes) - 1):
-            if layer > 0:
-                x = tanh(x) if self.spec.activation == "tanh" else np.where(x <= 0, np.float32(0), x)
-            x = dense(x, parameters[f"layers.{layer}.weight"], parameters.get(f"layers.{layer}.bias"))
+        """Twin of forward: all layers, with the activation of each that another one follows."""
+        for i, (layer, parameters) in enumerate(zip(self.spec.layers, self.spec.split_by_layer(self.parameters), strict=True)):
+            x = LAYERS[layer.kind](x, parameters)
+            if i + 1 < len(self.spec.layers):
+                x = ACTIVATIONS[layer.activation](x)
         return x
 
     @np.errstate(all="ignore")
@@ -289,6 +303,8 @@ class Actor:
             return box_action(tanh(y) if kind == "squash" else y, self.low, self.high)
         if kind == "bins":
             return bins_action(y.reshape(-1, self.head.num_bins), self.low, self.high)
+        if kind not in ("categorical", "binary"):
+            raise ValueError(f"unknown kind of action {kind!r}")
         if self.sample:
             y = y + choice_noise(count, self.key, self.step, binary=kind == "binary")
         if kind == "binary":

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.errors import FastESError
+from fastes.errors import FastESError, suggest
 from fastes.portable_math import log
 
 Float64 = npt.NDArray[np.float64]
@@ -45,7 +45,7 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
     ranks; SGD needs smaller ones: this gradient is 1.4 times as long in noise, and more where goals differ.
     top_fraction: the share b/n of the pairs that count, those with the largest max(r+, r-); at least one.
 
-    Raises FastESError when no return is finite.
+    Raises FastESError when no return is finite, ValueError for another shaping.
     """
     if not np.isfinite(returns).any():
         raise FastESError(
@@ -67,9 +67,11 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
     elif shaping == "signed_ranks":
         shaped[top] = 0.5 * signed_ranks(returns[top])[:, np.newaxis] * np.array([1.0, -1.0])
         scale = 1.0 / (2 * kept * sigma)
-    else:
+    elif shaping == "standardized":
         shaped[top] = _standardize(finite[top])
         scale = 1.0 / kept
+    else:
+        raise ValueError(f"unknown shaping {shaping!r}: expected one of {SHAPINGS}{suggest(shaping, SHAPINGS)}")
     return Shaped(shaped, (shaped[:, 0] - shaped[:, 1]).astype(np.float32), scale, kept)
 
 

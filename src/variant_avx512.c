@@ -1,5 +1,5 @@
 /* The kernels compiled for avx512. */
-#include "lanes.h"
+#include "variant.h"
 
 #if defined(__x86_64__)
 #if defined(__clang__)
@@ -10,7 +10,7 @@
 #endif
 #define FASTES_VARIANT avx512
 #define VECTOR_LANES 16
-#include "kernels.inc"
+#include "kernel_table.inc"
 #if defined(__clang__)
 #pragma clang attribute pop
 #else

@@ -31,8 +31,15 @@ MEMORY = [
 ]
 THREADS = ["-fsanitize=thread", "-fno-omit-frame-pointer", "-g", "-O2", "-std=gnu11", "-pthread"]
 
+# A switch that leaves out a kind is an error, and so is whatever else the compiler finds odd.
+WARNINGS = ["-std=gnu11", "-Wall", "-Wextra", "-Wswitch-enum", "-Werror", "-Wno-psabi", "-Wno-unknown-pragmas"]
+FORGOTTEN = """
+typedef enum { ONE, OTHER } kind;
+int taken_for_the_other(kind k) { switch (k) { case ONE: return 1; default: return 2; } }
+"""
+
 # Choose their variants themselves.
-ALL_VARIANTS = ("tests/test_kernel_golden.py", "tests/test_kernel_parity.py")
+ALL_VARIANTS = ("tests/test_kernel_golden.py", "tests/test_kernel_parity.py", "tests/test_layers.py")
 # Use the variant in use: once for each.
 EACH_VARIANT = ("tests/test_kernel_properties.py", "tests/test_kernel_rows.py", "tests/test_policies.py")
 # One worker and several, sampled and noisy actions, evaluations and a filled table; the rest of that file is about Python.
@@ -58,6 +65,7 @@ BROKEN_PROTOCOLS = ("RELAXED_COMMIT", "EARLY_COMMIT", "RELAXED_OPEN", "RELAXED_C
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fastes-sanitize-") as folder:
+        check_warnings(Path(folder))
         check_threads(Path(folder))
         package = build(Path(folder))
         check_canaries(Path(folder))
@@ -65,6 +73,18 @@ def main() -> None:
         for variant in variants(package):
             run_tests(package, EACH_VARIANT, variant)
     print("sanitizers: nothing found")
+
+
+def check_warnings(folder: Path) -> None:
+    """The compiler warns of nothing in src/, and does where a kind is forgotten."""
+    forgotten = folder / "forgotten.c"
+    forgotten.write_text(FORGOTTEN)
+    command = [CC, *WARNINGS, "-O2", "-c", "-o", os.devnull]
+    for source in sorted((ROOT / "src").glob("*.c")):
+        run([*command, str(source)], {})
+    if subprocess.run([*command, str(forgotten)], capture_output=True).returncode == 0:
+        raise SystemExit("a kind that a switch leaves out was not seen")
+    print("warnings: none", flush=True)
 
 
 def build(folder: Path) -> Path:

@@ -11,9 +11,10 @@ from gymnasium import spaces
 
 from fastes import _core, reference
 from fastes.policies import ActionHead, PolicySpec, make_action_head
+from fastes.policies.layers import Layer, dense_layers
 from fastes.reference import assert_same_bits
 
-SUM_BLOCK = 16384  # as in noise.c
+SUM_BLOCK = 16384  # as in noise_kernels.inc
 SIZES = [*range(10), 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, SUM_BLOCK - 1, SUM_BLOCK, SUM_BLOCK + 1]
 WIDTHS = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 47, 48, 49, 63, 64, 65]
 SEED = 0x9E3779B97F4A7C15
@@ -290,7 +291,8 @@ def unbounded(size: int) -> ActionHead:
 def mlp(
     obs_size: int, hidden: tuple[int, ...], head: ActionHead, activation: str = "tanh", use_bias: bool = True
 ) -> PolicySpec:
-    return PolicySpec((obs_size, *hidden, head.num_outputs), activation, use_bias, head, (obs_size,))
+    layers = dense_layers((obs_size, *hidden, head.num_outputs), activation, use_bias)
+    return PolicySpec(layers, head, (obs_size,))
 
 
 @pytest.mark.parametrize("use_bias", [False, True])
@@ -507,7 +509,7 @@ class Ends(NamedTuple):
     obs_size: int
     head: ActionHead | None
     num_params: int = 5
-    layer_sizes: tuple[int, ...] = ()
+    layers: tuple[Layer, ...] = ()
 
     @property
     def obs_shape(self) -> tuple[int, ...]:

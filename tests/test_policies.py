@@ -341,8 +341,8 @@ def test_policy_kwargs_build_what_they_say() -> None:
     assert spec("MlpPolicy").layer_sizes == (4, 64, 64, 2)
     assert spec("MlpPolicy", net_arch=[]).layer_sizes == (4, 2)
     assert spec("MlpPolicy", net_arch=(7,)).layer_sizes == (4, 7, 2)
-    assert spec("MlpPolicy", activation_fn=ReLU).activation == "relu"
-    assert spec("MlpPolicy", activation_fn="ReLU").activation == "relu"
+    assert spec("MlpPolicy", activation_fn=ReLU).layers[0].activation == "relu"
+    assert spec("MlpPolicy", activation_fn="ReLU").layers[0].activation == "relu"
     assert spec("MlpPolicy", net_arch={"pi": [5, 6], "vf": [7], "qf": [8]}).layer_sizes == (4, 5, 6, 2)
     assert spec("MlpPolicy", net_arch={"pi": []}).layer_sizes == (4, 2)
     assert spec("LinearPolicy", net_arch={"pi": [], "vf": [7]}).layer_sizes == (4, 2)

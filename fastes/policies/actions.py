@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -12,6 +12,22 @@ from gymnasium import spaces
 from fastes.errors import suggest
 
 BOX_MAPPINGS = ("clip", "squash", "bins")
+
+
+class ActionKind(NamedTuple):
+    """noise: the setting by which training actions vary, '' where none does. outputs: what the policy's outputs are."""
+
+    noise: str
+    outputs: str
+
+
+KINDS = {
+    "clip": ActionKind("action_noise", "a number for each component of the action space"),
+    "squash": ActionKind("action_noise", "a number for each component of the action space"),
+    "bins": ActionKind("", "{num_bins} logits for each component of the action space"),
+    "categorical": ActionKind("sample_actions", "a logit for each choice of the action space"),
+    "binary": ActionKind("sample_actions", "a logit for each switch of the action space"),
+}
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,16 @@ class ActionHead:
     nvec: tuple[int, ...] = ()
     start: tuple[int, ...] = ()
     cast: str = ""
+
+    @property
+    def noise(self) -> str:
+        """The setting by which training actions of this kind vary, '' where none does."""
+        return KINDS[self.kind].noise
+
+    @property
+    def outputs(self) -> str:
+        """What the policy's outputs are, in words."""
+        return KINDS[self.kind].outputs.format(num_bins=self.num_bins)
 
     @property
     def scalar(self) -> bool:

@@ -21,6 +21,7 @@ from fastes.policies.spec import PolicySpec, flat_size, make_policy_spec, split_
 
 Float32 = npt.NDArray[np.float32]
 PolicyFunction = Callable[[Float32, Float32], Any]
+_USE_NOISE = {"": "", "sample_actions": ", or use sample_actions=True", "action_noise": ", or use action_noise"}
 
 
 class CustomPolicy:
@@ -70,7 +71,7 @@ class CustomSpec:
     theta0: Float32 = field(repr=False)
     pickled: bytes = field(repr=False)
 
-    layer_sizes = ()  # none that the core would run
+    layers = ()  # none that the core would run
 
     @property
     def obs_size(self) -> int:
@@ -147,27 +148,20 @@ def check_no_class(*arguments: object) -> None:
 def check_noise(spec: AnySpec, action_noise: float, sample_actions: bool) -> None:
     """ValueError for settings that cannot reach the actions of a policy."""
     head = spec.head
-    for name, value, kinds, what in (
-        ("action_noise", action_noise, ("clip", "squash"), "numbers (Box, action_mapping 'clip' or 'squash')"),
-        ("sample_actions", sample_actions, ("categorical", "binary"), "choices or switches (Discrete, Multi...)"),
+    for name, value, what in (
+        ("action_noise", action_noise, "numbers (Box, action_mapping 'clip' or 'squash')"),
+        ("sample_actions", sample_actions, "choices or switches (Discrete, Multi...)"),
     ):
         if value and head is None:
             raise ValueError(
                 f"{name} = {value!r} cannot reach a CallablePolicy: its function returns the actions themselves. Turn it off, "
                 "or draw the noise in the function, from np.random's global state"
             )
-        if value and head is not None and head.kind not in kinds:
+        if value and head is not None and head.noise != name:
             raise ValueError(
                 f"{name} = {value!r} changes nothing here: it is for actions that are {what}, and these are {head.kind!r}. "
-                f"Leave it out{_other_noise(head.kind)}"
+                f"Leave it out{_USE_NOISE[head.noise]}"
             )
-
-
-def _other_noise(kind: str) -> str:
-    """The setting that makes training actions of a kind vary, in words."""
-    return {"bins": "", "categorical": ", or use sample_actions=True", "binary": ", or use sample_actions=True"}.get(
-        kind, ", or use action_noise"
-    )
 
 
 def pickled_copy(what: str, item: object) -> bytes:

@@ -14,31 +14,33 @@ from gymnasium import spaces
 from fastes import _core
 from fastes.errors import suggest
 from fastes.policies.actions import ActionHead, head_from
+from fastes.policies.layers import ACTIVATIONS, Layer, dense_layers, layer_sizes
 
 POLICIES = ("MlpPolicy", "LinearPolicy")
 CUSTOM_POLICIES = ("TorchPolicy", "CallablePolicy")
-ACTIVATIONS = tuple(_core.ACTIVATIONS)
 _KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins")
 
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """A fully connected policy: weights are (in, out), row by row, followed by the bias, layer after layer.
+    """A list of layers and an action head; theta is layer after layer, and in each parameter after parameter, row by row.
 
-    layer_sizes: inputs, hidden layers, outputs. activation: between layers, 'tanh' or 'relu'. obs_shape: of one
-    observation after flattening of anything but a Box; flattened: whether it needs that.
+    obs_shape: of one observation after flattening of anything but a Box; flattened: whether it needs that.
     """
 
-    layer_sizes: tuple[int, ...]
-    activation: str
-    use_bias: bool
+    layers: tuple[Layer, ...]
     head: ActionHead
     obs_shape: tuple[int, ...]
     flattened: bool = False
 
     @property
     def obs_size(self) -> int:
-        return self.layer_sizes[0]
+        return self.layers[0].inputs
+
+    @property
+    def layer_sizes(self) -> tuple[int, ...]:
+        """How many values there are before, between and after the layers."""
+        return layer_sizes(self.layers)
 
     @property
     def num_params(self) -> int:
@@ -46,16 +48,20 @@ class PolicySpec:
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters in the order in which they lie in theta."""
-        shapes: dict[str, tuple[int, ...]] = {}
-        for layer, (fan_in, fan_out) in enumerate(zip(self.layer_sizes, self.layer_sizes[1:], strict=False)):
-            shapes[f"layers.{layer}.weight"] = (fan_in, fan_out)
-            if self.use_bias:
-                shapes[f"layers.{layer}.bias"] = (fan_out,)
-        return shapes
+        return {
+            f"layers.{i}.{name}": shape
+            for i, layer in enumerate(self.layers)
+            for name, shape in layer.parameter_shapes().items()
+        }
 
     def split(self, theta: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]]:
         """Views of theta (num_params,) by parameter name."""
         return split_theta(theta, self.parameter_shapes())
+
+    def split_by_layer(self, theta: npt.NDArray[np.float32]) -> list[dict[str, npt.NDArray[np.float32]]]:
+        """The same views, those of each layer by the names that it gives them."""
+        views = iter(self.split(theta).values())
+        return [{name: next(views) for name in layer.parameter_shapes()} for layer in self.layers]
 
     def initial_theta(self, seed: int) -> npt.NDArray[np.float32]:
         """See initial_theta."""
@@ -106,10 +112,9 @@ def make_policy_spec(
     use_bias = kwargs.get("use_bias", not linear)
     if not isinstance(use_bias, bool):
         raise TypeError(f"use_bias = {use_bias!r} is a {type(use_bias).__name__}: expected True or False")
+    activation = _activation_name(kwargs.get("activation_fn", "tanh"))
     return PolicySpec(
-        layer_sizes=(obs_size, *hidden, head.num_outputs),
-        activation=_activation_name(kwargs.get("activation_fn", "tanh")),
-        use_bias=use_bias,
+        layers=dense_layers((obs_size, *hidden, head.num_outputs), activation, use_bias),
         head=head,
         obs_shape=observation_space.shape if isinstance(observation_space, spaces.Box) else (obs_size,),
         flattened=not isinstance(observation_space, spaces.Box),
@@ -172,14 +177,11 @@ def initial_theta(spec: PolicySpec, seed: int) -> npt.NDArray[np.float32]:
     code), biases are zero, and so is everything in a linear policy (Mania et al. 2018).
     """
     theta = np.zeros(spec.num_params, dtype=np.float32)
-    if len(spec.layer_sizes) == 2:
+    if len(spec.layers) == 1:
         return theta
     _core.normal_fill(theta, seed, 0, _core.STREAM_INIT)
-    last = len(spec.layer_sizes) - 2
-    for name, view in spec.split(theta).items():
-        if name.endswith("bias"):
-            view[:] = 0.0
-            continue
-        scale = 1.0 / math.sqrt(view.shape[0])
-        view *= np.float32(scale * (0.01 if name.startswith(f"layers.{last}.") else 1.0))
+    *hidden, last = zip(spec.layers, spec.split_by_layer(theta), strict=True)
+    for layer, parameters in hidden:
+        layer.scale_normals(parameters, gain=1.0)
+    last[0].scale_normals(last[1], gain=0.01)
     return theta

@@ -145,7 +145,7 @@ class TorchActor(_core.Actor):
                 outputs = self.module(self._input)
             except Exception as error:
                 raise ValueError(f"the module {name} raised for {given}: {type(error).__name__}: {error}") from error
-        expected = f"expected float32 (1, {head.num_outputs}) or ({head.num_outputs},), {_meaning(head)}"
+        expected = f"expected float32 (1, {head.num_outputs}) or ({head.num_outputs},), {head.outputs}"
         if not isinstance(outputs, torch.Tensor):
             raise ValueError(f"the module {name} returned a {type(outputs).__name__} for {given}: {expected}")
         if tuple(outputs.shape) not in ((1, head.num_outputs), (head.num_outputs,)) or outputs.dtype != torch.float32:
@@ -172,14 +172,3 @@ def _check_parameter(torch: Any, name: str, parameter: torch.nn.Parameter) -> No
         raise ValueError(
             f"parameter {name!r} of the module is on {parameter.device}: call module.cpu() first, workers use the CPU"
         )
-
-
-def _meaning(head: ActionHead) -> str:
-    """What the outputs of a head stand for."""
-    if head.kind == "categorical":
-        return "a logit for each choice of the action space"
-    if head.kind == "binary":
-        return "a logit for each switch of the action space"
-    if head.kind == "bins":
-        return f"{head.num_bins} logits for each component of the action space"
-    return "a number for each component of the action space"

@@ -1,0 +1,281 @@
+# Part of _core.pyx: a policy of its own buffers, and what is asked of many of them at once.
+
+cdef int obs_dtype_of(cnp.ndarray array) noexcept:
+    """The dtype by which the kernels read an array, or -1 for one that they do not read."""
+    cdef int kind = cnp.PyArray_TYPE(array)
+    if kind == cnp.NPY_FLOAT64:
+        return FASTES_OBS_FLOAT64
+    if kind == cnp.NPY_FLOAT32:
+        return FASTES_OBS_FLOAT32
+    if kind == cnp.NPY_UINT8:
+        return FASTES_OBS_UINT8
+    return -1
+
+
+cdef class Actor:
+    """A policy bound to its parameters and buffers: `act(obs)` is one C call.
+
+    Built from a fastes.policies.PolicySpec; starts with zero parameters, no noise and no normalisation. Where the spec has
+    no layers (a custom policy's), `observe` and `choose` are the two ends of a step, and something else is between them.
+    """
+    cdef fastes_policy c
+    cdef readonly int64_t num_params
+    cdef readonly int64_t obs_size
+    cdef readonly object observation
+    cdef bint counting, scalar_action
+    cdef int action_type, action_ndim
+    cdef cnp.npy_intp[32] action_dims
+    cdef object params_array, moments_array, obs_shape, cast
+    cdef int64_t[::1] steps
+    cdef float[::1] params, scratch0, scratch1
+    cdef uint8_t[::1] layers
+    cdef double[::1] mean, inv_std
+    cdef double[:, ::1] moments
+    cdef double[::1] low, high
+    cdef int64_t[::1] nvec, start
+    cdef int64_t[::1] scratch_action
+
+    def __init__(self, spec):
+        head = spec.head
+        self.num_params = spec.num_params
+        self.obs_size = spec.obs_size
+        self.obs_shape = spec.obs_shape
+        self.params_array = aligned_zeros(self.num_params)
+        self.params = self.params_array
+        ends = [size for layer in spec.layers for size in (layer.inputs, layer.outputs)]
+        widest = max(*ends, self.obs_size, 0 if head is None else head.num_outputs)
+        self.scratch0 = input_array = aligned_zeros(widest)
+        self.scratch1 = aligned_zeros(widest)
+        self.observation = input_array[: self.obs_size]
+        self.mean = np.zeros(self.obs_size)
+        self.inv_std = np.ones(self.obs_size)
+        self.moments_array = np.zeros((2, self.obs_size))
+        self.moments = self.moments_array
+        self.steps = np.zeros(1, dtype=np.int64)
+        cdef fastes_policy *c = &self.c
+        memset(c, 0, sizeof(fastes_policy))
+        c.obs_size = self.obs_size
+        c.scratch[0] = &self.scratch0[0]
+        c.scratch[1] = &self.scratch1[0]
+        c.obs_mean = &self.mean[0]
+        c.obs_inv_std = &self.inv_std[0]
+        c.moments = &self.moments[0, 0]
+        if spec.layers:
+            self.take_layers(spec.layers)
+        if head is not None:
+            self.take_head(head)
+
+    cdef take_layers(self, layers):
+        """Each layer as C knows it; the only place that says where its parameters are."""
+        cdef fastes_policy *c = &self.c
+        cdef fastes_layer *into
+        cdef int64_t at = 0, inputs = self.obs_size
+        self.layers = np.zeros(len(layers) * sizeof(fastes_layer), dtype=np.uint8)
+        for i, layer in enumerate(layers):
+            check_length(f"layer {i}'s input", layer.inputs, inputs)
+            into = <fastes_layer *>&self.layers[0] + <int64_t>i
+            into.kind = code_of(LAYER_KINDS, layer.kind, "kind of layer")
+            into.activation = code_of(ACTIVATIONS, layer.activation, "activation")
+            into.in_, into.out = layer.inputs, layer.outputs
+            shapes = layer.parameter_shapes()
+            into.weight = &self.params[at]
+            at += math.prod(shapes["weight"])
+            if "bias" in shapes:
+                into.bias = &self.params[at]
+                at += math.prod(shapes["bias"])
+            inputs = layer.outputs
+        check_length("theta", self.num_params, at)
+        c.layers = <fastes_layer *>&self.layers[0]
+        c.num_layers = len(layers)
+        c.num_outputs = inputs
+
+    cdef take_head(self, head):
+        cdef fastes_policy *c = &self.c
+        self.low = np.array(head.low, dtype=np.float64)
+        self.high = np.array(head.high, dtype=np.float64)
+        self.nvec = np.array(head.nvec, dtype=np.int64)
+        self.start = np.array(head.start, dtype=np.int64)
+        self.action_ndim = len(head.shape)
+        if self.action_ndim > 32:
+            raise ValueError(f"the action space has {self.action_ndim} dimensions: expected at most 32")
+        for i, dim in enumerate(head.shape):
+            self.action_dims[i] = dim
+        self.action_type = np.dtype(head.dtype).num
+        self.scalar_action = head.scalar
+        self.cast = np.dtype(head.cast) if head.cast else None
+        self.scratch_action = np.zeros(max(head.size, 1), dtype=np.int64)
+        c.action_kind = code_of(ACTION_KINDS, head.kind, "kind of action")
+        if head.dtype not in DTYPES_OF_ACTIONS[head.kind]:
+            raise ValueError(
+                f"{head.kind!r} actions have dtype {head.dtype!r:.100}: expected one of {DTYPES_OF_ACTIONS[head.kind]}"
+            )
+        c.action_dtype = ACTION_DTYPES[head.dtype]
+        c.action_size = head.size
+        if c.num_layers:
+            check_length("the last layer's output", c.num_outputs, head.num_outputs)
+        c.num_outputs = head.num_outputs
+        c.num_bins = head.num_bins
+        if self.low.shape[0]:
+            c.low = &self.low[0]
+            c.high = &self.high[0]
+        if self.nvec.shape[0]:
+            c.nvec = &self.nvec[0]
+            c.start = &self.start[0]
+
+    @property
+    def parameters(self):
+        """This actor's own parameters: a writable float32 view (num_params,)."""
+        return self.params_array[: self.num_params]
+
+    def count_steps(self, int64_t[::1] steps not None):
+        """From now on each `act` adds one to steps (1,), which another process may watch."""
+        check_length("steps", steps.shape[0], 1)
+        self.steps = steps
+
+    def set_normalizer(self, const double[::1] mean not None, const double[::1] inv_std not None, double clip):
+        """From now on observations reach the first layer as clip((obs - mean) * inv_std, -clip, clip)."""
+        check_length("mean", mean.shape[0], self.obs_size)
+        check_length("inv_std", inv_std.shape[0], self.obs_size)
+        self.mean[:] = mean
+        self.inv_std[:] = inv_std
+        self.c.obs_clip = clip
+        self.c.normalize = 1
+
+    def begin_episode(self, uint64_t noise_key=0, double action_noise=0.0, bint sample=False):
+        """Start the episode's action stream at its beginning: Gaussian noise on Box actions, or sampled choices."""
+        self.c.noise_key = noise_key
+        self.c.noise_step = 0
+        self.c.action_noise = <float>action_noise
+        self.c.sample = sample
+
+    def count_moments(self, bint counting):
+        """Whether each observation adds to `moments`; sets them to zero."""
+        self.moments[:, :] = 0.0
+        self.counting = counting
+
+    @property
+    def observation_moments(self):
+        """Sums of obs - mean and of its square since count_moments(): float64 (2, obs_size)."""
+        return self.moments_array
+
+    cdef as_numbers(self, obs):
+        """An observation of any type as float64, or an error that says what came."""
+        try:
+            array = np.asarray(obs)
+        except ValueError:  # rows of different lengths
+            array = np.empty(0, dtype=object)
+        if array.dtype.kind == "O" and array.size and all(isinstance(x, numbers.Real) for x in array.flat):
+            return array.astype(np.float64)
+        if array.dtype.kind not in "fiub":
+            kind = f"dtype {array.dtype}" if isinstance(obs, np.ndarray) else f"type {type(obs).__name__}"
+            raise ValueError(
+                f"observation {repr(obs)[:100]} has {kind} and shape {array.shape}: expected numbers of shape {self.obs_shape}"
+            )
+        return array.astype(np.float64)
+
+    cdef inline cnp.ndarray as_input(self, obs, fastes_obs_dtype *obs_dtype):
+        """An observation as an array that the kernels read; its dtype goes to obs_dtype."""
+        cdef int dtype
+        cdef cnp.ndarray array
+        if type(obs) is not cnp.ndarray:
+            obs = self.as_numbers(obs)
+        array = <cnp.ndarray>obs
+        dtype = obs_dtype_of(array)
+        if dtype < 0:
+            array = self.as_numbers(array)
+            dtype = FASTES_OBS_FLOAT64
+        obs_dtype[0] = <fastes_obs_dtype>dtype
+        if not cnp.PyArray_ISCARRAY_RO(array):
+            array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+        if cnp.PyArray_SIZE(array) != self.obs_size:
+            raise ValueError(f"observation has shape {np.shape(array)}, the policy expects {self.obs_shape}")
+        return array
+
+    def act(self, obs):
+        """The action for one observation of the space's shape: an int for Discrete, else a new array of the space."""
+        cdef fastes_obs_dtype obs_dtype
+        cdef cnp.ndarray array = self.as_input(obs, &obs_dtype)
+        cdef void *data = cnp.PyArray_DATA(array)
+        if not self.c.num_layers:
+            raise TypeError("this policy has no layers: call observe and choose")
+        self.steps[0] += 1
+        if self.scalar_action:
+            with nogil:
+                kernels.act(&self.c, data, obs_dtype, &self.scratch_action[0], self.counting)
+            return self.scratch_action[0]
+        action = cnp.PyArray_EMPTY(self.action_ndim, self.action_dims, self.action_type, 0)
+        cdef void *target = cnp.PyArray_DATA(<cnp.ndarray>action)
+        with nogil:
+            kernels.act(&self.c, data, obs_dtype, target, self.counting)
+        return action if self.cast is None else action.astype(self.cast)
+
+    def observe(self, obs):
+        """The first half of `act`: an observation normalised, counted, and a step.
+
+        Returns `observation`, float32 (obs_size,): the same memory each time, which the next call overwrites.
+        """
+        cdef fastes_obs_dtype obs_dtype
+        cdef cnp.ndarray array = self.as_input(obs, &obs_dtype)
+        self.steps[0] += 1
+        kernels.observe(&self.c, cnp.PyArray_DATA(array), obs_dtype, &self.scratch0[0], self.counting)
+        return self.observation
+
+    def choose(self, outputs):
+        """The second half of `act`: the action for outputs float32 (num_outputs,), of any shape with as many values."""
+        cdef cnp.ndarray array
+        if type(outputs) is not cnp.ndarray or cnp.PyArray_TYPE(<cnp.ndarray>outputs) != cnp.NPY_FLOAT32:
+            kind = f"dtype {outputs.dtype}" if isinstance(outputs, np.ndarray) else f"type {type(outputs).__name__}"
+            raise TypeError(f"the policy's outputs have {kind}: expected a float32 array")
+        array = <cnp.ndarray>outputs
+        if not cnp.PyArray_ISCARRAY_RO(array):
+            array = np.ascontiguousarray(array, dtype=np.float32)
+        if cnp.PyArray_SIZE(array) != self.c.num_outputs or not self.c.num_outputs:
+            raise ValueError(
+                f"the policy's outputs have shape {np.shape(array)}: expected {self.c.num_outputs} values for this action space"
+            )
+        memcpy(&self.scratch1[0], cnp.PyArray_DATA(array), self.c.num_outputs * sizeof(float))
+        if self.scalar_action:
+            kernels.choose(&self.c, &self.scratch1[0], &self.scratch_action[0])
+            return self.scratch_action[0]
+        action = cnp.PyArray_EMPTY(self.action_ndim, self.action_dims, self.action_type, 0)
+        kernels.choose(&self.c, &self.scratch1[0], cnp.PyArray_DATA(<cnp.ndarray>action))
+        return action if self.cast is None else action.astype(self.cast)
+
+
+def act_rows(list actors not None, observations not None, actions not None):
+    """actions[i] = actors[i].act(observations[i]) for rows of C-contiguous arrays, in one call.
+
+    actors: one Actor a row. observations: float64, float32 or uint8 (n, obs_size or more dimensions); actions: (n, *action
+    shape) of the kernel's dtype. Raises ValueError or TypeError for anything else.
+    """
+    cdef cnp.ndarray obs = observations, target = actions
+    cdef int64_t n = len(actors), row, obs_bytes, action_bytes
+    cdef int obs_dtype = obs_dtype_of(obs)
+    cdef Actor actor
+    cdef char *data
+    cdef char *out
+    if obs_dtype < 0:
+        raise TypeError(f"observations have dtype {obs.dtype}: expected float64, float32 or uint8")
+    if not cnp.PyArray_ISCARRAY_RO(obs) or not cnp.PyArray_ISCARRAY(target):
+        raise ValueError("observations and actions must be C-contiguous arrays, and actions writable")
+    if n == 0:
+        return
+    if obs.ndim < 1 or obs.shape[0] != n or target.ndim < 1 or target.shape[0] != n:
+        raise ValueError(f"{n} actors for observations {np.shape(obs)} and actions {np.shape(target)}: expected one row each")
+    obs_bytes, action_bytes = cnp.PyArray_NBYTES(obs) // n, cnp.PyArray_NBYTES(target) // n
+    data, out = <char *>cnp.PyArray_DATA(obs), <char *>cnp.PyArray_DATA(target)
+    for row in range(n):
+        if not isinstance(actors[row], Actor):  # None, too, which Cython lets pass as an Actor
+            raise TypeError(f"actors[{row}] = {actors[row]!r:.100} is a {type(actors[row]).__name__}: expected an Actor")
+        actor = <Actor>actors[row]
+        if not actor.c.num_layers:
+            raise TypeError("this policy has no layers: call its own act")
+        if cnp.PyArray_SIZE(obs) // n != actor.obs_size:
+            raise ValueError(f"observation has shape {np.shape(obs)[1:]}, the policy expects {actor.obs_shape}")
+        if cnp.PyArray_TYPE(target) != actor.action_type or cnp.PyArray_SIZE(target) // n != actor.c.action_size:
+            raise ValueError(f"actions have shape {np.shape(target)} and dtype {target.dtype}: not what the policy gives")
+    for row in range(n):
+        actor = <Actor>actors[row]
+        actor.steps[0] += 1
+        with nogil:
+            kernels.act(&actor.c, data + row * obs_bytes, <fastes_obs_dtype>obs_dtype, out + row * action_bytes, actor.counting)

@@ -1,0 +1,65 @@
+# The declarations of fastes_core.h, which says what each of them does.
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+
+cdef extern from "fastes_core.h" nogil:
+    enum:
+        FASTES_PAD
+        FASTES_STREAM_VERSION, FASTES_STREAM_TABLE, FASTES_STREAM_PAIR, FASTES_STREAM_EVAL, FASTES_STREAM_INIT
+    ctypedef enum fastes_obs_dtype:
+        FASTES_OBS_FLOAT64, FASTES_OBS_FLOAT32, FASTES_OBS_UINT8
+    ctypedef enum fastes_action_kind:
+        FASTES_BOX_CLIP, FASTES_BOX_SQUASH, FASTES_BOX_BINS, FASTES_CATEGORICAL, FASTES_BINARY
+    ctypedef enum fastes_action_dtype:
+        FASTES_ACTION_FLOAT32, FASTES_ACTION_FLOAT64, FASTES_ACTION_INT64, FASTES_ACTION_INT8
+    ctypedef enum fastes_activation:
+        FASTES_TANH, FASTES_RELU
+    ctypedef enum fastes_layer_kind:
+        FASTES_DENSE
+    ctypedef struct fastes_layer:
+        fastes_layer_kind kind
+        fastes_activation activation
+        int32_t in_ "in", out
+        const float *weight
+        const float *bias
+    ctypedef struct fastes_policy:
+        int32_t obs_size, num_outputs, num_layers
+        const fastes_layer *layers
+        float *scratch[2]
+        int32_t normalize
+        const double *obs_mean
+        const double *obs_inv_std
+        double obs_clip
+        double *moments
+        fastes_action_kind action_kind
+        fastes_action_dtype action_dtype
+        int32_t action_size, num_bins
+        const double *low
+        const double *high
+        const int64_t *nvec
+        const int64_t *start
+        int32_t sample
+        float action_noise
+        uint64_t noise_key, noise_step
+    ctypedef struct fastes_kernels:
+        const char *name
+        void (*normal_fill)(float *, int64_t, int64_t, uint64_t, uint32_t) noexcept nogil
+        void (*perturb)(float *, const float *, const float *, float, int64_t) noexcept nogil
+        void (*perturb_each)(float *, const float *, const float *, const float *, float, int64_t) noexcept nogil
+        void (*noise_sum)(float *, const float *, const int64_t *, const float *, int64_t, int64_t) noexcept nogil
+        void (*noise_square_sum)(float *, const float *, const int64_t *, const float *, int64_t, int64_t) noexcept nogil
+        void (*noise_sum_pieces)(float *, const float *, const int64_t *, const int64_t *, const int64_t *, const float *,
+                                 int64_t, int32_t, int64_t) noexcept nogil
+        void (*act)(fastes_policy *, const void *, fastes_obs_dtype, void *, int32_t) noexcept nogil
+        void (*observe)(const fastes_policy *, const void *, fastes_obs_dtype, float *, int32_t) noexcept nogil
+        void (*choose)(fastes_policy *, float *, void *) noexcept nogil
+        double (*sum_squares)(const float *, int64_t) noexcept nogil
+    const fastes_kernels *fastes_variant(const char *)
+    const fastes_kernels *fastes_best_variant()
+    void fastes_philox(const uint32_t *, const uint32_t *, uint32_t *)
+    ctypedef struct fastes_ranked:
+        double key
+        int64_t index
+    void fastes_centered_ranks(float *, const double *, int64_t, fastes_ranked *)
+    int64_t fastes_claim(int64_t *, int64_t, int64_t)
+    void fastes_commit(int64_t *, int64_t)
+    int64_t fastes_committed(const int64_t *)

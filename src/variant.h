@@ -1,0 +1,13 @@
+/* What a variant needs before its target is set: intrinsics are declared for the compiler's own target. */
+#ifndef FASTES_VARIANT_H
+#define FASTES_VARIANT_H
+
+#include "fastes_core.h"
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define KERNEL_INLINE static inline __attribute__((always_inline))
+
+#endif

@@ -1,0 +1,130 @@
+"""Risk: a layer computes something else than its twin, or a kind that is not known is taken for one that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from test_kernel_parity import actors, awkward, check_steps, mlp, normals, unbounded, variant  # noqa: F401
+
+from fastes import _core, reference
+from fastes.optim import make_optimizer
+from fastes.policies import ActionHead, PolicySpec, make_action_head
+from fastes.policies.actions import BOX_MAPPINGS, KINDS
+from fastes.policies.layers import Dense, Layer, dense_layers, describe_layers, described_layers, layer_sizes
+from fastes.reference import assert_same_bits
+from fastes.shaping import shape_returns
+
+# One of each kind, by its name.
+ONE_LAYER: dict[str, Layer] = {"dense": Dense(5, 19, "tanh", use_bias=True)}
+
+
+def policy(*layers: Layer) -> PolicySpec:
+    return PolicySpec(layers, unbounded(layers[-1].outputs), (layers[0].inputs,))
+
+
+def test_each_kind_has_a_twin() -> None:
+    assert set(ONE_LAYER) == set(_core.LAYER_KINDS) == set(reference.LAYERS)
+    assert set(_core.ACTIVATIONS) == set(reference.ACTIVATIONS)
+    assert set(KINDS) == set(_core.ACTION_KINDS) == set(_core.DTYPES_OF_ACTIONS) >= set(BOX_MAPPINGS)
+    assert {dtype for dtypes in _core.DTYPES_OF_ACTIONS.values() for dtype in dtypes} == set(_core.ACTION_DTYPES)
+
+
+@pytest.mark.parametrize("values", [normals, awkward])
+@pytest.mark.parametrize("kind", ONE_LAYER)
+def test_a_layer_is_its_twin(variant: str, kind: str, values: Callable[[int, int], np.ndarray]) -> None:  # noqa: F811
+    layer = ONE_LAYER[kind]
+    spec = policy(layer)
+    actor, theta = _core.Actor(spec), values(spec.num_params, 1)
+    actor.parameters[:] = theta
+    (parameters,) = spec.split_by_layer(theta)
+    assert {name: view.shape for name, view in parameters.items()} == layer.parameter_shapes()
+    for seed in range(5):
+        x = normals(layer.inputs, seed)
+        with np.errstate(all="ignore"):
+            expected = reference.clip(reference.LAYERS[kind](x, parameters), -np.inf, np.inf)
+        assert_same_bits(f"{variant} {kind}", actor.act(x), expected)
+
+
+def test_layers_need_not_be_alike(variant: str) -> None:  # noqa: F811
+    spec = policy(
+        Dense(7, 33, "relu", True), Dense(33, 5, "tanh", False), Dense(5, 16, "relu", True), Dense(16, 3, "tanh", True)
+    )
+    check_steps(f"{variant}, four layers", actors(spec, normalizer=True), normals(70).reshape(10, 7))
+    names = [*("layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.2.weight", "layers.2.bias")]
+    assert list(spec.parameter_shapes()) == [*names, "layers.3.weight", "layers.3.bias"]
+    assert not any(view.any() for name, view in spec.split(spec.initial_theta(3)).items() if name.endswith("bias"))
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_layers_survive_their_description(use_bias: bool) -> None:
+    layers = dense_layers((4, 8, 2), "relu", use_bias)
+    assert layer_sizes(layers) == (4, 8, 2)
+    assert describe_layers(layers) == {"layer_sizes": (4, 8, 2), "activation": "relu", "use_bias": use_bias}
+    assert described_layers({**describe_layers(layers), "layer_sizes": [4, 8, 2]}) == layers
+
+
+# Kinds that do not exist
+
+
+@dataclass(frozen=True)
+class Odd(Dense):
+    kind: ClassVar[str] = "odd"
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ((Odd(4, 2, "tanh", True),), r"unknown kind of layer 'odd': expected one of \('dense',\)"),
+        ((Dense(4, 8, "swish", True), Dense(8, 2, "tanh", True)), r"unknown activation 'swish': expected one of .*'relu'"),
+        ((Dense(4, 2, "swish", True),), "unknown activation 'swish'"),
+        ((Dense(4, 8, "tanh", True), Dense(9, 2, "tanh", True)), "layer 1's input has 9 values, expected 8"),
+    ],
+)
+def test_layers_that_the_core_does_not_know_are_refused(layers: tuple[Layer, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _core.Actor(policy(*layers))
+
+
+def test_a_last_layer_that_does_not_fit_the_actions_is_refused() -> None:
+    spec = mlp(4, (8,), unbounded(2))
+    with pytest.raises(ValueError, match="the last layer's output has 2 values, expected 3"):
+        _core.Actor(replace(spec, head=unbounded(3)))
+
+
+HEADS = {
+    "clip": make_action_head(spaces.Box(-1.0, 1.0, (2,))),
+    "squash": make_action_head(spaces.Box(-1.0, 1.0, (2,), dtype=np.float64), "squash"),
+    "bins": make_action_head(spaces.Box(-1.0, 1.0, (2,)), "bins"),
+    "categorical": make_action_head(spaces.MultiDiscrete([2, 3])),
+    "binary": make_action_head(spaces.MultiBinary(3)),
+}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_actions_that_the_core_does_not_know_are_refused(kind: str) -> None:
+    def actor(**changes: Any) -> _core.Actor:
+        head: ActionHead = replace(HEADS[kind], **changes)
+        return _core.Actor(mlp(4, (), head))
+
+    actor()
+    with pytest.raises(ValueError, match=r"unknown kind of action 'argmin': expected one of \('clip'"):
+        actor(kind="argmin")
+    fitting = _core.DTYPES_OF_ACTIONS[kind]
+    for dtype in {*_core.ACTION_DTYPES, "int32", "float16"} - set(fitting):
+        with pytest.raises(ValueError, match=f"'{kind}' actions have dtype '{dtype}': expected one of "):
+            actor(dtype=dtype)
+    twin = reference.Actor(mlp(4, (), replace(HEADS[kind], kind="argmin")))
+    with pytest.raises(ValueError, match="unknown kind of action 'argmin'"):
+        twin.act(np.zeros(4))
+
+
+def test_unknown_shapings_and_optimizers_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"unknown shaping 'standardised': expected one of .*'standardized'"):
+        shape_returns(np.array([[1.0, 2.0]]), 0.1, "standardised")
+    with pytest.raises(ValueError, match=r"unknown optimizer 'rmsprop': expected one of .*'adam'"):
+        make_optimizer("rmsprop", 3, 0.9, 0.999)
