@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 
 from benchmarks.head_to_head.clock import Budget, Clock
-from benchmarks.head_to_head.evaluation import Act, Task, Watch
+from benchmarks.head_to_head.evaluation import Task, Watch
 from benchmarks.head_to_head.zoo import algorithm_of, change_of, changed_settings
 from fastes.presets import DEFAULT, choose_settings, preset_for
 
@@ -40,20 +40,8 @@ def preset_model(task: Task, cores: int) -> FastES:
     return FastES(task.env, preset=preset, n_workers=cores, seed=task.seed, target_return="none", **changes)
 
 
-def noise_free(model: FastES) -> Act:
-    """The deterministic action of the current parameters."""
-    return lambda observation: model.predict(observation, deterministic=True)[0]
-
-
-def run_fastes(
-    task: Task,
-    cores: int,
-    clock: Clock,
-    write: Write,
-    make: Callable[[Task, int], FastES] = preset_model,
-    acting: Callable[[FastES], Act] = noise_free,
-) -> None:
-    """What `make` makes, evaluated as `acting` says. Its own noise-free evaluations are on the clock, and their steps count."""
+def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
+    """FastES with its preset. Its own noise-free evaluations are on the clock, and their steps count."""
     from fastes import Callback
     from fastes.logger import Record
 
@@ -67,8 +55,8 @@ def run_fastes(
             return self.watch.look(steps)
 
     clock.start()
-    with make(task, cores) as model:
-        watch = Watch(task, clock, acting(model), write)
+    with preset_model(task, cores) as model:
+        watch = Watch(task, clock, lambda observation: model.predict(observation, deterministic=True)[0], write)
         if watch.look(0):
             model.learn(10**15, Follow(watch))
         preset = preset_for(base_of(task.env))

@@ -20,7 +20,7 @@ from benchmarks.machine import cpu_model, describe
 from fastes.cpus import available_cpus
 from fastes.interrupts import Terminated
 
-CONTESTANT = "benchmarks.head_to_head.contestant"
+_CONTESTANT = "benchmarks.head_to_head.contestant"
 _SILENCE_SECONDS = 1800.0  # a cycle may be long: 512 episodes of Humanoid
 
 
@@ -90,17 +90,16 @@ def run_all(
     tasks: Iterable[Task],
     place: Place,
     done: Callable[[Iterable[Row], Task], bool] = is_finished,
-    module: str = CONTESTANT,
 ) -> None:
-    """Run what is not done, in order; module: what runs a task. A failure is a row, and the next task follows."""
+    """Run what is not done, in order. A failure is a row, and the next task follows."""
     (place.folder / "logs").mkdir(parents=True, exist_ok=True)
     note_machine(place)
     for task in tasks:
         if not done(read_rows(place.results), task):
-            run_one(task, place, module)
+            run_one(task, place)
 
 
-def run_one(task: Task, place: Place, module: str = CONTESTANT) -> None:
+def run_one(task: Task, place: Place) -> None:
     """Run a task from scratch and append its rows as they come."""
     key = (task.env, task.algo, task.seed, str(task.budget))
     attempt = next_attempt(read_rows(place.results), key)
@@ -110,7 +109,7 @@ def run_one(task: Task, place: Place, module: str = CONTESTANT) -> None:
         given["way"] = way = fastest_way(task.algo, task.env, place.cpus, place.calibration_seconds, place.folder)
         threads = way.threads
     log = place.folder / "logs" / f"{task.name.replace(',', '').replace('/', '-').replace(' ', '-')}.log"
-    records = records_of(module, given, place.cpus, threads, place.folder, log, _SILENCE_SECONDS)
+    records = records_of(_CONTESTANT, given, place.cpus, threads, place.folder, log, _SILENCE_SECONDS)
     try:
         with contextlib.closing(records):
             for record in records:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from benchmarks.studies.study import Study, run_study
 
-NAMES = ("cyclic_mdp", "frame_skip", "episode_reward", "settings", "estimators")
+NAMES = ("cyclic_mdp", "frame_skip", "episode_reward", "settings")
 
 
 def study_named(name: str) -> Study:

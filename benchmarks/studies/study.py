@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from benchmarks.head_to_head.evaluation import Task
 from benchmarks.head_to_head.report import described_machines, failure_lines, machines
 from benchmarks.head_to_head.results import Row, Run, failures, finished_runs, read_rows
-from benchmarks.head_to_head.runner import CONTESTANT, resumable, run_all
+from benchmarks.head_to_head.runner import resumable, run_all
 from benchmarks.options import add_place, place_of, seeds_of
 
 FIRST_SHARE = 1 / 8  # of the budget: budgets are small, and a generation is a good part of them
@@ -22,7 +22,7 @@ class Study(NamedTuple):
 
     add_options: of its own. check: what has to hold before anything is run, a sentence to report; ends the program where it
     does not. tasks: runs, for the given seeds. condition: columns of the table that say under what a run was done. write: given
-    options, runs and folder, draws <name>.png and returns the report's text. module: what runs a task.
+    options, runs and folder, draws <name>.png and returns the report's text.
     """
 
     question: str
@@ -32,7 +32,6 @@ class Study(NamedTuple):
     tasks: Callable[[argparse.Namespace, range], list[Task]]
     condition: Callable[[Row], dict[str, Any]]
     write: Callable[[argparse.Namespace, list[Run], Path], str]
-    module: str = CONTESTANT
 
 
 _FIGURES = ("seed", "steps", "score", "std", "episodes", "wall", "cpu", "budget", "machine")
@@ -52,7 +51,7 @@ def run_study(name: str, study: Study, given: Sequence[str]) -> None:
         said = study.check(arguments)
         arguments.out.mkdir(parents=True, exist_ok=True)
         with resumable():
-            run_all(study.tasks(arguments, seeds_of(arguments)), place, module=study.module)
+            run_all(study.tasks(arguments, seeds_of(arguments)), place)
     print(write_report(name, study, arguments, sources, said).read_text(encoding="utf-8"))
 
 
