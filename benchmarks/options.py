@@ -9,7 +9,7 @@ from pathlib import Path
 
 import gymnasium
 
-from benchmarks.head_to_head.runner import Place, usable_cpus
+from benchmarks.learning.runs.runner import Place, usable_cpus
 
 
 def at_least(low: int) -> Callable[[str], int]:

@@ -21,16 +21,10 @@ from processes import alive, started_script, wait_until
 
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
-from benchmarks import learning, paper_table1, race
-from benchmarks.head_to_head import runner
-from benchmarks.head_to_head.__main__ import main
-from benchmarks.head_to_head.clock import Budget, Clock, tree_cpu_seconds
-from benchmarks.head_to_head.contestant import fingerprint
-from benchmarks.head_to_head.evaluation import CURVE_SEEDS, FINAL_SEEDS, Task, Watch, due_shares
-from benchmarks.head_to_head.process import ContestantFailed, records_of
-from benchmarks.head_to_head.results import Row, Run, append_row, failures, finished_runs, next_attempt, read_rows
-from benchmarks.head_to_head.runner import Place, run_all, usable_cpus
-from benchmarks.head_to_head.thresholds import (
+from benchmarks.child_process import ContestantFailed, records_of
+from benchmarks.learning import paper_table1, presets, race
+from benchmarks.learning.head_to_head import main
+from benchmarks.learning.reports.thresholds import (
     first_reached,
     initial_score,
     progress_thresholds,
@@ -38,7 +32,13 @@ from benchmarks.head_to_head.thresholds import (
     thresholds,
     winners,
 )
-from benchmarks.head_to_head.zoo import PEERS, settings_for, shortened, task_of
+from benchmarks.learning.runs import runner
+from benchmarks.learning.runs.clock import Budget, Clock, tree_cpu_seconds
+from benchmarks.learning.runs.contestant import fingerprint
+from benchmarks.learning.runs.evaluation import CURVE_SEEDS, FINAL_SEEDS, Task, Watch, due_shares
+from benchmarks.learning.runs.results import Row, Run, append_row, failures, finished_runs, next_attempt, read_rows
+from benchmarks.learning.runs.runner import Place, run_all, usable_cpus
+from benchmarks.peers.zoo import PEERS, settings_for, shortened, task_of
 from fastes import Settings
 from fastes.presets import load_preset
 from fastes.settings import SCHEDULES
@@ -120,7 +120,7 @@ def test_steps_of_evaluation_and_of_the_budget(monkeypatch: pytest.MonkeyPatch) 
         played.append(seeds)
         return [float(len(played))] * len(seeds)
 
-    monkeypatch.setattr("benchmarks.head_to_head.evaluation.play", play)
+    monkeypatch.setattr("benchmarks.learning.runs.evaluation.play", play)
     clock.start()
     watch = Watch(
         Task("CartPole-v1", "ppo", 0, clock.budget, points=6, episodes=2, final_episodes=3), clock, None, records.append
@@ -271,8 +271,8 @@ def test_a_signal_to_a_benchmark_ends_its_contestant(tmp_path: Path, number: sig
     code = """
         import signal
         from pathlib import Path
-        from benchmarks.head_to_head.process import records_of
-        from benchmarks.head_to_head.runner import resumable, usable_cpus
+        from benchmarks.child_process import records_of
+        from benchmarks.learning.runs.runner import resumable, usable_cpus
 
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup
         with resumable():
@@ -357,7 +357,7 @@ def test_reaching_a_threshold() -> None:
 
 def test_intervals_and_curves() -> None:
     pytest.importorskip("scipy")
-    from benchmarks.head_to_head.curves import median_curve, median_interval
+    from benchmarks.learning.reports.curves import median_curve, median_interval
 
     seeds = np.array([1.0, 2.0, 3.0, 4.0, 100.0])
     found = median_interval(seeds)
@@ -407,7 +407,7 @@ def write_runs(folder: Path, machine: str, **algos: list[list[float]]) -> None:
 def test_the_report_says_where_fastes_loses(tmp_path: Path) -> None:
     pytest.importorskip("scipy")
     pytest.importorskip("matplotlib")
-    from benchmarks.head_to_head.report import write_report
+    from benchmarks.learning.head_to_head_report import write_report
 
     write_runs(tmp_path / "a", "machine A", fastes=[[0, 10, 60], [0, 20, 70]], ppo=[[0, 80, 100]], trpo=[[0, 5, 40]])
     append_row(tmp_path / "a" / "results.csv", row("failed", algo="ars", note="exit status 1: no memory"))
@@ -527,13 +527,13 @@ def test_settings_that_were_changed_have_another_fingerprint() -> None:
     assert fingerprint(before) == fingerprint(Settings(sigma=0.1)) != fingerprint(after)
 
 
-@pytest.mark.parametrize("env_id", sorted(learning.TASKS))
+@pytest.mark.parametrize("env_id", sorted(presets.TASKS))
 def test_what_is_reported_of_a_preset_was_trained_with_its_settings(env_id: str) -> None:
     """Schedules and starts stretch over the budget: with another one the settings are others."""
     preset = load_preset(env_id)
     stretches = preset.get("starts", 1) > 1 or any(isinstance(preset.get(name), str) for name in SCHEDULES)
-    assert learning.TASKS[env_id].timesteps <= preset["total_timesteps"]
-    assert not stretches or learning.TASKS[env_id].timesteps == preset["total_timesteps"]
+    assert presets.TASKS[env_id].timesteps <= preset["total_timesteps"]
+    assert not stretches or presets.TASKS[env_id].timesteps == preset["total_timesteps"]
 
 
 def test_a_race_without_an_aim_has_no_verdict() -> None:

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.head_to_head.clock import Budget
-from benchmarks.head_to_head.contestant import preset_fingerprint
-from benchmarks.head_to_head.results import read_rows, runs_of
-from benchmarks.learning import TASKS, read_results
+from benchmarks.learning.presets import TASKS, read_results
+from benchmarks.learning.runs.clock import Budget
+from benchmarks.learning.runs.contestant import preset_fingerprint
+from benchmarks.learning.runs.results import read_rows, runs_of
 from fastes.presets import all_presets
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-SOURCE = re.compile(r"; (\S+) \((\S+) to (\S+)\) after ([\d.]+)M steps on seeds 0 to (\d), python -m benchmarks\.(\w+)")
+SCORE = r"; (\S+) \((\S+) to (\S+)\) after ([\d.]+)M steps on seeds 0 to (\d), "
+SOURCE = re.compile(SCORE + r"python -m benchmarks\.learning\.(\w+)")
 
 
 def reported(env: str) -> tuple[tuple[str, str, str], int, int, str]:
@@ -30,7 +31,7 @@ def reported(env: str) -> tuple[tuple[str, str, str], int, int, str]:
 
 def final_scores(env: str, benchmark: str, timesteps: int) -> dict[int, float]:
     """The final score of each seed of a preset."""
-    if benchmark == "learning":
+    if benchmark == "presets":
         rows = read_results(RESULTS / "learning.csv")
         return {row.seed: row.final_mean for row in rows if (row.env, row.preset, row.timesteps) == (env, env, timesteps)}
     runs = runs_of("fastes", env, Budget(steps=timesteps), [read_rows(RESULTS / benchmark / "results.csv")])

@@ -15,15 +15,15 @@ from gymnasium import spaces
 
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
-from benchmarks.head_to_head.clock import Budget
-from benchmarks.head_to_head.contestant import base_of, preset_model
-from benchmarks.head_to_head.evaluation import Task
-from benchmarks.head_to_head.results import FINAL, POINT, Row, append_row, read_rows
-from benchmarks.head_to_head.zoo import algorithm_of, changed_settings, settings_for
-from benchmarks.studies import cyclic_mdp, episode_reward, frame_skip, settings
-from benchmarks.studies.__main__ import NAMES, main, study_named
-from benchmarks.studies.changed import ActionRepeat, LateReward, cut_after, paid_late, repeated
-from benchmarks.studies.short import SHORT, contestant_name, fastes_for
+from benchmarks.learning.runs.clock import Budget
+from benchmarks.learning.runs.contestant import base_of, preset_model
+from benchmarks.learning.runs.evaluation import Task
+from benchmarks.learning.runs.results import FINAL, POINT, Row, append_row, read_rows
+from benchmarks.learning.studies import cyclic_mdp, episode_reward, frame_skip, settings
+from benchmarks.learning.studies.__main__ import NAMES, main, study_named
+from benchmarks.learning.studies.changed import ActionRepeat, LateReward, cut_after, paid_late, repeated
+from benchmarks.learning.studies.short import SHORT, contestant_name, fastes_for
+from benchmarks.peers.zoo import algorithm_of, changed_settings, settings_for
 from fastes import FastES
 from fastes.presets import choose_settings
 
@@ -179,7 +179,7 @@ def test_settings_are_multiplied() -> None:
 def _quick_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("scipy", "matplotlib"):
         pytest.importorskip(module)
-    monkeypatch.setattr("benchmarks.head_to_head.curves.RESAMPLES", 9)
+    monkeypatch.setattr("benchmarks.learning.reports.curves.RESAMPLES", 9)
 
 
 # --- from end to end ------------------------------------------------------------------------------------------------
