@@ -1,29 +1,9 @@
-"""Timing that alternates between what is compared, and tables in markdown."""
+"""Tables in markdown, and the figures in their cells."""
 
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-
-def interleaved_seconds(calls: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
-    """Wall seconds of each call, (repeats,) a name, taken in turn: A B A B. Each is called once before, off the clock."""
-    for call in calls.values():
-        call()
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(repeats):
-        for name, call in calls.items():
-            started = time.perf_counter()
-            call()
-            seconds[name].append(time.perf_counter() - started)
-    return seconds
-
-
-def median_ratio(over: Sequence[float], under: Sequence[float]) -> float:
-    """Median of the ratios of neighbours: what slows the machine for a while slows both of a pair."""
-    return statistics.median(a / b for a, b in zip(over, under, strict=True))
+from collections.abc import Sequence
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -40,6 +20,22 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in (lines[0], rule, *lines[1:]))
 
 
+def median_and_range(values: Sequence[float], form: str = "{:.2f}") -> str:
+    """'0.93 (0.90 to 0.96)'."""
+    median, low, high = (form.format(value) for value in (statistics.median(values), min(values), max(values)))
+    return f"{median} ({low} to {high})"
+
+
 def against_aim(value: float, aim: float, form: str = "{:.2f}") -> str:
-    """'>= 0.85: met', or by how much it is missed."""
+    """'>= 0.85: met', or that it is missed."""
     return f">= {form.format(aim)}: {'met' if value >= aim else 'missed'}"
+
+
+def below_aim(value: float, aim: float, unit: str) -> str:
+    """'< 1.5 us: met', or that it is missed."""
+    return f"< {aim:g} {unit}: {'met' if value < aim else 'missed'}"
+
+
+def amount(steps: float) -> str:
+    """Steps in words short enough for a table."""
+    return f"{steps / 1e6:.3g}M" if steps >= 100_000 else f"{steps:,.0f}"

@@ -6,10 +6,12 @@ import argparse
 from collections.abc import Sequence
 
 from benchmarks.learning.head_to_head_report import write_report
+from benchmarks.learning.options import add_evaluation, add_place, place_of, seeds_of
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
-from benchmarks.learning.runs.runner import resumable, run_all
-from benchmarks.options import COUNT, above_zero, add_evaluation, add_place, check_envs, place_of, seeds_of
+from benchmarks.learning.runs.resumable import resumable
+from benchmarks.learning.runs.runner import run_all
+from benchmarks.options import COUNT, above_zero, check_envs
 from benchmarks.peers.zoo import PEERS
 
 ALGOS = ("fastes", *PEERS)

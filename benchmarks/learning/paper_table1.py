@@ -14,15 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.learning.head_to_head_report import amount, failure_lines, machines
+from benchmarks.learning.courses import course_of, preset_timesteps
+from benchmarks.learning.head_to_head_report import failure_lines, machines
+from benchmarks.learning.options import add_place, place_of, seeds_of
 from benchmarks.learning.reports.thresholds import SHARES, final_score, initial_score, progress_thresholds, reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Row, Run, failures, finished_runs, read_rows, runs_of
-from benchmarks.learning.runs.runner import is_finished, resumable, run_all
-from benchmarks.options import COUNT, add_place, check_envs, place_of, seeds_of
-from benchmarks.tables import markdown_table
-from fastes.presets import choose_settings
+from benchmarks.learning.runs.resumable import resumable
+from benchmarks.learning.runs.runner import is_finished, run_all
+from benchmarks.options import COUNT, check_envs
+from benchmarks.tables import amount, markdown_table
 
 # Steps of ES over steps of TRPO at 25, 50, 75 and 100 % of TRPO's progress, from the paper
 PAPER = {
@@ -33,8 +35,6 @@ PAPER = {
     "Swimmer-v5": (0.56, 0.47, 0.53, 0.30),
     "Walker2d-v5": (0.41, 5.69, 8.02, 7.88),
 }
-# FastES's budget where it is longer than the preset's: a walk that seeds find late, and the paper's ES took 39M steps for it
-LONGER = {"Walker2d-v5": 10_000_000}
 POINTS = 60  # evaluations of a run: two neighbours lie a factor of 1.15 apart
 _FIRST_STEPS = 2000  # of either contestant at its first evaluation: some thresholds are reached soon after
 
@@ -60,13 +60,13 @@ def _task(env: str, algo: str, seed: int, budget: Budget, stop_at: float | None 
 
 
 def es_budget(arguments: argparse.Namespace, env: str) -> Budget:
-    """What was asked for, or LONGER, or the preset's own: its schedules and starts are shares of it."""
-    return Budget(steps=arguments.es_timesteps or LONGER.get(env) or choose_settings(env, None, {}).total_timesteps)
+    """What was asked for, or the course's, or the preset's own."""
+    return Budget(steps=arguments.es_timesteps or course_of(env).table1 or preset_timesteps(env))
 
 
 def ran_far_enough(rows: Iterable[Row], task: Task) -> bool:
     """Finished, and not at a score below today's: TRPO's median moves when seeds are added."""
-    rows = [row for row in rows if (row.env, row.algo, row.seed, row.budget) == (*task[:3], str(task.budget))]
+    rows = [row for row in rows if row.key == task.key]
     runs = [run for run in finished_runs(rows) if run.final.steps >= task.budget.steps or max(run.scores[1:]) >= task.stop_at]
     return is_finished([run.final for run in runs], task)
 
@@ -121,7 +121,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.paper_table1", description=__doc__)
     parser.add_argument("--env", nargs="+", default=list(PAPER), metavar="ID", help="default: the paper's six, version 5")
     parser.add_argument("--trpo-timesteps", type=COUNT, default=5_000_000, metavar="N", help="default: 5,000,000, the paper's")
-    longer = ", ".join(f"{env} {steps:,}" for env, steps in LONGER.items())
+    longer = ", ".join(f"{env} {course_of(env).table1:,}" for env in PAPER if course_of(env).table1)
     parser.add_argument("--es-timesteps", type=COUNT, metavar="N", help=f"at most (default: each preset's own; {longer})")
     parser.add_argument("--es-seeds", type=COUNT, metavar="N", help="runs of FastES (default: as --seeds)")
     add_place(parser, seeds=2)

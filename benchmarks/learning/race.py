@@ -11,59 +11,29 @@ import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.learning.head_to_head_report import amount, failure_lines, machines
-from benchmarks.learning.presets import TASKS
+from benchmarks.learning.courses import COURSES, RACED, course_of, reported_timesteps
+from benchmarks.learning.head_to_head_report import failure_lines, machines
+from benchmarks.learning.options import add_place, place_of, seeds_of
 from benchmarks.learning.reports.plots import draw_all
 from benchmarks.learning.reports.thresholds import OURS, final_score, first_reached, reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Run, failures, read_rows, runs_of
-from benchmarks.learning.runs.runner import is_finished, resumable, run_all
-from benchmarks.options import COUNT, add_place, check_envs, place_of, seeds_of
-from benchmarks.tables import markdown_table
+from benchmarks.learning.runs.resumable import resumable
+from benchmarks.learning.runs.runner import is_finished, run_all
+from benchmarks.options import COUNT, check_envs
+from benchmarks.tables import amount, markdown_table
 
 PEERS = ("trpo", "ppo")
 POINTS = 40
 _SEEDS = 3  # of FastES, or an aim is neither reached nor missed
 
 
-class Course(NamedTuple):
-    """An environment: the largest ratio of FastES's wall time to each peer's that is aimed at.
-
-    episodes: of an evaluation on the way; more where the start of an episode decides more than the policy does.
-    ppo_timesteps: FastES's budget against PPO where the usual one ended below PPO's score: runs of their own, over which
-    schedules and starts stretch, within half of PPO's time. 0: the usual one.
-    """
-
-    trpo: float
-    ppo: float = 0.5
-    episodes: int = 10
-    ppo_timesteps: int = 0
-
-
-COURSES = {
-    "InvertedPendulum-v5": Course(0.1),
-    "Swimmer-v5": Course(0.1),
-    "HalfCheetah-v5": Course(0.1, ppo_timesteps=8_000_000),
-    "InvertedDoublePendulum-v5": Course(0.1),
-    "Reacher-v5": Course(0.1, episodes=100, ppo_timesteps=6_000_000),
-    "Hopper-v5": Course(0.5),
-    "Walker2d-v5": Course(0.5),
-    "Ant-v5": Course(0.5),
-}
-
-
 class NothingToCompare(ValueError):
     """FastES and its peers have no finished runs in the same environment."""
-
-
-def course_of(env: str) -> Course:
-    """One without aims for other environments."""
-    return COURSES.get(env, Course(math.nan, math.nan))
 
 
 def peer_tasks(arguments: argparse.Namespace) -> list[Task]:
@@ -88,8 +58,8 @@ def our_tasks(arguments: argparse.Namespace) -> list[Task]:
 
 def our_budget(arguments: argparse.Namespace, env: str, peer: str) -> Budget:
     """What was asked for, or the course's against this peer, or the one of reported runs, or the peer's own."""
-    longer = course_of(env).ppo_timesteps if peer == "ppo" else 0
-    usual = TASKS[env].timesteps if env in TASKS else arguments.timesteps
+    longer = course_of(env).against_ppo if peer == "ppo" else 0
+    usual = reported_timesteps(env) if env in COURSES else arguments.timesteps
     return Budget(steps=arguments.es_timesteps or longer or usual)
 
 
@@ -176,7 +146,7 @@ def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
 
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.race", description=__doc__)
-    parser.add_argument("--env", nargs="+", default=list(COURSES), metavar="ID", help="default: eight MuJoCo tasks, version 5")
+    parser.add_argument("--env", nargs="+", default=RACED, metavar="ID", help="default: eight MuJoCo tasks, version 5")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="default: both")
     parser.add_argument("--timesteps", type=COUNT, default=1_000_000, metavar="N", help="of a peer (default: 1,000,000)")
     parser.add_argument(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gymnasium
 import tomli_w
 
-from benchmarks.learning.runs.runner import resumable
+from benchmarks.learning.runs.resumable import resumable
 from benchmarks.machine import versions
 from benchmarks.options import COUNT, COUNT_OR_0
 from fastes import FastES, FastESError

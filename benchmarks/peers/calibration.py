@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child_process import ContestantFailed, records_of
+from benchmarks.child_process import ChildFailed, records_of
 from benchmarks.peers.sb3_peer import Way, make_peer, ways
 from benchmarks.peers.zoo import settings_for, shortened
 
@@ -67,14 +67,14 @@ def _rate(algo: str, env: str, way: Way, cpus: Sequence[int], seconds: float, fo
     log = folder / "logs" / f"{env.replace('/', '-')}-{algo}-calibration.log"
     try:
         records = list(records_of(__name__, given, cpus, way.threads, folder, log, _PATIENCE + 10 * seconds))
-    except ContestantFailed as failure:
+    except ChildFailed as failure:
         print(f"calibration of {algo} on {env}, {way}: {failure}", file=sys.stderr)
         return 0.0
     return float(records[-1]["steps_per_second"])
 
 
 def main() -> None:
-    from benchmarks.learning.runs.contestant import records_to_stdout
+    from benchmarks.child_process import records_to_stdout
 
     given: dict[str, Any] = json.loads(sys.argv[1])
     write = records_to_stdout()

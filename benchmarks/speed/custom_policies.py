@@ -14,7 +14,8 @@ from gymnasium import spaces
 from torch import nn
 
 from benchmarks.machine import describe
-from benchmarks.tables import interleaved_seconds, markdown_table, median_ratio
+from benchmarks.speed.timing import interleaved_seconds, median_ratio, repeated
+from benchmarks.tables import markdown_table
 from fastes import CallablePolicy, TorchPolicy
 from fastes.policies.custom import spec_for
 
@@ -122,14 +123,6 @@ def time_function(sizes: Sizes) -> str:
     seconds = interleaved_seconds({"act": repeated(lambda: actor.act(observation), sizes.calls), "bare": bare}, sizes.repeats)
     added = statistics.median(a - b for a, b in zip(seconds["act"], seconds["bare"], strict=True))
     return f"A CallablePolicy adds {1e6 * added / sizes.calls:.2f} us to its function (17 observations)."
-
-
-def repeated(call: Callable[[], Any], calls: int) -> Callable[[], None]:
-    def loop() -> None:
-        for _ in itertools.repeat(None, calls):
-            call()
-
-    return loop
 
 
 def main() -> None:

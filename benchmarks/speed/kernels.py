@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import statistics
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +15,8 @@ from benchmarks.machine import describe
 from benchmarks.speed.kernel_checks import kernels_of, verify_kernels
 from benchmarks.speed.noise_sum import time_noise_sum
 from benchmarks.speed.policy_steps import POLICIES, core_step, steps
-from benchmarks.tables import interleaved_seconds, markdown_table, median_ratio
+from benchmarks.speed.timing import interleaved_seconds, median_ratio, repeated
+from benchmarks.tables import below_aim, markdown_table
 from fastes import _core
 from fastes.noise import NoiseTable
 
@@ -49,14 +49,6 @@ def time_fill(sizes: Sizes) -> str:
         sizes.repeats,
     )
     return f"### Table fill: {sizes.fill:,} normals\n\n" + _against_last(seconds, sizes.fill, "ns a value", 1e9)
-
-
-def repeated(call: Callable[[], Any], calls: int) -> Callable[[], None]:
-    def loop() -> None:
-        for _ in itertools.repeat(None, calls):
-            call()
-
-    return loop
 
 
 def time_perturb(size: int, repeats: int) -> str:
@@ -100,7 +92,7 @@ def time_act(sizes: Sizes) -> str:
         seconds = interleaved_seconds({way: repeated(step, sizes.calls) for way, step in ways.items()}, sizes.repeats)
         each = {way: 1e6 * statistics.median(times) / sizes.calls for way, times in seconds.items()}
         over = {way: f"{median_ratio(times, seconds['FastES']):.0f}" for way, times in seconds.items()}
-        aim = "" if not policy.aim_us else f"< {policy.aim_us} us: {'met' if each['FastES'] < policy.aim_us else 'missed'}"
+        aim = below_aim(each["FastES"], policy.aim_us, "us") if policy.aim_us else ""
         cells = [f"{each[way]:.2f}" if way in each else "-" for way in ("FastES", "NumPy", "torch")]
         rows.append((name, *cells, over["NumPy"], over.get("torch", "-"), aim))
     header = ("policy", "Actor.act us", "NumPy us", "torch us", "over NumPy", "over torch", "aim")

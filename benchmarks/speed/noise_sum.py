@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.speed.kernel_checks import verify_large_sum
-from benchmarks.tables import against_aim, interleaved_seconds, markdown_table, median_ratio
+from benchmarks.speed.timing import interleaved_seconds, median_ratio
+from benchmarks.tables import against_aim, markdown_table
 from fastes import _core
 from fastes.noise import NoiseTable
 

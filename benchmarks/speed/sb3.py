@@ -7,6 +7,7 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -18,7 +19,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from benchmarks.machine import describe
-from benchmarks.tables import against_aim, markdown_table
+from benchmarks.tables import against_aim, markdown_table, median_and_range
 from fastes import Callback, FastES
 from fastes.logger import Record
 from fastes.sb3.callbacks import as_callback
@@ -74,7 +75,7 @@ def verify_lanes() -> None:
         raise SystemExit("lanes and the environment alone give different parameters: nothing is timed")
 
 
-def compare_with_ars(repeats: int) -> list[list[str]]:
+def compare_with_ars(repeats: int) -> list[str]:
     model = FastES("LinearPolicy", vec_env(), seed=0, population_size=PER_GENERATION, eval_episodes=2, target_return="none")
     # candidates of 8 episodes, so that no lane steps for nothing; with Zoo's single episode 7 of 8 do
     ars = ARS("LinearPolicy", vec_env(), seed=0, n_delta=2, n_top=1, n_eval_episodes=LANES)
@@ -91,17 +92,15 @@ def compare_with_ars(repeats: int) -> list[list[str]]:
         way()
     pairs = [(fastes(), peer()) for _ in range(repeats)]
     ratios = [mine.rate / theirs.rate for mine, theirs in pairs]
-    walls = [mine.steps / mine.wall / (theirs.steps / theirs.wall) for mine, theirs in pairs]
-    return [
-        [
-            f"FastES / ARS on a VecEnv of {LANES} {ENV}, VecNormalize",
-            f"{statistics.median(mine.rate for mine, _ in pairs):,.0f}",
-            f"{statistics.median(theirs.rate for _, theirs in pairs):,.0f}",
-            f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})",
-            f"{statistics.median(walls):.3f}",
-            against_aim(statistics.median(ratios), ARS_AIM),
-        ]
-    ]
+    return row_of(f"FastES / ARS on a VecEnv of {LANES} {ENV}, VecNormalize", pairs, ratios, ARS_AIM)
+
+
+def row_of(name: str, pairs: Sequence[tuple[Stretch, Stretch]], ratios: Sequence[float], aim: float) -> list[str]:
+    """Rates of both sides, their ratio by CPU time and by wall time."""
+    walls = [first.steps / first.wall / (second.steps / second.wall) for first, second in pairs]
+    rates = [f"{statistics.median(side):,.0f}" for side in zip(*((a.rate, b.rate) for a, b in pairs), strict=True)]
+    told = (median_and_range(ratios, "{:.3f}"), median_and_range(walls, "{:.3f}"))
+    return [name, *rates, *told, against_aim(statistics.median(ratios), aim)]
 
 
 class Clocked(Callback):
@@ -133,7 +132,7 @@ class ClockedEvaluation(callbacks.EvalCallback):
         return going
 
 
-def callback_cost(repeats: int, generations: int) -> list[list[str]]:
+def callback_cost(repeats: int, generations: int) -> list[str]:
     """Training with EvalCallback and CheckpointCallback and without, the evaluation's own episodes off the clock.
 
     The ratio is 1 - (CPU seconds in the callbacks) / (CPU seconds in all), which other programs' turns do not move.
@@ -156,19 +155,9 @@ def callback_cost(repeats: int, generations: int) -> list[list[str]]:
 
     with tempfile.TemporaryDirectory() as folder, FastES(ENV, seed=0, n_workers=0, target_return="none") as model:
         attached(folder)
-        pairs = [(*attached(folder), train([], None)) for _ in range(repeats)]
-    ratios = [ratio for _, ratio, _ in pairs]
-    walls = [first.steps / first.wall / (second.steps / second.wall) for first, _, second in pairs]
-    return [
-        [
-            f"with EvalCallback and CheckpointCallback / without, {ENV}",
-            f"{statistics.median(first.rate for first, _, _ in pairs):,.0f}",
-            f"{statistics.median(second.rate for _, _, second in pairs):,.0f}",
-            f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})",
-            f"{statistics.median(walls):.3f} ({min(walls):.3f} to {max(walls):.3f})",
-            against_aim(statistics.median(ratios), CALLBACKS_AIM),
-        ]
-    ]
+        found = [(*attached(folder), train([], None)) for _ in range(repeats)]
+    pairs, ratios = [(first, second) for first, _, second in found], [ratio for _, ratio, _ in found]
+    return row_of(f"with EvalCallback and CheckpointCallback / without, {ENV}", pairs, ratios, CALLBACKS_AIM)
 
 
 HEADER = ("compared", "first: steps per CPU second", "second", "ratio", "ratio by wall time", "aim")
@@ -182,7 +171,7 @@ def main() -> None:
     torch.set_num_threads(1)
     verify_lanes()
     print(f"{describe()}\n\nMedians of {arguments.repeats} pairs of stretches, taken in turn.\n", flush=True)
-    rows = compare_with_ars(arguments.repeats) + callback_cost(arguments.repeats, arguments.generations)
+    rows = [compare_with_ars(arguments.repeats), callback_cost(arguments.repeats, arguments.generations)]
     print(markdown_table(HEADER, rows))
 
 

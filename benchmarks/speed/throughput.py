@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from benchmarks.machine import describe
 from benchmarks.speed.bare_loops import BareLoops, BareRate
-from benchmarks.tables import against_aim, markdown_table, median_ratio
+from benchmarks.speed.timing import median_ratio
+from benchmarks.tables import against_aim, markdown_table, median_and_range
 from fastes import Callback, FastES
 from fastes.cpus import available_cpus
 from fastes.logger import Record
@@ -78,9 +79,8 @@ def measure(env: str, n_workers: int, seconds: float, repeats: int, random: bool
 def table_row(env: str, training: list[TrainingRate], bare: list[BareRate]) -> list[str]:
     rates = [t.steps_per_second for t in training]
     ratios = [t / b.with_resets for t, b in zip(rates, bare, strict=True)]
-    ratio = statistics.median(ratios)
     utilisation = statistics.median(t.utilisation for t in training)
-    aims = [against_aim(ratio, AIMS[env])] if env in AIMS else []
+    aims = [against_aim(statistics.median(ratios), AIMS[env])] if env in AIMS else []
     if env in UTILISATION_AIM:
         aims.append(f"utilisation {against_aim(utilisation, UTILISATION_AIM[env])}")
     return [
@@ -88,7 +88,7 @@ def table_row(env: str, training: list[TrainingRate], bare: list[BareRate]) -> l
         f"{statistics.median(rates):,.0f}",
         f"{statistics.median(t.evaluation_share for t in training):.1%}",
         f"{statistics.median(b.with_resets for b in bare):,.0f}",
-        f"{ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+        median_and_range(ratios),
         f"{median_ratio(rates, [b.stepping for b in bare]):.2f}",
         f"{utilisation:.1%}",
         f"{training[-1].episode_length:.0f} / {bare[-1].episode_length:.0f}",

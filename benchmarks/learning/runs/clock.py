@@ -20,8 +20,7 @@ def tree_cpu_seconds(proc: Path = Path("/proc")) -> float:
     Where there is no /proc, only children that have ended count beside this process.
     """
     if not (proc / "self" / "stat").exists():
-        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return sum(u.ru_utime + u.ru_stime for u in used)
+        return ended_cpu_seconds()
     stats = {int(entry): fields for entry in os.listdir(proc) if entry.isdigit() and (fields := _stat(proc / entry))}
     children: dict[int, list[int]] = {}
     for pid, fields in stats.items():
@@ -32,6 +31,12 @@ def tree_cpu_seconds(proc: Path = Path("/proc")) -> float:
         ticks += sum(map(int, stats[pid][_UTIME : _CSTIME + 1])) if pid in stats else 0
         waiting += children.get(pid, [])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def ended_cpu_seconds() -> float:
+    """CPU seconds of this process and of its descendants that have ended and were waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
 
 
 def _stat(folder: Path) -> list[str]:

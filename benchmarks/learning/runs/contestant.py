@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
 import zlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+from benchmarks.child_process import Write, records_to_stdout
 from benchmarks.learning.runs.clock import Budget, Clock
 from benchmarks.learning.runs.evaluation import Task, Watch
 from benchmarks.peers.zoo import algorithm_of, change_of, changed_settings
@@ -19,8 +18,6 @@ from fastes.presets import DEFAULT, choose_settings, preset_for
 
 if TYPE_CHECKING:
     from fastes import FastES, Settings
-
-Write = Callable[[dict[str, Any]], None]
 
 
 def base_of(env: str) -> str:
@@ -124,18 +121,6 @@ def import_first(algo: str) -> None:
     else:
         import sb3_contrib  # noqa: F401
         import torch._dynamo  # noqa: F401  torch imports it with the first optimiser: a second or more
-
-
-def records_to_stdout() -> Write:
-    """Records alone go to what was stdout; whatever else is printed, here or in children, goes to stderr."""
-    records = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-
-    def write(record: dict[str, Any]) -> None:
-        records.write(json.dumps(record) + "\n")
-        records.flush()
-
-    return write
 
 
 def main() -> None:

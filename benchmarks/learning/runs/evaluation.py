@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import gymnasium
 
 from benchmarks.learning.runs.clock import Budget, Clock
+from benchmarks.learning.runs.results import Key
 from fastes.rollout import STEP_GUARD
 
 # FastES draws training's seeds below 2**31, and the peers count theirs from the run's seed: these belong to nobody.
@@ -40,6 +41,10 @@ class Task(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.env} {self.algo} seed {self.seed}, {self.budget}"
+
+    @property
+    def key(self) -> Key:
+        return self.env, self.algo, self.seed, str(self.budget)
 
 
 def due_shares(points: int, first: float = FIRST_SHARE) -> list[float]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import math
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, get_type_hints
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from benchmarks.csv_records import append_record, read_records
 
 POINT, FINAL, FAILED = "point", "final", "failed"
 MEASURES = ("wall", "cpu", "steps")
@@ -59,32 +59,12 @@ class Run(NamedTuple):
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The whole rows of a file that exists or not; what a crash or a full disk tore is left out."""
-    if not path.exists():
-        return []
-    kinds, rows = get_type_hints(Row), []
-    with open(path, newline="", encoding="utf-8") as file:
-        for cells in csv.DictReader(file):
-            if None in cells.values():  # fewer cells than columns
-                continue
-            try:
-                rows.append(Row(**{name: kinds[name](cells[name]) for name in Row._fields}))
-            except (TypeError, ValueError):
-                continue
-    return rows
+    return read_records(path, Row)
 
 
 def append_row(path: Path, row: Row) -> None:
-    """Write a row as one line, its note, too; a torn one at the end, whose open quotes could swallow it, is cut off."""
-    content = path.read_bytes() if path.exists() else b""
-    whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
-        os.truncate(path, len(whole))
-        content = whole
-    with open(path, "a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        row = row._replace(note=" ".join(row.note.split()))
-        writer.writerows([row] if content else [Row._fields, row])
+    """As one line, its note, too: a torn one is then the last."""
+    append_record(path, row._replace(note=" ".join(row.note.split())))
 
 
 def finished_runs(*folders: Iterable[Row]) -> list[Run]:

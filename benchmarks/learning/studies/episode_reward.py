@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.learning.options import add_evaluation
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.contestant import base_of
 from benchmarks.learning.runs.evaluation import Task
@@ -16,7 +17,7 @@ from benchmarks.learning.studies.changed import paid_late
 from benchmarks.learning.studies.figures import COLOURS, cell, cpu_minutes, draw_curves, new_figure, save
 from benchmarks.learning.studies.short import contestant_name, short_settings
 from benchmarks.learning.studies.study import FIRST_SHARE, Study
-from benchmarks.options import COUNT, add_evaluation
+from benchmarks.options import COUNT
 from benchmarks.peers.zoo import algorithm_of
 from benchmarks.tables import markdown_table
 from fastes import FastES

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from benchmarks.learning.options import add_evaluation
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Row, Run
@@ -22,7 +23,7 @@ from benchmarks.learning.studies.figures import (
 )
 from benchmarks.learning.studies.short import contestant_name
 from benchmarks.learning.studies.study import FIRST_SHARE, Study, nothing_to_check
-from benchmarks.options import COUNT, add_evaluation
+from benchmarks.options import COUNT
 from benchmarks.peers.zoo import algorithm_of
 from benchmarks.tables import markdown_table
 

@@ -6,13 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from benchmarks.learning.options import add_evaluation
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Row, Run
 from benchmarks.learning.studies.figures import COLOURS, cell, cpu_minutes, draw_finals, new_figure, save
 from benchmarks.learning.studies.short import fastes_for, short_settings
 from benchmarks.learning.studies.study import FIRST_SHARE, Study, nothing_to_check
-from benchmarks.options import COUNT, add_evaluation
+from benchmarks.options import COUNT
 from benchmarks.peers.zoo import changed_settings
 from benchmarks.tables import markdown_table
 from fastes.presets import choose_settings

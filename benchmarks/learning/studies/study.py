@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.learning.head_to_head_report import described_machines, failure_lines, machines
+from benchmarks.learning.options import add_place, place_of, seeds_of
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Row, Run, failures, finished_runs, read_rows
-from benchmarks.learning.runs.runner import resumable, run_all
-from benchmarks.options import add_place, place_of, seeds_of
+from benchmarks.learning.runs.resumable import resumable
+from benchmarks.learning.runs.runner import run_all
 
 FIRST_SHARE = 1 / 8  # of the budget: budgets are small, and a generation is a good part of them
 
