@@ -9,40 +9,79 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child_process import ChildFailed, records_of
+from benchmarks.child_process import ChildFailed, records_of, records_to_stdout
 from benchmarks.peers.sb3_peer import Way, make_peer, ways
-from benchmarks.peers.zoo import settings_for, shortened
+from benchmarks.peers.zoo import PeerSettings, settings_for, shortened
 
 _PATIENCE = 30.0  # seconds to start, and ten times those on the clock: a way that needs more is not the fastest
 
 
 class Enough(Exception):
-    """Ends `learn`."""
+    """Ends `learn`: ARS does not listen to a callback that says stop."""
 
 
-def steps_per_second(algo: str, env: str, way: Way, cores: int, seconds: float) -> float:
-    """Over whole cycles of at least so many seconds, after a first one off the clock, in this process."""
+def steps_per_second(
+    algo: str, env: str, settings: PeerSettings, way: Way, cores: int, seconds: float, warm_up: float, each_step: bool
+) -> float:
+    """Over whole cycles of at least so many seconds, in this process, after a first one and warm_up seconds off the clock.
+
+    each_step: from each environment step to the next, where a cycle takes minutes and its update no time.
+    """
     from stable_baselines3.common.callbacks import BaseCallback
 
     marks: list[tuple[float, int]] = []
+    begun = time.perf_counter()
 
     class Marks(BaseCallback):
-        def _on_rollout_start(self) -> None:
-            marks.append((time.perf_counter(), self.model.num_timesteps))
-            if len(marks) > 2 and marks[-1][0] - marks[1][0] >= seconds:
+        first = True
+
+        def _mark(self, steps: int) -> None:
+            now = time.perf_counter()
+            if self.first or now - begun < warm_up:
+                self.first = False
+                return
+            marks.append((now, steps))
+            if len(marks) > 1 and now - marks[0][0] >= seconds:
                 raise Enough
 
+        def _on_rollout_start(self) -> None:
+            if not each_step:
+                self._mark(self.model.num_timesteps)
+
         def _on_step(self) -> bool:
+            if each_step:
+                self._mark(self.n_calls)
             return True
 
-    settings = shortened(algo, settings_for(algo, env), cores)
     peer = make_peer(algo, env, 0, settings, way, cores, lambda: 1.0)
     try:
         peer.model.learn(callback=Marks(), **peer.learn)
     except Enough:
         peer.end()
-    (began, before), (ended, after) = marks[1], marks[-1]
+    (began, before), (ended, after) = marks[0], marks[-1]
     return (after - before) / (ended - began)
+
+
+def rate_of(
+    algo: str,
+    env: str,
+    settings: PeerSettings,
+    way: Way,
+    cpus: Sequence[int],
+    seconds: float,
+    log: Path,
+    patience: float,
+    warm_up: float = 0.0,
+    each_step: bool = False,
+) -> float:
+    """`steps_per_second` in a fresh process on the CPUs, killed after `patience` seconds. Raises ChildFailed.
+
+    log: file for what it prints; its folder is the process's.
+    """
+    given = {"algo": algo, "env": env, "settings": settings, "way": way, "cores": len(cpus), "seconds": seconds}
+    given |= {"warm_up": warm_up, "each_step": each_step}
+    (record,) = records_of(__name__, given, cpus, way.threads, log.parent, log, patience)
+    return float(record["steps_per_second"])
 
 
 def fastest_way(algo: str, env: str, cpus: Sequence[int], seconds: float, folder: Path) -> Way:
@@ -54,32 +93,29 @@ def fastest_way(algo: str, env: str, cpus: Sequence[int], seconds: float, folder
     path, name = folder / "calibration.json", f"{env} {algo} on {cores} cores"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if name not in known:
-        rates = [_rate(algo, env, way, cpus, seconds, folder) for way in choices]
+        rates = [_rate_or_0(algo, env, way, cpus, seconds, folder) for way in choices]
         known[name] = [{**way._asdict(), "steps_per_second": round(rate)} for way, rate in zip(choices, rates, strict=True)]
         path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     best = max(known[name], key=lambda found: found["steps_per_second"])
     return Way(best["processes"], best["threads"])
 
 
-def _rate(algo: str, env: str, way: Way, cpus: Sequence[int], seconds: float, folder: Path) -> float:
+def _rate_or_0(algo: str, env: str, way: Way, cpus: Sequence[int], seconds: float, folder: Path) -> float:
     """0 for a way that fails: another one is taken."""
-    given = {"algo": algo, "env": env, "way": way, "cores": len(cpus), "seconds": seconds}
+    settings = shortened(algo, settings_for(algo, env), len(cpus))
     log = folder / "logs" / f"{env.replace('/', '-')}-{algo}-calibration.log"
     try:
-        records = list(records_of(__name__, given, cpus, way.threads, folder, log, _PATIENCE + 10 * seconds))
+        return rate_of(algo, env, settings, way, cpus, seconds, log, _PATIENCE + 10 * seconds)
     except ChildFailed as failure:
         print(f"calibration of {algo} on {env}, {way}: {failure}", file=sys.stderr)
         return 0.0
-    return float(records[-1]["steps_per_second"])
 
 
 def main() -> None:
-    from benchmarks.child_process import records_to_stdout
-
     given: dict[str, Any] = json.loads(sys.argv[1])
     write = records_to_stdout()
-    rate = steps_per_second(given["algo"], given["env"], Way(*given["way"]), given["cores"], given["seconds"])
-    write({"steps_per_second": rate})
+    given |= {"settings": PeerSettings(*given["settings"]), "way": Way(*given["way"])}
+    write({"steps_per_second": steps_per_second(**given)})
 
 
 if __name__ == "__main__":

@@ -132,7 +132,8 @@ def main() -> None:
     if arguments.peers:
         from benchmarks.speed.peers import compare
 
-        print(f"\n{compare(arguments.workers, arguments.seconds, arguments.repeats)}")
+        table = compare(arguments.workers, arguments.seconds, arguments.repeats, lambda *of: train_for(*of).steps_per_second)
+        print(f"\n{table}")
 
 
 if __name__ == "__main__":
