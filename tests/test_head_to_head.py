@@ -411,7 +411,7 @@ def write_runs(folder: Path, machine: str, **algos: list[list[float]]) -> None:
 def test_the_report_says_where_fastes_loses(tmp_path: Path) -> None:
     pytest.importorskip("scipy")
     pytest.importorskip("matplotlib")
-    from benchmarks.learning.head_to_head_report import write_report
+    from benchmarks.learning.head_to_head import write_report
 
     write_runs(tmp_path / "a", "machine A", fastes=[[0, 10, 60], [0, 20, 70]], ppo=[[0, 80, 100]], trpo=[[0, 5, 40]])
     append_row(tmp_path / "a" / "results.csv", row("failed", algo="ars", note="exit status 1: no memory"))

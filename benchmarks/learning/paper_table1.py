@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.learning.courses import course_of, preset_timesteps
-from benchmarks.learning.head_to_head_report import failure_lines, machines
 from benchmarks.learning.options import add_place, place_of, seeds_of
+from benchmarks.learning.reports.sections import failure_lines, machines, write_sections
 from benchmarks.learning.reports.thresholds import SHARES, final_score, initial_score, progress_thresholds, reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
@@ -112,9 +112,7 @@ def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
     parts.append(f"Median ratio at 100 % (environments: {len(ratios)}): {told}.")
     if unfinished:
         parts.append(f"Not finished, or TRPO made no progress: {', '.join(unfinished)}.")
-    path = sources[0] / "table1.md"
-    path.write_text("\n\n".join(parts + failure_lines(failures(*rows))) + "\n", encoding="utf-8")
-    return path
+    return write_sections(sources[0] / "table1.md", parts + failure_lines(failures(*rows)))
 
 
 def main(given: Sequence[str] | None = None) -> None:

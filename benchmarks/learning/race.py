@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.learning.courses import COURSES, RACED, course_of, reported_timesteps
-from benchmarks.learning.head_to_head_report import failure_lines, machines
 from benchmarks.learning.options import add_place, place_of, seeds_of
 from benchmarks.learning.reports.plots import draw_all
+from benchmarks.learning.reports.sections import failure_lines, machines, write_sections
 from benchmarks.learning.reports.thresholds import OURS, final_score, first_reached, reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
@@ -139,9 +139,7 @@ def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
     parts += ["![Curves over CPU seconds](race.png)", markdown_table(HEADER, lines)]
     parts += [f"Not run: {', '.join(missing)}."] if missing else []
     parts += ["Settings:\n\n" + "\n".join(sorted({f"- {run.final.env}, {run.final.algo}: {run.final.note}" for run in used}))]
-    path = sources[0] / "race.md"
-    path.write_text("\n\n".join(parts + failure_lines(failures(*rows))) + "\n", encoding="utf-8")
-    return path
+    return write_sections(sources[0] / "race.md", parts + failure_lines(failures(*rows)))
 
 
 def main(given: Sequence[str] | None = None) -> None:

@@ -58,8 +58,8 @@ def steps_per_second(
         peer.model.learn(callback=Marks(), **peer.learn)
     except Enough:
         peer.end()
-    (began, before), (ended, after) = marks[0], marks[-1]
-    return (after - before) / (ended - began)
+    (first, before), (last, after) = marks[0], marks[-1]
+    return (after - before) / (last - first)
 
 
 def rate_of(

@@ -10,12 +10,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from benchmarks.learning.reports.plots import COLOURS, new_figure, save
+from benchmarks.learning.reports.sections import cpu_minutes
 from benchmarks.learning.reports.thresholds import first_reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Row, Run
 from benchmarks.learning.studies.changed import CYCLE, CYCLE_STEPS, cut_after
-from benchmarks.learning.studies.figures import COLOURS, cpu_minutes, new_figure, save
 from benchmarks.learning.studies.study import Study, nothing_to_check
 from benchmarks.options import above_zero
 from benchmarks.tables import markdown_table

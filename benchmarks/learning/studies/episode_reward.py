@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.options import add_evaluation
+from benchmarks.learning.reports.plots import COLOURS, draw_curves, new_figure, save
+from benchmarks.learning.reports.sections import cpu_minutes, final_scores
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.contestant import base_of
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Row, Run
 from benchmarks.learning.studies.changed import paid_late
-from benchmarks.learning.studies.figures import COLOURS, cell, cpu_minutes, draw_curves, new_figure, save
 from benchmarks.learning.studies.short import contestant_name, short_settings
 from benchmarks.learning.studies.study import FIRST_SHARE, Study
 from benchmarks.options import COUNT
@@ -98,7 +99,7 @@ def write(arguments: argparse.Namespace, runs: list[Run], folder: Path) -> str:
             panel.set(title=f"{env}, {algo}", xlabel="steps", ylabel="noise-free return")
             if panel.lines:
                 panel.legend(title="reward paid", fontsize="small")
-            rows.append((env, algo, *map(cell, kinds.values())))
+            rows.append((env, algo, *map(final_scores, kinds.values())))
     save(figure, folder / "episode_reward.png")
     wrong = differing(runs)
     verdict = f"FastES differs, which must not be: {', '.join(wrong)}." if wrong else "Every evaluation of FastES is the same."

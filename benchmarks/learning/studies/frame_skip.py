@@ -7,20 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.learning.options import add_evaluation
+from benchmarks.learning.reports.curves import final_interval
+from benchmarks.learning.reports.plots import COLOURS, draw_curves, draw_finals, new_figure, save
+from benchmarks.learning.reports.sections import cpu_minutes, final_scores
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Row, Run
 from benchmarks.learning.studies.changed import REPEATS, repeated
-from benchmarks.learning.studies.figures import (
-    COLOURS,
-    cell,
-    cpu_minutes,
-    draw_curves,
-    draw_finals,
-    final_interval,
-    new_figure,
-    save,
-)
 from benchmarks.learning.studies.short import contestant_name
 from benchmarks.learning.studies.study import FIRST_SHARE, Study, nothing_to_check
 from benchmarks.options import COUNT
@@ -75,7 +68,7 @@ def write(arguments: argparse.Namespace, runs: list[Run], folder: Path) -> str:
         each.legend(fontsize="small")
     figure.suptitle(f"{arguments.env}: action repeat, median over seeds")
     save(figure, folder / "frame_skip.png")
-    rows = [(algo, *(cell(of) for of in by.values()), _spread(shown[algo])) for algo, by in found.items()]
+    rows = [(algo, *(final_scores(of) for of in by.values()), _spread(shown[algo])) for algo, by in found.items()]
     header = ("contestant", *(f"repeat {repeat}" for repeat in _REPEATS), "worst over best")
     return "\n\n".join(
         (

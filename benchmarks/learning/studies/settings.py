@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.learning.options import add_evaluation
+from benchmarks.learning.reports.plots import COLOURS, draw_finals, new_figure, save
+from benchmarks.learning.reports.sections import cpu_minutes, final_scores
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Row, Run
-from benchmarks.learning.studies.figures import COLOURS, cell, cpu_minutes, draw_finals, new_figure, save
 from benchmarks.learning.studies.short import fastes_for, short_settings
 from benchmarks.learning.studies.study import FIRST_SHARE, Study, nothing_to_check
 from benchmarks.options import COUNT
@@ -81,7 +82,10 @@ def write(arguments: argparse.Namespace, runs: list[Run], folder: Path) -> str:
         panel.set_xscale("log", base=2)
         panel.set_xticks(at, [f"{x:g}" for x in at])
         panel.set(xlabel=name)
-        rows += [(name, f"{value}{' (middle)' if values[value] == unchanged else ''}", cell(of)) for value, of in shown.items()]
+        rows += [
+            (name, f"{value}{' (middle)' if values[value] == unchanged else ''}", final_scores(of))
+            for value, of in shown.items()
+        ]
     axes[0].set_ylabel("noise-free return, median over seeds")
     figure.suptitle(f"{arguments.env}: one setting at a time, {arguments.timesteps:,} steps")
     save(figure, folder / "settings.png")

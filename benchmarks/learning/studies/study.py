@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.learning.head_to_head_report import described_machines, failure_lines, machines
 from benchmarks.learning.options import add_place, place_of, seeds_of
+from benchmarks.learning.reports.sections import described_machines, failure_lines, machines, write_sections
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Row, Run, failures, finished_runs, read_rows
 from benchmarks.learning.runs.resumable import resumable
@@ -68,8 +68,7 @@ def write_report(name: str, study: Study, arguments: argparse.Namespace, sources
     told = said or _told_before(arguments.out / "report.md")
     parts = [f"# {study.question}", machines(sources, runs), told and f"Checked first: {told}", text, f"![{name}]({name}.png)"]
     parts += failure_lines([row for row in failures(*rows) if (row.env, row.algo, row.budget) in asked])
-    (arguments.out / "report.md").write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
-    return arguments.out / "report.md"
+    return write_sections(arguments.out / "report.md", parts)
 
 
 def _told_before(report: Path) -> str:
