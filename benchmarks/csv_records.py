@@ -20,7 +20,7 @@ def read_records(path: Path, kind: type[Record]) -> list[Record]:
             if None in cells.values():  # fewer cells than columns
                 continue
             try:
-                records.append(kind(**{name: types[name](cells[name]) for name in kind._fields}))
+                records.append(kind._make(types[name](cells[name]) for name in kind._fields))
             except (TypeError, ValueError):
                 continue
     return records

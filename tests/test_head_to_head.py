@@ -22,9 +22,11 @@ from processes import alive, started_script, wait_until
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
 from benchmarks.child_process import ChildFailed, records_of
-from benchmarks.learning import paper_table1, race
+from benchmarks.csv_records import read_records
+from benchmarks.learning import paper_table1, presets, race
 from benchmarks.learning.courses import COURSES, reported_timesteps
 from benchmarks.learning.head_to_head import main
+from benchmarks.learning.preset_run import Result
 from benchmarks.learning.reports.thresholds import (
     first_reached,
     initial_score,
@@ -524,6 +526,25 @@ def test_a_small_comparison_from_end_to_end(tmp_path: Path) -> None:
     main([*command, "--out", str(tmp_path)])
     assert read_rows(tmp_path / "results.csv") == rows, "what is finished is not run again"
     assert time.monotonic() - began < 30
+
+
+def test_seeds_of_a_preset_side_by_side_go_on_where_they_were(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "results" / "learning.csv"
+    command = ["--env", "CartPole-v1", "--timesteps", "300", "--parallel", "2", "--out", str(out)]
+    presets.main([*command, "--seeds", "0", "1"])
+    assert sorted(row.seed for row in read_records(out, Result)) == [0, 1]
+    whole = out.read_text()
+    out.write_text(whole + 'CartPole-v1,"torn')
+    presets.main([*command, "--seeds", "1", "0", "2"])
+    assert [row.seed for row in read_records(out, Result)[2:]] == [2]
+    assert out.read_text().startswith(whole), "what is finished is not run again"
+    assert "| 2 " in capsys.readouterr().out
+    monkeypatch.setattr(presets, "_RUN", "no_such_module")
+    with pytest.raises(SystemExit, match=r"seed 3 failed: exit status 1: .*No module named no_such_module"):
+        presets.main([*command, "--seeds", "2", "3"])
+    assert [row.seed for row in read_records(out, Result)[2:]] == [2]
 
 
 def test_settings_that_were_changed_have_another_fingerprint() -> None:

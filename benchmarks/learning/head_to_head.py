@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.learning.options import add_evaluation, add_place, place_of, seeds_of
 from benchmarks.learning.reports.curves import median_interval
 from benchmarks.learning.reports.plots import draw
-from benchmarks.learning.reports.sections import failure_lines, machines, write_sections
+from benchmarks.learning.reports.sections import failure_lines, machines, print_report, write_sections
 from benchmarks.learning.reports.thresholds import (
     OURS,
     Contest,
@@ -177,10 +177,7 @@ def main(given: Sequence[str] | None = None) -> None:
         arguments.out.mkdir(parents=True, exist_ok=True)
         with resumable():
             run_all(tasks_of(arguments), place_of(parser, arguments))
-    try:
-        print(write_report(arguments.out, [arguments.out, *arguments.merge]).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise SystemExit(str(error)) from None
+    print_report(lambda: write_report(arguments.out, [arguments.out, *arguments.merge]))
 
 
 if __name__ == "__main__":

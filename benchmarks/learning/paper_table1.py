@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.learning.courses import course_of, preset_timesteps
 from benchmarks.learning.options import add_place, place_of, seeds_of
-from benchmarks.learning.reports.sections import failure_lines, machines, write_sections
+from benchmarks.learning.reports.sections import failure_lines, machines, print_report, write_sections
 from benchmarks.learning.reports.thresholds import SHARES, final_score, initial_score, progress_thresholds, reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
@@ -132,10 +132,7 @@ def main(given: Sequence[str] | None = None) -> None:
         with resumable():
             run_all(trpo_tasks(arguments), place)
             run_all(fastes_tasks(arguments, [read_rows(source / "results.csv") for source in sources]), place, ran_far_enough)
-    try:
-        print(write_table(arguments, sources).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise SystemExit(str(error)) from None
+    print_report(lambda: write_table(arguments, sources))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.learning.courses import COURSES, RACED, course_of, reported_timesteps
 from benchmarks.learning.options import add_place, place_of, seeds_of
 from benchmarks.learning.reports.plots import draw_all
-from benchmarks.learning.reports.sections import failure_lines, machines, write_sections
+from benchmarks.learning.reports.sections import failure_lines, machines, print_report, write_sections
 from benchmarks.learning.reports.thresholds import OURS, final_score, first_reached, reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
@@ -32,7 +32,7 @@ POINTS = 40
 _SEEDS = 3  # of FastES, or an aim is neither reached nor missed
 
 
-class NothingToCompare(ValueError):
+class NothingToCompare(Exception):
     """FastES and its peers have no finished runs in the same environment."""
 
 
@@ -162,14 +162,12 @@ def main(given: Sequence[str] | None = None) -> None:
         with resumable():
             run_all(tasks, place_of(parser, arguments))
     try:
-        print(write_table(arguments, [arguments.out, *arguments.merge]).read_text(encoding="utf-8"))
+        print_report(lambda: write_table(arguments, [arguments.out, *arguments.merge]))
     except NothingToCompare as error:
         rows = read_rows(arguments.out / "results.csv")
         if not (arguments.only and tasks and all(is_finished(rows, task) for task in tasks)):
             raise SystemExit("\n\n".join([str(error), *failure_lines(failures(rows))])) from None
         print(f"{error}: done is what --only {arguments.only} asked for; run the others, or --merge their folder")
-    except ValueError as error:
-        raise SystemExit(str(error)) from None
 
 
 if __name__ == "__main__":

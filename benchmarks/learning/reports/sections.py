@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.learning.runs.results import Row, Run
@@ -14,6 +14,14 @@ def write_sections(path: Path, sections: Sequence[str]) -> Path:
     """Those that are not empty, a blank line between two."""
     path.write_text("\n\n".join(section for section in sections if section) + "\n", encoding="utf-8")
     return path
+
+
+def print_report(write: Callable[[], Path]) -> None:
+    """Print what `write` has written; a ValueError of its ends the program with its message."""
+    try:
+        print(write().read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
 
 
 def described_machines(sources: Sequence[Path]) -> dict[str, str]:

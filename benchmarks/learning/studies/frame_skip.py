@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.options import add_evaluation
 from benchmarks.learning.reports.curves import final_interval
 from benchmarks.learning.reports.plots import COLOURS, draw_curves, draw_finals, new_figure, save
 from benchmarks.learning.reports.sections import cpu_minutes, final_scores
@@ -15,8 +14,7 @@ from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Row, Run
 from benchmarks.learning.studies.changed import REPEATS, repeated
 from benchmarks.learning.studies.short import contestant_name
-from benchmarks.learning.studies.study import FIRST_SHARE, Study, nothing_to_check
-from benchmarks.options import COUNT
+from benchmarks.learning.studies.study import FIRST_SHARE, Study, add_one_env, nothing_to_check
 from benchmarks.peers.zoo import algorithm_of
 from benchmarks.tables import markdown_table
 
@@ -25,9 +23,7 @@ _REPEATS = (1, *REPEATS)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--env", default="Swimmer-v5", metavar="ID", help="default: Swimmer-v5")
-    parser.add_argument("--timesteps", type=COUNT, default=40_000, metavar="N", help="decisions of a run (default: 40,000)")
-    add_evaluation(parser, points=6, episodes=3, final_episodes=20)
+    add_one_env(parser, 40_000, "decisions of a run", points=6, episodes=3)
 
 
 def tasks(arguments: argparse.Namespace, seeds: range) -> list[Task]:

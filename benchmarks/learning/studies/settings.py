@@ -6,15 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.options import add_evaluation
 from benchmarks.learning.reports.plots import COLOURS, draw_finals, new_figure, save
 from benchmarks.learning.reports.sections import cpu_minutes, final_scores
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Row, Run
 from benchmarks.learning.studies.short import fastes_for, short_settings
-from benchmarks.learning.studies.study import FIRST_SHARE, Study, nothing_to_check
-from benchmarks.options import COUNT
+from benchmarks.learning.studies.study import FIRST_SHARE, Study, add_one_env, nothing_to_check
 from benchmarks.peers.zoo import changed_settings
 from benchmarks.tables import markdown_table
 from fastes.presets import choose_settings
@@ -25,9 +23,7 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--env", default="Swimmer-v5", metavar="ID", help="default: Swimmer-v5")
-    parser.add_argument("--timesteps", type=COUNT, default=200_000, metavar="N", help="of a run (default: 200,000)")
-    add_evaluation(parser, points=8, episodes=5, final_episodes=20)
+    add_one_env(parser, 200_000, "of a run", points=8, episodes=5)
 
 
 def times_factor(name: str, value: Any, factor: float) -> Any:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.learning.options import add_place, place_of, seeds_of
+from benchmarks.learning.options import add_evaluation, add_place, place_of, seeds_of
 from benchmarks.learning.reports.sections import described_machines, failure_lines, machines, write_sections
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Row, Run, failures, finished_runs, read_rows
 from benchmarks.learning.runs.resumable import resumable
 from benchmarks.learning.runs.runner import run_all
+from benchmarks.options import COUNT
 
 FIRST_SHARE = 1 / 8  # of the budget: budgets are small, and a generation is a good part of them
 
@@ -85,6 +86,13 @@ def write_table(path: Path, study: Study, runs: Sequence[Run], known: dict[str, 
         for run in runs:
             final = run.final._replace(machine=known.get(run.final.machine, run.final.machine))
             writer.writerow([*study.condition(final).values(), *(getattr(final, figure) for figure in _FIGURES)])
+
+
+def add_one_env(parser: argparse.ArgumentParser, timesteps: int, told: str, points: int, episodes: int) -> None:
+    """Options of a study of one environment; told: what timesteps are of."""
+    parser.add_argument("--env", default="Swimmer-v5", metavar="ID", help="default: Swimmer-v5")
+    parser.add_argument("--timesteps", type=COUNT, default=timesteps, metavar="N", help=f"{told} (default: {timesteps:,})")
+    add_evaluation(parser, points=points, episodes=episodes, final_episodes=20)
 
 
 def nothing_to_check(_: argparse.Namespace) -> str:
