@@ -21,7 +21,7 @@ fuzz: ## a minute of coverage-guided fuzzing of the checkpoint reader (extra: fu
 	$(PYTHON) tests/fuzz_checkpoint.py --seconds 60
 
 chaos: ## an hour of training with a fault every ten seconds, beside the same one left in peace
-	$(PYTHON) -m benchmarks.chaos
+	$(PYTHON) -m benchmarks.reliability.chaos
 
 lint: ## ruff and mypy
 	ruff check .
@@ -36,8 +36,8 @@ docs: ## write docs/settings.md from the settings
 	$(PYTHON) docs/make_settings.py
 
 bench: ## kernels and throughput, each against a baseline in the same run
-	$(PYTHON) -m benchmarks.kernels
-	$(PYTHON) -m benchmarks.throughput
+	$(PYTHON) -m benchmarks.speed.kernels
+	$(PYTHON) -m benchmarks.speed.throughput
 
 wheel: ## build a wheel into wheels/dist and prove it in an environment without a compiler
 	$(PYTHON) wheels/build.py

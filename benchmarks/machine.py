@@ -25,6 +25,18 @@ def cpu_model() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def usable_cpus(cores: int | None) -> tuple[int, ...]:
+    """The first `cores` CPUs that this process may use, None for as many as it is allowed at once.
+
+    Raises ValueError for more than there are.
+    """
+    found = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    allowed = available_cpus()
+    if cores is not None and not 1 <= cores <= allowed:
+        raise ValueError(f"--cores {cores}: this process may use 1 to {allowed}")
+    return tuple(found[: cores or allowed])
+
+
 def memory_gib() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 

@@ -21,16 +21,15 @@ from processes import alive, started_script, wait_until
 
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
-from benchmarks import learning, paper_table1, race
-from benchmarks.head_to_head import runner
-from benchmarks.head_to_head.__main__ import main
-from benchmarks.head_to_head.clock import Budget, Clock, tree_cpu_seconds
-from benchmarks.head_to_head.contestant import fingerprint
-from benchmarks.head_to_head.evaluation import CURVE_SEEDS, FINAL_SEEDS, Task, Watch, due_shares
-from benchmarks.head_to_head.process import ContestantFailed, records_of
-from benchmarks.head_to_head.results import Row, Run, append_row, failures, finished_runs, next_attempt, read_rows
-from benchmarks.head_to_head.runner import Place, run_all, usable_cpus
-from benchmarks.head_to_head.thresholds import (
+from benchmarks.learning.runs.resumable import resumable
+
+from benchmarks.child_process import ChildFailed, records_of
+from benchmarks.csv_records import read_records
+from benchmarks.learning import paper_table1, presets, race
+from benchmarks.learning.courses import COURSES, reported_timesteps
+from benchmarks.learning.head_to_head import main
+from benchmarks.learning.preset_run import Result
+from benchmarks.learning.reports.thresholds import (
     first_reached,
     initial_score,
     progress_thresholds,
@@ -38,7 +37,14 @@ from benchmarks.head_to_head.thresholds import (
     thresholds,
     winners,
 )
-from benchmarks.head_to_head.zoo import PEERS, settings_for, shortened, task_of
+from benchmarks.learning.runs import runner
+from benchmarks.learning.runs.clock import Budget, Clock, tree_cpu_seconds
+from benchmarks.learning.runs.contestant import fingerprint
+from benchmarks.learning.runs.evaluation import CURVE_SEEDS, FINAL_SEEDS, Task, Watch, due_shares
+from benchmarks.learning.runs.results import Row, Run, append_row, failures, finished_runs, next_attempt, read_rows
+from benchmarks.learning.runs.runner import Place, run_all
+from benchmarks.machine import usable_cpus
+from benchmarks.peers.zoo import PEERS, settings_for, shortened, task_of
 from fastes import Settings
 from fastes.presets import load_preset
 from fastes.settings import SCHEDULES
@@ -120,7 +126,7 @@ def test_steps_of_evaluation_and_of_the_budget(monkeypatch: pytest.MonkeyPatch) 
         played.append(seeds)
         return [float(len(played))] * len(seeds)
 
-    monkeypatch.setattr("benchmarks.head_to_head.evaluation.play", play)
+    monkeypatch.setattr("benchmarks.learning.runs.evaluation.play", play)
     clock.start()
     watch = Watch(
         Task("CartPole-v1", "ppo", 0, clock.budget, points=6, episodes=2, final_episodes=3), clock, None, records.append
@@ -201,7 +207,7 @@ def contestants(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield {"kind": "point", "steps": 0, **figures}
         yield {"kind": "alive", "steps": 5}
         if task["seed"] == 1 and "broken" in started:
-            raise ContestantFailed("exit status -9: killed")
+            raise ChildFailed("exit status -9: killed")
         yield {"kind": "final", "steps": 10, **figures}
 
     monkeypatch.setattr(runner, "records_of", records)
@@ -232,13 +238,13 @@ def test_a_crash_is_one_contestants_own(tmp_path: Path) -> None:
     code = "import os, sys\nprint('{\"kind\": \"point\"}', flush=True)\nprint('no memory', file=sys.stderr)\nos.abort()"
     records = start(tmp_path, code)
     assert next(records) == {"kind": "point"}
-    with pytest.raises(ContestantFailed, match="-6: no memory"):
+    with pytest.raises(ChildFailed, match="-6: no memory"):
         next(records)
 
 
 def test_silence_ends_a_contestant(tmp_path: Path) -> None:
     began = time.monotonic()
-    with pytest.raises(ContestantFailed, match="said nothing for"):
+    with pytest.raises(ChildFailed, match="said nothing for"):
         list(start(tmp_path, "import time\ntime.sleep(600)", patience=0.5))
     assert time.monotonic() - began < 10.0
 
@@ -271,8 +277,9 @@ def test_a_signal_to_a_benchmark_ends_its_contestant(tmp_path: Path, number: sig
     code = """
         import signal
         from pathlib import Path
-        from benchmarks.head_to_head.process import records_of
-        from benchmarks.head_to_head.runner import resumable, usable_cpus
+        from benchmarks.child_process import records_of
+        from benchmarks.learning.runs.resumable import resumable
+        from benchmarks.machine import usable_cpus
 
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup
         with resumable():
@@ -301,7 +308,7 @@ def _signals() -> Iterator[None]:
 def test_what_nohup_ignores_stays_ignored_and_handlers_come_back() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with runner.resumable():
+    with resumable():
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -322,7 +329,7 @@ def test_a_second_signal_changes_nothing() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
             cleaned.append(True)
 
-    with pytest.raises(SystemExit) as ended, runner.resumable():
+    with pytest.raises(SystemExit) as ended, resumable():
         interrupted()
     assert (ended.value.code, cleaned) == (143, [True])
     os.kill(os.getpid(), signal.SIGHUP)  # as while results are written
@@ -357,7 +364,7 @@ def test_reaching_a_threshold() -> None:
 
 def test_intervals_and_curves() -> None:
     pytest.importorskip("scipy")
-    from benchmarks.head_to_head.curves import median_curve, median_interval
+    from benchmarks.learning.reports.curves import median_curve, median_interval
 
     seeds = np.array([1.0, 2.0, 3.0, 4.0, 100.0])
     found = median_interval(seeds)
@@ -407,7 +414,7 @@ def write_runs(folder: Path, machine: str, **algos: list[list[float]]) -> None:
 def test_the_report_says_where_fastes_loses(tmp_path: Path) -> None:
     pytest.importorskip("scipy")
     pytest.importorskip("matplotlib")
-    from benchmarks.head_to_head.report import write_report
+    from benchmarks.learning.head_to_head import write_report
 
     write_runs(tmp_path / "a", "machine A", fastes=[[0, 10, 60], [0, 20, 70]], ppo=[[0, 80, 100]], trpo=[[0, 5, 40]])
     append_row(tmp_path / "a" / "results.csv", row("failed", algo="ars", note="exit status 1: no memory"))
@@ -471,7 +478,7 @@ def test_the_papers_table_begins_where_thresholds_are_reached() -> None:
         for kind, score in (("point", 0.0), ("final", 9.0))
     ]
     tasks = [*paper_table1.trpo_tasks(given), *paper_table1.fastes_tasks(given, [rows])]
-    assert [task.budget.steps for task in tasks] == [5_000_000, 5_000_000, 500_000, 10_000_000], "its preset's own, or LONGER"
+    assert [task.budget.steps for task in tasks] == [5_000_000, 5_000_000, 500_000, 10_000_000], "its preset's, or the course's"
     assert {round(task.budget.steps * due_shares(task.points, task.first_share)[0]) for task in tasks} == {2000}
     given.es_seeds, given.first_seed = 2, 5
     assert [task.seed for task in paper_table1.trpo_tasks(given)] == [5, 5]
@@ -522,18 +529,37 @@ def test_a_small_comparison_from_end_to_end(tmp_path: Path) -> None:
     assert time.monotonic() - began < 30
 
 
+def test_seeds_of_a_preset_side_by_side_go_on_where_they_were(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "results" / "learning.csv"
+    command = ["--env", "CartPole-v1", "--timesteps", "300", "--parallel", "2", "--out", str(out)]
+    presets.main([*command, "--seeds", "0", "1"])
+    assert sorted(row.seed for row in read_records(out, Result)) == [0, 1]
+    whole = out.read_text()
+    out.write_text(whole + 'CartPole-v1,"torn')
+    presets.main([*command, "--seeds", "1", "0", "2"])
+    assert [row.seed for row in read_records(out, Result)[2:]] == [2]
+    assert out.read_text().startswith(whole), "what is finished is not run again"
+    assert "| 2 " in capsys.readouterr().out
+    monkeypatch.setattr(presets, "_RUN", "no_such_module")
+    with pytest.raises(SystemExit, match=r"seed 3 failed: exit status 1: .*No module named no_such_module"):
+        presets.main([*command, "--seeds", "2", "3"])
+    assert [row.seed for row in read_records(out, Result)[2:]] == [2]
+
+
 def test_settings_that_were_changed_have_another_fingerprint() -> None:
     before, after = Settings(sigma=0.1), Settings(sigma=0.2)
     assert fingerprint(before) == fingerprint(Settings(sigma=0.1)) != fingerprint(after)
 
 
-@pytest.mark.parametrize("env_id", sorted(learning.TASKS))
+@pytest.mark.parametrize("env_id", sorted(COURSES))
 def test_what_is_reported_of_a_preset_was_trained_with_its_settings(env_id: str) -> None:
     """Schedules and starts stretch over the budget: with another one the settings are others."""
     preset = load_preset(env_id)
     stretches = preset.get("starts", 1) > 1 or any(isinstance(preset.get(name), str) for name in SCHEDULES)
-    assert learning.TASKS[env_id].timesteps <= preset["total_timesteps"]
-    assert not stretches or learning.TASKS[env_id].timesteps == preset["total_timesteps"]
+    assert reported_timesteps(env_id) <= preset["total_timesteps"]
+    assert not stretches or reported_timesteps(env_id) == preset["total_timesteps"]
 
 
 def test_a_race_without_an_aim_has_no_verdict() -> None:

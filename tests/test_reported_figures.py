@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.head_to_head.clock import Budget
-from benchmarks.head_to_head.contestant import preset_fingerprint
-from benchmarks.head_to_head.results import read_rows, runs_of
-from benchmarks.learning import TASKS, read_results
+from benchmarks.csv_records import read_records
+from benchmarks.learning.courses import COURSES
+from benchmarks.learning.preset_run import Result
+from benchmarks.learning.runs.clock import Budget
+from benchmarks.learning.runs.contestant import preset_fingerprint
+from benchmarks.learning.runs.results import read_rows, runs_of
 from fastes.presets import all_presets
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-SOURCE = re.compile(r"; (\S+) \((\S+) to (\S+)\) after ([\d.]+)M steps on seeds 0 to (\d), python -m benchmarks\.(\w+)")
+SCORE = r"; (\S+) \((\S+) to (\S+)\) after ([\d.]+)M steps on seeds 0 to (\d), "
+SOURCE = re.compile(SCORE + r"python -m benchmarks\.learning\.(\w+)")
 
 
 def reported(env: str) -> tuple[tuple[str, str, str], int, int, str]:
@@ -30,14 +33,14 @@ def reported(env: str) -> tuple[tuple[str, str, str], int, int, str]:
 
 def final_scores(env: str, benchmark: str, timesteps: int) -> dict[int, float]:
     """The final score of each seed of a preset."""
-    if benchmark == "learning":
-        rows = read_results(RESULTS / "learning.csv")
+    if benchmark == "presets":
+        rows = read_records(RESULTS / "learning.csv", Result)
         return {row.seed: row.final_mean for row in rows if (row.env, row.preset, row.timesteps) == (env, env, timesteps)}
     runs = runs_of("fastes", env, Budget(steps=timesteps), [read_rows(RESULTS / benchmark / "results.csv")])
     return {run.final.seed: run.final.score for run in runs}
 
 
-@pytest.mark.parametrize("env", sorted(TASKS))
+@pytest.mark.parametrize("env", sorted(COURSES))
 def test_a_presets_source_has_the_scores_of_the_table(env: str) -> None:
     said, timesteps, num_seeds, benchmark = reported(env)
     scores = final_scores(env, benchmark, timesteps)
@@ -48,7 +51,7 @@ def test_a_presets_source_has_the_scores_of_the_table(env: str) -> None:
         assert text == f"{score:.{decimals}f}"
 
 
-@pytest.mark.parametrize("env", sorted(TASKS))
+@pytest.mark.parametrize("env", sorted(COURSES))
 def test_readme_has_the_scores_of_the_presets(env: str) -> None:
     (row,) = re.findall(rf"^\| {env} .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
     name, _, timesteps, median, spread, _ = (cell.strip() for cell in row.strip("|").split("|"))
@@ -65,7 +68,7 @@ def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
         for row in read_rows(RESULTS / benchmark / "results.csv"):
             if row.algo == "fastes" and (found := re.search(r"preset (\S+) \((\w{8})\)", row.note)):
                 noted[found[1]].add(found[2])
-    for result in read_results(RESULTS / "learning.csv"):
+    for result in read_records(RESULTS / "learning.csv", Result):
         if result.settings and result.preset == result.env:
             noted[result.env].add(result.settings)
     assert "HalfCheetah-v5" in noted

@@ -1,10 +1,9 @@
-"""Risk: a study compares something else than it says: a wrapper that adds wrongly, settings not found, a biased estimator."""
+"""Risk: a study compares something else than it says: a wrapper that adds wrongly, settings not found."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,30 +15,17 @@ from gymnasium import spaces
 
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
-from benchmarks.head_to_head.clock import Budget
-from benchmarks.head_to_head.contestant import base_of, preset_model
-from benchmarks.head_to_head.evaluation import Task
-from benchmarks.head_to_head.results import FINAL, POINT, Row, append_row, read_rows
-from benchmarks.head_to_head.zoo import algorithm_of, changed_settings, settings_for
-from benchmarks.studies import cyclic_mdp, episode_reward, estimators, frame_skip, settings
-from benchmarks.studies.__main__ import NAMES, main, study_named
-from benchmarks.studies.changed import ActionRepeat, LateReward, cut_after, paid_late, repeated
-from benchmarks.studies.estimator_run import acting, make_model
-from benchmarks.studies.short import SHORT, contestant_name, fastes_for
-from benchmarks.studies.strategies import (
-    Averaged,
-    Explicit,
-    Guided,
-    Orthogonal,
-    Reused,
-    guided_directions,
-    mixture_weights,
-    orthogonalized,
-    span_of,
-)
-from fastes import EvolutionStrategy, FastES
+from benchmarks.learning.runs.clock import Budget
+from benchmarks.learning.runs.contestant import base_of, preset_model
+from benchmarks.learning.runs.evaluation import Task
+from benchmarks.learning.runs.results import FINAL, POINT, Row, append_row, read_rows
+from benchmarks.learning.studies import cyclic_mdp, episode_reward, frame_skip, settings
+from benchmarks.learning.studies.__main__ import NAMES, main, study_named
+from benchmarks.learning.studies.changed import ActionRepeat, LateReward, cut_after, paid_late, repeated
+from benchmarks.learning.studies.short import SHORT, contestant_name, fastes_for
+from benchmarks.peers.zoo import algorithm_of, changed_settings, settings_for
+from fastes import FastES
 from fastes.presets import choose_settings
-from fastes.shaping import shape_returns
 
 REWARDS = [0.1, 0.2, 0.3, 0.7, 1e-9, 3.3, 0.1]
 
@@ -159,143 +145,9 @@ def test_a_contestants_name_may_change_several_settings() -> None:
 def test_studies_of_a_preset_for_long_trainings_have_settings_for_short_ones() -> None:
     expected = dataclasses.replace(choose_settings("Swimmer-v5", None, {"target_return": "none"}), **SHORT["Swimmer-v5"])
     task = Task(repeated("Swimmer-v5", 2), contestant_name("fastes", "Swimmer-v5"), 0, Budget(steps=1))
-    for model in (preset_model(task, 0), make_model("Swimmer-v5", "plain", 0, 0)):
-        with model:
-            assert model.settings == expected
+    with preset_model(task, 0) as model:
+        assert model.settings == expected
     assert contestant_name("ppo", "Swimmer-v5") == "ppo"
-
-
-# --- estimators -----------------------------------------------------------------------------------------------------
-
-
-def quadratic(candidates: Any) -> list[float]:
-    return [-float(np.sum((x - 0.3) ** 2)) for x in candidates]
-
-
-def test_the_plain_estimator_is_fastes_bit_for_bit() -> None:
-    arguments = estimators.argparse.Namespace(env=["CartPole-v1", "Pendulum-v1"], first_seed=5)
-    assert "bit for bit" in estimators.check(arguments)
-    trained = {}
-    for strategy in ("plain", "orthogonal"):
-        with make_model("Pendulum-v1", strategy, 5, 0) as model:
-            model.learn(10**12, lambda _, record: record.generation < 2)
-        trained[strategy] = model.theta
-    assert not np.array_equal(*trained.values())
-
-
-def test_orthogonal_directions_are_orthogonal_and_as_long_as_the_drawn_ones() -> None:
-    drawn = np.random.default_rng(0).standard_normal((5, 8)).astype(np.float32)
-    made = orthogonalized(drawn)
-    products = made @ made.T
-    assert np.allclose(products, np.diag(np.diag(products)), atol=1e-6)
-    assert np.allclose(np.diag(products), np.sum(drawn.astype(float) ** 2, axis=1))
-    assert np.allclose(made[0], drawn[0], atol=1e-6), "turned over, directions would not be uniform"
-    strategy = Orthogonal(np.zeros(3), population_size=16)
-    rows = strategy.ask() and strategy.table.rows
-    assert rows.shape == (8, 3)
-    assert abs(rows[3] @ rows[5]) < 1e-5, "blocks of three"
-    assert np.allclose([*strategy.ask()][7], -0.1 * rows[3], atol=1e-6)
-
-
-def test_guided_directions_have_the_papers_covariance() -> None:
-    random = np.random.default_rng(1)
-    gradients = [np.array([3.0, 0, 0, 0, 0, 0]), np.array([1.0, 0.5, 0, 0, 0, 0]), np.zeros(6), np.array([-6.0, 0, 0, 0, 0, 0])]
-    basis = span_of(gradients)
-    assert basis is not None
-    assert basis.shape == (6, 2), "two of them are parallel, one is zero"
-    assert span_of([np.zeros(6)]) is None
-    assert span_of([]) is None
-    made = guided_directions(random.standard_normal((400_000, 6)), random.standard_normal((400_000, 2)), basis, 0.25)
-    expected = 0.25 * np.eye(6) + 0.75 * 6 / 2 * basis @ basis.T
-    assert np.allclose(made.T @ made / len(made), expected, atol=0.02)
-    assert math.isclose(np.trace(expected), 6.0)
-
-
-def test_guided_looks_where_its_last_estimates_pointed() -> None:
-    strategy = Guided(np.zeros(40), sigma=0.01, population_size=8, seed=2)
-    for _ in range(6):
-        strategy.tell([-float((x[0] - 100.0) ** 2) for x in strategy.ask()])
-    assert len(strategy.past) == Guided.MEMORY
-    strategy.ask()
-    basis = span_of(strategy.past)
-    assert basis is not None
-    inside = np.linalg.norm(strategy.table.rows @ basis, axis=1) ** 2 / np.linalg.norm(strategy.table.rows, axis=1) ** 2
-    assert inside.mean() > 0.25, "plain directions have a tenth"
-
-
-def test_importance_weights_are_unbiased_and_bounded() -> None:
-    random, now, before = np.random.default_rng(3), (np.array([0.1, -0.2, 0.3]), 0.5), (np.array([0.4, 0.0, 0.0]), 0.6)
-    samples = np.concatenate([mean + sigma * random.standard_normal((300_000, 3)) for mean, sigma in (now, before)])
-    weights = mixture_weights(samples, now, before)
-    assert weights.max() <= 2.0
-    slope = np.array([1.0, -2.0, 0.5])
-    estimate = np.mean((weights * (samples @ slope + 5.0))[:, np.newaxis] * (samples - now[0]) / now[1] ** 2, axis=0)
-    assert np.allclose(estimate, slope, atol=0.06)
-    assert np.allclose(mixture_weights(samples[:9], now, now), 1.0)
-    assert mixture_weights(np.full((1, 3), 1e6), now, before) == pytest.approx(0.0)
-
-
-def test_reused_generations_count_half_each_where_theta_has_not_moved() -> None:
-    plain, reused = (kind(np.zeros(4), 0.1, 1e-30, 8, optimizer="sgd", momentum=0.0) for kind in (Explicit, Reused))
-    returns, rows = [], []
-    for _ in range(2):
-        returns.append(np.array(quadratic(plain.ask())).reshape(-1, 2))
-        rows.append(plain.table.rows)
-        plain.tell(returns[-1])
-        reused.ask()
-        update = reused.tell(returns[-1])
-    shaped = shape_returns(np.concatenate(returns), 0.1, "centered_ranks")
-    expected = shaped.scale * shaped.weights @ np.concatenate(rows)
-    assert update.gradient_norm == pytest.approx(np.linalg.norm(expected), rel=1e-4)
-
-
-def test_far_candidates_of_the_previous_generation_do_not_count() -> None:
-    strategy = Reused(np.zeros(4), 0.01, 50.0, 8, optimizer="sgd", momentum=0.0, seed=1)
-    strategy.tell(quadratic(strategy.ask()))
-    assert np.linalg.norm(strategy.theta) > 1.0
-    strategy.ask()
-    strategy.fitness = np.array(quadratic(strategy.ask())).reshape(-1, 2)
-    total = strategy.combine(np.ones(4, np.float32))
-    assert 0.0 < np.linalg.norm(total) < 50.0, "each of them lies a thousand standard deviations away"
-
-
-@pytest.mark.parametrize("how", ["restart", "load_state"])
-@pytest.mark.parametrize("kind", [Guided, Reused, Averaged])
-def test_what_is_remembered_ends_where_theta_becomes_another_one(kind: type[Explicit], how: str) -> None:
-    """A preset with several starts: the next one is as if it were the first."""
-    used, fresh = (kind(np.zeros(6), 0.1, 0.05, 8) for _ in range(2))
-    for _ in range(3):
-        used.tell(quadratic(used.ask()))
-    if how == "restart":
-        used.restart(np.zeros(6))
-    else:
-        used.load_state(fresh.state(), 3)
-    fresh.load_state(fresh.state(), 3)
-    assert np.array_equal(used.evaluated, used.theta)
-    for _ in range(3):
-        for strategy in (used, fresh):
-            strategy.tell(quadratic(strategy.ask()))
-    assert np.array_equal(used.theta, fresh.theta)
-    assert np.array_equal(used.evaluated, fresh.evaluated)
-
-
-def test_the_average_is_what_is_evaluated_and_not_what_is_trained() -> None:
-    plain, averaged = (kind(np.zeros(3), 0.1, 0.05, 8) for kind in (EvolutionStrategy, Averaged))
-    thetas = []
-    for _ in range(4):
-        for strategy in (plain, averaged):
-            strategy.tell(quadratic(strategy.ask()))
-        thetas.append(plain.theta)
-    assert np.array_equal(plain.theta, averaged.theta)
-    weights = np.array([Averaged.DECAY**age for age in (3, 2, 1, 0)])
-    assert np.allclose(averaged.evaluated, weights @ np.array(thetas) / weights.sum(), atol=1e-6)
-    with make_model("Pendulum-v1", "averaged", 0, 0) as model:
-        act = acting(model)
-        observation = np.array([1.0, 0.5, 0.2], np.float32)
-        before = act(observation)
-        model.learn(10**12, lambda _, record: record.generation < 2)
-        assert not np.array_equal(act(observation), before)
-        assert not np.array_equal(act(observation), model.predict(observation, deterministic=True)[0])
 
 
 # --- settings -------------------------------------------------------------------------------------------------------
@@ -327,30 +179,37 @@ def test_settings_are_multiplied() -> None:
 def _quick_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("scipy", "matplotlib"):
         pytest.importorskip(module)
-    monkeypatch.setattr("benchmarks.head_to_head.curves.RESAMPLES", 9)
+    monkeypatch.setattr("benchmarks.learning.reports.curves.RESAMPLES", 9)
 
 
 # --- from end to end ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("_quick_intervals")
-def test_a_study_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["estimators", "--env", "CartPole-v1", "--variants", "averaged", "--timesteps", "300", "--cores", "1"]
+def test_a_study_goes_on_where_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(episode_reward, "ALGOS", ("fastes",))
+    command = ["episode_reward", "--env", "CartPole-v1", "--timesteps", "300", "--cores", "1"]
     command += ["--points", "2", "--episodes", "1", "--final-episodes", "2", "--seeds", "1", "--out", str(tmp_path)]
     main(command)
-    rows = read_rows(tmp_path / "estimators" / "results.csv")
-    assert [row.kind for row in rows] == [POINT, FINAL]
+    folder = tmp_path / "episode_reward"
+    rows = read_rows(folder / "results.csv")
+    assert [row.kind for row in rows] == [POINT, FINAL] * 2
     assert rows[-1].steps >= 300
     main([*command, "--first-seed", "0"])
-    assert read_rows(tmp_path / "estimators" / "results.csv") == rows, "what is finished is not run again"
-    with open(tmp_path / "estimators" / "estimators.csv", newline="", encoding="utf-8") as file:
-        (line,) = csv.DictReader(file)
-    assert (line["variant"], float(line["score"])) == ("averaged", rows[-1].score)
-    assert "fastes" in line["machine"]
-    assert (tmp_path / "estimators" / "estimators.png").stat().st_size > 5_000
-    assert "bit for bit" in (tmp_path / "estimators" / "report.md").read_text()
+    assert read_rows(folder / "results.csv") == rows, "what is finished is not run again"
+    with open(folder / "episode_reward.csv", newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert [(line["reward"], float(line["score"])) for line in lines] == [
+        ("each step", rows[1].score),
+        ("at the end", rows[3].score),
+    ]
+    assert all("fastes" in line["machine"] for line in lines)
+    assert (folder / "episode_reward.png").stat().st_size > 5_000
+    assert "bit for bit" in (folder / "report.md").read_text()
     main([*command, "--report-only"])
-    assert "bit for bit" in (tmp_path / "estimators" / "report.md").read_text()
+    assert "bit for bit" in (folder / "report.md").read_text()
     with pytest.raises(SystemExit):
         main([*command, "--episodes", "0"])
     assert "argument --episodes: '0'" in capsys.readouterr().err
@@ -405,7 +264,6 @@ def test_every_study_reports_who_wins(tmp_path: Path) -> None:
     text = report_of("settings", tmp_path, lambda task, at: at + task.seed, ["--env", "CartPole-v1"])
     assert text.count("(middle)") == 3
     assert "1000.5 (1000.0 to 1001.0)" in text
-    assert "| CartPole-v1" in report_of("estimators", tmp_path, lambda _, at: at, ["--env", "CartPole-v1"])
 
 
 def test_names(capsys: pytest.CaptureFixture[str]) -> None:

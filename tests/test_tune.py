@@ -18,7 +18,7 @@ from fastes.shaping import SHAPINGS
 
 optuna = pytest.importorskip("optuna")
 
-from benchmarks import tune  # noqa: E402
+from benchmarks.learning import tune  # noqa: E402
 
 SEARCH = tune.Search("CartPole-v1", (100, 101), 300, 3, 2, "area", 0.0)
 COMMAND = ["--env", "CartPole-v1", "--timesteps", "300", "--seeds", "100", "101", "--points", "3", "--episodes", "2"]

@@ -23,7 +23,7 @@ def sample(trial: Any, n_actions: int, n_envs: int, additional_args: dict[str, A
 
 
 def draw_common(trial: Any) -> dict[str, Any]:
-    """What has to be found whatever the method is; benchmarks/tune.py searches it, too."""
+    """What has to be found whatever the method is; benchmarks/learning/tune.py searches it, too."""
     return {
         "network": trial.suggest_categorical("network", list(_NETWORKS)),
         "population_size_pow": trial.suggest_int("population_size_pow", 3, 7),

@@ -1,0 +1,116 @@
+"""A run in a process of its own: a fresh interpreter on given cores that writes records, ended with all its children."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+_LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+Write = Callable[[dict[str, Any]], None]
+
+
+class ChildFailed(Exception):
+    """It ended with an error, or said nothing for too long; the message is its last lines."""
+
+
+class Child:
+    """`module.main` on the given CPUs; `given` is its argument, as JSON. A context: at its end all its children are killed.
+
+    threads: of its numerical libraries. folder: its working directory. log: file for what it prints that is no record.
+    """
+
+    def __init__(self, module: str, given: dict[str, Any], cpus: Sequence[int], threads: int, folder: Path, log: Path) -> None:
+        environment = {**os.environ, **dict.fromkeys(_LIBRARIES, str(threads)), "PYTHONUNBUFFERED": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))  # the folder is no checkout
+        command = [sys.executable, "-m", module, json.dumps(given)]
+        with open(log, "ab") as errors, _pinned(cpus):
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            )
+        self.log, self._pending, self._ended = log, b"", False
+
+    def fileno(self) -> int:
+        """Readable when `read` does not block."""
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
+
+    def read(self) -> list[dict[str, Any]] | None:
+        """Records that have come, None when no more will. Raises ChildFailed where it ended with an error."""
+        chunk = os.read(self.fileno(), 1 << 16)
+        if not chunk:
+            if self.process.wait():
+                raise ChildFailed(f"exit status {self.process.returncode}: {last_lines(self.log)}")
+            return None
+        *whole, self._pending = (self._pending + chunk).split(b"\n")
+        return [json.loads(line) for line in whole]
+
+    def end(self) -> None:
+        """Kill it and its children, once: later the number may be another one's."""
+        if not self._ended:
+            self._ended = True
+            with self.process, contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+def records_of(
+    module: str, given: dict[str, Any], cpus: Sequence[int], threads: int, folder: Path, log: Path, patience: float
+) -> Generator[dict[str, Any], None, None]:
+    """What a Child writes, as it comes. Raises ChildFailed, after the records that it has written.
+
+    patience: seconds without a record after which it is killed.
+    """
+    with Child(module, given, cpus, threads, folder, log) as child:
+        while True:
+            if not select.select([child], [], [], patience)[0]:
+                raise ChildFailed(f"it said nothing for {patience:.0f} s and was killed: {last_lines(log)}")
+            records = child.read()
+            if records is None:
+                return
+            yield from records
+
+
+def records_to_stdout() -> Write:
+    """In the child: records alone go to what was stdout; whatever else is printed, here or in children, goes to stderr."""
+    records = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def write(record: dict[str, Any]) -> None:
+        records.write(json.dumps(record) + "\n")
+        records.flush()
+
+    return write
+
+
+def last_lines(log: Path, count: int = 3) -> str:
+    """The end of a log on one line."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    return " / ".join(line.strip() for line in text.splitlines()[-count:]) or "it printed nothing"
+
+
+@contextlib.contextmanager
+def _pinned(cpus: Sequence[int]) -> Iterator[None]:
+    """Children that are started inside may use these CPUs only, where the system knows affinity."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

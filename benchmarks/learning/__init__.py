@@ -1,0 +1,1 @@
+"""Learning: returns of presets, and FastES beside other algorithms on the same cores."""

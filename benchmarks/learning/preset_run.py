@@ -1,0 +1,89 @@
+"""One seed of a preset, in this process: `python -m benchmarks.learning.preset_run JSON`; its Result on stdout."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.child_process import records_to_stdout
+from benchmarks.learning.runs.clock import ended_cpu_seconds
+from benchmarks.learning.runs.contestant import fingerprint
+from benchmarks.machine import versions
+from fastes import Callback, FastES
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.writer import write_checkpoint
+from fastes.logger import Record
+
+EPISODES = 100
+
+
+class Result(NamedTuple):
+    """One row of the CSV file.
+
+    final_*, best_*: over 100 episodes, of the last parameters and of those whose evaluation during training was the best.
+    first_reached: timesteps when an evaluation during training first reached the aim, nan for never. cpu_seconds: of
+    training, all its processes. settings: their fingerprint, empty in rows that are older than it.
+    """
+
+    env: str
+    preset: str
+    seed: int
+    timesteps: int
+    final_mean: float
+    final_std: float
+    best_mean: float
+    best_std: float
+    first_reached: float
+    wall_seconds: float
+    cpu_seconds: float
+    versions: str
+    aim: float
+    settings: str
+
+
+class Watch(Callback):
+    """Keeps the best parameters so far, and when the aim was first reached."""
+
+    def __init__(self, aim: float) -> None:
+        self.aim, self.first_reached = aim, math.nan
+        self.best: Checkpoint | None = None
+
+    def on_new_best(self, model: FastES, eval_return: float) -> None:  # noqa: ARG002
+        self.best = model.snapshot()
+
+    def on_generation(self, model: FastES, record: Record) -> None:  # noqa: ARG002
+        if record.eval_return >= self.aim and math.isnan(self.first_reached):
+            self.first_reached = record.timesteps
+
+
+def train(env: str, preset: str, seed: int, timesteps: int, aim: float, n_workers: int) -> Result:
+    """Train with a preset to the end of the budget, then evaluate twice."""
+    watch, started, started_cpu = Watch(aim), time.perf_counter(), ended_cpu_seconds()
+    with FastES(env, preset=preset, n_workers=n_workers, seed=seed, target_return="none") as model:
+        model.learn(timesteps, watch)
+        wall = time.perf_counter() - started
+        model.close()  # its workers' CPU time counts once they have ended
+        used = ended_cpu_seconds() - started_cpu
+        final, settings = model.evaluate(EPISODES), fingerprint(model.settings)
+    assert watch.best is not None
+    with tempfile.TemporaryDirectory() as folder:
+        write_checkpoint(Path(folder) / "best.zip", watch.best)
+        with FastES.load(Path(folder) / "best.zip", n_workers=n_workers) as model:
+            best = model.evaluate(EPISODES)
+    figures = (final.mean, final.std, best.mean, best.std, watch.first_reached)
+    return Result(env, preset, seed, timesteps, *figures, round(wall, 1), round(used, 1), versions(), aim, settings)
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    write = records_to_stdout()
+    write(train(**given)._asdict())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Returns that a preset reaches on several seeds: the final parameters and the best so far, over 100 noise-free episodes."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import select
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.child_process import Child, ChildFailed
+from benchmarks.csv_records import append_record, read_records
+from benchmarks.learning.courses import COURSES, course_of, reported_timesteps
+from benchmarks.learning.preset_run import EPISODES, Result
+from benchmarks.learning.runs.contestant import preset_fingerprint
+from benchmarks.learning.runs.resumable import resumable
+from benchmarks.machine import describe
+from benchmarks.options import COUNT, COUNT_OR_0
+from benchmarks.tables import markdown_table
+from fastes.presets import load_preset, preset_for
+
+_RUN = "benchmarks.learning.preset_run"
+
+
+def cpus_of_slots(slots: int, each: int) -> list[list[int]]:
+    """CPUs of runs side by side, which share them only where there are too few."""
+    usable = sorted(os.sched_getaffinity(0))
+    return [[usable[k % len(usable)] for k in range(slot * each, (slot + 1) * each)] for slot in range(slots)]
+
+
+def start_seed(arguments: argparse.Namespace, seed: int, cpus: list[int]) -> Child:
+    """One seed in a process pinned to its cores."""
+    given: dict[str, Any] = {name: getattr(arguments, name) for name in ("env", "preset", "timesteps", "aim")}
+    given |= {"seed": seed, "n_workers": arguments.workers_per_run}
+    logs = arguments.out.parent / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / f"{arguments.env.replace('/', '-')}-{arguments.preset.replace('/', '-')}-seed-{seed}.log"
+    return Child(_RUN, given, cpus, arguments.workers_per_run, arguments.out.parent, log)
+
+
+def run_seeds(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[str]:
+    """Run seeds side by side; each result is written when it is there. Returns what went wrong."""
+    waiting, free = list(seeds), cpus_of_slots(arguments.parallel, arguments.workers_per_run)
+    running: dict[Child, tuple[int, list[int]]] = {}
+    failures = []
+    with contextlib.ExitStack() as all_end:
+        while waiting or running:
+            while waiting and free:
+                seed, cpus = waiting.pop(0), free.pop(0)
+                running[all_end.enter_context(start_seed(arguments, seed, cpus))] = seed, cpus
+            for child in select.select(list(running), [], [])[0]:
+                seed, cpus = running[child]
+                try:
+                    records = child.read()
+                except ChildFailed as failure:
+                    failures.append(f"seed {seed} failed: {failure}")
+                    records = None
+                if records is None:
+                    child.end()
+                    del running[child]
+                    free.append(cpus)
+                for record in records or ():
+                    append_record(arguments.out, Result(**record))
+                    print(f"seed {seed}: final {record['final_mean']:.1f}, best {record['best_mean']:.1f}", file=sys.stderr)
+    return failures
+
+
+def summary(results: list[Result], aim: float) -> str:
+    """Each seed, then median, min and max; a seed that never reached the aim counts as later than all others."""
+    header = ("seed", "final", "+-", "best", "+-", f"first at {aim:g}, timesteps", "wall s", "CPU s")
+    figures: dict[str, tuple[float, ...]] = {
+        str(r.seed): (r.final_mean, r.final_std, r.best_mean, r.best_std, r.first_reached, r.wall_seconds, r.cpu_seconds)
+        for r in sorted(results, key=lambda r: r.seed)
+    }
+    columns = [[math.inf if math.isnan(x) else x for x in column] for column in zip(*figures.values(), strict=True)]
+    for name, of in (("median", statistics.median), ("min", min), ("max", max)):
+        figures[name] = tuple(of(column) for column in columns)
+    return markdown_table(header, [(name, *map(_figure, line)) for name, line in figures.items()])
+
+
+def _figure(value: float) -> str:
+    if not math.isfinite(value):
+        return "never"
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.1f}"
+
+
+def parsed(given: Sequence[str] | None) -> argparse.Namespace:
+    """Options, those of the environment filled in."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.presets", description=__doc__)
+    parser.add_argument("--env", required=True, help=f"environment id; budgets and aims are known for {', '.join(COURSES)}")
+    parser.add_argument("--preset", metavar="NAME", help="one of FastES's presets (default: the environment's, or 'default')")
+    parser.add_argument("--seeds", type=COUNT_OR_0, nargs="+", default=[0, 1, 2, 3, 4], metavar="K", help="default: 0 1 2 3 4")
+    parser.add_argument("--timesteps", type=COUNT, help="budget of each run (default: the environment's)")
+    parser.add_argument("--aim", type=float, help="return whose first evaluation is dated (default: the environment's)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("benchmarks/results/learning.csv"),
+        metavar="CSV",
+        help="a row a run; runs that it holds already are skipped (default: benchmarks/results/learning.csv)",
+    )
+    parser.add_argument("--workers-per-run", type=COUNT, default=1, metavar="N", help="workers and cores of a run (default: 1)")
+    parser.add_argument("--parallel", type=COUNT, default=2, metavar="N", help="runs side by side (default: 2)")
+    arguments = parser.parse_args(given)
+    arguments.preset = arguments.preset or preset_for(arguments.env)
+    try:
+        load_preset(arguments.preset)
+    except ValueError as error:
+        parser.error(f"--preset: {error}")
+    if arguments.env not in COURSES and (arguments.timesteps is None or arguments.aim is None):
+        parser.error(f"{arguments.env} has no known budget and aim: give --timesteps and --aim")
+    arguments.timesteps = arguments.timesteps or reported_timesteps(arguments.env)
+    arguments.aim = course_of(arguments.env).aim if arguments.aim is None else arguments.aim
+    return arguments
+
+
+def results_of(arguments: argparse.Namespace) -> list[Result]:
+    """The runs that were asked for and are done, with the preset's settings of today."""
+    asked = (arguments.env, arguments.preset, arguments.timesteps, arguments.aim)
+    today = ("", preset_fingerprint(arguments.env, arguments.preset))
+    return [
+        result
+        for result in read_records(arguments.out, Result)
+        if (result.env, result.preset, result.timesteps, result.aim) == asked
+        and result.settings in today
+        and result.seed in arguments.seeds
+    ]
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    arguments = parsed(given)
+    done = {result.seed for result in results_of(arguments)}
+    with resumable():
+        failures = run_seeds(arguments, [seed for seed in arguments.seeds if seed not in done])
+    kind = f"preset {arguments.preset!r}, {arguments.timesteps:,} timesteps"
+    print(f"{describe()}\n\n{arguments.env} with {kind}, returns over {EPISODES} episodes\n")
+    results = results_of(arguments)
+    if results:
+        print(summary(results, arguments.aim))
+    if failures:
+        raise SystemExit("\n".join(failures))
+
+
+if __name__ == "__main__":
+    main()

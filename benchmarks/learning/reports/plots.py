@@ -1,0 +1,97 @@
+"""Pictures: learning curves over time and over steps, final scores over a condition; medians over seeds with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.learning.reports.curves import final_interval, median_curve, median_interval
+from benchmarks.learning.reports.thresholds import Contest
+from benchmarks.learning.runs.results import Run
+
+_AXES = {"wall": "wall-clock seconds", "cpu": "CPU seconds", "steps": "environment steps"}
+COLOURS = {
+    "fastes": "#d62728",
+    "fastes, longer": "#ff7f0e",
+    "ppo": "#1f77b4",
+    "trpo": "#2ca02c",
+    "ars": "#9467bd",
+    "a2c": "#8c564b",
+    "ppo+CartPole-v1": "#17becf",
+}
+_COLUMNS = 4
+
+
+def draw(contest: Contest, title: str, path: Path) -> None:
+    """One environment over wall time and over steps."""
+    figure, panels = new_figure(2, size=(11, 4.2), sharey=True)
+    for axes, measure in zip(panels, ("wall", "steps"), strict=True):
+        _plot(axes, contest, measure)
+    panels[0].set_ylabel("noise-free return, median over seeds")
+    panels[0].legend(title="contestant (seeds)")
+    figure.suptitle(title)
+    save(figure, path)
+
+
+def draw_all(contests: Mapping[str, Contest], measure: str, path: Path) -> None:
+    """Environments by name, a panel each; measure: 'wall', 'cpu' or 'steps'."""
+    columns = min(_COLUMNS, len(contests))
+    rows = math.ceil(len(contests) / columns)
+    figure, panels = new_figure(columns, rows, size=(3.4 * columns, 2.9 * rows))
+    for axes, (env, contest) in zip(panels, contests.items(), strict=False):
+        _plot(axes, contest, measure)
+        axes.set_title(env, fontsize=10)
+        axes.legend(fontsize=7)
+    for axes in panels[len(contests) :]:
+        axes.set_visible(False)
+    save(figure, path)
+
+
+def new_figure(
+    columns: int, rows: int = 1, sharey: bool = False, size: tuple[float, float] | None = None
+) -> tuple[Any, list[Any]]:
+    """A figure that needs no screen, and its axes in reading order; size: in inches, as the panels need for None."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size or (1.0 + 3.8 * columns, 0.6 + 3.4 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = list(figure.subplots(rows, columns, sharey=sharey, squeeze=False).ravel())
+    for axes in panels:
+        axes.grid(alpha=0.3)
+    return figure, panels
+
+
+def save(figure: Any, path: Path) -> None:
+    figure.savefig(path, dpi=110)
+
+
+def draw_curves(axes: Any, contestants: Mapping[str, Sequence[Run]], colours: Mapping[str, Any] | None = None) -> None:
+    """Scores over steps from the untrained policy's on: medians over seeds with 95 % bootstrap intervals."""
+    for name, runs in contestants.items():
+        along = np.linspace(0.0, min(run.steps[-1] for run in runs), 100)
+        found = median_interval(np.array([np.interp(along, run.steps, run.scores) for run in runs]))
+        (line,) = axes.plot(along, found.median, label=f"{name} ({len(runs)})", color=(colours or {}).get(name))
+        axes.fill_between(along, found.low, found.high, alpha=0.15, color=line.get_color(), linewidth=0)
+
+
+def draw_finals(axes: Any, at: Sequence[float], groups: Sequence[Sequence[Run]], label: str, colour: Any = None) -> None:
+    """Median final scores over a condition, each seed as a dot."""
+    found = [final_interval(runs) for runs in groups]
+    (line,) = axes.plot(at, [float(each.median) for each in found], marker="o", label=label, color=colour)
+    for x, runs in zip(at, groups, strict=True):
+        axes.scatter([x] * len(runs), [run.final.score for run in runs], s=10, alpha=0.5, color=line.get_color())
+
+
+def _plot(axes: Any, contest: Contest, measure: str) -> None:
+    """Medians over seeds with 95 % bootstrap intervals, logarithmic along: early progress is seen beside late."""
+    for algo, runs in contest.items():
+        curve, colour = median_curve(runs, measure), COLOURS.get(algo)
+        axes.plot(curve.along, curve.scores.median, label=f"{algo} ({len(runs)})", color=colour)
+        axes.fill_between(curve.along, curve.scores.low, curve.scores.high, alpha=0.2, color=colour, linewidth=0)
+    axes.set_xscale("log")
+    axes.set_xlabel(_AXES[measure])

@@ -1,0 +1,139 @@
+"""One run of one contestant, in this process: `python -m benchmarks.learning.runs.contestant JSON`; records on stdout."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+
+from benchmarks.child_process import Write, records_to_stdout
+from benchmarks.learning.runs.clock import Budget, Clock
+from benchmarks.learning.runs.evaluation import Task, Watch
+from benchmarks.peers.zoo import algorithm_of, change_of, changed_settings
+from fastes.presets import DEFAULT, choose_settings, preset_for
+
+if TYPE_CHECKING:
+    from fastes import FastES, Settings
+
+
+def base_of(env: str) -> str:
+    """The environment that an id stands for: its own, or the one that it changes (benchmarks.learning.studies.changed)."""
+    module, _, name = env.rpartition(":")
+    if module:
+        importlib.import_module(module)
+    base: str = gymnasium.spec(name).kwargs.get("base", env)
+    return base
+
+
+def preset_model(task: Task, cores: int) -> FastES:
+    """FastES with the preset of the task's environment, what the contestant's name changes, and a worker a core."""
+    from fastes import FastES
+
+    preset, changes = preset_for(base_of(task.env)), changed_settings(task.algo)
+    return FastES(task.env, preset=preset, n_workers=cores, seed=task.seed, target_return="none", **changes)
+
+
+def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
+    """FastES with its preset. Its own noise-free evaluations are on the clock, and their steps count."""
+    from fastes import Callback
+    from fastes.logger import Record
+
+    class Follow(Callback):
+        def __init__(self, watch: Watch) -> None:
+            self.watch = watch
+
+        def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
+            steps = model.num_timesteps + model.eval_timesteps
+            model.budget = int(model.num_timesteps / max(clock.share(steps), 1e-9))  # schedules follow the clock
+            return self.watch.look(steps)
+
+    clock.start()
+    with preset_model(task, cores) as model:
+        watch = Watch(task, clock, lambda observation: model.predict(observation, deterministic=True)[0], write)
+        if watch.look(0):
+            model.learn(10**15, Follow(watch))
+        preset = preset_for(base_of(task.env))
+        source = f"preset {preset}" if preset != DEFAULT else "FastES's defaults: it has no preset"
+        source += f", {change_of(task.algo)}" if change_of(task.algo) else ""
+        note = f"{source} ({fingerprint(model.settings)}); {cores} workers"
+        watch.finish(model.num_timesteps + model.eval_timesteps, note)
+
+
+def fingerprint(settings: Settings) -> str:
+    """Eight hexadecimal digits: rows of a preset before and after a change differ in their notes."""
+    return f"{zlib.crc32(json.dumps(settings.to_dict(), sort_keys=True).encode()):08x}"
+
+
+def preset_fingerprint(env: str, preset: str) -> str:
+    """Of a preset as it is today, trained to the end of its budget as benchmarks do."""
+    return fingerprint(choose_settings(env, preset, {"target_return": "none"}))
+
+
+class TimeUp(Exception):
+    """Ends `learn`: ARS does not listen to a callback that says stop."""
+
+
+def run_peer(task: Task, cores: int, clock: Clock, write: Write, way: tuple[bool, int]) -> None:
+    """A peer with Zoo's settings; evaluated between an update and the next rollout."""
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    from benchmarks.peers.sb3_peer import Way, make_peer
+    from benchmarks.peers.zoo import settings_for
+
+    settings, chosen = settings_for(task.algo, task.env), Way(*way)
+    # ARS's workers report when a generation is over: stopping there would throw it away just before its update
+    may_stop_inside = bool(task.budget.seconds) and not (algorithm_of(task.algo) == "ars" and chosen.processes)
+
+    class Follow(BaseCallback):
+        def _on_rollout_start(self) -> None:
+            if not watch.look(self.model.num_timesteps):
+                raise TimeUp
+
+        def _on_step(self) -> bool:
+            if may_stop_inside and clock.wall >= task.budget.seconds:
+                raise TimeUp  # parameters are as they were when this rollout began
+            return True
+
+    def remaining() -> float:
+        return 1.0 - clock.share(peer.model.num_timesteps) if peer else 1.0
+
+    peer = None
+    clock.start()
+    peer = make_peer(task.algo, task.env, task.seed, settings, chosen, cores, remaining)
+    watch = Watch(task, clock, peer.act, write)
+    try:
+        peer.model.learn(callback=Follow(), **peer.learn)
+    except TimeUp:
+        note = f"{settings.source}; {chosen.describe(task.algo, settings.n_envs, cores)}"
+        watch.finish(peer.model.num_timesteps, note)
+    peer.end()
+
+
+def import_first(algo: str) -> None:
+    """Imports are not on the clock."""
+    if algorithm_of(algo) == "fastes":
+        import fastes.agent
+        import fastes.parallel.pool  # noqa: F401
+    else:
+        import sb3_contrib  # noqa: F401
+        import torch._dynamo  # noqa: F401  torch imports it with the first optimiser: a second or more
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    write = records_to_stdout()
+    task = Task(**{**given["task"], "budget": Budget(*given["task"]["budget"])})
+    import_first(task.algo)
+    clock = Clock(task.budget)
+    if algorithm_of(task.algo) == "fastes":
+        run_fastes(task, given["cores"], clock, write)
+    else:
+        run_peer(task, given["cores"], clock, write, given["way"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Reliability: training under faults."""

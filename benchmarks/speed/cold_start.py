@@ -1,0 +1,97 @@
+"""Time from the shell prompt: a cold `fastes train CartPole-v1` until it has ended, solved; and `import fastes`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.machine import describe
+from benchmarks.tables import below_aim, markdown_table
+from fastes import FastES
+from fastes.run_folder import find_checkpoint
+
+ENV, SOLVED, EPISODES = "CartPole-v1", 475.0, 100
+TRAIN_AIM, IMPORT_AIM = 5.0, 0.3
+UNWANTED = ("torch", "matplotlib", "ray")
+_IMPORT = """
+import json, sys, time
+started = time.perf_counter()
+{statement}
+print(json.dumps([time.perf_counter() - started, [name for name in {unwanted} if name in sys.modules]]))
+"""
+
+
+class Training(NamedTuple):
+    """seconds: wall time of the whole process. mean: return of its best.zip, evaluated outside the clock."""
+
+    seed: int
+    seconds: float
+    timesteps: int
+    mean: float
+
+
+def train_cold(seed: int) -> Training:
+    """Train in a fresh process. Ends the program unless it was solved, and stays so over 100 other episodes."""
+    with tempfile.TemporaryDirectory() as runs:
+        command = [sys.executable, "-m", "fastes", "train", ENV, "--seed", str(seed), "--runs", runs]
+        started = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True)
+        seconds = time.perf_counter() - started
+        if done.returncode or "solved:" not in done.stdout:
+            raise SystemExit(f"seed {seed} was not solved:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        (run,) = (Path(runs) / ENV).iterdir()
+        with FastES.load(find_checkpoint(run)) as model:
+            mean = model.evaluate(EPISODES, first_seed=1_000_000).mean
+            timesteps = model.num_timesteps
+    if mean < SOLVED:
+        raise SystemExit(f"seed {seed}: best.zip reaches {mean:.1f} over {EPISODES} episodes, expected {SOLVED:g}")
+    return Training(seed, seconds, timesteps, mean)
+
+
+def import_cold(statement: str) -> tuple[float, list[str]]:
+    """Seconds of an import in a fresh interpreter, and the heavy modules that it loaded."""
+    code = _IMPORT.format(statement=statement, unwanted=UNWANTED)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    seconds, loaded = json.loads(done.stdout)
+    return seconds, loaded
+
+
+def time_imports(repeats: int) -> str:
+    rows = []
+    for statement, aim in (("import fastes", IMPORT_AIM), ("from fastes import FastES", None)):
+        found = [import_cold(statement) for _ in range(repeats)]
+        loaded = sorted({name for _, names in found for name in names})
+        if loaded:
+            raise SystemExit(f"{statement!r} loads {', '.join(loaded)}")
+        median = statistics.median(seconds for seconds, _ in found)
+        rows.append((statement, f"{median:.3f}", "" if aim is None else below_aim(median, aim, "s")))
+    title = f"### Import in a fresh interpreter, median of {repeats}; neither loads {', '.join(UNWANTED)}\n\n"
+    return title + markdown_table(("what", "s", "aim"), rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.cold_start", description=__doc__)
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="trainings, each with a seed of its own, and imports (default: 5)"
+    )
+    parser.add_argument("--first-seed", type=int, default=0, metavar="K", help="seeds are K, K+1, ... (default: 0)")
+    arguments = parser.parse_args()
+    print(f"{describe()}\n\n{time_imports(arguments.repeats)}\n", flush=True)
+    trainings = [train_cold(arguments.first_seed + k) for k in range(arguments.repeats)]
+    rows = [(str(t.seed), f"{t.seconds:.2f}", f"{t.timesteps:,}", f"{t.mean:.1f}") for t in trainings]
+    median = statistics.median(t.seconds for t in trainings)
+    rows.append(("median", f"{median:.2f}", f"{statistics.median(t.timesteps for t in trainings):,.0f}", ""))
+    print(f"### Cold `fastes train {ENV}` until it ends, solved\n")
+    print(markdown_table(("seed", "wall s", "timesteps", f"best.zip over {EPISODES} other episodes"), rows))
+    print(f"\naim {below_aim(median, TRAIN_AIM, 's')} (median {median:.2f} s)")
+
+
+if __name__ == "__main__":
+    main()
