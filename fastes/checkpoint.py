@@ -22,7 +22,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from fastes.descriptors import fill_standard_descriptors
-from fastes.errors import CheckpointError, shorten
+from fastes.errors import CheckpointError, shorten, writable
 from fastes.whole_files import keep_previous, replace_file
 
 FORMAT = "fastes-checkpoint"
@@ -133,8 +133,9 @@ def _existing(path: str | os.PathLike[str]) -> Path:
                 return candidate
         folder = " (it is a folder)" if Path(path).is_dir() else ""
     except (OSError, ValueError) as error:  # a name that no file can have, or a folder that cannot be read
-        raise CheckpointError(f"there is no checkpoint at {reprlib.repr(os.fspath(path))}: {shorten(error)}") from error
-    raise CheckpointError(f"there is no checkpoint at {path}{folder}")
+        why = error.strerror if isinstance(error, OSError) else shorten(error)
+        raise CheckpointError(f"there is no checkpoint at {reprlib.repr(os.fspath(path))}: {why}") from error
+    raise CheckpointError(f"there is no checkpoint at {writable(str(path))}{folder}")
 
 
 def _read_zip(file: IO[bytes]) -> Checkpoint:
