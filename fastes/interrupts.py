@@ -6,7 +6,9 @@ import contextlib
 import signal
 import threading
 from _signal import getsignal  # type: ignore[import-not-found]  # signal's makes enums: 20 times the time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from types import FrameType
 from typing import Any
 
 STOP_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -38,16 +40,27 @@ def interrupts_wait() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # no handler runs here
         yield
         return
-    held: list[int] = []
+    held: list[tuple[int, FrameType | None]] = []
     before: dict[int, Any] = {n: handler for n in _SIGNALS if callable(handler := getsignal(n))}
     try:
         for number in before:
-            signal.signal(number, lambda number, _: held.append(number))
+            signal.signal(number, lambda number, frame: held.append((number, frame)))
         yield
     finally:
         _restore(before)
-        for number in held:
-            before[number](number, None)
+        _meet([partial(before[number], number, frame) for number, frame in held])
+
+
+def _meet(held: Sequence[Callable[[], object]]) -> None:
+    """Call every handler; then raise what one of them raised, first of all what is no mere Exception: a request to end."""
+    raised: list[BaseException] = []
+    for handler in held:
+        try:
+            handler()
+        except BaseException as error:
+            raised.append(error)
+    if raised:
+        raise next((error for error in raised if not isinstance(error, Exception)), raised[0])
 
 
 def _restore(handlers: Mapping[int, Any]) -> None:

@@ -136,9 +136,11 @@ class CsvLog:
         """
         kept = [row for row in _whole_rows(self.path) if int(row[0]) <= generation]
         if [int(row[0]) for row in kept] != list(range(1, generation + 1)):
+            only_head = self.path.read_bytes() == self._head()
+            kept_aside = "" if only_head else f", the file as it was is {keep_aside(self.path)}"
             warnings.warn(
-                f"{self.path} has {len(kept)} whole rows for {generation} generations of the checkpoint: some are lost, the "
-                f"file as it was is {keep_aside(self.path)}",
+                f"{self.path} has {len(kept)} whole rows for {generation} generations of the checkpoint: some are lost"
+                f"{kept_aside}",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -146,7 +148,10 @@ class CsvLog:
         write_text(self.path, _csv_lines([Record._fields, *kept]))
 
     def _append(self, rows: Sequence[Record]) -> None:
-        append_whole(self.path, _csv_lines(rows).encode(), _csv_lines([Record._fields]).encode())
+        append_whole(self.path, _csv_lines(rows).encode(), self._head())
+
+    def _head(self) -> bytes:
+        return _csv_lines([Record._fields]).encode()
 
 
 def _csv_lines(rows: Sequence[Sequence[object]]) -> str:

@@ -24,8 +24,9 @@ class OneThread:
             self._lock, self._process = threading.RLock(), os.getpid()
         lock, user = self._lock, f"{what} in thread {threading.current_thread().name!r}"
         if not lock.acquire(blocking=False):
+            other = self._user or "another call"
             raise FastESError(
-                f"{user} was called while {self._user} is at work: a model works in one thread at a time. Wait for the other, "
+                f"{user} was called while {other} is at work: a model works in one thread at a time. Wait for the other, "
                 "or give each thread a model of its own, as copy.deepcopy(model) makes them"
             )
         before, self._user = self._user, user

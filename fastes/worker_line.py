@@ -8,7 +8,7 @@ import pickle
 import struct
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, NoReturn
 
 from fastes.errors import origin_of, summary_of, trace_of, writable
@@ -16,6 +16,7 @@ from fastes.shadowed import standard_name_among
 
 BUILDING = -1  # stands for a job while the environment was built
 LOADING = -2  # and before, while the worker imported what builds it
+_closing: list[Callable[[], object]] = []
 _line = (-1, -1)  # the connection's descriptor, and the process whose it is
 
 
@@ -66,6 +67,11 @@ def told(connection_fd: int) -> Iterator[None]:
         sys.exit(1)
 
 
+def close_before_end(close: Callable[[], object]) -> None:
+    """What `tell_and_end` calls before this process ends."""
+    _closing.append(close)
+
+
 def is_worker() -> bool:
     """Whether this process is a worker, and not one that a worker's environment has started."""
     return _line[1] == os.getpid()
@@ -74,6 +80,9 @@ def is_worker() -> bool:
 def tell_and_end(error: Exception) -> NoReturn:
     """Tell the parent and end this worker on the spot: nothing that catches exceptions goes on in it."""
     tell(error)
+    for close in _closing:
+        with contextlib.suppress(BaseException):
+            close()
     os._exit(1)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fastes.checkpoint import Checkpoint, read_checkpoint
 from faults import SETTINGS, toy
 from training import MANY, TIMES, Result, assert_same, assert_same_state, learn
 
@@ -25,6 +26,7 @@ from fastes import Callback, EvolutionStrategy, FastES
 from fastes.agent import FastES as Agent
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
+from fastes.interrupts import Terminated, interrupts_wait
 from fastes.run_folder import RunFolder
 
 TOTAL = 10**6
@@ -249,3 +251,33 @@ def test_a_strategy_that_is_interrupted_is_told_again() -> None:
 
 def _strategy_said(es: EvolutionStrategy) -> list[Any]:
     return [es.generation, *(array.tobytes() for array in es.state().values())]
+
+
+def test_a_handler_that_waited_sees_where_it_came() -> None:
+    """Profilers look at the frame."""
+    seen: list[Any] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append((number, frame.f_code.co_name)))
+    try:
+        with interrupts_wait():
+            signal.raise_signal(signal.SIGUSR1)
+            assert seen == []
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert seen == [(signal.SIGUSR1, "test_a_handler_that_waited_sees_where_it_came")]
+
+
+def test_a_request_to_end_is_not_lost_behind_an_alarm() -> None:
+    def late(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise Terminated(number)
+
+    before = [(number, signal.signal(number, handler)) for number, handler in ((signal.SIGUSR1, late), (signal.SIGTERM, end))]
+    try:
+        with pytest.raises(Terminated), interrupts_wait():  # noqa: PT012
+            for number, _ in before:
+                signal.raise_signal(number)
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)

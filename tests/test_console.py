@@ -87,6 +87,24 @@ def test_a_reader_that_goes_away_ends_no_training(tmp_path: Path, undisturbed: P
     assert "Exception ignored" not in errors
 
 
+@needs_full
+def test_an_environment_that_prints_into_a_full_disk_ends_no_training(tmp_path: Path) -> None:
+    """In its worker, whose stdout is the training's."""
+    (tmp_path / "prints.py").write_text(
+        "import gymnasium, envs_for_tests\n"
+        "class Prints(envs_for_tests.Toy):\n"
+        "    def step(self, action):\n"
+        "        print('step', flush=True)\n"
+        "        return super().step(action)\n"
+        "gymnasium.register('Prints-v0', entry_point=Prints)\n"
+    )
+    command = ["train", "prints:Prints-v0", "--workers", "2", "--population-size", "4", "--total-timesteps", "300", "--quiet"]
+    with open(FULL, "w") as full:
+        done = _command(*command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_closed_descriptors_are_given_to_no_file(tmp_path: Path, undisturbed: Path) -> None:
     """What an environment writes to stderr would be in the middle of a checkpoint."""
     done = subprocess.run(

@@ -281,3 +281,77 @@ def test_an_environment_that_cannot_be_used_is_closed(n_workers: int, log: Path)
     with FastES(partial(Changing, str(log)), n_workers=n_workers, **SETTINGS) as model, pytest.raises(Exception):  # noqa: B017
         learn(model, 1)
     assert_all_ended(log, 2)
+
+
+class Slow(Simulated):
+    """Takes a second to build where `slow` is written to, and says so there."""
+
+    def __init__(self, log: str, slow: str, parent: int, **habits: Any) -> None:
+        super().__init__(log, **habits)
+        if os.getpid() != parent and os.path.exists(slow):
+            with open(slow, "a") as file:
+                file.write("building\n")
+            time.sleep(1.0)
+
+
+def test_an_environment_that_is_being_built_is_closed_when_it_is_whole(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "slow").touch()
+    env = partial(Slow, str(log), str(tmp_path / "slow"), os.getpid())
+    with FastES(env, n_workers=2, **SETTINGS) as model:
+        model.evaluator.start()
+        wait_until(lambda: (tmp_path / "slow").read_text().count("building") == 2, "two workers build")
+    assert_all_ended(log, 3)
+    assert all_closed(log)
+
+
+def test_an_interrupt_while_an_environment_is_built_anew_leaves_none(log: Path, tmp_path: Path) -> None:
+    """After an exception that only costs an episode its rank."""
+    slow = tmp_path / "slow"
+    env = partial(Slow, str(log), str(slow), os.getpid(), fail_seeds=[seed_of(1, pair) for pair in range(4)])
+
+    def interrupt() -> None:
+        wait_until(lambda: slow.exists() and "building" in slow.read_text(), "an environment is built anew")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    sender = threading.Thread(target=interrupt)
+    with FastES(env, n_workers=2, **{**SETTINGS, "on_env_error": "penalise"}) as model, caught_warnings():
+        learn_with_all(model, 1)
+        slow.touch()
+        sender.start()
+        with pytest.raises(KeyboardInterrupt):
+            learn(model, 4)
+        sender.join()
+    assert_all_ended(log, 4)
+    assert all_closed(log)
+
+
+def test_the_warning_of_a_close_that_hangs_comes_before_an_interrupt(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastes.parallel.leaving.CLOSE_SECONDS", 1.0)
+    env = partial(Simulated, str(log), closing="hang", worker_only=os.getpid())
+    model = FastES(env, n_workers=1, **SETTINGS)
+    learn_with_all(model, 1)
+    sender = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    with caught_warnings() as messages:
+        sender.start()
+        with pytest.raises(KeyboardInterrupt):
+            model.close()
+    assert any("env.close" in message for message in messages)
+
+
+def test_a_worker_that_meets_a_training_while_it_imports_closes_its_environment(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "trains.py").write_text("from fastes import FastES\nFastES('CartPole-v1', n_workers=2).learn(100)\n")
+    result = run_script(
+        f"""
+        import sys
+        from test_env_close import Simulated
+        from fastes import FastES
+        class Importing(Simulated):
+            def step(self, action):
+                import trains
+                return super().step(action)
+        FastES(lambda: Importing({str(log)!r}), n_workers=2, population_size=4).learn(100)
+        """,
+        tmp_path,
+    )
+    assert "starts a training while it is imported" in result.stderr
+    assert_all_ended(log, 3)

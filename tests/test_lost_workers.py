@@ -310,6 +310,23 @@ def test_a_job_that_always_kills_its_worker_is_named(n_workers: int) -> None:
         assert model.evaluate(2, first_seed=0).returns.shape == (2,)
 
 
+class Dying(Toy):
+    """Ends its process in each episode."""
+
+    def step(self, action: Any) -> Any:
+        os._exit(3)
+
+
+def test_where_no_episode_is_ever_finished_few_are_tried() -> None:
+    """Each job has three tries, and a generation many jobs: minutes, or hours where each try has to time out."""
+    message = "6 workers were lost before any episode was finished, the last one in .*status 3"
+    settings = {**SETTINGS, "population_size": 100}
+    with FastES(Dying, n_workers=1, **settings) as model, caught_warnings() as messages:  # noqa: SIM117
+        with pytest.raises(WorkerCrashed, match=message):
+            learn(model, 1)
+    assert len(messages) == 5
+
+
 def test_a_slow_starter_gets_no_pile_of_messages(tmp_path: Path) -> None:
     """Others finish hundreds of generations while one worker builds its environment; its pipe must not fill up."""
     env = toy(build_hang=str(tmp_path / "marker"), parent_pid=os.getpid())

@@ -191,6 +191,7 @@ def test_figures_that_are_none_are_kept_aside(kind: str, run: Path) -> None:
         assert any("progress.csv.damaged" in message for message in messages)
         assert (run / "progress.csv.damaged").exists()
         assert any("some are lost" in message or "no regular file" in message for message in messages)
+        assert len(list(run.glob("progress.csv.damaged*"))) == 1
     generations = read_progress(run / "progress.csv")["generation"]
     assert generations[-1] > before
     assert generations == sorted(set(generations))

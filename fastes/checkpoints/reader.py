@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from fastes.checkpoints import version_1
 from fastes.checkpoints.file_format import DATA_MEMBER, FORMAT, Checkpoint, checkpoint_path
 from fastes.descriptors import fill_standard_descriptors
-from fastes.errors import CheckpointError, shorten
+from fastes.errors import CheckpointError, shorten, writable
 
 Read = Callable[[zipfile.ZipFile, IO[bytes], dict[str, Any]], Checkpoint]
 READERS: Mapping[int, Read] = {1: version_1.read}  # format version -> what reads the rest of such a file
@@ -57,8 +57,9 @@ def _existing(path: str | os.PathLike[str]) -> Path:
                 return candidate
         folder = " (it is a folder)" if Path(path).is_dir() else ""
     except (OSError, ValueError) as error:  # a name that no file can have, or a folder that cannot be read
-        raise CheckpointError(f"there is no checkpoint at {reprlib.repr(os.fspath(path))}: {shorten(error)}") from error
-    raise CheckpointError(f"there is no checkpoint at {path}{folder}")
+        why = error.strerror if isinstance(error, OSError) else shorten(error)
+        raise CheckpointError(f"there is no checkpoint at {reprlib.repr(os.fspath(path))}: {why}") from error
+    raise CheckpointError(f"there is no checkpoint at {writable(str(path))}{folder}")
 
 
 def _read_zip(file: IO[bytes]) -> Checkpoint:

@@ -139,11 +139,18 @@ class Batch:
 class JobRunner:
     """Runs jobs with one environment over one block. Jobs below 2 * num_pairs are candidates, the others evaluate theta.
 
-    slot: this runner's row of the block's `workers`, where it keeps what it is doing.
+    slot: this runner's row of the block's `workers`, where it keeps what it is doing. whole: a context in which nothing cuts
+    short what is done: half an environment could not be closed.
     """
 
-    def __init__(self, spec: PoolSpec, block: Block, slot: int = 0) -> None:
-        self.spec, self.block, self.row = spec, block, block.workers[slot]
+    def __init__(
+        self,
+        spec: PoolSpec,
+        block: Block,
+        slot: int = 0,
+        whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
+        self.spec, self.block, self.row, self.whole = spec, block, block.workers[slot], whole
         self.num_pairs, self.episodes = spec.num_pairs, spec.episodes
         self.env = self._build()
         try:
@@ -207,8 +214,9 @@ class JobRunner:
 
     def _rebuild(self) -> None:
         """A new environment: who knows what state the exception left the old one in."""
-        self.close()
-        self.env = self._build()
+        with self.whole():
+            self.close()
+            self.env = self._build()
 
     def _build(self) -> Env:
         env = self.spec.source()

@@ -10,8 +10,8 @@ from multiprocessing.connection import wait
 from fastes.parallel.process import Worker
 from fastes.parallel.shm import CLOSED, OPEN
 
-CLOSE_SECONDS = 5.0  # for env.close
-SHORT_SECONDS = 1.0  # the same, for a worker that hung already; and to finish building one
+CLOSE_SECONDS = 5.0  # for env.close, and to finish building what is to be closed
+SHORT_SECONDS = 1.0  # the same, for a worker that hung already
 END_SECONDS = 1.0  # for a process to end once its environment is closed: one with threads left behind never does
 _TICK = 0.05
 _TICK_WITHOUT_PIDFD = 0.005
@@ -20,8 +20,8 @@ _TICK_WITHOUT_PIDFD = 0.005
 def see_off(workers: Sequence[Worker], show: Callable[[Worker], None]) -> list[Worker]:
     """Wait, for all of them together, until workers that were asked to leave have ended, or kill them.
 
-    show: passes on what a worker writes meanwhile. Returns those whose env.close did not return in time, without those that
-    hung before or had none. `bury` has to follow.
+    show: passes on what a worker writes meanwhile. Returns those whose environment was not closed in time, without those that
+    hung before. `bury` has to follow.
     """
     asked_at = time.monotonic()
     limits = {worker: asked_at + (CLOSE_SECONDS if _is_well(worker) else SHORT_SECONDS) for worker in workers}
@@ -46,8 +46,8 @@ def see_off(workers: Sequence[Worker], show: Callable[[Worker], None]) -> list[W
 
 
 def _is_well(worker: Worker) -> bool:
-    """Whether it has an environment and was not found to hang."""
-    return worker.ready and not worker.killed_for
+    """Whether it was not found to hang."""
+    return not worker.killed_for
 
 
 def _wait_for_any(workers: Iterable[Worker]) -> None:
@@ -63,8 +63,8 @@ def warn_of_late(name: str, late: Sequence[Worker]) -> None:
     """One warning for all of an environment's workers that had to be killed. name: the environment's."""
     if late:
         warnings.warn(
-            f"env.close of {name} did not return within {CLOSE_SECONDS:g} s in {len(late)} of the workers, which were killed: "
-            "what the environment has started may go on",
+            f"env.close of {name} did not return within {CLOSE_SECONDS:g} s in {len(late)} of the workers, or the environment "
+            "was still being built; they were killed: what it has started may go on",
             RuntimeWarning,
             stacklevel=3,
         )

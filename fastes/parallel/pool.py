@@ -31,7 +31,8 @@ from fastes.parallel.worker import Done
 from fastes.worker_line import BUILDING, LOADING, Failed
 
 _Made = TypeVar("_Made")
-_MAX_CRASHES = 3
+_MAX_CRASHES = 3  # of one job
+_MAX_FRUITLESS = 6  # for each worker, where no episode was ever finished
 _OUTSIDE = -1  # stands for the job of a worker that died outside any
 
 
@@ -55,6 +56,7 @@ class ProcessPool:
         self._warned: set[str] = set()
         self._penalised = ""
         self._unfinished = False
+        self._fruitless = 0  # episodes that lost their worker before any was finished
         self._round = 0
         self._first = 1  # the generation's first round: a commit flag of at least this is one of this generation
         tell_of_forks(self)
@@ -212,12 +214,19 @@ class ProcessPool:
             what = f"in {episode.text}"
         blamed = job if job != _OUTSIDE else -1 - worker.slot  # several that are killed while they start prove nothing
         self._crashes[blamed] += not (job == _OUTSIDE and worker.ready)  # killed while idle: nobody's fault
-        if self._crashes[blamed] >= _MAX_CRASHES:
+        self._fruitless += job != _OUTSIDE
+        never = self._fruitless >= _MAX_FRUITLESS * self.n_workers and not self.block.committed.any()
+        if self._crashes[blamed] >= _MAX_CRASHES or never:
             kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
             again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""
+            lost = (
+                f"{self._fruitless} workers were lost before any episode was finished, the last one"
+                if never
+                else (f"{_MAX_CRASHES} workers were lost")
+            )
             raise kind(
-                f"{_MAX_CRASHES} workers were lost {what}; the last one {how}.{again}\n"
-                f"Its last output:\n{worker.last_output()}",
+                f"{lost} {what}; {'it' if never else 'the last one'} {how}.{again}\n"
+                f"Its last output:\n{worker.last_output() or '(none)'}",
                 round_.generation + 1,
                 episode.job if episode else None,
                 episode.env_seed if episode else None,
@@ -286,7 +295,7 @@ class ProcessPool:
         """End every worker, whatever it does; the next `evaluate` starts new ones."""
         with interrupts_wait():
             late = self._see_off(list(self._workers.values()))
-        warn_of_late(self.spec.source.name, late)
+            warn_of_late(self.spec.source.name, late)  # before an interrupt that waits is raised
 
     def close(self) -> None:
         """End the workers and let go of the memory."""
@@ -298,7 +307,7 @@ class ProcessPool:
             self.block.close()
             if self._parcel is not None:
                 self._parcel.close()
-        warn_of_late(self.spec.source.name, late)
+            warn_of_late(self.spec.source.name, late)
 
     def leave_to_parent(self) -> None:
         """See forks.Owner. The epoll set is shared: nothing is taken out of it. Workers must see when their parent hangs up."""

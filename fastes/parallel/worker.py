@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -20,11 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
+from fastes.console import output_lasts
 from fastes.envs.registered import register
 from fastes.interrupts import STOP_SIGNALS
 from fastes.parallel.jobs import JobRunner, PoolSpec, Round
 from fastes.parallel.shm import CLOSED, ENTERED, EPISODE, JOB, LEAVE, OPEN, READY, STAGE, Block, Layout
-from fastes.worker_line import BUILDING, failure, told
+from fastes.worker_line import BUILDING, close_before_end, failure, told
 
 LEAVE_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGTERM)  # one that environments leave alone, where there is one
 READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr, not shown
@@ -73,7 +74,7 @@ def main(arguments: tuple[int, ...]) -> None:
     with told(given.connection_fd):
         start: Start = cloudpickle.loads(os.pread(given.start_fd, given.start_size, 0))
     os.close(given.start_fd)
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+    with output_lasts(), contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         serve(connection, start, given.slot)
 
 
@@ -115,6 +116,15 @@ class Signals:
         leave_signals_to_parent(self._meet)
         signal.signal(LEAVE_SIGNAL, self._meet)
 
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """Nothing is raised meanwhile; whoever asked has set the row's flag."""
+        before, self.deaf = self.deaf, True
+        try:
+            yield
+        finally:
+            self.deaf = before
+
     def _meet(self, *_: object) -> None:
         if not self.deaf and self.row[LEAVE] and os.getpid() == self.pid:
             self.deaf = True
@@ -140,7 +150,7 @@ def serve(connection: Connection, start: Start, slot: int) -> None:
         try:
             signals.listen()
             _core.commit(row, STAGE, OPEN)
-            runner = build(connection, start.spec, start.registrations, block, slot)
+            runner = build(connection, start.spec, start.registrations, block, slot, signals)
             if runner is not None:
                 signals.deaf = False  # half an environment could not be closed
                 work(connection, runner, row, signals)
@@ -159,15 +169,18 @@ def serve(connection: Connection, start: Start, slot: int) -> None:
                 connection.close()  # what is left behind, a thread say, must not keep it
 
 
-def build(connection: Connection, spec: PoolSpec, registrations: bytes, block: Block, slot: int) -> JobRunner | None:
+def build(
+    connection: Connection, spec: PoolSpec, registrations: bytes, block: Block, slot: int, signals: Signals
+) -> JobRunner | None:
     """What runs jobs; None where an exception kept it from being built, of which the parent is told."""
     try:
         with warnings.catch_warnings():
             if spec.env_shown:
                 warnings.simplefilter("ignore")
             register(registrations)
-            runner = JobRunner(spec, block, slot)
+            runner = JobRunner(spec, block, slot, signals.whole)
         limit_threads()
+        close_before_end(runner.close)
     except Exception as error:
         connection.send(failure(BUILDING, 0, error))
         return None
