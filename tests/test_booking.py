@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastes.checkpoint import Checkpoint, read_checkpoint
 from faults import SETTINGS, toy
 from training import MANY, TIMES, Result, assert_same, assert_same_state, learn
 

@@ -6,7 +6,7 @@ import importlib
 import json
 import sys
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gymnasium
 

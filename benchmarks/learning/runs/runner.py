@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.peers.calibration import fastest_way
-from benchmarks.learning.runs.evaluation import Task
 from benchmarks.child_process import ChildFailed, records_of
+from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import FINAL, POINT, Row, append_row, failed_row, finished_runs, next_attempt, read_rows
-from benchmarks.peers.zoo import PEERS, algorithm_of
 from benchmarks.machine import cpu_model, describe
+from benchmarks.peers.calibration import fastest_way
+from benchmarks.peers.zoo import PEERS, algorithm_of
 
 _CONTESTANT = "benchmarks.learning.runs.contestant"
 _SILENCE_SECONDS = 1800.0  # a cycle may be long: 512 episodes of Humanoid
@@ -40,9 +40,7 @@ def is_finished(rows: Iterable[Row], task: Task) -> bool:
     return any(run.final.key == task.key for run in finished_runs(rows))
 
 
-def run_all(
-    tasks: Iterable[Task], place: Place, done: Callable[[Iterable[Row], Task], bool] = is_finished
-) -> None:
+def run_all(tasks: Iterable[Task], place: Place, done: Callable[[Iterable[Row], Task], bool] = is_finished) -> None:
     """Run what is not done, in order. A failure is a row, and the next task follows."""
     (place.folder / "logs").mkdir(parents=True, exist_ok=True)
     note_machine(place)
