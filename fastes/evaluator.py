@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.descriptors import fill_standard_descriptors
-from fastes.envs import EnvSource, MissingEnv
+from fastes.envs import EnvSource, MissingEnv, Pair
 from fastes.evaluation import Evaluation
 from fastes.forks import tell_of_forks
 from fastes.noise import NoiseTable, Perturbations
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel import Batch, Pool, PoolSpec, Request, make_pool
-from fastes.parallel.spaces import Pair, comparable
+from fastes.parallel.spaces import comparable
 from fastes.policies import AnySpec
 from fastes.rollout import EpisodeSettings
 from fastes.settings import Settings

@@ -29,6 +29,7 @@ from fastes.plugin import register_envs
 register_envs()  # again, for a process whose import hooks have kept ours from seeing Gymnasium
 
 Env = gymnasium.Env[Any, Any]
+Pair = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]  # of observations, of actions
 EnvArgument = str | EnvSpec | Env | Callable[[], Env] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
 
 # module in an ImportError -> what to install

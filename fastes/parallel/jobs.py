@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.envs import Env, EnvSource
+from fastes.envs import Env, EnvSource, Pair
 from fastes.noise import Perturbations, write_candidate
 from fastes.normalizer import ObsNormalizer
 from fastes.parallel.shm import EPISODE, JOB, STEPS, Block, Layout
-from fastes.parallel.spaces import Pair, check_spaces
+from fastes.parallel.spaces import check_spaces
 from fastes.policies import AnySpec
 from fastes.rollout import Episode, EpisodeSettings, observation_flattener, run_episode
 

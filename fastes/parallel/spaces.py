@@ -6,16 +6,14 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
-from gymnasium import spaces
 
+from fastes.envs import Pair
 from fastes.policies import AnySpec
 from fastes.policies.actions import BOX_MAPPINGS, make_action_head
 from fastes.policies.custom import obs_shape_of
 
 if TYPE_CHECKING:
     from fastes.parallel.jobs import PoolSpec
-
-Pair = tuple[spaces.Space[Any], spaces.Space[Any]]  # of observations, of actions
 
 
 def comparable(pair: Pair | None) -> Pair | None:
