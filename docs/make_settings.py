@@ -1,12 +1,12 @@
-"""Write docs/settings.md from fastes.settings. Run by `make docs`; a test compares the file with what this makes."""
+"""Write docs/settings.md from fastes.settings.settings. Run by `make docs`; a test compares the file with what this makes."""
 
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
 from pathlib import Path
 
-from fastes.presets import all_presets
-from fastes.settings import Settings
+from fastes.settings.presets import all_presets
+from fastes.settings.settings import Settings
 
 HEAD = """# Settings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastes.plugin import register_with_gymnasium
+from fastes.envs.import_hook import register_with_gymnasium
 
 __version__ = "0.1.0"
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from fastes.agent import FastES
-    from fastes.callbacks import Callback
     from fastes.errors import (
         CheckpointError,
         CheckpointMismatch,
@@ -22,17 +21,18 @@ if TYPE_CHECKING:
         WorkerError,
         WorkerTimeout,
     )
-    from fastes.evaluation import Evaluation
-    from fastes.policies.custom import CallablePolicy
-    from fastes.policies.torch_module import TorchPolicy
-    from fastes.settings import Settings
-    from fastes.strategy import EvolutionStrategy
+    from fastes.es.strategy import EvolutionStrategy
+    from fastes.policies.callable_policy import CallablePolicy
+    from fastes.policies.torch_policy import TorchPolicy
+    from fastes.reports.callbacks import Callback
+    from fastes.settings.settings import Settings
+    from fastes.training.evaluation import Evaluation
 
 _HOMES = {
     "FastES": "agent",
-    "Evaluation": "evaluation",
-    "CallablePolicy": "policies.custom",
-    "Callback": "callbacks",
+    "Evaluation": "training.evaluation",
+    "CallablePolicy": "policies.callable_policy",
+    "Callback": "reports.callbacks",
     "CheckpointError": "errors",
     "CheckpointMismatch": "errors",
     "EnvironmentUnavailable": "errors",
@@ -40,9 +40,9 @@ _HOMES = {
     "WorkerCrashed": "errors",
     "WorkerError": "errors",
     "WorkerTimeout": "errors",
-    "Settings": "settings",
-    "EvolutionStrategy": "strategy",
-    "TorchPolicy": "policies.torch_module",
+    "Settings": "settings.settings",
+    "EvolutionStrategy": "es.strategy",
+    "TorchPolicy": "policies.torch_policy",
 }
 
 __all__ = [

@@ -5,4 +5,4 @@ import sys
 from fastes import import_home
 
 if __name__ == "__main__":
-    sys.exit(import_home("cli").main())
+    sys.exit(import_home("cli.main").main())

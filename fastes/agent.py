@@ -13,35 +13,36 @@ from typing import Any
 
 import numpy as np
 
-from fastes.callbacks import Callback
-from fastes.console import output_lasts
-from fastes.cpus import available_cpus
-from fastes.descriptors import fill_standard_descriptors
-from fastes.envs import Env, EnvArgument, EnvSource, make_env_source
-from fastes.envs.wrappers import warn_of_memory
-from fastes.evaluation import Evaluation
-from fastes.evaluator import Evaluator
-from fastes.figures import OddFigures, make_record
-from fastes.forks import keep_unused
-from fastes.generation import Generation, confirm_target, evaluate, run_generation, warm_up
-from fastes.interrupts import interrupts_wait
-from fastes.logger import Record
-from fastes.memory import check_memory
-from fastes.model_copy import Copied, pack, unpack
-from fastes.nesting import refuse_training
-from fastes.one_thread import OneThread
-from fastes.policies import POLICIES, AnySpec, CustomPolicy, check_model_memory, spec_for
-from fastes.policies.custom import check_no_class, check_noise
-from fastes.predictor import Predictor
-from fastes.presets import choose_settings
-from fastes.replay import replay_job
-from fastes.restore import read_parts, restore_state, settings_among, versions
-from fastes.rollout import Episode
+from fastes.envs.rebuild import warn_of_memory
+from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
+from fastes.errors import check_int, check_seed
+from fastes.models.model_copy import Copied, pack, unpack
+from fastes.models.one_thread import OneThread
+from fastes.models.replay import replay_job
+from fastes.models.restore import read_parts, restore_state, settings_among, versions
+from fastes.policies.any_policy import AnySpec, check_model_memory, check_no_class, check_noise, spec_for
+from fastes.policies.custom_policy import CustomPolicy
+from fastes.policies.mlp import POLICIES
+from fastes.pools.processes.nesting import refuse_training
+from fastes.reports.callbacks import Callback
+from fastes.reports.warnings import OddFigures
+from fastes.rollout.episode import Episode
+from fastes.rollout.predictor import Predictor
 from fastes.sb3.callbacks import all_callbacks
 from fastes.sb3.interface import SB3Interface
-from fastes.settings import Settings
-from fastes.strategy import check_int, check_seed
-from fastes.training_state import TrainingState
+from fastes.settings.presets import choose_settings
+from fastes.settings.settings import Settings
+from fastes.system.console import output_lasts
+from fastes.system.cpus import available_cpus
+from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.forks import keep_unused
+from fastes.system.interrupts import interrupts_wait
+from fastes.system.memory import check_memory
+from fastes.training.evaluation import Evaluation
+from fastes.training.evaluator import Evaluator
+from fastes.training.generation import Generation, confirm_target, evaluate, make_record, run_generation, warm_up
+from fastes.training.record import Record
+from fastes.training.state import TrainingState
 
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
 
@@ -60,7 +61,7 @@ class FastES(SB3Interface):
     settings to start from; None for the environment's own, or the default. n_workers: processes, None for one a usable
     core, 0 for none (a vector environment takes none). seed: int >= 0; None draws one. env_kwargs: for gymnasium.make.
     verbose: 1 prints a line a generation. tensorboard_log, stats_window_size and device ('auto' or 'cpu') mean what they
-    mean in SB3. settings: any field of fastes.settings.Settings, such as population_size, sigma, learning_rate.
+    mean in SB3. settings: any field of fastes.settings.settings.Settings, such as population_size, sigma, learning_rate.
 
     What training produces depends on (seed, settings, environment, library versions) alone and on no n_workers.
     Raises ValueError or TypeError for arguments that cannot work, before any process starts, and OSError for a model, or in
@@ -178,7 +179,7 @@ class FastES(SB3Interface):
 
         total_timesteps: environment steps of candidates, None for settings.total_timesteps; with reset_num_timesteps=False
         they come on top of num_timesteps, and 0 only judges a start that a spent budget left to be judged. callback: see
-        fastes.callbacks; SB3's work unchanged. log_interval: generations between writes to the logger, None for none.
+        fastes.reports.callbacks; SB3's work unchanged. log_interval: generations between writes to the logger, None for none.
         tb_log_name: of the run in tensorboard_log. progress_bar: show one.
 
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
@@ -347,7 +348,7 @@ class FastES(SB3Interface):
 
     @classmethod
     def from_copied(cls, copied: Copied) -> FastES:
-        """The copy that fastes.model_copy has described."""
+        """The copy that fastes.models.model_copy has described."""
         model = cls.__new__(cls)
         model._init_interface(**copied.interface)
         model._set_up(copied.source, copied.spec, copied.settings, copied.seed, copied.n_workers, copied.verbose)

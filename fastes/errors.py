@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import operator
 import traceback
 from collections.abc import Iterable
+
+import numpy as np
 
 
 class FastESError(Exception):
@@ -91,3 +94,22 @@ def writable(text: str) -> str:
 def shorten(error: Exception) -> str:
     """What an error says, without megabytes of a file that it quotes."""
     return f"{error!s:.500}"
+
+
+def check_seed(seed: object) -> int:
+    """An int in [0, 2^63), or an error that says so."""
+    return check_int("seed", seed, 0, 2**63 - 1)
+
+
+def check_int(name: str, value: object, low: int, high: int | None = None) -> int:
+    """value as an int of at least low (and at most high); bool is not an int here."""
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected an int") from None
+    if number < low or (high is not None and number > high):
+        limit = f"at least {low}" if high is None else f"from {low} to {high}"
+        raise ValueError(f"{name} = {number} is out of range: expected an int {limit}")
+    return number

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from envs_for_tests import Toy
 
-from fastes.noise import draw_pairs
+from fastes.es.perturbations import draw_pairs
 
 PAIRS = 4
 SETTINGS: dict[str, Any] = {

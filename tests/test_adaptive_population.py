@@ -20,11 +20,11 @@ from uneven import Uneven, assert_same_results
 
 from fastes import EvolutionStrategy, FastES, WorkerError
 from fastes.errors import CheckpointError, FastESError
-from fastes.generation import run_generation
-from fastes.noise import draw_pairs
-from fastes.parallel import SerialPool
-from fastes.population import Population
-from fastes.settings import Settings
+from fastes.es.perturbations import draw_pairs
+from fastes.pools.serial_pool import SerialPool
+from fastes.settings.settings import Settings
+from fastes.training.generation import run_generation
+from fastes.training.population import Population
 
 BLOCK = 8
 ADAPTIVE = {**SETTINGS, "generation_timesteps": 300, "max_population_size": 5 * BLOCK}

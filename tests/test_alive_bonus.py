@@ -14,7 +14,7 @@ from training import assert_same, assert_same_state, label, learn, train
 
 from fastes import EvolutionStrategy, FastES
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.schedules import ANY_NUMBER, make_schedule
+from fastes.es.schedules import ANY_NUMBER, make_schedule
 
 TOTAL = 1500
 SETTINGS: dict[str, Any] = {"population_size": 8, "policy": "LinearPolicy", "episodes_per_candidate": 2}

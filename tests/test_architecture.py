@@ -14,8 +14,8 @@ import pytest
 from processes import environment
 
 import fastes
-from fastes.presets import all_presets, load_preset, tomllib
-from fastes.settings import Settings
+from fastes.settings.presets import all_presets, load_preset, tomllib
+from fastes.settings.settings import Settings
 
 PACKAGE = Path(fastes.__file__).parent
 ROOT = Path(__file__).parents[1]
@@ -180,8 +180,8 @@ HEAVY = {"torch", "matplotlib", "ray", "pygame", "mujoco", "imageio_ffmpeg", "sc
         ("import fastes", HEAVY | {"gymnasium", "numpy", "tqdm"}),
         ("from fastes import EvolutionStrategy", HEAVY | {"gymnasium", "cloudpickle", "tqdm"}),
         ("from fastes import FastES", HEAVY),
-        ("from fastes.cli import main", HEAVY),
-        ("from fastes.parallel.worker import main", HEAVY | {"safetensors", "tqdm"}),
+        ("from fastes.cli.main import main", HEAVY),
+        ("from fastes.pools.processes.worker import main", HEAVY | {"safetensors", "tqdm"}),
     ],
 )
 def test_imports_load_little(statement: str, absent: set[str]) -> None:

@@ -19,9 +19,9 @@ from gymnasium import spaces
 from training import label
 
 from fastes import CheckpointError, EnvironmentUnavailable, EvolutionStrategy, FastES, FastESError
-from fastes.cli import main
-from fastes.other_names import ANSWERS
-from fastes.settings import setting_names
+from fastes.cli.main import main
+from fastes.settings.aliases import ANSWERS
+from fastes.settings.settings import setting_names
 
 pytestmark = pytest.mark.usefixtures("no_process")
 

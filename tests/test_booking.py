@@ -25,8 +25,8 @@ from fastes import Callback, EvolutionStrategy, FastES
 from fastes.agent import FastES as Agent
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.interrupts import Terminated, interrupts_wait
-from fastes.run_folder import RunFolder
+from fastes.runs.run_folder import RunFolder
+from fastes.system.interrupts import Terminated, interrupts_wait
 
 TOTAL = 10**6
 PACKAGE = str(Path(fastes.__file__).parent)

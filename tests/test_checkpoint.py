@@ -29,8 +29,8 @@ from fastes.checkpoints.file_format import FORMAT_VERSION, Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.sb3.files import EvaluationsFile
-from fastes.settings import Settings
-from fastes.whole_files import replace_file
+from fastes.settings.settings import Settings
+from fastes.system.atomic_files import replace_file
 
 SETTINGS: dict[str, Any] = {
     "population_size": 4,

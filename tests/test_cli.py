@@ -22,13 +22,13 @@ from processes import environment, fastes_command, run_fastes, run_script, start
 
 import fastes
 from fastes import FastES, Settings, __version__
-from fastes.arguments import build_parser
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.cli import main
-from fastes.logger import Record
-from fastes.noise import draw_pairs
-from fastes.presets import load_preset, tomllib
-from fastes.run_folder import RunFolder
+from fastes.cli.arguments import build_parser
+from fastes.cli.main import main
+from fastes.es.perturbations import draw_pairs
+from fastes.runs.run_folder import RunFolder
+from fastes.settings.presets import load_preset, tomllib
+from fastes.training.record import Record
 
 SMALL = ["--preset", "default", "--population-size", "4", "--net-arch", "4", "--target-return", "none"]
 
@@ -420,7 +420,7 @@ def test_a_warning_is_a_line_of_its_own(tmp_path: Path) -> None:
 def _training(root: Path, *flags: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
     """`fastes train` with the environments of these tests."""
     command = ["train", *flags, "--workers", "2", "--seed", "1", "--quiet", *SMALL]
-    code = f"import sys, envs_for_tests; from fastes.cli import main; sys.argv[1:] = {command!r}; sys.exit(main())"
+    code = f"import sys, envs_for_tests; from fastes.cli.main import main; sys.argv[1:] = {command!r}; sys.exit(main())"
     return started_script(code, root)
 
 

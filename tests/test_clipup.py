@@ -13,7 +13,7 @@ from training import assert_same, label, learn, theta_of, train
 
 from fastes import CheckpointMismatch, EvolutionStrategy, FastES
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.optim import ClipUp
+from fastes.es.optimizers import ClipUp
 
 GRADIENTS = np.random.default_rng(3).normal(size=(30, 40)).astype(np.float32)
 

@@ -17,11 +17,11 @@ from processes import environment, fastes_command
 from training import assert_same_state
 
 from fastes import FastES
-from fastes.callbacks import ConsoleLog
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.console import Lasting, output_lasts
-from fastes.run_folder import RunFolder
+from fastes.reports.console_log import ConsoleLog
+from fastes.runs.run_folder import RunFolder
 from fastes.sb3.logger import configure
+from fastes.system.console import Lasting, output_lasts
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="a disk that is always full")

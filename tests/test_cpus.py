@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fastes import FastES
-from fastes.cpus import available_cpus
+from fastes.system.cpus import available_cpus
 
 
 @pytest.fixture(autouse=True)

@@ -24,9 +24,9 @@ from fastes import CallablePolicy, CheckpointError, FastES, TorchPolicy, WorkerE
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
-from fastes.cli import main
+from fastes.cli.main import main
 from fastes.errors import CheckpointMismatch
-from fastes.policies import spec_for
+from fastes.policies.any_policy import spec_for
 
 TINY: dict[str, Any] = {
     "population_size": 8,

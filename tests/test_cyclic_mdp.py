@@ -17,8 +17,8 @@ from training import assert_same, train
 
 from fastes import FastES
 from fastes.envs.cyclic_mdp import CyclicMDP
-from fastes.playback import play
-from fastes.plugin import register_envs
+from fastes.envs.import_hook import register_envs
+from fastes.runs.video import play
 
 ID = "fastes/CyclicMDP-v0"
 RIGHT = (1, 2, 0)  # in states 1, 2, 3
@@ -171,7 +171,7 @@ IN_FRONT = """
         f"import gymnasium\nimport fastes\n{MADE}",
         f"import gymnasium.envs.registration, fastes\n{MADE}",
         f"import gymnasium\nassert gymnasium.make('fastes:{ID}').unwrapped.spec.id == {ID!r}",
-        f"import fastes.envs, gymnasium\n{MADE}",
+        f"import fastes.envs.source, gymnasium\n{MADE}",
         f"from fastes import FastES\nimport gymnasium\n{MADE}",
         f"import importlib.util, fastes\nimportlib.util.find_spec('gymnasium.envs')\nimport gymnasium\n{MADE}",
         f"import sys, fastes\nfor name in [*sys.modules]:\n    if name.startswith('fastes'): del sys.modules[name]\n"

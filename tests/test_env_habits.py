@@ -26,7 +26,7 @@ from training import Result, assert_same, assert_same_state, learn, theta_of, tr
 
 from fastes import FastES, FastESError, WorkerError
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.cli import main
+from fastes.cli.main import main
 
 SMALL: dict[str, Any] = {**SETTINGS, "preset": "default"}
 

@@ -17,8 +17,9 @@ from training import learn, without_times
 
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.logger import CsvLog, Record
-from fastes.run_folder import RunFolder
+from fastes.reports.progress_csv import CsvLog
+from fastes.runs.run_folder import RunFolder
+from fastes.training.record import Record
 
 SETTINGS: dict[str, Any] = {"population_size": 4, "seed": 5, "target_return": "none", "policy_kwargs": {"net_arch": [4]}}
 
@@ -134,7 +135,7 @@ def test_a_file_size_limit_tears_nothing(tmp_path: Path) -> None:
     script = """
         import csv, resource, signal, sys, warnings
         from fastes import FastES
-        from fastes.run_folder import RunFolder
+        from fastes.runs.run_folder import RunFolder
         from pathlib import Path
         run, limit = Path("run"), int(sys.argv[1])
         run.mkdir()
@@ -181,7 +182,7 @@ def test_figures_that_are_owed_come_in_order(tmp_path: Path) -> None:
 
 
 def test_the_command_line_passes_the_choice_on(tmp_path: Path) -> None:
-    from fastes.arguments import build_parser
+    from fastes.cli.arguments import build_parser
 
     assert build_parser().parse_args(["train", "CartPole-v1"]).on_save_error == "continue"
     assert build_parser().parse_args(["train", "CartPole-v1", "--on-save-error", "stop"]).on_save_error == "stop"

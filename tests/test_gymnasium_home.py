@@ -19,8 +19,8 @@ from processes import run_script
 from training import assert_same, assert_same_state, learn, train
 
 from fastes import FastES
-from fastes.envs import make_env_source
-from fastes.envs.wrappers import chain, layers
+from fastes.envs.rebuild import chain, layers
+from fastes.envs.source import make_env_source
 
 GRAVITY = 0.5
 

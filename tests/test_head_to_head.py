@@ -46,8 +46,8 @@ from benchmarks.learning.runs.runner import Place, run_all
 from benchmarks.machine import usable_cpus
 from benchmarks.peers.zoo import PEERS, settings_for, shortened, task_of
 from fastes import Settings
-from fastes.presets import load_preset
-from fastes.settings import SCHEDULES
+from fastes.settings.presets import load_preset
+from fastes.settings.settings import SCHEDULES
 
 SPIN = "import time\nwhile time.process_time() < {}: pass\n"
 TASKS = "CartPole Acrobot Pendulum MountainCar MountainCarContinuous LunarLander LunarLanderContinuous BipedalWalker Swimmer"

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from fastes import _core, noise
-from fastes.noise import NoiseTable, draw_eval_seeds, draw_pairs
-from fastes.policies import PolicySpec, initial_theta, make_policy_spec
+from fastes import _core
+from fastes.es import perturbations as noise
+from fastes.es.noise_table import NoiseTable
+from fastes.es.perturbations import draw_eval_seeds, draw_pairs
+from fastes.policies.mlp import PolicySpec, initial_theta, make_policy_spec
 
 MILLION = 1 << 20
 

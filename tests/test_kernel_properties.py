@@ -14,12 +14,14 @@ from gymnasium import spaces
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fastes import _core, noise
+from fastes import _core
 from fastes.errors import FastESError
-from fastes.noise import NoiseTable, draw_eval_seeds, draw_pairs
-from fastes.policies import make_policy_spec
+from fastes.es import perturbations as noise
+from fastes.es.fitness_shaping import SHAPINGS, shape_returns
+from fastes.es.noise_table import NoiseTable
+from fastes.es.perturbations import draw_eval_seeds, draw_pairs
+from fastes.policies.mlp import make_policy_spec
 from fastes.reference import assert_same_bits
-from fastes.shaping import SHAPINGS, shape_returns
 
 modest = settings(max_examples=60, deadline=None)
 

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from test_kernel_parity import Ends, actors, mlp, normals, unbounded, variant  # noqa: F401
 
 from fastes import _core
-from fastes.policies import make_action_head
+from fastes.policies.action_head import make_action_head
 from fastes.reference import assert_same_bits
 
 OBS_SIZE, OUTPUTS = 5, 3

@@ -16,7 +16,7 @@ from training import learn, train
 from uneven import Dictionary, TellsSuccess, Uneven, assert_same_results, settings
 
 from fastes import CheckpointMismatch, FastES, WorkerError
-from fastes.envs import lanes_of
+from fastes.envs.source import lanes_of
 
 MODES = list(AutoresetMode)
 

@@ -12,12 +12,12 @@ from gymnasium import spaces
 from test_kernel_parity import actors, awkward, check_steps, mlp, normals, unbounded, variant  # noqa: F401
 
 from fastes import _core, reference
-from fastes.optim import make_optimizer
-from fastes.policies import ActionHead, PolicySpec, make_action_head
-from fastes.policies.actions import BOX_MAPPINGS, KINDS
+from fastes.es.fitness_shaping import shape_returns
+from fastes.es.optimizers import make_optimizer
+from fastes.policies.action_head import BOX_MAPPINGS, KINDS, ActionHead, make_action_head
 from fastes.policies.layers import Dense, Layer, dense_layers, describe_layers, described_layers, layer_sizes
+from fastes.policies.mlp import PolicySpec
 from fastes.reference import assert_same_bits
-from fastes.shaping import shape_returns
 
 # One of each kind, by its name.
 ONE_LAYER: dict[str, Layer] = {"dense": Dense(5, 19, "tanh", use_bias=True)}

@@ -12,12 +12,12 @@ from envs_for_tests import Toy
 from training import MANY, assert_same_state, label, learn, train, without_times
 
 from fastes import Callback, EvolutionStrategy, FastES, FastESError, _core
-from fastes.episode_cap import EpisodeCap
-from fastes.normalizer import ObsNormalizer
-from fastes.policies import initial_theta, make_policy_spec
-from fastes.rollout import STEP_GUARD, EpisodeSettings, run_episode
-from fastes.settings import Settings
-from fastes.shaping import SHAPINGS, shape_returns
+from fastes.es.fitness_shaping import SHAPINGS, shape_returns
+from fastes.policies.mlp import initial_theta, make_policy_spec
+from fastes.rollout.episode import STEP_GUARD, EpisodeSettings, run_episode
+from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.settings.settings import Settings
+from fastes.training.episode_cap import EpisodeCap
 
 TOY = {"population_size": 8, "seed": 5, "preset": "default", "target_return": "none", "policy_kwargs": {"net_arch": [4]}}
 

@@ -15,8 +15,8 @@ from processes import children, run_script
 from training import Result, assert_same, learn
 
 from fastes import FastES
-from fastes.limits import explained
-from fastes.noise import NoiseTable
+from fastes.es.noise_table import NoiseTable
+from fastes.system.limits import explained
 
 
 def test_every_place_at_which_descriptors_run_out(undisturbed: Result, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_thread_that_cannot_be_started_starts_no_worker_later(undisturbed: Res
             records = learn(model, 4)
             found.extend([Result(model.snapshot(), records), len(children())])
 
-    from fastes.parallel import process
+    from fastes.pools.processes import worker_process as process
 
     process._spawner.cache_clear()
     thread = threading.Thread(target=run)
@@ -134,7 +134,7 @@ def test_a_thread_that_cannot_be_started_starts_no_worker_later(undisturbed: Res
 
 
 def test_a_noise_table_is_drawn_without_threads_where_there_are_none(no_thread: pytest.MonkeyPatch) -> None:
-    no_thread.setattr("fastes.noise.available_cpus", lambda: 4)
+    no_thread.setattr("fastes.es.perturbations.available_cpus", lambda: 4)
     table = NoiseTable(1 << 22, 3)
     drawn = table.values.copy()
     no_thread.undo()

@@ -21,10 +21,10 @@ from processes import alive, children, wait_until
 from training import Result, assert_same, assert_same_records, assert_same_state, learn, theta_of, train
 
 from fastes import FastES, WorkerCrashed, WorkerTimeout
-from fastes.noise import draw_eval_seeds
-from fastes.parallel.pool import ProcessPool
-from fastes.parallel.process import Worker
-from fastes.parallel.watch import Watch
+from fastes.es.perturbations import draw_eval_seeds
+from fastes.pools.processes.process_pool import ProcessPool
+from fastes.pools.processes.watchdog import Watch
+from fastes.pools.processes.worker_process import Worker
 
 
 @pytest.mark.parametrize("n_workers", [1, 3])

@@ -18,8 +18,8 @@ from training import learn, train
 from fastes import CallablePolicy, CheckpointError, EvolutionStrategy, FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
-from fastes.memory import available_memory, check_memory, in_bytes
-from fastes.parallel.shm import anonymous_file
+from fastes.rollout.shared_block import anonymous_file
+from fastes.system.memory import available_memory, check_memory, in_bytes
 
 GB = 10**9
 
@@ -102,7 +102,7 @@ def test_the_check_names_the_largest_parts(memory_of: Callable[[int], None]) -> 
 @pytest.fixture
 def memory_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Makes this process believe that so many bytes are available."""
-    return lambda size: monkeypatch.setattr("fastes.memory.available_memory", lambda: size)
+    return lambda size: monkeypatch.setattr("fastes.system.memory.available_memory", lambda: size)
 
 
 class Wide(gymnasium.Env[Any, Any]):
@@ -116,7 +116,7 @@ class Wide(gymnasium.Env[Any, Any]):
 
 def test_a_policy_that_does_not_fit_is_not_made(memory_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
     memory_of(4 * GB)
-    monkeypatch.setattr("fastes.policies.spec.initial_theta", lambda *_: pytest.fail("it was made"))
+    monkeypatch.setattr("fastes.policies.mlp.initial_theta", lambda *_: pytest.fail("it was made"))
     with pytest.raises(OSError, match=r"10\.\d GB needed \(.*640,004,\d+ parameters.*\), 4 GB available; use a smaller policy"):
         FastES(Wide, n_workers=0)
     with pytest.raises(OSError, match="parameters"):
@@ -132,7 +132,7 @@ def test_a_generation_that_does_not_fit_is_not_started(
     memory_of(GB)
     settings: dict[str, Any] = {"population_size": 100, "noise_table_size": 3_000_000}
     with FastES(partial(Wide, 1_000_000), "LinearPolicy", n_workers=n_workers, **settings) as model:
-        monkeypatch.setattr("fastes.parallel.shm.mmap.mmap", lambda *_, **__: pytest.fail("memory was asked for"))
+        monkeypatch.setattr("fastes.rollout.shared_block.mmap.mmap", lambda *_, **__: pytest.fail("memory was asked for"))
         with pytest.raises(OSError, match=r"GB for 100 candidates x observations of 1,000,000 values.*fewer candidates"):
             model.learn(100)
 
@@ -186,7 +186,7 @@ def test_evaluations_in_parts_have_the_same_bits(monkeypatch: pytest.MonkeyPatch
     with FastES(toy(), n_workers=0, **SETTINGS) as model:
         learn(model, 1)
         whole = model.evaluate(7)
-    monkeypatch.setattr("fastes.evaluator._PART", 3)
+    monkeypatch.setattr("fastes.training.evaluator._PART", 3)
     with FastES(toy(), n_workers=2, **SETTINGS) as model:
         learn(model, 1)
         parts = model.evaluate(7)

@@ -20,8 +20,8 @@ from training import assert_same_state, label, learn, theta_of, train
 
 from fastes import FastES, FastESError
 from fastes.checkpoints.file_format import Checkpoint
-from fastes.logger import Record
-from fastes.noise import draw_pairs
+from fastes.es.perturbations import draw_pairs
+from fastes.training.record import Record
 
 NAN, INF = math.nan, math.inf
 SMALL: dict[str, Any] = {**SETTINGS, "preset": "default", "policy_kwargs": {"net_arch": [3]}}

@@ -20,10 +20,11 @@ from training import MANY, TIMES, Result, assert_same, assert_same_state, learn
 
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.cli import main
-from fastes.noise import NoiseTable, draw_eval_seeds
-from fastes.normalizer import ObsNormalizer
-from fastes.train_command import StopOnSignal
+from fastes.cli.main import main
+from fastes.cli.train import StopOnSignal
+from fastes.es.noise_table import NoiseTable
+from fastes.es.perturbations import draw_eval_seeds
+from fastes.rollout.obs_normalizer import ObsNormalizer
 
 
 def test_interrupt_leaves_the_last_whole_generation(tmp_path: Path, undisturbed: Result) -> None:
@@ -363,7 +364,7 @@ def test_a_termination_that_somebody_swallows_ends_the_training_all_the_same(tmp
         import os, signal, sys
         import envs_for_tests
         import gymnasium
-        from fastes.cli import main
+        from fastes.cli.main import main
         class Deaf(envs_for_tests.Toy):
             played = 0
             def step(self, action):

@@ -11,10 +11,12 @@ from gymnasium.vector import SyncVectorEnv
 from training import assert_same, learn, theta_of, train
 from uneven import Uneven, assert_pool_plays_candidates, assert_same_results, settings
 
-from fastes import EvolutionStrategy, FastES, Settings, noise
-from fastes.noise import NoiseTable, draw_pairs, draw_windows
-from fastes.shaping import shape_returns
-from fastes.windows import window_size
+from fastes import EvolutionStrategy, FastES, Settings
+from fastes.es import perturbations as noise
+from fastes.es.fitness_shaping import shape_returns
+from fastes.es.noise_table import NoiseTable
+from fastes.es.parameter_windows import window_size
+from fastes.es.perturbations import draw_pairs, draw_windows
 
 SHARES = (0.05, 0.3, 0.5, 0.9)
 

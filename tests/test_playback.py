@@ -17,8 +17,8 @@ from envs_for_tests import AnySpaces, Toy
 from gymnasium import spaces
 
 from fastes import FastES, FastESError
-from fastes.cli import main
-from fastes.playback import play
+from fastes.cli.main import main
+from fastes.runs.video import play
 
 TINY = {"population_size": 4, "seed": 5, "preset": "default"}
 
@@ -41,7 +41,7 @@ def test_cartpole_is_written_and_decodes(
     cartpole: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     video = cartpole.with_name("v.mp4")
-    monkeypatch.setattr("fastes.cli._FRAMES_SECONDS", 0.0)
+    monkeypatch.setattr("fastes.cli.main._FRAMES_SECONDS", 0.0)
     assert main(["play", str(cartpole), "--video", str(video), "--max-frames", "7"]) == 0
     frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(video))
     assert frames == 7

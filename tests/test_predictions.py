@@ -17,9 +17,9 @@ from test_space_properties import OBSERVATIONS, SMALL, modest
 from training import learn
 
 from fastes import FastES
-from fastes.observations import observation_rows
-from fastes.policies import make_policy_spec
-from fastes.predictor import Predictor
+from fastes.policies.mlp import make_policy_spec
+from fastes.rollout.observation_rows import observation_rows
+from fastes.rollout.predictor import Predictor
 
 ACTIONS = spaces.Box(-1.0, 1.0, (2,))
 SPACES: dict[str, spaces.Space[Any]] = {

@@ -16,8 +16,8 @@ from processes import run_fastes
 from training import assert_same_state, learn
 
 from fastes import FastES, WorkerCrashed, WorkerError
-from fastes.cli import main
-from fastes.parallel import SerialPool
+from fastes.cli.main import main
+from fastes.pools.serial_pool import SerialPool
 
 
 @pytest.mark.parametrize("n_workers", [0, 2])

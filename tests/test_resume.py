@@ -17,9 +17,9 @@ from training import Result, assert_same, assert_same_records, assert_same_state
 
 from fastes import CheckpointError, FastES
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.cli import main
-from fastes.logger import Record
-from fastes.run_folder import RunFolder
+from fastes.cli.main import main
+from fastes.runs.run_folder import RunFolder
+from fastes.training.record import Record
 
 TOTAL = 3000
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -17,9 +17,9 @@ from fastes import CheckpointError, FastES
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
-from fastes.logger import Record
-from fastes.rollback import Rollback, medians_and_spread
-from fastes.settings import Settings
+from fastes.settings.settings import Settings
+from fastes.training.record import Record
+from fastes.training.rollback import Rollback, medians_and_spread
 
 COLLAPSE: dict[str, Any] = {
     "population_size": 8,

@@ -20,12 +20,12 @@ from processes import children, environment, fastes_command, run_fastes, run_scr
 from training import assert_same_state
 
 from fastes import FastES, FastESError
-from fastes.callbacks import Callback
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.cli import main
-from fastes.logger import read_progress
-from fastes.presets import tomllib
-from fastes.run_folder import RunFolder
+from fastes.cli.main import main
+from fastes.reports.callbacks import Callback
+from fastes.reports.progress_csv import read_progress
+from fastes.runs.run_folder import RunFolder
+from fastes.settings.presets import tomllib
 
 SMALL = ["--preset", "default", "--population-size", "4", "--net-arch", "4", "--target-return", "none", "--seed", "0"]
 TRAIN = ["train", "CartPole-v1", *SMALL, "--workers", "0", "--total-timesteps", "1000"]
@@ -53,7 +53,8 @@ def _config(run: Path) -> dict[str, Any]:
 
 KILLED_IN_ITS_LAST_EVALUATION = """
     import os, signal, sys
-    from fastes import FastES, cli
+    from fastes import FastES
+    from fastes.cli import main as cli
     FastES.evaluate = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
     cli.main(sys.argv[1:])
 """
@@ -100,7 +101,8 @@ def test_a_finished_run_that_goes_on_is_not_finished_until_it_is(run: Path, tmp_
 
 STOPPED_WHILE_A_START_IS_JUDGED = """
     import os, signal, sys
-    from fastes import cli, evaluator
+    from fastes.cli import main as cli
+    from fastes.training import evaluator
     evaluate, calls = evaluator.Evaluator.evaluate, []
     def stopped(*arguments):
         calls.append(arguments)

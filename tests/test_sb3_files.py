@@ -18,11 +18,11 @@ from faults import SETTINGS, caught_warnings, seed_of, toy
 from training import learn, train
 
 from fastes import Callback, FastES, agent
-from fastes.cli import main
-from fastes.logger import Record
-from fastes.noise import draw_eval_seeds
-from fastes.run_folder import RunFolder
+from fastes.cli.main import main
+from fastes.es.perturbations import draw_eval_seeds
+from fastes.runs.run_folder import RunFolder
 from fastes.sb3.files import EvaluationsFile, MonitorFile
+from fastes.training.record import Record
 
 
 def monitor_rows(path: Path) -> tuple[dict[str, Any], list[tuple[float, int, float]]]:

@@ -14,7 +14,7 @@ from training import learn, train
 from uneven import Dictionary, TellsSuccess, Uneven, assert_same_results, settings
 
 from fastes import FastES
-from fastes.envs import lanes_of
+from fastes.envs.source import lanes_of
 
 vec = pytest.importorskip("stable_baselines3.common.vec_env")
 callbacks = pytest.importorskip("stable_baselines3.common.callbacks")

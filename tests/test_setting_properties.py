@@ -19,14 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastes import FastES, Settings
-from fastes.arguments import build_parser, given_settings
 from fastes.checkpoints.file_format import Checkpoint
-from fastes.policies import make_policy_spec
-from fastes.policies.actions import BOX_MAPPINGS
-from fastes.policies.spec import ACTIVATIONS
-from fastes.presets import tomllib
-from fastes.restore import checkpoint_of, settings_from
-from fastes.run_folder import CONFIG, RunFolder
+from fastes.cli.arguments import build_parser, given_settings
+from fastes.models.restore import checkpoint_of, settings_from
+from fastes.policies.action_head import BOX_MAPPINGS
+from fastes.policies.mlp import ACTIVATIONS, make_policy_spec
+from fastes.runs.run_folder import CONFIG, RunFolder
+from fastes.settings.presets import tomllib
 
 modest = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 FIELDS = {item.name: item for item in fields(Settings)}

@@ -15,9 +15,9 @@ from uneven import Uneven, assert_pool_plays_candidates, assert_same_results, se
 from fastes import CheckpointError, CheckpointMismatch, EvolutionStrategy, FastES, FastESError, Settings
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
-from fastes.noise import NoiseTable
-from fastes.shaping import shape_returns
-from fastes.sigma_adaptation import CEILING, FLOOR, SigmaAdaptation
+from fastes.es.fitness_shaping import shape_returns
+from fastes.es.noise_table import NoiseTable
+from fastes.es.sigma_adaptation import CEILING, FLOOR, SigmaAdaptation
 
 KINDS = ("scalar", "per_parameter")
 SHAPINGS = (

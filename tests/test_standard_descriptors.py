@@ -92,7 +92,7 @@ import os, sys, traceback
 from pathlib import Path
 from chattering import Chattering
 from fastes import FastES
-from fastes.run_folder import RunFolder
+from fastes.runs.run_folder import RunFolder
 
 when, n_workers = sys.argv[1], int(sys.argv[2])
 

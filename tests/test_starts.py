@@ -17,9 +17,9 @@ from fastes import CallablePolicy, Callback, CheckpointError, FastES
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
-from fastes.evaluation import Evaluation
-from fastes.settings import Settings
-from fastes.starts import EPISODES, Starts
+from fastes.settings.settings import Settings
+from fastes.training.evaluation import Evaluation
+from fastes.training.starts import EPISODES, Starts
 
 BUDGET = 6000
 SETTINGS: dict[str, Any] = {

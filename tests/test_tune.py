@@ -11,10 +11,10 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
-from fastes.optim import OPTIMIZERS
-from fastes.presets import choose_settings, load_preset, tomllib
-from fastes.settings import Settings
-from fastes.shaping import SHAPINGS
+from fastes.es.fitness_shaping import SHAPINGS
+from fastes.es.optimizers import OPTIMIZERS
+from fastes.settings.presets import choose_settings, load_preset, tomllib
+from fastes.settings.settings import Settings
 
 optuna = pytest.importorskip("optuna")
 

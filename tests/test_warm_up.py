@@ -12,8 +12,8 @@ from faults import PAIRS, SETTINGS, seed_of, toy
 from training import MANY, Result, assert_same, assert_same_state, learn, theta_of, train
 
 from fastes import FastES, WorkerError
-from fastes.callbacks import Callback
-from fastes.generation import run_generation
+from fastes.reports.callbacks import Callback
+from fastes.training.generation import run_generation
 
 WARM: dict[str, Any] = {**SETTINGS, "obs_warmup": True, "eval_episodes": 2, "episodes_per_candidate": 2}
 

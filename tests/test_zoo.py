@@ -19,7 +19,7 @@ from envs_for_tests import Toy
 from processes import children, environment
 
 from fastes import Callback, FastES, FastESError, Settings
-from fastes.presets import all_presets, load_preset
+from fastes.settings.presets import all_presets, load_preset
 from fastes.zoo import launcher, search_space
 from fastes.zoo.algorithm import FastES as ZooFastES
 

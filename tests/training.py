@@ -11,7 +11,7 @@ import numpy as np
 
 from fastes import FastES
 from fastes.checkpoints.file_format import Checkpoint
-from fastes.logger import Record
+from fastes.training.record import Record
 
 TIMES = ("seconds", "steps_per_second", "utilisation", "jobs_rerun")
 MANY = 10**9  # timesteps: more than any test takes

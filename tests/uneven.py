@@ -11,9 +11,10 @@ from gymnasium import spaces
 from training import assert_same
 
 from fastes import FastES
-from fastes.parallel import Request, make_pool
-from fastes.parallel.jobs import parameter_loader, publish
+from fastes.pools.base import make_pool
 from fastes.reference import assert_same_bits
+from fastes.rollout.job import Request, publish
+from fastes.rollout.job_runner import parameter_loader
 
 
 def assert_pool_plays_candidates(model: FastES) -> None:

@@ -17,7 +17,7 @@ from benchmarks.machine import versions
 from fastes import Callback, FastES
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.writer import write_checkpoint
-from fastes.logger import Record
+from fastes.training.record import Record
 
 EPISODES = 100
 

@@ -23,11 +23,11 @@ from benchmarks.learning.runs.resumable import resumable
 from benchmarks.machine import versions
 from benchmarks.options import COUNT, COUNT_OR_0
 from fastes import FastES, FastESError
-from fastes.logger import Record
-from fastes.optim import OPTIMIZERS
-from fastes.presets import choose_settings, load_preset, preset_for
-from fastes.settings import Settings
-from fastes.shaping import SHAPINGS
+from fastes.es.fitness_shaping import SHAPINGS
+from fastes.es.optimizers import OPTIMIZERS
+from fastes.settings.presets import choose_settings, load_preset, preset_for
+from fastes.settings.settings import Settings
+from fastes.training.record import Record
 from fastes.zoo import search_space
 
 if TYPE_CHECKING:

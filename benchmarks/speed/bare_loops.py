@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import FastES, _core
-from fastes.envs import EnvSource
-from fastes.policies import PolicySpec
-from fastes.rollout import EpisodeSettings, observation_flattener
+from fastes.envs.source import EnvSource
+from fastes.policies.mlp import PolicySpec
+from fastes.rollout.episode import EpisodeSettings, observation_flattener
 
 _RECORDED_STEPS = 3_000  # played before each measurement, whole episodes
 

@@ -18,7 +18,7 @@ from benchmarks.speed.policy_steps import POLICIES, core_step, steps
 from benchmarks.speed.timing import interleaved_seconds, median_ratio, repeated
 from benchmarks.tables import below_aim, markdown_table
 from fastes import _core
-from fastes.noise import NoiseTable
+from fastes.es.noise_table import NoiseTable
 
 Float32 = npt.NDArray[np.float32]
 

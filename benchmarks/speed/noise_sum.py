@@ -14,7 +14,7 @@ from benchmarks.speed.kernel_checks import verify_large_sum
 from benchmarks.speed.timing import interleaved_seconds, median_ratio
 from benchmarks.tables import against_aim, markdown_table
 from fastes import _core
-from fastes.noise import NoiseTable
+from fastes.es.noise_table import NoiseTable
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from fastes import _core
-from fastes.policies import PolicySpec, make_policy_spec
+from fastes.policies.mlp import PolicySpec, make_policy_spec
 
 CLIP = 5.0
 SEED = 5

@@ -21,8 +21,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from benchmarks.machine import describe
 from benchmarks.tables import against_aim, markdown_table, median_and_range
 from fastes import Callback, FastES
-from fastes.logger import Record
 from fastes.sb3.callbacks import as_callback
+from fastes.training.record import Record
 
 ENV, LANES = "HalfCheetah-v5", 8
 PER_GENERATION = 30  # candidates; with 2 evaluation episodes they fill the lanes

@@ -12,8 +12,8 @@ from benchmarks.speed.bare_loops import BareLoops, BareRate
 from benchmarks.speed.timing import median_ratio
 from benchmarks.tables import against_aim, markdown_table, median_and_range
 from fastes import Callback, FastES
-from fastes.cpus import available_cpus
-from fastes.logger import Record
+from fastes.system.cpus import available_cpus
+from fastes.training.record import Record
 
 # env -> share of the bare loops that training is meant to reach
 AIMS = {"HalfCheetah-v5": 0.85, "Humanoid-v5": 0.95, "CartPole-v1": 0.60}

@@ -14,8 +14,8 @@ from safetensors import SafetensorError
 
 from fastes.checkpoints import version_1
 from fastes.checkpoints.file_format import DATA_MEMBER, FORMAT, Checkpoint, checkpoint_path
-from fastes.descriptors import fill_standard_descriptors
 from fastes.errors import CheckpointError, shorten, writable
+from fastes.system.descriptors import fill_standard_descriptors
 
 Read = Callable[[zipfile.ZipFile, IO[bytes], dict[str, Any]], Checkpoint]
 READERS: Mapping[int, Read] = {1: version_1.read}  # format version -> what reads the rest of such a file

@@ -21,7 +21,7 @@ from fastes.checkpoints.file_format import (
     checksum,
     undated,
 )
-from fastes.whole_files import keep_previous, replace_file
+from fastes.system.atomic_files import keep_previous, replace_file
 
 _MAX_MEMBER_BYTES = 2_000_000_000  # from here on zipfile would write zip64, which the reader refuses
 

@@ -8,7 +8,7 @@ import cloudpickle
 import gymnasium
 from gymnasium.wrappers import HumanRendering
 
-from fastes.envs.wrappers import check_same, layers
+from fastes.envs.rebuild import check_same, layers
 
 Env = gymnasium.Env[Any, Any]
 

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from fastes.callbacks import Callback, CallbackList, ConsoleLog, FunctionCallback, ProgressBar
-from fastes.logger import Record
-from fastes.sb3.figures import LogFigures
+from fastes.reports.callbacks import Callback, CallbackList, FunctionCallback
+from fastes.reports.console_log import ConsoleLog, ProgressBar
 from fastes.sb3.files import MonitorFile
 from fastes.sb3.interface import SB3Interface
+from fastes.sb3.logged_statistics import LogFigures
+from fastes.training.record import Record
 
 # attributes that say "act when n_calls is a multiple of this"
 _PERIODS = ("eval_freq", "save_freq", "check_freq", "model_save_freq")

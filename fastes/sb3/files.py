@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastes.callbacks import Callback
 from fastes.checkpoints.file_format import undated
-from fastes.interrupts import interrupts_wait
-from fastes.logger import Record, append_whole, write_bytes
-from fastes.model import Model
+from fastes.models.model import Model
+from fastes.reports.callbacks import Callback
+from fastes.system.atomic_files import append_whole, write_bytes
+from fastes.system.interrupts import interrupts_wait
+from fastes.training.record import Record
 
 MONITOR, EVALUATIONS = "monitor.csv", "evaluations.npz"
 _COLUMNS = b"r,l,t\r\n"  # the line ends of Python's csv module, as SB3 writes them

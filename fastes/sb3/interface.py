@@ -15,16 +15,16 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from fastes.cpus import available_cpus
-from fastes.envs import EnvArgument, make_env_source
-from fastes.evaluator import Evaluator
-from fastes.forks import tell_of_forks
-from fastes.model import Model
-from fastes.predictor import Predictor
-from fastes.restore import check_same_spaces
+from fastes.envs.source import EnvArgument, make_env_source
+from fastes.errors import check_int, check_seed
+from fastes.models.model import Model
+from fastes.models.restore import check_same_spaces
+from fastes.rollout.predictor import Predictor
 from fastes.sb3 import logger as logging
-from fastes.strategy import check_int, check_seed
-from fastes.training_state import Report
+from fastes.system.cpus import available_cpus
+from fastes.system.forks import tell_of_forks
+from fastes.training.evaluator import Evaluator
+from fastes.training.state import Report
 
 Env = gymnasium.Env[Any, Any]
 

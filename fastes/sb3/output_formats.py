@@ -21,8 +21,8 @@ from typing import Any, Protocol, TextIO
 
 import numpy as np
 
-from fastes.console import lasting
-from fastes.descriptors import fill_standard_descriptors
+from fastes.system.console import lasting
+from fastes.system.descriptors import fill_standard_descriptors
 
 # SB3's classes for what is no figure, and the attributes that tell them from others of that name
 _SPECIAL = {

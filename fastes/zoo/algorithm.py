@@ -6,10 +6,10 @@ from typing import Any
 
 from fastes import agent
 from fastes.agent import CallbackArgument
-from fastes.callbacks import Callback
 from fastes.errors import FastESError
-from fastes.presets import DEFAULT
+from fastes.reports.callbacks import Callback
 from fastes.sb3.files import MonitorFile
+from fastes.settings.presets import DEFAULT
 from fastes.zoo.environments import single_environments
 
 _SCHEDULES = ("learning_rate", "sigma", "alive_bonus")

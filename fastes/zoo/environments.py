@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 
-from fastes.envs import Env, EnvSource, make_env_source
+from fastes.envs.source import Env, EnvSource, make_env_source
 
 _FACTORY = "_fastes_factory"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastes.presets import DEFAULT, all_presets, load_preset
-from fastes.settings import Settings
+from fastes.settings.presets import DEFAULT, all_presets, load_preset
+from fastes.settings.settings import Settings
 
 N_ENVS = 8
 

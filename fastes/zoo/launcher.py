@@ -8,7 +8,7 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-from fastes.descriptors import give_standard_files
+from fastes.system.descriptors import give_standard_files
 
 NAME = "fastes"
 HYPERPARAMS = "fastes.zoo.hyperparams"  # --conf-file takes a module that has `hyperparams`

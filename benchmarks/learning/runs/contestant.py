@@ -14,7 +14,7 @@ from benchmarks.child_process import Write, records_to_stdout
 from benchmarks.learning.runs.clock import Budget, Clock
 from benchmarks.learning.runs.evaluation import Task, Watch
 from benchmarks.peers.zoo import algorithm_of, change_of, changed_settings
-from fastes.presets import DEFAULT, choose_settings, preset_for
+from fastes.settings.presets import DEFAULT, choose_settings, preset_for
 
 if TYPE_CHECKING:
     from fastes import FastES, Settings
@@ -40,7 +40,7 @@ def preset_model(task: Task, cores: int) -> FastES:
 def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
     """FastES with its preset. Its own noise-free evaluations are on the clock, and their steps count."""
     from fastes import Callback
-    from fastes.logger import Record
+    from fastes.training.record import Record
 
     class Follow(Callback):
         def __init__(self, watch: Watch) -> None:
@@ -117,7 +117,7 @@ def import_first(algo: str) -> None:
     """Imports are not on the clock."""
     if algorithm_of(algo) == "fastes":
         import fastes.agent
-        import fastes.parallel.pool  # noqa: F401
+        import fastes.pools.processes.process_pool  # noqa: F401
     else:
         import sb3_contrib  # noqa: F401
         import torch._dynamo  # noqa: F401  torch imports it with the first optimiser: a second or more

@@ -12,7 +12,7 @@ import gymnasium
 
 from benchmarks.learning.runs.clock import Budget, Clock
 from benchmarks.learning.runs.results import Key
-from fastes.rollout import STEP_GUARD
+from fastes.rollout.episode import STEP_GUARD
 
 # FastES draws training's seeds below 2**31, and the peers count theirs from the run's seed: these belong to nobody.
 CURVE_SEEDS, FINAL_SEEDS = 2**31, 2**31 + 2**20

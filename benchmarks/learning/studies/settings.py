@@ -15,8 +15,8 @@ from benchmarks.learning.studies.short import fastes_for, short_settings
 from benchmarks.learning.studies.study import FIRST_SHARE, Study, add_one_env, nothing_to_check
 from benchmarks.peers.zoo import changed_settings
 from benchmarks.tables import markdown_table
-from fastes.presets import choose_settings
-from fastes.settings import Settings
+from fastes.settings.presets import choose_settings
+from fastes.settings.settings import Settings
 
 VARIED = ("population_size", "sigma", "learning_rate")
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)

@@ -23,8 +23,8 @@ from benchmarks.reliability.chaos.faults import KILL_TRAINING, KINDS, TIMEOUT_SE
 from benchmarks.reliability.chaos.follow import Failed, Follower
 from benchmarks.reliability.chaos.training import Plan
 from benchmarks.tables import markdown_table
-from fastes.cpus import available_cpus
-from fastes.settings import setting_names
+from fastes.settings.settings import setting_names
+from fastes.system.cpus import available_cpus
 
 AIM = 0.05
 _CHECKPOINT_SECONDS = 2.0  # a kill should meet a training whose last checkpoint is not where its stretch began
@@ -119,7 +119,7 @@ class Experiment:
 
 def startup_cpu_seconds(env: str) -> float:
     """CPU time of an interpreter that imports what a worker does and builds the environment: the median of three."""
-    imports = "from fastes.parallel import worker; from benchmarks.reliability.chaos.env import make_env"
+    imports = "from fastes.pools.processes import worker; from benchmarks.reliability.chaos.env import make_env"
     code = f"import sys; from pathlib import Path; {imports}; make_env(sys.argv[1], Path('none')).reset(seed=0)"
     command = [sys.executable, "-c", code, env]
     seconds = []

@@ -11,9 +11,9 @@ from typing import Any
 
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.logger import Record
 from fastes.reference import assert_same_bits
-from fastes.run_folder import BEST, CHECKPOINT, PROGRESS
+from fastes.runs.run_folder import BEST, CHECKPOINT, PROGRESS
+from fastes.training.record import Record
 
 _TIMES = {"seconds", "steps_per_second", "utilisation", "jobs_rerun"}  # figures that the clock decides
 

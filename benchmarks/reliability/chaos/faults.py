@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.reliability.chaos.env import EXIT, HANG, SYS_EXIT, give_order, takers
-from fastes.settings import setting_names
+from fastes.settings.settings import setting_names
 
 SIGNALS = {
     "kill": signal.SIGKILL,

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 from benchmarks.reliability.chaos.env import make_env
 from fastes import Callback, FastES
-from fastes.callbacks import ConsoleLog
-from fastes.logger import Record
-from fastes.parallel.worker import die_with_parent
-from fastes.presets import preset_for
-from fastes.run_folder import CHECKPOINT, RunFolder
+from fastes.pools.processes.worker import die_with_parent
+from fastes.reports.console_log import ConsoleLog
+from fastes.runs.run_folder import CHECKPOINT, RunFolder
+from fastes.settings.presets import preset_for
+from fastes.training.record import Record
 
 _TOTAL = 10**12  # timesteps: more than any run takes, and the same in every stretch, as schedules look at it
 _EPISODES = 2  # that a forked copy plays, and the training before it

@@ -1,0 +1,69 @@
+"""How a checkpoint names its environment: by an id that this process has registered, and harmless arguments."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+from fastes.envs.source import EnvSource
+from fastes.envs.worker_registry import portable
+from fastes.errors import EnvironmentUnavailable, suggest
+
+# ids of Gymnasium's own whose arguments name code
+_COMPATIBILITY = ("GymV21Environment-v0", "GymV26Environment-v0")
+
+
+def to_json(source: EnvSource) -> dict[str, Any] | None:
+    """What a checkpoint keeps: id and arguments, or None where that would not rebuild the environment."""
+    spec = source.spec
+    if spec is None or not source.rebuilds:
+        return None
+    kwargs = {**spec.kwargs, **source.make_kwargs}
+    registered = gymnasium.registry[spec.id]
+    if spec.max_episode_steps != registered.max_episode_steps:
+        kwargs["max_episode_steps"] = spec.max_episode_steps
+    kwargs = {key: value for key, value in kwargs.items() if key not in registered.kwargs or value != registered.kwargs[key]}
+    try:
+        return {"id": spec.id, "kwargs": json.loads(json.dumps(kwargs, allow_nan=False))}
+    except (TypeError, ValueError):
+        return None
+
+
+def from_json(data: Mapping[str, Any] | None) -> EnvSource:
+    """The source that `to_json` described. Only ids that this process has registered are built: a file names no code."""
+    if data is None:
+        raise ValueError(
+            "the checkpoint does not say how to build its environment (a factory, wrappers, or an id that was not "
+            "registered): pass it, as in FastES.load(path, env=make_env)"
+        )
+    env_id, kwargs = str(data["id"]), plain_kwargs(data)
+    if env_id not in gymnasium.registry:
+        raise EnvironmentUnavailable(
+            f"environment {env_id!r} of the checkpoint is not registered here{suggest(env_id, gymnasium.registry)}; import the "
+            "package that registers it first, or pass env="
+        )
+    return EnvSource(env_id, portable(gymnasium.registry[env_id]), None, kwargs)
+
+
+def plain_kwargs(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a checkpoint has for its environment, or ValueError when they may name code or a file."""
+    env_id, kwargs = str(data["id"]), dict(data.get("kwargs", {}))
+    if env_id in _COMPATIBILITY or not _harmless(kwargs):
+        raise ValueError(
+            f"the checkpoint's environment {env_id!r} has arguments {kwargs} that may name a file or a module, which FastES "
+            "does not take from a file: check them and pass env= and env_kwargs="
+        )
+    return kwargs
+
+
+def _harmless(value: Any) -> bool:
+    """Whether an environment's argument from a file is numbers, flags and plain words: no path, no module, no command."""
+    if isinstance(value, dict):
+        return all(_harmless(item) for pair in value.items() for item in pair)
+    if isinstance(value, list):
+        return all(map(_harmless, value))
+    return not isinstance(value, str) or re.fullmatch(r"[\w-]{0,64}", value) is not None

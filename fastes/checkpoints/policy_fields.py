@@ -1,0 +1,184 @@
+"""How a checkpoint describes its policy: written from a spec, and read back with every check that the C core relies on."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from fastes import _core
+from fastes.checkpoints.field_checks import require
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.errors import CheckpointError, CheckpointMismatch, shorten
+from fastes.policies.action_head import BOX_MAPPINGS, ActionHead
+from fastes.policies.any_policy import AnySpec
+from fastes.policies.custom_policy import CustomPolicy, CustomSpec
+from fastes.policies.layers import describe_layers, described_layers
+from fastes.policies.mlp import CUSTOM_POLICIES, PolicySpec
+
+_CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
+_MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds
+
+
+def describe_policy(spec: AnySpec) -> dict[str, Any]:
+    """What a file says of the policy; of a custom one, only what tells whether another fits."""
+    data: dict[str, Any] = {"obs_shape": spec.obs_shape, "flattened": spec.flattened}
+    if isinstance(spec, PolicySpec):
+        data |= describe_layers(spec.layers)
+    else:
+        data |= {"kind": spec.kind, "parameters": [[name, list(shape)] for name, shape in spec.shapes.items()]}
+    if spec.head is None:
+        return {**data, "head": None}
+    head = asdict(spec.head)
+    for bound in ("low", "high"):  # JSON has no infinity
+        head[bound] = [x if math.isfinite(x) else str(x) for x in head[bound]]
+    return {**data, "head": head}
+
+
+def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> AnySpec:
+    """The policy, from the file alone: acting needs no environment. A custom one has to be passed, and to fit."""
+    stored, settings = require(checkpoint.data, "policy", dict), require(checkpoint.data, "settings", dict)
+    if "kind" in stored:
+        return _custom_spec(checkpoint, stored, policy)
+    if policy is not None:
+        name = require(settings, "policy", str)
+        raise CheckpointMismatch(
+            f"policy = {policy!r} was passed for a checkpoint whose policy is the {name:.100} that it describes itself: load "
+            "it without policy="
+        )
+    with _damage_is_said():
+        if odd := set(stored) - {"layer_sizes", "activation", "use_bias", "head", "obs_shape", "flattened"}:
+            raise ValueError(f"keys {sorted(odd)}")
+        layers, head = described_layers(stored), _head(stored["head"])
+        obs_shape, flattened = _as_tuples(stored)["obs_shape"], stored.get("flattened", False)
+        spec = PolicySpec(layers, head, obs_shape, flattened)
+        if spec.layer_sizes[-1] != head.num_outputs:
+            raise ValueError(f"{spec.layer_sizes[-1]} outputs for {head}")
+        _check_observations(obs_shape, flattened)
+        if math.prod(obs_shape) != spec.obs_size:
+            raise ValueError(f"observation shape {obs_shape} for {spec.obs_size} inputs")
+        _check_theta(checkpoint, spec.num_params)
+        return spec
+
+
+def _custom_spec(checkpoint: Checkpoint, stored: Mapping[str, Any], policy: CustomPolicy | None) -> CustomSpec:
+    with _damage_is_said():
+        if odd := set(stored) ^ {"kind", "parameters", "head", "obs_shape", "flattened"}:
+            raise ValueError(f"keys {sorted(odd)}")
+        kind, shapes = stored["kind"], {name: tuple(shape) for name, shape in stored["parameters"]}
+        if kind not in CUSTOM_POLICIES or (stored["head"] is None) != (kind == "CallablePolicy"):
+            raise ValueError(f"kind {kind!r} with head {stored['head']!r}")
+        if len(shapes) != len(stored["parameters"]) or not all(isinstance(name, str) for name in shapes):
+            raise ValueError(f"parameters {stored['parameters']!r}")
+        few = all(len(shape) <= _MAX_DIMENSIONS for shape in shapes.values())
+        if not few or not all(type(n) is int and 0 <= n < 2**31 for shape in shapes.values() for n in shape):
+            raise ValueError(f"parameter shapes {stored['parameters']!r}")
+        head = None if stored["head"] is None else _head(stored["head"])
+        obs_shape, flattened = tuple(stored["obs_shape"]), stored["flattened"]
+        _check_observations(obs_shape, flattened)
+        _check_theta(checkpoint, sum(math.prod(shape) for shape in shapes.values()))
+        _check_statistics(checkpoint, math.prod(obs_shape))
+    if policy is None:
+        raise CheckpointMismatch(
+            f"the checkpoint's policy is a {kind}, of which a file holds the parameters only: load it in Python, with "
+            f"FastES.load(path, policy={kind}(...)), and train, evaluate or play it there"
+        )
+    if policy.kind != kind:
+        raise CheckpointMismatch(f"policy = {policy!r} does not fit the checkpoint: expected a {kind}")
+    own = dict(policy.parameter_shapes())
+    if list(own.items()) != list(shapes.items()):
+        raise CheckpointMismatch(f"policy = {policy!r} does not fit the checkpoint: {_first_difference(own, shapes)}")
+    return policy.make_spec(head, obs_shape, flattened)
+
+
+def _first_difference(own: Mapping[str, tuple[int, ...]], stored: Mapping[str, tuple[int, ...]]) -> str:
+    """Between the parameters of a policy and those of a checkpoint, in words."""
+    for name in stored:
+        if name not in own:
+            return f"it has no parameter {name!r}, the checkpoint has one of shape {stored[name]}"
+        if own[name] != stored[name]:
+            return f"its parameter {name!r} has shape {own[name]}, the checkpoint's has {stored[name]}"
+    for name in own:
+        if name not in stored:
+            return f"it has a parameter {name!r} of shape {own[name]}, the checkpoint has none"
+    return f"its parameters come in another order, {list(own)}: the checkpoint has {list(stored)}"
+
+
+@contextlib.contextmanager
+def _damage_is_said() -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CheckpointError(f"the checkpoint's policy is damaged: {shorten(error)}") from error
+
+
+def _as_tuples(stored: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
+
+
+def _head(stored: Mapping[str, Any]) -> ActionHead:
+    """The action head of a file; ValueError or the like for one that the C core must not see."""
+    values = _as_tuples(stored)
+    for bound in ("low", "high"):
+        values[bound] = tuple(float(x) for x in values[bound])
+    head = ActionHead(**values)
+    if not isinstance(head.size, int) or head.size <= 0 or head.kind not in _core.ACTION_KINDS:
+        raise ValueError(f"head {head.kind!r} of size {head.size!r}")
+    if type(head.num_outputs) is not int or head.num_outputs != _outputs(head):
+        raise ValueError(f"{head.num_outputs!r} outputs for {head}")
+    return head
+
+
+def _check_observations(shape: Any, flattened: Any) -> None:
+    # types first: a product of lists and numbers is a list of any length
+    if (
+        not isinstance(shape, tuple)
+        or len(shape) > _MAX_DIMENSIONS
+        or not all(type(n) is int and 0 <= n < 2**31 for n in shape)
+    ):
+        raise ValueError(f"observation shape {shape}")
+    if not 0 < math.prod(shape) < 2**31 or not isinstance(flattened, bool):
+        raise ValueError(f"observation shape {shape}, flattened {flattened!r}")
+
+
+def _check_theta(checkpoint: Checkpoint, num_params: int) -> None:
+    theta = checkpoint.arrays.get("theta", {}).get("theta")
+    if theta is None or theta.shape != (num_params,):
+        raise ValueError(f"it has {num_params} parameters, theta has {0 if theta is None else theta.size}")
+
+
+def _check_statistics(checkpoint: Checkpoint, obs_size: int) -> None:
+    """No parameter tells how large a custom policy's observations are: memory for them is asked for as its arrays say."""
+    mean = checkpoint.arrays.get("normalizer", {}).get("mean")
+    if mean is not None and mean.shape != (obs_size,):
+        raise ValueError(f"observations of {obs_size} values, statistics of {mean.size}")
+
+
+def _outputs(head: ActionHead) -> int:
+    """The width of the last layer that the C core will read; ValueError for a head that it must not see."""
+    if not all(isinstance(value, tuple) for value in (head.shape, head.low, head.high, head.nvec, head.start)):
+        raise ValueError(f"lists expected in {head}")
+    whole = (*head.shape, head.size, head.num_bins, *head.nvec)
+    small = all(type(n) is int and abs(n) < 2**31 for n in whole)
+    if not small or not all(type(n) is int and -(2**63) <= n < 2**63 - 2**31 for n in head.start) or head.cast not in _CASTS:
+        raise ValueError(f"numbers {whole}, cast {head.cast!r}")
+    shape_fits = all(isinstance(n, int) and n >= 0 for n in head.shape) and math.prod(head.shape) == head.size
+    if len(head.shape) > 32 or not shape_fits or head.dtype not in _core.DTYPES_OF_ACTIONS[head.kind]:
+        raise ValueError(f"shape {head.shape}, dtype {head.dtype!r} for {head.size} components")
+    if head.kind == "categorical":
+        if not len(head.nvec) == len(head.start) == head.size or min(head.nvec) < 1:
+            raise ValueError(f"choices {head.nvec}")
+        return sum(head.nvec)
+    if head.kind == "binary":
+        return head.size
+    if head.kind not in BOX_MAPPINGS:
+        raise ValueError(f"kind {head.kind!r}")
+    if not len(head.low) == len(head.high) == head.size:
+        raise ValueError(f"bounds {head.low}, {head.high}")
+    if head.kind != "bins":
+        return head.size
+    if not (isinstance(head.num_bins, int) and head.num_bins >= 2):
+        raise ValueError(f"{head.num_bins} bins")
+    return head.size * head.num_bins

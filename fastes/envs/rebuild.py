@@ -1,0 +1,157 @@
+"""How an environment that is given as an object is taken apart, so that any process can build the same again."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils import RecordConstructorArgs
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from fastes.envs.worker_registry import portable
+
+Env = gymnasium.Env[Any, Any]
+
+
+class Wrapping(NamedTuple):
+    """A wrapper's class, and its arguments beside the environment. Classes of a script travel with it, names would not."""
+
+    kind: Callable[..., Env]
+    kwargs: dict[str, Any]
+
+    def around(self, env: Env) -> Env:
+        return self.kind(env, **copy.deepcopy(self.kwargs))
+
+
+def taken_apart(env: Env) -> tuple[EnvSpec, tuple[Wrapping, ...]]:
+    """The spec for gymnasium.make, and the wrappers that were put around what it makes, innermost first.
+
+    The spec of a wrapped environment would not do: it moves a TimeLimit inside of all wrappers (outside of a frame skip
+    it counts other steps), and names the classes of wrappers, which a script's own workers cannot look up.
+    Raises ValueError for a wrapper whose arguments are not known.
+    """
+    around: list[Env] = []
+    inner = env
+    for inner in layers(env):
+        if isinstance(inner, (OrderEnforcing, PassiveEnvChecker)) or inner is env.unwrapped:
+            break
+        around.append(inner)
+    if inner.spec is None:
+        raise ValueError("it has no spec")
+    spec = copy.deepcopy(inner.spec)
+    limits = []
+    while around and type(around[-1]) is TimeLimit:
+        limits.append(_limit(around.pop()))
+    spec.max_episode_steps, spec.additional_wrappers = min(limits, default=None), ()
+    spec.kwargs.pop("render_mode", None)  # workers have nobody to show it to
+    return portable(spec), tuple(_wrapping(wrapper) for wrapper in reversed(around))
+
+
+def layers(env: Env) -> Iterator[Env]:
+    """The environment and what is inside of it, outermost first."""
+    yield env
+    while isinstance(env, gymnasium.Wrapper):
+        env = env.env
+        yield env
+
+
+def chain(env: Env) -> list[tuple[str, int]]:
+    """Classes, innermost first, with the steps of time limits; those that follow each other are one, what only checks none."""
+    found: list[tuple[str, int]] = []
+    for layer in reversed(list(layers(env))):
+        if isinstance(layer, PassiveEnvChecker):
+            continue
+        name = f"{type(layer).__module__}.{type(layer).__qualname__}"
+        limit = _limit(layer) if type(layer) is TimeLimit else 0
+        if limit and found[-1][0] == name:
+            limit = min(limit, found.pop()[1])
+        found.append((name, limit))
+    return found
+
+
+def _inside_monitors(env: Env) -> tuple[Env, list[Any]]:
+    """The environment inside of SB3's Monitors, which only watch, and the writers of their files."""
+    writers = []
+    while (type(env).__module__, type(env).__name__) == ("stable_baselines3.common.monitor", "Monitor"):
+        monitor: Any = env
+        if monitor.results_writer is not None:
+            writers.append(monitor.results_writer)
+        env = monitor.env
+    return env, writers
+
+
+def without_monitor(env: Env) -> tuple[Env, str | None]:
+    """The environment inside of SB3's Monitor, and the file that it writes."""
+    inner, writers = _inside_monitors(env)
+    path = None
+    for writer in writers:
+        if tuple(writer.logger.fieldnames) == ("r", "l", "t"):
+            path = writer.file_handler.name
+            continue
+        warnings.warn(
+            f"the file {writer.file_handler.name} of the Monitor stays empty: its columns {writer.logger.fieldnames} need "
+            "infos, which stay in the workers. Use Monitor without info_keywords and reset_keywords",
+            UserWarning,
+            stacklevel=5,
+        )
+    return inner, path
+
+
+def unwatched(env: Env) -> Env:
+    """What a function has made, without SB3's Monitor: each worker's would write over the rows of the others."""
+    inner, writers = _inside_monitors(env)
+    for writer in writers:
+        warnings.warn(
+            f"the file {writer.file_handler.name} of the Monitor stays empty: each worker builds one of its own. Give the "
+            "environment itself, FastES(Monitor(env, file)), or the callback fastes.sb3.files.MonitorFile(file)",
+            UserWarning,
+            stacklevel=6,
+        )
+        writer.close()
+    return inner
+
+
+def check_same(given: Env, rebuilt: Env) -> None:
+    """ValueError where an environment that was rebuilt differs visibly from the one that was given."""
+    if chain(given) != chain(rebuilt):
+        raise ValueError(f"its spec makes {rebuilt} instead")
+    for name in ("observation_space", "action_space"):
+        if getattr(given, name) != getattr(rebuilt, name):
+            raise ValueError(f"its spec makes one with {name} {getattr(rebuilt, name)} instead of {getattr(given, name)}")
+
+
+def warn_of_memory(env: Env) -> None:
+    """Statistics of wrappers differ in each worker."""
+    for layer in layers(env):
+        if getattr(layer, "update_running_mean", False) is True:
+            warnings.warn(
+                f"the wrapper {type(layer).__name__} keeps statistics from one episode to the next, each worker its own: "
+                "results depend on the number of workers, and checkpoints do not hold them. Leave it out: FastES normalises "
+                "observations itself (normalize_obs) and compares returns by rank or in units of their std",
+                UserWarning,
+                stacklevel=3,
+            )
+
+
+def _limit(layer: Env) -> int:
+    return int(layer._max_episode_steps)  # type: ignore[attr-defined]
+
+
+def _wrapping(wrapper: Env) -> Wrapping:
+    kind = type(wrapper)
+    recorded = getattr(wrapper, "_saved_kwargs", None) if isinstance(wrapper, RecordConstructorArgs) else None
+    if recorded is None:
+        raise ValueError(
+            f"the wrapper {kind.__name__} does not record its arguments with gymnasium.utils.RecordConstructorArgs"
+        )
+    several = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    _, *parameters = inspect.signature(kind).parameters.values()
+    for parameter in parameters:
+        if parameter.kind not in several and parameter.name not in recorded:
+            raise ValueError(f"the wrapper {kind.__name__} does not record its argument {parameter.name!r}")
+    return Wrapping(kind, {name: value for name, value in recorded.items() if name != "env"})

@@ -1,0 +1,266 @@
+"""How an `env` argument becomes a factory that builds the environment in any process."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from fastes.envs.copies import Copies
+from fastes.envs.import_hook import register_envs
+from fastes.envs.old_interface import advice_on_object
+from fastes.envs.rebuild import Wrapping, check_same, taken_apart, unwatched, without_monitor
+from fastes.envs.vector.gymnasium_vector_env import VectorEnvLanes
+from fastes.envs.vector.sb3_vec_env import VecEnv, VecEnvLanes, is_vec_env
+from fastes.envs.vector.vector_env import Lanes
+from fastes.envs.worker_registry import portable
+from fastes.errors import EnvironmentUnavailable, suggest
+from fastes.system.interrupts import handlers_kept
+
+register_envs()  # again, for a process whose import hooks have kept ours from seeing Gymnasium
+
+Env = gymnasium.Env[Any, Any]
+Pair = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]  # of observations, of actions
+EnvArgument = str | EnvSpec | Env | Callable[[], Env] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
+
+# module in an ImportError -> what to install
+_EXTRAS = {
+    "mujoco": "pip install 'fastes[mujoco]'",
+    "imageio": "pip install 'fastes[mujoco]'",
+    "Box2D": "pip install 'fastes[box2d]'",
+    "box2d": "pip install 'fastes[box2d]'",
+    "ale_py": "pip install 'fastes[atari]', and write the id as 'ale_py:ALE/...' or import ale_py first",
+    "pygame": "pip install 'fastes[video]'",
+}
+_NAMESPACE_EXTRAS = {"ALE": _EXTRAS["ale_py"]}
+
+
+@dataclass(frozen=True)
+class EnvSource:
+    """Where environments come from: a Gymnasium spec, or a factory of the user's.
+
+    name: for folders and messages. spec: None for a factory. make_kwargs: passed on to gymnasium.make. wrappers: put around
+    what the spec makes, innermost first. folder: the working directory when it was described, in which workers start: an
+    environment may leave it. lanes: a vector environment that is there already and is driven as it is; single ones can be
+    built where it has only one kind of environment and no wrappers. monitor_file: of the SB3 Monitor around the environment
+    that was given; the model writes there what no worker's copy of it could.
+    """
+
+    name: str
+    spec: EnvSpec | None
+    factory: Callable[[], Env] | None
+    make_kwargs: Mapping[str, Any]
+    wrappers: tuple[Wrapping, ...] = ()
+    folder: str | None = field(default_factory=lambda: _working_directory(), compare=False)
+    lanes: Lanes | None = field(default=None, compare=False)
+    monitor_file: str | None = field(default=None, compare=False)
+
+    def __call__(self, **extra: Any) -> Env:
+        """Build one environment; extra: more keyword arguments for gymnasium.make, such as render_mode.
+
+        Handlers of SIGINT, SIGTERM and SIGHUP stay as they are, whatever the environment installs.
+        """
+        with handlers_kept():
+            return self._build(extra)
+
+    def _build(self, extra: Mapping[str, Any]) -> Env:
+        if self.lanes is not None and not self.rebuilds:
+            raise ValueError(f"{self.name}: single environments cannot be built from {self.lanes.env}: pass env= to build one")
+        if self.factory is not None:
+            made = self.factory()
+            if not isinstance(made, gymnasium.Env):
+                raise TypeError(
+                    f"the function {self.name!r} made {made!r}, a {type(made).__name__}: expected a gymnasium.Env"
+                    f"{advice_on_object(made)}"
+                )
+            return unwatched(made)
+        assert self.spec is not None
+        env = _make(self.spec, {**self.make_kwargs, **extra})
+        for wrapper in self.wrappers:
+            env = wrapper.around(env)
+        return env
+
+    @property
+    def rebuilds(self) -> bool:
+        """Whether `spec` alone says how to build one."""
+        if self.spec is None or self.spec.additional_wrappers or self.wrappers or gymnasium.registry.get(self.spec.id) is None:
+            return False
+        return self.lanes is None or self.lanes.plain
+
+    @property
+    def reward_threshold(self) -> float | None:
+        """The registered reward_threshold: an environment counts as solved there."""
+        return self.spec.reward_threshold if self.spec else None
+
+
+class MissingEnv:
+    """An environment factory that says why there is none."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __call__(self) -> Any:
+        raise ValueError(self.reason)
+
+
+def _working_directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it was deleted
+        return None
+
+
+def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = None) -> EnvSource:
+    """An environment id, an EnvSpec, an Env, a vector environment or a zero-argument factory.
+
+    An Env is rebuilt from its spec, one without a spec is copied.
+    Specs are resolved here, so that workers do not need what this process has registered. Raises EnvironmentUnavailable
+    for an unknown id, ValueError for an Env that cannot be rebuilt, TypeError for anything else.
+    """
+    kwargs = dict(env_kwargs or {})
+    if isinstance(env, EnvSource) and not kwargs:
+        return env
+    if isinstance(env, str):
+        return EnvSource(env, portable(_find_spec(env)), None, kwargs)
+    if isinstance(env, EnvSpec):
+        return _source_of_spec(env, kwargs)
+    if (lanes := lanes_of(env)) is not None:
+        return _source_of_lanes(lanes, kwargs)
+    if isinstance(env, gymnasium.Env):
+        return _source_of_env(env, kwargs)
+    if callable(env):
+        if kwargs:
+            raise ValueError(f"env_kwargs = {kwargs!r} cannot reach a factory: pass lambda: factory(**env_kwargs) as env")
+        return EnvSource(_name_of(env), None, env, {})
+    raise TypeError(
+        f"env = {env!r} is a {type(env).__name__}: expected an environment id such as 'CartPole-v1', a gymnasium.Env, an "
+        f"EnvSpec, a vector environment or a function without arguments that returns an Env{advice_on_object(env)}"
+    )
+
+
+def lanes_of(env: object) -> Lanes | None:
+    """The lanes of a vector environment; None for anything else."""
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        return VectorEnvLanes(env)
+    return VecEnvLanes(env) if is_vec_env(env) else None
+
+
+def _check_no_kwargs(kwargs: Mapping[str, Any], env: object) -> None:
+    if kwargs:
+        raise ValueError(f"env_kwargs = {kwargs!r} cannot reach {env}, which exists already: pass them where it is made")
+
+
+def _source_of_lanes(lanes: Lanes, kwargs: Mapping[str, Any]) -> EnvSource:
+    _check_no_kwargs(kwargs, lanes.env)
+    spec = lanes.spec
+    return EnvSource(spec.id if spec else type(lanes.env).__name__, spec, None, {}, lanes=lanes)
+
+
+def _name_of(factory: Any) -> str:
+    inner = factory.func if isinstance(factory, functools.partial) else factory
+    return str(getattr(inner, "__name__", type(inner).__name__)).strip("<>")
+
+
+def _find_spec(env_id: str) -> EnvSpec:
+    module, _, name = env_id.rpartition(":")
+    try:
+        if module:
+            importlib.import_module(module)
+        spec = gymnasium.spec(name)
+    except ModuleNotFoundError as error:
+        raise EnvironmentUnavailable(
+            f"environment {env_id!r} cannot be found: its module {error.name!r} is not importable; check the spelling, install "
+            "it, or run where it lies"
+        ) from error
+    except gymnasium.error.Error as error:
+        extra = _NAMESPACE_EXTRAS.get(name.split("/")[0]) if "/" in name else None
+        hint = f"; it may need: {extra}" if extra else suggest(name, gymnasium.registry)
+        hint = hint or "; import the package that registers it, or write 'module:Env-v0'"
+        raise EnvironmentUnavailable(f"environment {env_id!r} is not registered in Gymnasium{hint}") from error
+    return spec
+
+
+def _source_of_spec(spec: EnvSpec, kwargs: dict[str, Any]) -> EnvSource:
+    spec = copy.deepcopy(spec)
+    spec.kwargs.pop("render_mode", None)  # as of an Env
+    if not spec.additional_wrappers:
+        return EnvSource(spec.id, portable(spec), None, kwargs)
+    try:
+        env = _make(spec, {})
+    except EnvironmentUnavailable:
+        raise
+    except Exception as error:
+        raise _cannot_be_rebuilt(f"EnvSpec {spec.id!r}", error) from error
+    try:
+        return _source_of_env(env, kwargs)
+    finally:
+        env.close()
+
+
+def _source_of_env(env: Env, kwargs: dict[str, Any]) -> EnvSource:
+    inner, monitor_file = without_monitor(env)
+    return replace(_source_of_inner(inner, kwargs), monitor_file=monitor_file)
+
+
+def _source_of_inner(env: Env, kwargs: dict[str, Any]) -> EnvSource:
+    if env.spec is None:
+        return _source_of_copies(env, kwargs)
+    try:
+        spec, wrappers = taken_apart(env)
+        rebuilt = EnvSource(spec.id, spec, None, {}, wrappers)()
+        try:
+            check_same(env, rebuilt)
+        finally:
+            rebuilt.close()
+    except Exception as error:
+        return _copied_instead(env, kwargs, error)
+    return EnvSource(spec.id, spec, None, kwargs, wrappers)
+
+
+def _copied_instead(env: Env, kwargs: dict[str, Any], reason: Exception) -> EnvSource:
+    """Copies of an environment that cannot be rebuilt, under its own name."""
+    try:
+        copies = _source_of_copies(env, kwargs)
+    except Exception:
+        raise _cannot_be_rebuilt(f"environment {env}", reason) from reason
+    return replace(copies, name=env.spec.id if env.spec is not None else copies.name)
+
+
+def _source_of_copies(env: Env, kwargs: dict[str, Any]) -> EnvSource:
+    _check_no_kwargs(kwargs, env)
+    try:
+        copies = Copies(env)
+    except Exception as error:
+        raise ValueError(
+            f"the environment {env} has no spec, and it cannot be copied ({error}), as workers need to: pass a function that "
+            "builds it instead, such as FastES(lambda: MyEnv())"
+        ) from error
+    return EnvSource(_name_of(copies), None, copies, {})
+
+
+def _cannot_be_rebuilt(what: str, reason: Exception) -> ValueError:
+    return ValueError(
+        f"the {what} cannot be rebuilt ({reason}), as workers need to: pass a function that builds it instead, such as "
+        "FastES(lambda: MyWrapper(gymnasium.make('CartPole-v1')))"
+    )
+
+
+def _make(spec: EnvSpec, kwargs: Mapping[str, Any]) -> Env:
+    spec = copy.deepcopy(spec)
+    spec.disable_env_checker = True
+    try:
+        return gymnasium.make(spec, **kwargs)
+    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        text = f"{error} {getattr(error, 'name', '')} {error.__cause__}"
+        extra = next((install for module, install in _EXTRAS.items() if module in text), None)
+        hint = f". To install it: {extra}" if extra else ""
+        raise EnvironmentUnavailable(
+            f"environment {spec.id!r} needs a package that is not installed ({error}){hint}"
+        ) from error

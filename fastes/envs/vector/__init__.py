@@ -1,0 +1,1 @@
+"""Vector environments that are driven as they are."""

@@ -1,0 +1,124 @@
+"""Gymnasium's vector environments as lanes."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from fastes.envs.infos import success_of
+from fastes.envs.vector.vector_env import Lanes, Rows, chain_of, described, kinds_of, process_of, switched_off
+
+_WITH_MASKS = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
+_MASKS = hasattr(gymnasium.vector, "AutoresetMode")  # Gymnasium 1.1 brought both
+# wrappers that remember nothing: a lane may start anew under them while the others go on
+_PASSING = {
+    "ArrayConversion",
+    "ClipAction",
+    "ClipReward",
+    "DtypeObservation",
+    "FilterObservation",
+    "FlattenObservation",
+    "GrayscaleObservation",
+    "RescaleAction",
+    "RescaleObservation",
+    "ReshapeObservation",
+    "ResizeObservation",
+    "TransformAction",
+    "TransformObservation",
+    "TransformReward",
+}
+
+
+class VectorEnvLanes(Lanes):
+    """A gymnasium.vector environment in any autoreset mode.
+
+    Each episode starts by `reset` with its seed, in one lane where the environment has reset masks and no wrapper remembers
+    more than a step, else in all lanes at once; what autoreset does in between is no step and no reward.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.env, self.num_envs = env, int(env.num_envs)
+        self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
+        *wrappers, self._base = chain_of(env, "env")
+        self._statistics = [wrapper for wrapper in wrappers if "NormalizeObservation" in kinds_of(wrapper)]
+        self.normalizes = bool(self._statistics)
+        mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
+        self._disabled = getattr(mode, "name", str(mode)).upper().endswith("DISABLED")
+        masks = _MASKS and isinstance(self._base, _WITH_MASKS) and all(kinds_of(wrapper) & _PASSING for wrapper in wrappers)
+        self.restarts_alone = self._disabled or masks
+        self.in_processes = isinstance(self._base, gymnasium.vector.AsyncVectorEnv)
+        self.made_in = process_of(self._base)
+        self.check_process()
+        self.spec, alike = described(self._base, (lambda: str(self._base.call("__str__")[0])) if self.in_processes else None)
+        self.plain = alike and not wrappers
+        self._seeds_each = True
+        self._over = np.zeros(self.num_envs, dtype=bool)
+        self._obs: Any = None
+        self._infos: dict[str, Any] = {}
+        if any("NormalizeReward" in kinds_of(wrapper) for wrapper in wrappers):
+            warnings.warn(
+                "NormalizeReward scales rewards by statistics that move during a generation: late candidates get other "
+                "returns, and results depend on the number of lanes. Leave it out: FastES compares returns by rank or in units "
+                "of their std",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def reset(self, seeds: list[int]) -> None:
+        if self._seeds_each:
+            try:
+                self._obs, _ = self.env.reset(seed=list(seeds))
+            except (TypeError, ValueError, gymnasium.error.Error):
+                if isinstance(self._base, _WITH_MASKS):
+                    raise
+                self._seeds_each = False
+                warnings.warn(
+                    f"{self.env} takes one seed for all of its lanes: candidates of a pair do not meet the same episodes, and "
+                    "results depend on the number of lanes",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+        if not self._seeds_each:
+            self._obs, _ = self.env.reset(seed=seeds[0])
+        self._over[:] = False
+
+    def restart(self, seeds: Mapping[int, int | None]) -> None:
+        mask = np.zeros(self.num_envs, dtype=bool)
+        mask[list(seeds)] = True
+        given = [seeds.get(lane) for lane in range(self.num_envs)]
+        self._obs, _ = self.env.reset(seed=given, options={"reset_mask": mask})
+        self._over[mask] = False
+
+    def observations(self) -> Iterable[Any]:
+        if isinstance(self.observation_space, spaces.Box):
+            return self._obs  # type: ignore[no-any-return]
+        return gymnasium.vector.utils.iterate(self.env.observation_space, self._obs)
+
+    def step(self, actions: Rows) -> tuple[Rows, Rows]:
+        if self._disabled and self._over.any():  # lanes without work; they must not be stepped as they are
+            self.restart(dict.fromkeys(np.flatnonzero(self._over).tolist()))
+        self._obs, rewards, terminated, truncated, self._infos = self.env.step(actions)
+        dones = np.logical_or(terminated, truncated)
+        if self._disabled:
+            self._over = dones.copy()
+        return rewards, dones
+
+    def success(self, lane: int) -> float:
+        for infos in (self._infos.get("final_info", {}), self._infos):
+            known = infos.get("_is_success")
+            if known is not None and known[lane]:
+                return success_of({"is_success": infos["is_success"][lane]})
+        return math.nan
+
+    def frozen(self) -> contextlib.AbstractContextManager[None]:
+        return switched_off(self._statistics, "update_running_mean")
+
+    def has_seen_nothing(self) -> bool:
+        return any(float(wrapper.obs_rms.count) < 1.0 for wrapper in self._statistics)

@@ -1,0 +1,158 @@
+"""SB3's VecEnvs as lanes."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+
+from fastes.envs.infos import success_of
+from fastes.envs.vector.vector_env import Lanes, Rows, chain_of, described, kinds_of, process_of, switched_off
+
+# wrappers that let a lane start anew while the others go on, and those through which rewards pass as they are
+_PASSING = {"VecNormalize", "VecMonitor", "VecCheckNan"}
+_REWARD_PASSING = _PASSING | {"VecFrameStack", "VecTransposeImage", "VecExtractDictObs", "VecVideoRecorder"}
+_KNOWN = {"DummyVecEnv", "SubprocVecEnv"}  # these start each episode from a seed of its own
+# what wrappers add up in an episode
+_SUMS = ("returns", "episode_returns", "episode_lengths")
+
+
+class VecEnv(Protocol):
+    """A VecEnv of Stable-Baselines3."""
+
+    num_envs: int
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]: ...
+
+
+def is_vec_env(env: object) -> bool:
+    """Whether an object is a VecEnv; SB3 is not imported to know that it is none."""
+    module = sys.modules.get("stable_baselines3.common.vec_env")
+    return module is not None and isinstance(env, module.VecEnv)
+
+
+class VecEnvLanes(Lanes):
+    """A VecEnv of Stable-Baselines3 with its wrappers; statistics: those that are VecNormalize, from the outside in.
+
+    Returns add up the rewards before VecNormalize: a scale that moves during a generation would favour late candidates.
+    Raises ValueError where a wrapper around VecNormalize may change normalised rewards, and for a Monitor that forbids resets.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.env, self.num_envs = env, int(env.num_envs)
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        *self._wrappers, self._base = chain_of(env, "venv")
+        self.statistics = [wrapper for wrapper in self._wrappers if "VecNormalize" in kinds_of(wrapper)]
+        self.normalizes = any(wrapper.norm_obs for wrapper in self.statistics)
+        base = kinds_of(self._base)
+        self.in_processes = "SubprocVecEnv" in base
+        self.made_in = process_of(self._base)
+        self.check_process()
+        self._seeds_each = bool(base & _KNOWN)
+        self.restarts_alone = self._seeds_each and all(kinds_of(wrapper) & _PASSING for wrapper in self._wrappers)
+        self._check_monitors()
+        self._rewards_of = self._source_of_rewards()
+        ask = (lambda: str(self._base.env_method("__str__", indices=[0])[0])) if self.in_processes else None
+        self.spec, alike = described(self._base, ask)
+        self.plain = alike and not self._wrappers
+        self._obs: Any = None
+        self._infos: list[dict[str, Any]] = []
+
+    def _source_of_rewards(self) -> Any:
+        """The VecNormalize whose rewards are those of the environments; None for the rewards of `step`."""
+        outer: list[Any] = []
+        for wrapper in self._wrappers:
+            if wrapper in self.statistics and not (strange := [w for w in outer if not kinds_of(w) & _REWARD_PASSING]):
+                continue
+            if wrapper in self.statistics:
+                if wrapper.norm_reward:
+                    raise ValueError(
+                        f"{type(strange[-1]).__name__} lies around VecNormalize, which normalises rewards: FastES adds up "
+                        "rewards before that, and does not know what the wrapper does to them. Use "
+                        "VecNormalize(norm_reward=False), or put the wrapper inside of it"
+                    )
+                return None
+            outer.append(wrapper)
+        return self.statistics[-1] if self.statistics else None
+
+    def _check_monitors(self) -> None:
+        """A Monitor may forbid what starts each episode."""
+        has_attr = getattr(self._base, "has_attr", None)
+        if has_attr is None or not has_attr("allow_early_resets"):
+            return
+        if not all(self._base.get_attr("allow_early_resets")):
+            raise ValueError(
+                "Monitor(allow_early_resets=False) forbids the reset with its own seed that starts each episode of FastES: use "
+                "allow_early_resets=True"
+            )
+
+    def reset(self, seeds: list[int]) -> None:
+        if not self._seeds_each and self._obs is None:
+            warnings.warn(
+                f"{type(self._base).__name__} gets one seed for all of its lanes: candidates of a pair may not meet the same "
+                "episodes, and results depend on the number of lanes",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self.env.seed(seeds[0])
+        if hasattr(self._base, "_seeds"):
+            self._base._seeds = list(seeds)
+        self._obs = self.env.reset()
+
+    def restart(self, seeds: Mapping[int, int]) -> None:
+        for lane, seed in seeds.items():
+            ((obs, _),) = self._base.env_method("reset", seed=seed, indices=[lane])
+            for wrapper in self._wrappers:
+                for name in _SUMS:
+                    if name in vars(wrapper):
+                        getattr(wrapper, name)[lane] = 0
+            self._place(lane, obs)
+
+    def _place(self, lane: int, obs: Any) -> None:
+        if isinstance(self._obs, dict):
+            rows = self._normalized({key: np.asarray(value)[np.newaxis] for key, value in obs.items()})
+            for key, value in rows.items():
+                self._obs[key][lane] = value[0]
+        elif isinstance(self._obs, tuple):
+            for part, value in zip(self._obs, obs, strict=True):
+                part[lane] = value
+        else:
+            self._obs[lane] = self._normalized(np.asarray(obs)[np.newaxis])[0]
+
+    def _normalized(self, obs: Any) -> Any:
+        for wrapper in reversed(self.statistics):
+            obs = wrapper.normalize_obs(obs)
+        return obs
+
+    def observations(self) -> Iterable[Any]:
+        if isinstance(self._obs, dict):
+            return ({key: part[lane] for key, part in self._obs.items()} for lane in range(self.num_envs))
+        if isinstance(self._obs, tuple):
+            return (tuple(part[lane] for part in self._obs) for lane in range(self.num_envs))
+        return self._obs  # type: ignore[no-any-return]
+
+    def step(self, actions: Rows) -> tuple[Rows, Rows]:
+        self._obs, rewards, dones, self._infos = self.env.step(actions)
+        return (rewards if self._rewards_of is None else self._rewards_of.get_original_reward()), dones
+
+    def success(self, lane: int) -> float:
+        return success_of(self._infos[lane])
+
+    def frozen(self) -> contextlib.AbstractContextManager[None]:
+        return switched_off(self.statistics, "training")
+
+    def has_seen_nothing(self) -> bool:
+        return any(wrapper.norm_obs and _count(wrapper.obs_rms) < 1.0 for wrapper in self.statistics)
+
+
+def _count(statistics: Any) -> float:
+    """Observations that VecNormalize's statistics have seen; for Dict observations there is one for each key."""
+    each = statistics.values() if isinstance(statistics, dict) else [statistics]
+    return max((float(part.count) for part in each), default=0.0)

@@ -1,0 +1,1 @@
+"""Vectors in, vectors out: no process, no environment."""

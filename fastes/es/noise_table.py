@@ -1,0 +1,110 @@
+"""The noise table that all candidates share, and weighted sums of its slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes import _core
+from fastes.es.parameter_windows import Windows
+from fastes.system.cpus import available_cpus
+from fastes.system.memory import check_memory
+
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
+
+MIN_TABLE_SIZE = 1 << 20
+MAX_TABLE_SIZE = 250_000_000
+_GRAIN = 1 << 14  # parts of threads are multiples of this many values
+_WORTH_A_THREAD = 1 << 20  # values to draw, or to read, that repay starting a thread
+
+
+def default_table_size(num_params: int) -> int:
+    """Values a table needs: 1024 policies long, at least 1M (4 MB), at most 250M (1 GB) unless one policy needs more."""
+    return max(MIN_TABLE_SIZE, min(1024 * num_params, MAX_TABLE_SIZE), 2 * num_params)
+
+
+class NoiseTable:
+    """Standard normals shared by all candidates: a perturbation is the slice that starts at its noise_index.
+
+    size: number of values. seed: key of the stream; value k depends on (seed, k) alone. The values are drawn at first
+    use, in memory of its own or, after `place`, in the given buffer.
+    """
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.seed = size, seed
+        self._values: Float32 | None = None
+
+    @property
+    def values(self) -> Float32:
+        """The table, float32 (size,), read-only."""
+        if self._values is None:
+            check_memory({f"a noise table of {self.size:,} values": 4 * self.size}, "use a smaller one (noise_table_size)")
+            self.place(np.empty(self.size, dtype=np.float32))
+        assert self._values is not None
+        return self._values
+
+    def place(self, buffer: Float32) -> None:
+        """Draw the table into buffer (size,) float32, on several threads, and keep it there."""
+        _in_threads(self.size, self.size, lambda a, b: _core.normal_fill(buffer[a:b], self.seed, a))
+        self._values = buffer.view()
+        self._values.flags.writeable = False
+
+    def place_once(self, buffer: Float32) -> None:
+        """`place`, unless the table is in this very buffer already."""
+        if self._values is None or self._values.base is not buffer.base or self._values.ctypes.data != buffer.ctypes.data:
+            self.place(buffer)
+
+    def forget(self) -> None:
+        """Let go of the memory; the next use draws the same values again."""
+        self._values = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the values: a copy draws the same ones."""
+        return {"size": self.size, "seed": self.seed, "_values": None}
+
+    def weighted_sum(
+        self, noise_index: Int64, weights: Float32, num_params: int, windows: Windows | None = None, squares: bool = False
+    ) -> Float32:
+        """sum_j weights[j] * eps_j as float32 (num_params,); pairs of weight zero are not read, nor is what no window covers.
+
+        windows: the parameters that eps_j belongs to; None for all. squares: of eps_j^2 - 1 in place of eps_j.
+        """
+        used = np.flatnonzero(weights)
+        weight = np.ascontiguousarray(weights[used])
+        total, table = np.empty(num_params, dtype=np.float32), self.values
+        if windows is None:
+            index, kernel = np.ascontiguousarray(noise_index[used]), _core.noise_square_sum if squares else _core.noise_sum
+            _in_threads(num_params, num_params * len(used), lambda a, b: kernel(total[a:b], table, index + a, weight))
+            return total
+        index, begin, end = windows.pieces(used, noise_index, num_params)
+        weight = np.repeat(weight, 2)
+
+        def add(a: int, b: int) -> None:
+            first, past = np.clip(begin, a, b), np.clip(end, a, b)
+            met = past > first
+            where, first, past = (index + first - begin)[met], (first - a)[met], (past - a)[met]
+            _core.noise_sum_pieces(total[a:b], table, where, first, past, weight[met], squares)
+
+        _in_threads(num_params, windows.size * len(used), add)
+        return total
+
+
+def _in_threads(size: int, work: int, function: Callable[[int, int], None]) -> None:
+    """Call function(start, end) on parts of range(size), on as many threads as the work repays; kernels release the GIL."""
+    threads = min(work // _WORTH_A_THREAD, size // _GRAIN)
+    threads = min(threads, available_cpus()) if threads > 1 else 1  # asking costs more than little work
+    part = -(-size // (threads * _GRAIN)) * _GRAIN
+    starts = range(0, size, part)
+    if len(starts) < 2:
+        function(0, size)
+        return
+    try:
+        with ThreadPoolExecutor(len(starts)) as executor:
+            list(executor.map(lambda start: function(start, min(start + part, size)), starts))
+    except RuntimeError:  # the system gives no thread more
+        function(0, size)

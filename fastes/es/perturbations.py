@@ -1,0 +1,131 @@
+"""A generation's perturbations: what is drawn from (seed, generation, pair) alone, and the candidates that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes import _core
+from fastes.es.noise_table import Float32, Int64, NoiseTable
+from fastes.es.parameter_windows import Windows, parts
+from fastes.system.memory import check_memory
+
+
+def write_candidate(
+    out: Float32,
+    theta: Float32,
+    table: Float32,
+    at: int,
+    sigma: float | Float32,
+    side: int,
+    window: tuple[int, int] | None = None,
+) -> None:
+    """out = theta + sigma * eps for side 0, theta - sigma * eps for side 1, eps = table[at : at + num_params].
+
+    sigma: one for all parameters, or one for each. window: the first parameter that is perturbed, and how many are; out is
+    theta elsewhere, and eps begins with the window.
+    """
+    if window is not None:
+        out[:] = theta
+        for skip, part in parts(*window, len(theta)):
+            own = sigma if isinstance(sigma, float) else sigma[part]
+            write_candidate(out[part], theta[part], table, at + skip, own, side)
+    elif isinstance(sigma, float):
+        _core.perturb(out, theta, table, at, sigma if side == 0 else -sigma)
+    else:
+        _core.perturb_each(out, theta, table, at, sigma, side)
+
+
+@dataclass(frozen=True)
+class Perturbations:
+    """One generation's draws. Iterating gives the candidates' parameter vectors in job order, rebuilt one by one in C.
+
+    Job 2 * pair is theta + sigma * eps, job 2 * pair + 1 is theta - sigma * eps, eps = the slice at noise_index[pair].
+
+    Attributes: noise_index int64 (num_pairs,); env_seed int64 (num_pairs, episodes), shared by both sides of a pair;
+    action_key uint64 (num_pairs, episodes), the key of the episode's action noise; sigma_each: a sigma for each parameter,
+    float32 (num_params,), of which `sigma` is the mean then, or None; windows: what each pair perturbs, None for all.
+    """
+
+    generation: int
+    sigma: float
+    theta: Float32
+    table: NoiseTable
+    noise_index: Int64
+    env_seed: Int64
+    action_key: npt.NDArray[np.uint64]
+    sigma_each: Float32 | None = None
+    windows: Windows | None = None
+
+    @property
+    def inverse_share(self) -> float:
+        """What makes a sum over pairs unbiased for each parameter: so many times more are there than a pair perturbs."""
+        return 1.0 if self.windows is None else len(self.theta) / self.windows.size
+
+    @property
+    def num_pairs(self) -> int:
+        return len(self.noise_index)
+
+    def __len__(self) -> int:
+        return 2 * self.num_pairs
+
+    def __getitem__(self, job: int) -> Float32:
+        """Candidate number job: float32 (num_params,), a new array."""
+        if not 0 <= job < len(self):
+            raise IndexError(f"candidate {job} is out of range: this generation has {len(self)}")
+        candidate, sigma = np.empty_like(self.theta), self.sigma if self.sigma_each is None else self.sigma_each
+        window = None if self.windows is None else (int(self.windows.first[job // 2]), self.windows.size)
+        write_candidate(candidate, self.theta, self.table.values, int(self.noise_index[job // 2]), sigma, job % 2, window)
+        return candidate
+
+    def __iter__(self) -> Iterator[Float32]:
+        return (self[job] for job in range(len(self)))
+
+
+def _words(seed: int, generation: int, count: int, episode: int, stream: int) -> npt.NDArray[np.uint32]:
+    counters = np.empty((count, 4), dtype=np.uint32)
+    counters[:, 0] = np.arange(count)
+    counters[:, 1] = generation
+    counters[:, 2] = episode
+    counters[:, 3] = stream
+    return _core.philox(counters, seed)
+
+
+def _episode_seeds(seed: int, generation: int, count: int, episodes: int, stream: int) -> tuple[Int64, npt.NDArray[np.uint64]]:
+    """env seeds in [0, 2^31) and action keys, each (count, episodes)."""
+    env_seed = np.empty((count, episodes), dtype=np.int64)
+    action_key = np.empty((count, episodes), dtype=np.uint64)
+    for episode in range(episodes):
+        words = _words(seed, generation, count, episode + 1, stream)
+        env_seed[:, episode] = words[:, 0] >> 1
+        action_key[:, episode] = (words[:, 1].astype(np.uint64) << np.uint64(32)) | words[:, 2]
+    return env_seed, action_key
+
+
+def draw_pairs(
+    seed: int, generation: int, num_pairs: int, episodes: int, num_params: int, table_size: int
+) -> tuple[Int64, Int64, npt.NDArray[np.uint64]]:
+    """noise_index (num_pairs,), env_seed and action_key (num_pairs, episodes): functions of (seed, generation, pair)."""
+    drawn = f"what {num_pairs:,} pairs x {episodes:,} episodes draw"
+    check_memory({drawn: num_pairs * (80 + 16 * episodes)}, "use fewer (population_size, episodes_per_candidate)")
+    words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR).astype(np.uint64)
+    draw = (words[:, 0] << np.uint64(32)) | words[:, 1]
+    noise_index = (draw % np.uint64(table_size - num_params + 1)).astype(np.int64)
+    env_seed, action_key = _episode_seeds(seed, generation, num_pairs, episodes, _core.STREAM_PAIR)
+    return noise_index, env_seed, action_key
+
+
+def draw_windows(seed: int, generation: int, num_pairs: int, num_params: int, size: int) -> Windows:
+    """Windows of so many parameters that begin anywhere; from the words that the draw of the noise index leaves."""
+    words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR).astype(np.uint64)
+    draw = (words[:, 2] << np.uint64(32)) | words[:, 3]
+    return Windows((draw % np.uint64(num_params)).astype(np.int64), size)
+
+
+def draw_eval_seeds(seed: int, generation: int, episodes: int) -> Int64:
+    """Environment seeds int64 (episodes,) of a generation's noise-free evaluation, apart from every candidate's."""
+    check_memory({f"seeds and results of {episodes:,} episodes": 64 * episodes}, "play fewer (episodes, target_episodes)")
+    return _episode_seeds(seed, generation, episodes, 1, _core.STREAM_EVAL)[0][:, 0]

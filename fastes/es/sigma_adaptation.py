@@ -1,0 +1,113 @@
+"""Adaptation of sigma as in PGPE: one for all parameters, or one for each."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.errors import suggest
+from fastes.es.fitness_shaping import Shaped
+from fastes.es.perturbations import Perturbations
+from fastes.es.schedules import ScheduleSetting
+
+Float32 = npt.NDArray[np.float32]
+Sigma = npt.NDArray[Any]  # float32, one for each parameter, or float64 (1,)
+
+ADAPTATIONS = ("none", "scalar", "per_parameter")
+LARGEST_RATE = 1000.0
+LEAST_CHANGE, LARGEST_CHANGE = 0.8, 1.2  # factors of a generation
+FLOOR, CEILING = 0.01, 10.0  # of the initial sigma
+_SMALLEST, _LARGEST = 1e-30, 1e30  # initial sigmas whose floor and ceiling are ordinary float32 numbers
+
+
+class SigmaAdaptation:
+    """sigma <- sigma * clip(1 + rate / n * sum_j s_j (eps_j^2 - 1), 0.8, 1.2), within 0.01 and 10 times the initial sigma.
+
+    s_j is the mean of a pair's two shaped returns, which are about zero over the n pairs that count. 'per_parameter' does this
+    for each parameter; 'scalar' takes the mean of eps_j^2 - 1 over the parameters. Where pairs perturb a share of the
+    parameters, the sum is over those that perturb this one, divided by the share.
+
+    Sources: Sehnke et al. 2010, "Parameter-exploring policy gradients", section 3.3 (symmetric sampling); the largest change
+    is that of Toklu et al. 2020 (ClipUp, arXiv 2008.02387).
+    """
+
+    def __init__(self, kind: str, initial: float, rate: float, num_params: int) -> None:
+        """initial: what check_adaptation gave."""
+        self.rate, self.bounds = rate, (FLOOR * initial, CEILING * initial)
+        self._each = kind == "per_parameter"
+        self._initial: Sigma = np.full(num_params if self._each else 1, initial, np.float32 if self._each else np.float64)
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin at the initial sigma again."""
+        self._values = self._initial
+        self._mean = _mean(self._values)
+
+    @property
+    def values(self) -> Sigma:
+        """float32 (num_params,), or float64 (1,) where there is one for all. Each change makes a new array."""
+        return self._values
+
+    @values.setter
+    def values(self, values: Sigma) -> None:
+        """Those of a checkpoint, within the bounds of today's initial sigma."""
+        self._values = self._bounded(values)
+        self._mean = _mean(self._values)
+
+    @property
+    def mean(self) -> float:
+        return self._mean
+
+    @property
+    def each(self) -> Float32 | None:
+        """One for each parameter, float32 (num_params,); None where there is one for all."""
+        return self._values if self._each else None
+
+    def adapted(self, asked: Perturbations, shaped: Shaped) -> SigmaAdaptation:
+        """With the next values, from a generation's shaped returns; changes nothing."""
+        middle = (0.5 * (shaped.shaped[:, 0] + shaped.shaped[:, 1])).astype(np.float32)
+        spread = asked.table.weighted_sum(asked.noise_index, middle, len(asked.theta), asked.windows, squares=True)
+        rate = self.rate / shaped.num_kept * asked.inverse_share
+        if self._each:
+            factor: Sigma = np.float32(1.0) + np.float32(rate) * spread
+        else:
+            factor = np.array([1.0 + rate * math.fsum(spread.tolist()) / len(spread)])
+        new = copy.copy(self)
+        new.values = self._values * np.clip(factor, LEAST_CHANGE, LARGEST_CHANGE)
+        return new
+
+    def _bounded(self, values: Sigma) -> Sigma:
+        return np.clip(values, *self.bounds)
+
+
+def check_adaptation(kind: str, sigma: ScheduleSetting, rate: float, shaping: str) -> float:
+    """The initial sigma; ValueError for an adaptation that does not exist, or cannot work with these settings."""
+    if not isinstance(kind, str) or kind not in ADAPTATIONS:
+        raise ValueError(f"sigma_adaptation = {kind!r}: expected one of {ADAPTATIONS}{suggest(kind, ADAPTATIONS)}")
+    if not 0.0 < rate <= LARGEST_RATE:
+        raise ValueError(f"sigma_learning_rate = {rate!r} is out of range: expected more than 0, at most {LARGEST_RATE:g}")
+    if kind == "none":
+        return math.nan
+    if callable(sigma) or isinstance(sigma, str):
+        raise ValueError(
+            f"sigma = {sigma!r} is a schedule, and sigma_adaptation = {kind!r} changes sigma as well: expected a number for "
+            "sigma, or sigma_adaptation='none'"
+        )
+    if shaping == "signed_ranks":
+        raise ValueError(
+            f"sigma_adaptation = {kind!r} compares pairs with each other, and shaping = 'signed_ranks' keeps only the "
+            "difference within each: expected another shaping, or sigma_adaptation='none'"
+        )
+    if not _SMALLEST <= sigma <= _LARGEST:
+        raise ValueError(
+            f"sigma = {sigma!r} cannot be adapted (sigma_adaptation = {kind!r}): expected {_SMALLEST:g} to {_LARGEST:g}"
+        )
+    return float(sigma)
+
+
+def _mean(values: Sigma) -> float:
+    return math.fsum(values.tolist()) / len(values)

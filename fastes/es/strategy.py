@@ -1,0 +1,283 @@
+"""Evolution Strategies as ask and tell. Knows no process and no environment."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes import _core
+from fastes.errors import FastESError, check_int, check_seed, suggest
+from fastes.es.fitness_shaping import SHAPINGS, shape_returns
+from fastes.es.noise_table import NoiseTable, default_table_size
+from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer
+from fastes.es.parameter_windows import window_size
+from fastes.es.perturbations import Perturbations, draw_pairs, draw_windows
+from fastes.es.schedules import ScheduleSetting, checked_value, make_schedule
+from fastes.es.sigma_adaptation import SigmaAdaptation, check_adaptation
+
+Float32 = npt.NDArray[np.float32]
+
+
+class Update(NamedTuple):
+    """What one `tell` did: norms of theta, gradient and step, |step| / |theta|, non-finite returns met.
+
+    sigma: of the generation's noise; the mean, where each parameter has its own.
+    """
+
+    theta_norm: float
+    gradient_norm: float
+    step_norm: float
+    update_ratio: float
+    num_nonfinite: int
+    learning_rate: float
+    sigma: float
+
+
+class _State(NamedTuple):
+    """What `ask` and `tell` change. It is replaced as a whole, so that an exception never leaves a half of it."""
+
+    theta: Float32
+    optimizer: Optimizer
+    adaptation: SigmaAdaptation | None
+    generation: int
+    asked: Perturbations | None
+
+
+class EvolutionStrategy:
+    """Maximise a function of a vector by mirrored Gaussian perturbations.
+
+    >>> import numpy as np
+    >>> solution = np.array([0.5, 0.1, -0.3])
+    >>> es = EvolutionStrategy(np.zeros(3), sigma=0.1, learning_rate=0.05, population_size=50, seed=0)
+    >>> for _ in range(100):
+    ...     update = es.tell([-np.sum((x - solution) ** 2) for x in es.ask()])
+    >>> bool(np.abs(es.theta - solution).max() < 0.05)
+    True
+
+    theta0: start, (num_params,), copied as float32. sigma: standard deviation of the noise. learning_rate: step size.
+    Both are positive numbers, 'lin_A', 'lin_A_B', 'exp_A_B' or functions of the progress that remains (see schedules.py).
+    population_size: candidates a generation, even. seed: int >= 0; with the settings it determines everything.
+    optimizer: 'adam', 'sgd' or 'clipup'; momentum: SGD's and ClipUp's, or Adam's beta1. max_speed: the longest step of
+    ClipUp, 0 for twice the learning rate. weight_decay: theta * weight_decay is taken from the gradient. shaping,
+    top_fraction: see shaping.py; ARS is optimizer='sgd', momentum=0, shaping='standardized'.
+    sigma_adaptation: 'none', 'scalar' or 'per_parameter', at sigma_learning_rate, not with signed ranks; see
+    sigma_adaptation.py.
+    perturbed_share: of the parameters, those that a pair perturbs, a window at a place of its own; see windows.py.
+    episodes: environment seeds drawn per pair. table_size: values of the noise table, 0 for one that fits theta.
+
+    Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055); optim.py.
+    """
+
+    def __init__(
+        self,
+        theta0: npt.ArrayLike,
+        sigma: ScheduleSetting = 0.1,
+        learning_rate: ScheduleSetting = 0.05,
+        population_size: int = 50,
+        seed: int = 0,
+        *,
+        optimizer: str = "adam",
+        momentum: float = 0.9,
+        beta2: float = 0.999,
+        max_speed: float = 0.0,
+        weight_decay: float = 0.0,
+        shaping: str = "centered_ranks",
+        top_fraction: float = 1.0,
+        sigma_adaptation: str = "none",
+        sigma_learning_rate: float = 0.1,
+        perturbed_share: float = 1.0,
+        episodes: int = 1,
+        table_size: int = 0,
+    ) -> None:
+        theta = _checked_theta(theta0)
+        self.population_size = check_population_size(population_size)
+        self.seed = check_seed(seed)
+        self._sigma, self._learning_rate = make_schedule("sigma", sigma), make_schedule("learning_rate", learning_rate)
+        if shaping not in SHAPINGS:
+            raise ValueError(f"unknown shaping {shaping!r}: expected one of {SHAPINGS}{suggest(shaping, SHAPINGS)}")
+        for name, value, fits in (
+            ("momentum", momentum, 0.0 <= momentum < 1.0),
+            ("beta2", beta2, 0.0 <= beta2 < 1.0),
+            ("max_speed", max_speed, 0.0 <= max_speed < math.inf),
+            ("top_fraction", top_fraction, 0.0 < top_fraction <= 1.0),
+            ("weight_decay", weight_decay, 0.0 <= weight_decay < math.inf),
+            ("perturbed_share", perturbed_share, 0.0 < perturbed_share <= 1.0),
+        ):
+            if not fits:
+                raise ValueError(f"{name} = {value!r} is out of range: see the docstring of EvolutionStrategy")
+        self.shaping, self.top_fraction, self.weight_decay = shaping, top_fraction, weight_decay
+        self.episodes = check_int("episodes", episodes, 1)
+        num_params = len(theta)
+        table_size = table_size or default_table_size(num_params)
+        if table_size < num_params:
+            raise ValueError(f"table_size = {table_size} is too small: theta has {num_params} parameters")
+        self.table = NoiseTable(table_size, self.seed)
+        self._window_size = window_size(perturbed_share, num_params)
+        initial = check_adaptation(sigma_adaptation, sigma, sigma_learning_rate, shaping)
+        adaptation = (
+            None if sigma_adaptation == "none" else SigmaAdaptation(sigma_adaptation, initial, sigma_learning_rate, num_params)
+        )
+        self._new_optimizer = partial(make_optimizer, optimizer, num_params, momentum, beta2, max_speed)
+        self._state = _State(theta, self._new_optimizer(), adaptation, 0, None)
+        self.progress_remaining = 1.0  # what the last `ask` was given
+
+    @property
+    def theta(self) -> Float32:
+        """The parameters, float32 (num_params,), read-only; each `tell` makes a new array."""
+        return self._state.theta
+
+    @theta.setter
+    def theta(self, value: npt.ArrayLike) -> None:
+        self._state = self._state._replace(theta=self._fitting(value), asked=None)
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The optimiser; each `tell` makes a new one."""
+        return self._state.optimizer
+
+    @property
+    def generation(self) -> int:
+        """Updates done so far."""
+        return self._state.generation
+
+    def restart(self, theta: npt.ArrayLike) -> None:
+        """Go on from theta (num_params,) with an optimiser that knows of no step and an adapted sigma at its start.
+
+        The generation stays.
+        """
+        adaptation = copy.copy(self._state.adaptation)
+        if adaptation is not None:
+            adaptation.restart()
+        self._state = _State(self._fitting(theta), self._new_optimizer(), adaptation, self.generation, None)
+
+    def _fitting(self, value: npt.ArrayLike) -> Float32:
+        theta = _checked_theta(value)
+        if theta.shape != self.theta.shape:
+            raise ValueError(f"theta has {theta.size} values, this strategy has {self.theta.size} parameters")
+        return theta
+
+    def reseed(self, seed: int) -> None:
+        """Draw from another seed from now on, with another noise table; theta and the optimiser stay."""
+        self.seed = check_seed(seed)
+        self.table = NoiseTable(self.table.size, self.seed)
+        self._state = self._state._replace(asked=None)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a pickle, or a deep copy: arrays come out of both writeable."""
+        self.__dict__.update(state)
+        self.theta.flags.writeable = False
+
+    @property
+    def num_pairs(self) -> int:
+        return self.population_size // 2
+
+    def ask(self, progress_remaining: float = 1.0, num_pairs: int | None = None) -> Perturbations:
+        """This generation's perturbations; asking again before `tell` gives the same ones.
+
+        progress_remaining: from 1 (start) to 0 (end of the budget), for schedules. num_pairs: how many, None for half of
+        population_size; those of a smaller number come first among those of a larger one.
+        """
+        count = self.num_pairs if num_pairs is None else check_int("num_pairs", num_pairs, 1, 2**30)
+        self.progress_remaining = progress_remaining
+        theta, _, adaptation, generation, _ = self._state
+        if adaptation is None:
+            sigma, each = checked_value("sigma", self._sigma(progress_remaining)), None
+        else:
+            sigma, each = adaptation.mean, adaptation.each
+        drawn = draw_pairs(self.seed, generation, count, self.episodes, len(theta), self.table.size)
+        size, windows = self._window_size, None
+        if size:
+            windows = draw_windows(self.seed, generation, count, len(theta), size)
+        asked = Perturbations(generation, sigma, theta, self.table, *drawn, each, windows)
+        self._state = self._state._replace(asked=asked)
+        return asked
+
+    def tell(self, returns: npt.ArrayLike | Sequence[float]) -> Update:
+        """Move theta. returns: (candidates,) in job order or (pairs, 2) of the last ask, higher is better, NaN counts as worst.
+
+        Raises FastESError, and changes nothing, before `ask`, when no return is finite, or when the step is not finite.
+        """
+        theta, optimizer, adaptation, generation, asked = self._state
+        if asked is None:
+            raise FastESError("tell() was called before ask(): call ask(), evaluate its candidates, then tell()")
+        fitness = np.array(returns, dtype=np.float64)
+        if fitness.shape not in ((len(asked),), (asked.num_pairs, 2)):
+            raise ValueError(
+                f"tell() got {fitness.size} returns of shape {fitness.shape}, ask() gave {len(asked)} candidates: "
+                f"expected ({len(asked)},) in job order or ({asked.num_pairs}, 2)"
+            )
+        fitness = fitness.reshape(asked.num_pairs, 2)
+        shaped = shape_returns(fitness, asked.sigma, self.shaping, self.top_fraction)
+        gradient = self.table.weighted_sum(asked.noise_index, shaped.weights, len(theta), asked.windows)
+        gradient *= np.float32(shaped.scale * asked.inverse_share)
+        if asked.sigma_each is not None:  # PGPE's gradient: a parameter with twice the sigma takes twice the step
+            gradient *= asked.sigma_each / np.float32(asked.sigma)
+        if self.weight_decay:
+            gradient -= np.float32(self.weight_decay) * theta
+        learning_rate = checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
+        adapted = None if adaptation is None else adaptation.adapted(asked, shaped)
+        optimizer = copy.copy(optimizer)
+        with np.errstate(all="ignore"):
+            step = optimizer.step(gradient, learning_rate)
+            new_theta = theta + step
+        if not all(np.isfinite(array).all() for array in (new_theta, *optimizer.state().values())):
+            raise FastESError(
+                f"the step of generation {generation + 1} is not finite (learning_rate {learning_rate:g}, sigma "
+                f"{asked.sigma:g}, weight_decay {self.weight_decay:g}); parameters are unchanged. Lower the learning rate"
+            )
+        gradient_norm, step_norm, theta_norm = _norm(gradient), _norm(step), _norm(theta)
+        ratio = step_norm / theta_norm if theta_norm > 0.0 else math.inf if step_norm else 0.0
+        num_nonfinite = int(np.count_nonzero(~np.isfinite(fitness)))
+        new_theta.flags.writeable = False
+        self._state = _State(new_theta, optimizer, adapted, generation + 1, None)
+        return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, asked.sigma)
+
+    def no_step(self) -> Update:
+        """The figures of a generation from which nothing is learned: theta stays, and so gradient and step are 0."""
+        learning_rate = checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
+        asked = self._state.asked
+        return Update(_norm(self.theta), 0.0, 0.0, 0.0, 0, learning_rate, math.nan if asked is None else asked.sigma)
+
+    def state(self) -> Arrays:
+        """Arrays that, with the settings and the generation, determine everything to come."""
+        theta, optimizer, adaptation, _, _ = self._state
+        sigma: Arrays = {} if adaptation is None else {"sigma": adaptation.values.copy()}
+        return {"theta": theta.copy(), **{f"optimizer.{k}": v for k, v in optimizer.state().items()}, **sigma}
+
+    def load_state(self, state: Mapping[str, AnyFloat], generation: int) -> None:
+        """Continue from `state()` taken after `generation` generations."""
+        prefix = "optimizer."
+        optimizer = self._new_optimizer()
+        optimizer.load_state({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
+        adaptation = copy.copy(self._state.adaptation)
+        if adaptation is not None:
+            adaptation.values = state["sigma"]
+        self._state = _State(self._fitting(state["theta"]), optimizer, adaptation, generation, None)
+
+
+def _norm(x: Float32) -> float:
+    return math.sqrt(_core.sum_squares(x))
+
+
+def _checked_theta(theta: npt.ArrayLike) -> Float32:
+    array = np.array(theta, dtype=np.float32)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"theta has shape {array.shape}: expected one dimension with at least one parameter")
+    if not np.isfinite(array).all():
+        raise ValueError("theta has values that are not finite: expected finite numbers only")
+    array.flags.writeable = False
+    return array
+
+
+def check_population_size(population_size: object) -> int:
+    """An even int of at least 2, or an error that says so."""
+    size = check_int("population_size", population_size, 2, 2**31 - 2)
+    if size % 2:
+        raise ValueError(f"population_size = {size} is odd: candidates come in mirrored pairs, use {size + 1}")
+    return size

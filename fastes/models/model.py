@@ -1,0 +1,153 @@
+"""A model as what is beside its loop knows it: callbacks, run folders, playback. FastES is one."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.writer import write_checkpoint
+from fastes.envs.source import EnvSource
+from fastes.es.strategy import EvolutionStrategy
+from fastes.models.restore import checkpoint_of
+from fastes.policies.any_policy import AnySpec
+from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.settings.settings import Settings
+from fastes.training.episode_cap import EpisodeCap
+from fastes.training.evaluation import Evaluation
+from fastes.training.evaluator import Evaluator
+from fastes.training.population import Population
+from fastes.training.record import Record
+from fastes.training.rollback import Rollback
+from fastes.training.starts import Starts
+from fastes.training.state import TrainingState
+
+
+def _counter(name: str) -> Any:
+    """A counter of the state; one that is set is set in a new state."""
+
+    def get(model: Model) -> Any:
+        return getattr(model.state.counters, name)
+
+    def put(model: Model, value: Any) -> None:
+        model.state = model.state.counting(**{name: value})
+
+    return property(get, put)
+
+
+class Model:
+    """A training's state, with its parts as attributes, and what trains it.
+
+    Attributes: state, which is replaced as a whole; source, of environments; evaluator; n_workers; verbose.
+    """
+
+    state: TrainingState
+    source: EnvSource
+    evaluator: Evaluator
+    n_workers: int
+    verbose: int
+
+    num_timesteps: int = _counter("num_timesteps")
+    eval_timesteps: int = _counter("eval_timesteps")
+    num_episodes: int = _counter("num_episodes")
+    confirm_after: int = _counter("confirm_after")
+    budget: int = _counter("budget")
+    best_eval_return: float = _counter("best_eval_return")
+
+    @property
+    def theta(self) -> npt.NDArray[np.float32]:
+        """The policy's parameters, float32 (num_params,), read-only."""
+        return self.state.strategy.theta
+
+    @property
+    def num_params(self) -> int:
+        return self.state.spec.num_params
+
+    @property
+    def generation(self) -> int:
+        """Updates done so far."""
+        return self.state.strategy.generation
+
+    @property
+    def settings(self) -> Settings:
+        return self.state.settings
+
+    @property
+    def policy_spec(self) -> AnySpec:
+        return self.state.spec
+
+    @property
+    def seed(self) -> int:
+        return self.state.seed
+
+    @property
+    def strategy(self) -> EvolutionStrategy:
+        return self.state.strategy
+
+    @property
+    def normalizer(self) -> ObsNormalizer:
+        return self.state.normalizer
+
+    @property
+    def cap(self) -> EpisodeCap:
+        return self.state.cap
+
+    @property
+    def population(self) -> Population:
+        return self.state.population
+
+    @property
+    def rollback(self) -> Rollback:
+        return self.state.rollback
+
+    @property
+    def starts(self) -> Starts:
+        return self.state.starts
+
+    @property
+    def solved(self) -> bool:
+        """Whether the last generation proved theta solved."""
+        return self.state.solved
+
+    @property
+    def untold(self) -> Record | None:
+        """The figures of a generation that is booked, while callbacks are told of it."""
+        report = self.state.report
+        return None if report is None or self.state.is_reported else report.record
+
+    @property
+    def last_episodes(self) -> list[tuple[float, int]]:
+        """(return, length) of the last generation's training episodes, in job order."""
+        return [] if self.state.report is None else self.state.report.episodes
+
+    @property
+    def last_successes(self) -> list[float]:
+        """1.0 or 0.0 for each of these episodes, NaN where the environment does not tell."""
+        return [] if self.state.report is None else self.state.report.successes
+
+    @property
+    def last_evaluation(self) -> Evaluation | None:
+        """The last generation's noise-free episodes."""
+        return None if self.state.report is None else self.state.report.evaluation
+
+    @property
+    def target_return(self) -> float:
+        """Noise-free return at which `learn` stops; infinity for never."""
+        return self.settings.target(self.source.reward_threshold)
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[Any, None]:
+        """See FastES.predict."""
+        raise NotImplementedError
+
+    def snapshot(self) -> Checkpoint:
+        """Everything a checkpoint holds, as copies."""
+        return checkpoint_of(self.state, self.source)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint to path ('.zip' is added when missing): whole or not at all, the previous one stays as .bak."""
+        write_checkpoint(path, self.snapshot())

@@ -1,0 +1,57 @@
+"""Copies of a model, for copy.deepcopy and pickle, and so for what sends models to other processes (joblib, Ray, Optuna)."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import cloudpickle
+
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.envs.source import EnvSource, MissingEnv
+from fastes.models.restore import source_from
+from fastes.policies.any_policy import AnySpec
+from fastes.settings.settings import Settings
+
+
+class Copied(NamedTuple):
+    """What a copy is made of: what a checkpoint holds, and what it cannot (functions, a custom policy, the constructor's).
+
+    kind: the model's class, whose from_copied makes a model of this. Workers, logger and callbacks stay behind.
+    """
+
+    kind: Any
+    checkpoint: Checkpoint
+    source: EnvSource
+    spec: AnySpec
+    settings: Settings
+    seed: int
+    n_workers: int | None
+    verbose: int
+    interface: dict[str, Any]
+
+
+def pack(copied: Copied) -> bytes:
+    """A vector environment that cannot be pickled, as one with processes of its own, stays behind.
+
+    The copy builds single environments where its id is known, and else asks for one when it needs it.
+    """
+    source = replace(copied.source, monitor_file=None)  # its rows are the original's
+    try:
+        cloudpickle.dumps(source)
+    except Exception:
+        if source.lanes is None:
+            raise
+        left = f"{source.lanes.env} was left behind when the model was copied: give the copy an env with set_env()"
+        source = source_from(copied.checkpoint)
+        if isinstance(source.factory, MissingEnv):
+            source = replace(source, factory=MissingEnv(left))
+        copied = copied._replace(n_workers=None)
+    return cloudpickle.dumps(copied._replace(source=source))  # type: ignore[no-any-return]
+
+
+def unpack(content: bytes) -> Any:
+    """The model that `pack` was given a description of."""
+    copied: Copied = pickle.loads(content)
+    return copied.kind.from_copied(copied)

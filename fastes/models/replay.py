@@ -1,0 +1,39 @@
+"""Playing one job of a generation again in this process: the way from an error message to a debugger."""
+
+from __future__ import annotations
+
+from fastes.errors import check_int
+from fastes.pools.base import make_pool
+from fastes.pools.processes.process_pool import ProcessPool
+from fastes.rollout.episode import Episode
+from fastes.rollout.job import Request
+from fastes.training.evaluator import Evaluator
+from fastes.training.state import TrainingState
+
+
+def replay_job(state: TrainingState, evaluator: Evaluator, generation: int, job: int) -> Episode:
+    """See FastES.replay."""
+    check_job(state, generation, job)
+    table = state.strategy.table
+    pool = make_pool(evaluator.pool_spec(), 0)
+    assert not isinstance(pool, ProcessPool)
+    try:
+        asked = state.perturbations(state.settings.largest_population() // 2)
+        table.place(pool.noise)
+        request = Request(state.strategy.theta, asked, state.normalizer, state.eval_seeds(), *state.episode_settings())
+        return pool.play(job, request)
+    finally:
+        table.forget()  # it must not stay in this pool's memory
+        pool.close()
+
+
+def check_job(state: TrainingState, generation: int, job: int) -> None:
+    """TypeError or ValueError for a job that cannot be played from this state."""
+    done = state.strategy.generation
+    check_int("generation", generation, 1)
+    check_int("job", job, 0, state.settings.largest_population() + state.settings.eval_episodes - 1)
+    if generation != done + 1:
+        raise ValueError(
+            f"generation = {generation} cannot be played again: the model has done {done}, so expected "
+            f"{done + 1}; load the checkpoint of that generation (a training that fails saves it)"
+        )

@@ -1,0 +1,258 @@
+"""What of a model goes into a checkpoint, and how it comes back."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import reprlib
+import warnings
+from collections.abc import Mapping
+from functools import cache
+from importlib import metadata
+from typing import Any, NamedTuple
+
+from fastes import _core
+from fastes.checkpoints.env_fields import from_json, plain_kwargs, to_json
+from fastes.checkpoints.field_checks import MAX_COUNTER, check_arrays, require
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.policy_fields import describe_policy, spec_from
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
+from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten
+from fastes.policies.action_head import ActionHead, head_from
+from fastes.policies.any_policy import AnySpec
+from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
+from fastes.policies.mlp import PolicySpec, make_policy_spec
+from fastes.settings.settings import SCHEDULES, Settings, setting_names
+from fastes.training.state import Counters, TrainingState
+
+_PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")
+_FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation")  # the file's arrays are of their kinds
+_FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
+_COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
+
+
+def versions(torch: bool = False) -> dict[str, str]:
+    """Versions that results depend on; torch: whether they depend on torch's."""
+    found = {"python": platform.python_version(), "noise_stream": str(_core.STREAM_VERSION)}
+    wanted = (*_PACKAGES, "torch") if torch else _PACKAGES
+    return {**found, **{package: version for package in wanted if (version := _version(package)) is not None}}
+
+
+@cache
+def _version(package: str) -> str | None:
+    """Of an installed package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def checkpoint_of(state: TrainingState, source: EnvSource) -> Checkpoint:
+    """A checkpoint of a training's state, and of how its environments are built."""
+    counters = state.counters
+    target = state.settings.to_dict()
+    if not isinstance(target["target_return"], str) and math.isinf(target["target_return"]):
+        target["target_return"] = "none" if target["target_return"] > 0 else -1e308
+    if not isinstance(target["step_timeout"], str) and math.isinf(target["step_timeout"]):
+        target["step_timeout"] = 1e308
+    data = {
+        "seed": state.seed,
+        "env_name": source.name,
+        "env": to_json(source),
+        "settings": target,
+        "policy": describe_policy(state.spec),
+        "counters": {
+            "generation": state.strategy.generation,
+            "num_timesteps": counters.num_timesteps,
+            "eval_timesteps": counters.eval_timesteps,
+            "num_episodes": counters.num_episodes,
+            "episode_cap": state.cap.steps,
+            "confirm_after": counters.confirm_after,
+            "budget": counters.budget,
+            **({_FIRST_BLOCKS: state.population.first} if state.settings.generation_timesteps else {}),
+        },
+        "best_eval_return": counters.best_eval_return if math.isfinite(counters.best_eval_return) else None,
+        "versions": versions(torch=isinstance(state.spec, CustomSpec) and state.spec.kind == "TorchPolicy"),
+    }
+    strategy = state.strategy.state()
+    arrays = {"theta": {"theta": strategy.pop("theta")}, "optimizer": strategy, "normalizer": state.normalizer.state()}
+    for key, group, (values, its_arrays) in (
+        ("rollback", "rollback", state.rollback.state()),
+        ("starts", "start", state.starts.state()),
+    ):
+        if values is not None:
+            data[key] = values
+        if its_arrays:
+            arrays[group] = its_arrays
+    return Checkpoint(data, arrays)  # type: ignore[arg-type]
+
+
+class Parts(NamedTuple):
+    """What a model is set up with before a checkpoint's arrays and counters go into it."""
+
+    checkpoint: Checkpoint
+    source: EnvSource
+    spec: AnySpec
+    settings: Settings
+    seed: int
+
+
+def read_parts(
+    path: str | os.PathLike[str],
+    env: EnvArgument | None,
+    env_kwargs: Mapping[str, Any] | None,
+    policy: str | CustomPolicy | None,
+    changes: dict[str, Any],
+) -> Parts:
+    """Read a checkpoint; env and policy as FastES.load takes them, changes are settings that replace the file's."""
+    checkpoint = read_checkpoint(path)
+    if env is None and env_kwargs:
+        raise ValueError(f"env_kwargs = {dict(env_kwargs)!r} was given without env: pass env= as well")
+    custom = policy if isinstance(policy, CustomPolicy) else None
+    if policy is not None:
+        changes["policy"] = custom.kind if custom else policy
+    spec, settings = spec_from(checkpoint, custom), settings_from(checkpoint, changes)
+    source = source_from(checkpoint, env, env_kwargs)
+    if env is not None:
+        check_same_spaces(source, spec, settings)
+    return Parts(checkpoint, source, spec, settings, seed_from(checkpoint))
+
+
+def settings_among(custom_objects: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of SB3's custom_objects that are settings. A learning rate of 0 says that the model will only act: left out."""
+    found = {key: value for key, value in custom_objects.items() if key in setting_names()}
+    if found.get("learning_rate") == 0.0:
+        del found["learning_rate"]
+    return found
+
+
+def source_from(
+    checkpoint: Checkpoint, env: EnvArgument | None = None, env_kwargs: Mapping[str, Any] | None = None
+) -> EnvSource:
+    """The environment's source: env, where it is given; an id that the file names, too, keeps the file's arguments.
+
+    One that can only raise when it is needed, where neither says enough.
+    """
+    data = checkpoint.data.get("env")
+    if data is not None and not (isinstance(data, dict) and "id" in data and isinstance(data.get("kwargs", {}), dict)):
+        raise CheckpointError(f"the checkpoint's 'env' is {reprlib.repr(data)}: the file is damaged or was edited")
+    if env is not None:
+        if isinstance(env, str) and env_kwargs is None and data is not None and env.rpartition(":")[2] == data["id"]:
+            env_kwargs = plain_kwargs(data)
+        return make_env_source(env, env_kwargs)
+    name = str(checkpoint.data.get("env_name", "unknown"))
+    try:
+        return from_json(data)
+    except ValueError as error:
+        hint = f" (on the command line: --env {name})" if ":" in name else ""
+        return EnvSource(name, None, MissingEnv(f"{error}{hint}"), {})
+
+
+def seed_from(checkpoint: Checkpoint) -> int:
+    """The run's seed."""
+    try:
+        return check_seed(checkpoint.data.get("seed"))
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"the checkpoint's seed is damaged: {error}") from error
+
+
+def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
+    """The file's settings with changes on top; a schedule that was a function must be among them to go on training."""
+    stored = require(checkpoint.data, "settings", dict)
+    if odd := sorted(set(stored) - set(setting_names())):  # a missing one is newer than the file: its default changes nothing
+        raise CheckpointError(f"the checkpoint's settings are damaged, or of a newer FastES: {reprlib.repr(odd)} are unknown")
+    missing = {name: _missing_schedule(name) for name in SCHEDULES if stored.get(name) == "function"}
+    try:
+        settings = Settings().changed(**{**stored, **missing})
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"the checkpoint's settings are damaged: {shorten(error)}") from error
+    for name in _FIXED:
+        if name in changes and changes[name] != (kept := getattr(settings, name)):
+            raise CheckpointMismatch(
+                f"{name} = {changes[name]!r} cannot change on loading, the checkpoint has {kept!r}: start a new run"
+            )
+    settings = settings.changed(**changes)
+    theta = checkpoint.arrays.get("theta", {}).get("theta")
+    size = settings.noise_table_size
+    if theta is not None and 0 < size < theta.size and "noise_table_size" not in changes:
+        raise CheckpointError(f"the checkpoint's settings are damaged: noise_table_size {size} for {theta.size} parameters")
+    return settings
+
+
+def _missing_schedule(name: str) -> Any:
+    def schedule(_: float) -> float:
+        raise ValueError(f"{name} was a function, which a checkpoint does not hold: pass it, as in load(path, {name}=function)")
+
+    return schedule
+
+
+def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings) -> None:
+    """CheckpointMismatch when a loaded policy does not fit the environment that was passed for it."""
+    env: Any = source.lanes or source()
+    try:
+        found: tuple[tuple[int, ...], ActionHead | None]
+        kwargs, observations, actions = settings.policy_kwargs, env.observation_space, env.action_space
+        if isinstance(spec, PolicySpec):
+            own = make_policy_spec(settings.policy, observations, actions, kwargs)
+            found = own.obs_shape, own.head
+        else:
+            found = obs_shape_of(observations)[0], spec.head and head_from(actions, kwargs)
+    finally:
+        if source.lanes is None:
+            env.close()
+    if found != (spec.obs_shape, spec.head):
+        raise CheckpointMismatch(
+            f"env = {source.name!r} does not fit the policy: it has observations {found[0]} and {_in_words(found[1])}, the "
+            f"policy was made for {spec.obs_shape} and {_in_words(spec.head)}"
+        )
+
+
+def _in_words(head: ActionHead | None) -> str:
+    """The actions of a head, for a message."""
+    if head is None:
+        return "actions of its own"
+    if head.kind == "categorical":
+        return f"actions with {' x '.join(map(str, head.nvec))} choices from {' x '.join(map(str, head.start))} on"
+    if head.kind == "binary":
+        return f"{head.size} switches"
+    numbers = ", ".join(f"{low:g} to {high:g}" for low, high in zip(head.low, head.high, strict=True))
+    return f"actions {head.shape} of {head.dtype}, {head.kind}, from {numbers}"
+
+
+def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
+    """Put the file's arrays and counters into a state that was set up with its settings."""
+    counters = require(checkpoint.data, "counters", dict)
+    settings = require(checkpoint.data, "settings", dict)
+    adaptive = bool(settings.get("generation_timesteps"))
+    for name in (*_COUNTERS, _FIRST_BLOCKS) if adaptive else _COUNTERS:
+        limit = 2**32 - 1 if name == "generation" else MAX_COUNTER
+        low = name in ("episode_cap", _FIRST_BLOCKS)
+        if isinstance(require(counters, name, int), bool) or not low <= counters[name] <= limit:
+            raise CheckpointError(f"the checkpoint's counter {name!r} is {counters[name]}: the file is damaged")
+    stream = require(checkpoint.data, "versions", dict).get("noise_stream")
+    if stream != versions()["noise_stream"]:
+        warnings.warn(
+            f"the checkpoint was trained with version {stream!r} of the random streams, this FastES draws version "
+            f"{versions()['noise_stream']}: it acts as before, but training goes on with other noise",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    groups = checkpoint.arrays
+    for group in ("theta", "optimizer", "normalizer"):
+        require(groups, group, dict)
+    own = state.arrays()
+    check_arrays(
+        {**groups["theta"], **groups["optimizer"], **{f"normalizer.{k}": v for k, v in groups["normalizer"].items()}}, own
+    )
+    state.rollback.load_state(checkpoint.data.get("rollback"), groups.get("rollback", {}), state.spec.num_params)
+    begins = counters["generation"] == 0 and settings.get("starts", 1) == 1  # or the file's own starts are over
+    state.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own, begins)
+    state.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
+    state.normalizer.load_state(groups["normalizer"])
+    state.cap.resume(counters["episode_cap"])
+    state.population.resume(counters[_FIRST_BLOCKS] if adaptive else 1)
+    best = checkpoint.data.get("best_eval_return")
+    tallies = {name: counters[name] for name in Counters._fields if name in counters}
+    state.counters = Counters(**tallies, best_eval_return=best if isinstance(best, float) else -math.inf)

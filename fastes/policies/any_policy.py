@@ -1,0 +1,63 @@
+"""A policy by its name, or as the user brings it, for an environment's spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gymnasium import spaces
+
+from fastes.policies.custom_policy import _USE_NOISE, CustomPolicy, CustomSpec
+from fastes.policies.mlp import PolicySpec, make_policy_spec
+from fastes.system.memory import check_memory
+
+AnySpec = PolicySpec | CustomSpec
+
+
+def check_model_memory(spec: AnySpec) -> None:
+    """OSError when a model takes more memory than there is: theta, a copy, the optimiser's state, an actor, statistics."""
+    parts = {
+        f"{spec.num_params:,} parameters": 4 * 4 * spec.num_params,
+        f"statistics of observations of {spec.obs_size:,} values": 4 * 8 * spec.obs_size,
+    }
+    check_memory(parts, "use a smaller policy (net_arch), or smaller observations (such as resized frames)")
+
+
+def spec_for(
+    policy: str | CustomPolicy,
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    policy_kwargs: Mapping[str, Any] | None = None,
+) -> AnySpec:
+    """The spec of a policy, named or custom, for an environment's spaces."""
+    if isinstance(policy, CustomPolicy):
+        return policy.for_spaces(observation_space, action_space, policy_kwargs)
+    return make_policy_spec(policy, observation_space, action_space, policy_kwargs)
+
+
+def check_no_class(*arguments: object) -> None:
+    """TypeError for one of SB3's policy classes, which SB3 takes in the place of their names."""
+    for given in arguments:
+        if isinstance(given, type) and given.__name__.endswith("Policy"):
+            raise TypeError(
+                f"policy = {given.__name__} is a class: expected a name, such as 'MlpPolicy', or fastes.TorchPolicy(module)"
+            )
+
+
+def check_noise(spec: AnySpec, action_noise: float, sample_actions: bool) -> None:
+    """ValueError for settings that cannot reach the actions of a policy."""
+    head = spec.head
+    for name, value, what in (
+        ("action_noise", action_noise, "numbers (Box, action_mapping 'clip' or 'squash')"),
+        ("sample_actions", sample_actions, "choices or switches (Discrete, Multi...)"),
+    ):
+        if value and head is None:
+            raise ValueError(
+                f"{name} = {value!r} cannot reach a CallablePolicy: its function returns the actions themselves. Turn it off, "
+                "or draw the noise in the function, from np.random's global state"
+            )
+        if value and head is not None and head.noise != name:
+            raise ValueError(
+                f"{name} = {value!r} changes nothing here: it is for actions that are {what}, and these are {head.kind!r}. "
+                f"Leave it out{_USE_NOISE[head.noise]}"
+            )

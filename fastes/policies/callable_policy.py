@@ -1,0 +1,93 @@
+"""Policies that are Python functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from fastes import _core
+from fastes.errors import blame_policy
+from fastes.policies.action_head import ActionHead
+from fastes.policies.custom_policy import CustomPolicy, CustomSpec, Float32, pickled_copy
+from fastes.system.memory import check_memory
+
+PolicyFunction = Callable[[Float32, Float32], Any]
+
+
+class CallablePolicy(CustomPolicy):
+    """A policy that is a Python function of parameters and observation.
+
+    >>> import numpy as np
+    >>> from fastes import CallablePolicy, FastES
+    >>> def push(parameters, observation):
+    ...     return int(parameters @ observation > 0)
+    >>> model = FastES("CartPole-v1", CallablePolicy(push, 4), n_workers=0, seed=0)
+
+    function(parameters, observation) returns the action as env.step takes it; nothing comes between. parameters: float32
+    (num_params,), read-only. observation: float32 of the observation's shape, a copy, normalised unless normalize_obs is
+    off; spaces other than Box are flattened. theta0: the first parameters (num_params,), zeros by default.
+
+    The function is copied when the policy is made and each worker has its own: results are the same on any number of
+    workers as long as it depends on its arguments alone, or draws from random or np.random's global state. On the lanes of a
+    vector environment episodes overlap and share that state: what a function draws there depends on the number of lanes.
+    Raises TypeError for what cannot be called or copied, ValueError for theta0 of another length or not finite.
+    """
+
+    kind = "CallablePolicy"
+
+    def __init__(self, function: PolicyFunction, num_params: int, theta0: npt.ArrayLike | None = None) -> None:
+        if not callable(function):
+            raise TypeError(f"function = {function!r} cannot be called: expected a function of (parameters, observation)")
+        whole = isinstance(num_params, (int, np.integer)) and not isinstance(num_params, bool)
+        if not whole or num_params < 1:
+            raise ValueError(f"num_params = {num_params!r}: expected the number of parameters, an int of at least 1")
+        check_memory({f"{num_params:,} parameters": 4 * int(num_params)}, "use fewer (num_params)")
+        self.theta0 = np.zeros(num_params, dtype=np.float32) if theta0 is None else np.array(theta0, dtype=np.float32)
+        if self.theta0.shape != (num_params,) or not np.isfinite(self.theta0).all():
+            raise ValueError(f"theta0 has shape {self.theta0.shape}: expected {num_params} finite numbers, as num_params says")
+        self.pickled = pickled_copy(f"the function {function!r}", function)
+
+    def parameter_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {"parameters": self.theta0.shape}
+
+    def head_for(self, action_space: spaces.Space[Any], policy_kwargs: dict[str, Any]) -> None:  # noqa: ARG002
+        if policy_kwargs:
+            raise ValueError(
+                f"policy_kwargs = {policy_kwargs!r} cannot reach a CallablePolicy: its function returns the actions themselves"
+            )
+
+    def make_spec(self, head: ActionHead | None, obs_shape: tuple[int, ...], flattened: bool) -> CallableSpec:
+        return CallableSpec(self.kind, head, obs_shape, flattened, self.parameter_shapes(), self.theta0, self.pickled)
+
+
+@dataclass(frozen=True, eq=False)
+class CallableSpec(CustomSpec):
+    """A CallablePolicy for an environment's spaces."""
+
+    def make_actor(self) -> CallableActor:
+        return CallableActor(self)
+
+
+class CallableActor(_core.Actor):
+    """A copy of the function with parameters of its own."""
+
+    def __init__(self, spec: CallableSpec) -> None:
+        super().__init__(spec)
+        self._function: PolicyFunction = spec.own_copy()
+        self._obs_shape = spec.obs_shape
+        self._parameters = self.parameters
+        self._parameters.flags.writeable = False
+
+    def act(self, obs: Any) -> Any:
+        """The function's action for one observation."""
+        observation = self.observe(obs).reshape(self._obs_shape).copy()
+        try:
+            return self._function(self._parameters, observation)
+        except Exception as error:
+            blame_policy(error)
+            raise

@@ -1,0 +1,174 @@
+"""Policies that are torch modules: their parameters lie in one buffer, so a candidate costs no copy of any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from fastes import _core
+from fastes.errors import blame_policy, suggest
+from fastes.policies.action_head import ActionHead, head_from
+from fastes.policies.custom_policy import CustomPolicy, CustomSpec, pickled_copy
+
+if TYPE_CHECKING:
+    import torch
+
+Float32 = npt.NDArray[np.float32]
+_KWARGS = ("action_mapping", "num_bins")
+
+
+class TorchPolicy(CustomPolicy):
+    """A policy that is a torch module.
+
+    FastES("CartPole-v1", TorchPolicy(torch.nn.Linear(4, 2)))
+
+    The module gets observations as float32 (1, *observation shape) and returns the action head's outputs, float32
+    (1, num_outputs) or (num_outputs,): a number for each component of a Box action, a logit for each choice (Discrete,
+    MultiDiscrete) or switch (MultiBinary). Observations are normalised unless normalize_obs is off; spaces other than Box
+    are flattened. policy_kwargs may have action_mapping and num_bins.
+
+    Training begins at the module's own parameters. Those with requires_grad=False stay as they are, and so do buffers, such
+    as the statistics of BatchNorm. The module is copied when the policy is made and runs in eval mode on one thread of the
+    CPU; training never changes the one that was given: `model.policy_spec.module_with(model.theta)` is a trained copy of it.
+
+    A module that draws random numbers draws from torch's global state, which starts from each episode's env seed: the same on
+    any number of workers. On the lanes of a vector environment episodes overlap and share that state, so there its results
+    depend on the number of lanes.
+
+    Raises TypeError or ValueError for a module that cannot be copied, has nothing to train, or has trainable parameters
+    that are not float32 on the CPU.
+    """
+
+    kind = "TorchPolicy"
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        import torch
+
+        if not isinstance(module, torch.nn.Module):
+            raise TypeError(f"module = {module!r} is a {type(module).__name__}: expected a torch.nn.Module")
+        trained = dict(_trained(module))
+        for name, parameter in trained.items():
+            _check_parameter(torch, name, parameter)
+        if not trained:
+            raise ValueError(
+                f"the module {type(module).__name__} has no parameters to train: expected at least one with requires_grad=True"
+            )
+        self.shapes = {name: tuple(parameter.shape) for name, parameter in trained.items()}
+        self.theta0 = np.concatenate([parameter.detach().reshape(-1).numpy() for parameter in trained.values()])
+        if not np.isfinite(self.theta0).all():
+            raise ValueError(
+                f"the parameters of {type(module).__name__} are not all finite: training could not begin with them"
+            )
+        self.pickled = pickled_copy(f"the module {type(module).__name__}", module)
+
+    def parameter_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return self.shapes
+
+    def head_for(self, action_space: spaces.Space[Any], policy_kwargs: dict[str, Any]) -> ActionHead:
+        for key in policy_kwargs:
+            if key not in _KWARGS:
+                raise ValueError(
+                    f"policy_kwargs key {key!r} means nothing to a TorchPolicy: expected {_KWARGS}{suggest(key, _KWARGS)}"
+                )
+        return head_from(action_space, policy_kwargs)
+
+    def make_spec(self, head: ActionHead | None, obs_shape: tuple[int, ...], flattened: bool) -> TorchSpec:
+        spec = TorchSpec(self.kind, head, obs_shape, flattened, self.shapes, self.theta0, self.pickled)
+        spec.make_actor().check_outputs()
+        return spec
+
+
+@dataclass(frozen=True, eq=False)
+class TorchSpec(CustomSpec):
+    """A TorchPolicy for an environment's spaces."""
+
+    def make_actor(self) -> TorchActor:
+        return TorchActor(self)
+
+    def module_with(self, theta: Float32) -> torch.nn.Module:
+        """A new copy of the module with parameters theta (num_params,): `model.policy_spec.module_with(model.theta)`.
+
+        It is as the one given to TorchPolicy was, in train mode if that was, and expects normalised observations.
+        """
+        import torch
+
+        if np.shape(theta) != (self.num_params,):
+            raise ValueError(f"theta has shape {np.shape(theta)}: expected {self.num_params} parameters")
+        module: torch.nn.Module = self.own_copy()
+        values = self.split(np.array(theta, dtype=np.float32))
+        with torch.no_grad():
+            for name, parameter in _trained(module):
+                parameter.copy_(torch.from_numpy(values[name]))
+        return module
+
+
+class TorchActor(_core.Actor):
+    """A copy of the module whose parameters are views of the actor's `parameters`."""
+
+    def __init__(self, spec: TorchSpec) -> None:
+        import torch
+
+        super().__init__(spec)
+        self._spec = spec
+        module: torch.nn.Module = spec.own_copy()
+        views = spec.split(self.parameters)
+        for name, parameter in _trained(module):
+            parameter.data = torch.from_numpy(views[name])
+        self.parameters[:] = spec.theta0
+        self.module = module.eval().requires_grad_(False)  # without gradients nothing is recorded: no_grad would cost more
+        self._input = torch.from_numpy(self.observation).view(1, *spec.obs_shape)
+
+    def act(self, obs: Any) -> Any:
+        """The action for one observation."""
+        self.observe(obs)
+        try:
+            outputs = self.module(self._input).numpy()
+        except Exception as error:
+            blame_policy(error)
+            raise
+        return self.choose(outputs)
+
+    def check_outputs(self) -> None:
+        """Run the module once, on zeros; ValueError when it does not give what the action head takes."""
+        import torch
+
+        name, head = type(self.module).__name__, self._spec.head
+        assert head is not None
+        given = f"a float32 tensor {tuple(self._input.shape)}"
+        with torch.random.fork_rng(devices=[]):
+            try:
+                outputs = self.module(self._input)
+            except Exception as error:
+                raise ValueError(f"the module {name} raised for {given}: {type(error).__name__}: {error}") from error
+        expected = f"expected float32 (1, {head.num_outputs}) or ({head.num_outputs},), {head.outputs}"
+        if not isinstance(outputs, torch.Tensor):
+            raise ValueError(f"the module {name} returned a {type(outputs).__name__} for {given}: {expected}")
+        if tuple(outputs.shape) not in ((1, head.num_outputs), (head.num_outputs,)) or outputs.dtype != torch.float32:
+            kind = str(outputs.dtype).removeprefix("torch.")
+            raise ValueError(f"the module {name} returned {kind} {tuple(outputs.shape)} for {given}: {expected}")
+        if outputs.requires_grad:
+            raise ValueError(f"the module {name} returned outputs with a gradient: use detach(), or no_grad(), in its forward")
+
+
+def _trained(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """Names and parameters that training changes, each once, however often the module uses it."""
+    return ((name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad)
+
+
+def _check_parameter(torch: Any, name: str, parameter: torch.nn.Parameter) -> None:
+    if torch.nn.parameter.is_lazy(parameter):
+        raise ValueError(f"parameter {name!r} of the module has no shape yet: call the module once on an observation first")
+    if parameter.dtype != torch.float32:
+        raise ValueError(
+            f"parameter {name!r} of the module is {parameter.dtype}: expected torch.float32; call module.float() first, or "
+            "requires_grad_(False) on what need not be trained"
+        )
+    if parameter.device.type != "cpu":
+        raise ValueError(
+            f"parameter {name!r} of the module is on {parameter.device}: call module.cpu() first, workers use the CPU"
+        )

@@ -1,0 +1,1 @@
+"""Jobs in worker processes, over shared memory and without locks."""

@@ -1,0 +1,100 @@
+"""No worker may start workers, nor a training while it imports a module: each of them would do the same again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType
+from typing import NamedTuple
+
+from fastes.errors import NestedTraining
+from fastes.pools.processes.shadowed import standard_name
+from fastes.pools.processes.worker_line import is_worker, tell_and_end
+
+MARK = "FASTES_WORKER"  # an environment variable of workers and of all that they start
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_BOOTSTRAP = "<frozen importlib"
+
+
+class _Importing(NamedTuple):
+    """A module that is being imported: its name and file, and who imports it, in words."""
+
+    name: str
+    file: str
+    importer: str
+
+
+def refuse_training() -> None:
+    """NestedTraining when a module that a worker imports starts a training, with or without workers."""
+    if MARK in os.environ and (found := _being_imported()) is not None:
+        _refuse_import(found)
+
+
+def refuse_workers() -> None:
+    """NestedTraining in a worker, and in what its environment has started."""
+    if MARK not in os.environ:
+        return
+    if (found := _being_imported()) is not None:
+        _refuse_import(found)
+    frame = _first_outside(sys._getframe(1))
+    at = f" ({frame.f_code.co_filename}, line {frame.f_lineno})" if frame else ""
+    raise NestedTraining(
+        f"an environment in a worker starts workers of its own{at}: each of these could do the same, without end. Train there "
+        "with n_workers=0, or train before and give the environment what was learned"
+    )
+
+
+def _refuse_import(found: _Importing) -> None:
+    error = NestedTraining(
+        f"a worker imported {found.file} (module {found.name!r}, imported by {found.importer}), which starts a training while "
+        "it is imported: the worker would start workers, these would import it again, and so on without end. "
+        f"{standard_name(found.name, found.file) or _GUARD}"
+    )
+    if is_worker():
+        tell_and_end(error)  # whoever catches exceptions around `learn` would go on, and save an untrained model
+    raise error
+
+
+_GUARD = (
+    "Put the training into a function, or under `if __name__ == '__main__':`, or keep what builds the environment in a file of "
+    "its own"
+)
+
+
+def _being_imported() -> _Importing | None:
+    """The innermost module whose import this call is part of."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and (importer := _importer_of(frame)) is not None:
+            where = f"{importer.f_code.co_filename}, line {importer.f_lineno}"
+            if importer.f_code.co_filename.startswith(_PACKAGE):
+                where = "FastES, to build the environment"
+            name = str(frame.f_globals.get("__name__", "?"))
+            return _Importing(name, frame.f_code.co_filename, where)
+        frame = frame.f_back
+    return None
+
+
+def _importer_of(module: FrameType) -> FrameType | None:
+    """The frame that imports a module's frame, None where it is run and not imported. A loader's frame may lie between."""
+    frame = module.f_back
+    if frame is not None and not _of_importlib(frame):
+        frame = frame.f_back
+    if frame is None or not _of_importlib(frame):
+        return None
+    while frame is not None and _of_importlib(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _of_importlib(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "importlib" or frame.f_code.co_filename.startswith(
+        _BOOTSTRAP
+    )
+
+
+def _first_outside(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame that is not FastES's own."""
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return frame

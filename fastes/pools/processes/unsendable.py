@@ -1,0 +1,78 @@
+"""What of an environment's description cannot be sent to workers, in words: pickle names neither the function nor the part."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import cloudpickle
+
+from fastes.envs.source import EnvSource
+
+_DEPTH = 4
+
+
+def cannot_be_sent(source: EnvSource, error: Exception) -> Exception:
+    """A TypeError that says what of a source cannot be pickled, and why; the error itself where that is something else."""
+    for what, value in (
+        (f"the environment factory {source.name!r}", source.factory),
+        ("env_kwargs", dict(source.make_kwargs)),
+        (f"the wrappers of {source.name!r}", source.wrappers),
+        (f"the spec of {source.name!r}", source.spec),
+    ):
+        if _is_unsendable(value):
+            return TypeError(
+                f"{what} cannot be sent to workers: {_culprit(value)} ({type(error).__name__}: {error}). Make it inside of the "
+                "function that builds the environment, so that each worker makes its own, or train with n_workers=0"
+            )
+    return error
+
+
+def _is_unsendable(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return True
+    return False
+
+
+def _culprit(value: Any) -> str:
+    """The innermost part that cannot be pickled, and the way to it."""
+    way: list[str] = []
+    for _ in range(_DEPTH):
+        found = next(((name, part) for name, part in _parts(value) if _is_unsendable(part)), None)
+        if found is None:
+            break
+        way.append(found[0])
+        value = found[1]
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    return f"its {' of its '.join(reversed(way))} is a {kind}" if way else f"it is a {kind}"
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """What pickle takes along with a value, with names."""
+    if inspect.isfunction(value):
+        variables = inspect.getclosurevars(value)
+        for name, part in {**variables.globals, **variables.nonlocals}.items():
+            yield f"variable {name!r}", part
+        for part in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
+            yield "default argument", part
+    elif inspect.ismethod(value):
+        yield "object", value.__self__
+    elif isinstance(value, functools.partial):
+        yield "function", value.func
+        for index, part in enumerate(value.args):
+            yield f"argument {index}", part
+        for name, part in value.keywords.items():
+            yield f"argument {name!r}", part
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield f"item {name!r}", part
+    elif isinstance(value, (list, tuple, set)):
+        for index, part in enumerate(value):
+            yield f"item {index}", part
+    else:
+        for name, part in {**getattr(value, "__dict__", {})}.items():
+            yield f"attribute {name!r}", part

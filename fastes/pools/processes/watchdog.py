@@ -1,0 +1,82 @@
+"""Noticing workers that neither work nor die: stopped by a signal, or in an env.step that never returns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from fastes.pools.processes.worker_process import Worker
+from fastes.rollout.shared_block import JOB, STEPS
+
+TICK = 0.25  # seconds between looks
+_PAUSE = 1.0  # a look that comes later than this after the last one counts as this: the parent itself was stopped or starved
+_FACTOR = 20.0
+_FLOOR = 60.0
+_UNLEARNED = 600.0  # for the first episodes, and for building an environment
+HUNG = "hung"
+
+
+class _Seen(NamedTuple):
+    """How a worker was when it was last looked at: (job, steps, ready), how long it has been so, and whether stopped."""
+
+    state: tuple[int, int, bool]
+    waited: float
+    stopped: bool
+
+
+class Watch:
+    """What is wrong with workers that are alive.
+
+    timeout: seconds that a worker in an episode may go without an env.step; None learns it: 20 times the longest job so
+    far, at least 60 s, and 600 s before the first. Time is counted as this process sees it, so that a training that was
+    suspended as a whole, or starved, blames nobody.
+    """
+
+    def __init__(self, timeout: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.timeout, self.clock = timeout, clock
+        self._longest = 0.0
+        self._looked_at = clock()
+        self._counted = 0.0  # seconds of this round
+        self._seen: dict[Worker, _Seen] = {}
+
+    def learn(self, seconds: float) -> None:
+        """The longest job of the round took so long by the wall clock; no longer than what was counted of the round."""
+        counted = self._counted + min(self.clock() - self._looked_at, _PAUSE)
+        self._longest = max(self._longest, min(seconds, counted))
+
+    @property
+    def limit(self) -> float:
+        """Seconds without a step after which a worker in an episode is hung."""
+        if self.timeout is not None:
+            return self.timeout
+        return max(_FLOOR, _FACTOR * self._longest) if self._longest else _UNLEARNED
+
+    def begin(self) -> None:
+        """A round begins. Looks go on at their own pace: rounds may be shorter than a TICK."""
+        self._counted = 0.0
+
+    def look(self, workers: Iterable[Worker]) -> list[tuple[Worker, str]]:
+        """(worker, what is wrong with it) of each that has to be replaced; looks at most once a TICK."""
+        now = self.clock()
+        passed = min(now - self._looked_at, _PAUSE)
+        if passed < TICK:
+            return []
+        self._looked_at = now
+        self._counted += passed
+        before, self._seen = self._seen, {}
+        return [(worker, fault) for worker in workers if (fault := self._fault(worker, before.get(worker), passed))]
+
+    def _fault(self, worker: Worker, before: _Seen | None, passed: float) -> str:
+        stopped = worker.is_stopped()
+        state = int(worker.row[JOB]), int(worker.row[STEPS]), worker.ready
+        busy = state[0] >= 0 or not worker.ready
+        waited = before.waited + passed if before is not None and before.state == state and busy else 0.0
+        self._seen[worker] = _Seen(state, waited, stopped)
+        if stopped and before is not None and before.stopped:  # after Ctrl-Z and `fg`, a parent may wake before its workers
+            return "was stopped by a signal"
+        limit = self.limit if worker.ready else max(self.limit, _UNLEARNED)
+        if waited <= limit:
+            return ""
+        what = "without a step of its environment" if worker.ready else "while it built its environment"
+        return f"{HUNG}: {limit:.3g} s {what} (setting step_timeout)"

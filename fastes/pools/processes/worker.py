@@ -1,0 +1,223 @@
+"""A worker process: build the environment once, then claim and run jobs until the parent hangs up.
+
+Started by process.py in a fresh interpreter, so scripts need no `__main__` guard, notebooks work, and no lock is forked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import NamedTuple
+
+import cloudpickle
+import numpy as np
+import numpy.typing as npt
+
+from fastes import _core
+from fastes.envs.worker_registry import register
+from fastes.pools.processes.worker_line import BUILDING, close_before_end, failure, told
+from fastes.rollout.job import PoolSpec, Round
+from fastes.rollout.job_runner import JobRunner
+from fastes.rollout.shared_block import CLOSED, ENTERED, EPISODE, JOB, LEAVE, OPEN, READY, STAGE, Block, Layout
+from fastes.system.console import output_lasts
+from fastes.system.interrupts import STOP_SIGNALS
+
+LEAVE_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGTERM)  # one that environments leave alone, where there is one
+READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr, not shown
+
+
+class Arguments(NamedTuple):
+    """Of the process: its end of the connection, its parent, its row of the block's `workers`, and where its Start lies."""
+
+    connection_fd: int
+    parent_pid: int
+    slot: int
+    start_fd: int
+    start_size: int
+
+
+class Start(NamedTuple):
+    """What to build, where the shared memory is, the kernels to use, and what the parent has registered in Gymnasium."""
+
+    spec: PoolSpec
+    layout: Layout
+    memory_fd: int
+    kernels: str
+    registrations: bytes
+
+
+class Leave(BaseException):
+    """The parent has asked this process to leave."""
+
+
+class Done(NamedTuple):
+    """No job of this round is left to claim."""
+
+    round_number: int
+
+
+def main(arguments: tuple[int, ...]) -> None:
+    """Entry point of the process."""
+    given = Arguments(*arguments)
+    die_with_parent(given.parent_pid)
+    leave_signals_to_parent(lambda *_: None)
+    os.register_at_fork(after_in_child=take_signals_back)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # it was born with these blocked
+    die_first_when_memory_is_short()
+    os.set_inheritable(given.connection_fd, False)
+    connection = Connection(given.connection_fd)
+    with told(given.connection_fd):
+        start: Start = cloudpickle.loads(os.pread(given.start_fd, given.start_size, 0))
+    os.close(given.start_fd)
+    with output_lasts(), contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        serve(connection, start, given.slot)
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Linux kills this process when its parent ends; elsewhere the closed pipe does."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(0)
+
+
+def leave_signals_to_parent(handler: Callable[[int, object], None]) -> None:
+    """Ctrl-C, termination and hang-up reach the whole process group, and the parent ends the generation first.
+
+    SIGTERM has a handler, and is not ignored: programs that an environment starts would inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, handler)
+
+
+def take_signals_back() -> None:
+    """A process that an environment has forked ends by them, as one that it has started anew: env.close may rely on it."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+class Signals:
+    """What comes from outside raises Leave where the parent has asked for it in this worker's row, and else does nothing.
+
+    deaf: it is not to be raised: building and closing the environment must not be cut short.
+    """
+
+    def __init__(self, row: npt.NDArray[np.int64]) -> None:
+        self.row, self.pid, self.deaf = row, os.getpid(), True
+
+    def listen(self) -> None:
+        leave_signals_to_parent(self._meet)
+        signal.signal(LEAVE_SIGNAL, self._meet)
+
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """Nothing is raised meanwhile; whoever asked has set the row's flag."""
+        before, self.deaf = self.deaf, True
+        try:
+            yield
+        finally:
+            self.deaf = before
+
+    def _meet(self, *_: object) -> None:
+        if not self.deaf and self.row[LEAVE] and os.getpid() == self.pid:
+            self.deaf = True
+            raise Leave
+
+
+def die_first_when_memory_is_short() -> None:
+    """A worker can be replaced, its parent cannot."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
+        adjustment = min(int(file.read()) + 500, 1000)
+        file.seek(0)
+        file.write(str(adjustment))
+
+
+def serve(connection: Connection, start: Start, slot: int) -> None:
+    """Build the environment and run jobs until the parent hangs up or asks this process to leave; then close it."""
+    _core.use_variant(start.kernels)
+    block = Block(start.layout, start.memory_fd)
+    block.close()
+    row, runner = block.workers[slot], None
+    signals = Signals(row)
+    try:
+        try:
+            signals.listen()
+            _core.commit(row, STAGE, OPEN)
+            runner = build(connection, start.spec, start.registrations, block, slot, signals)
+            if runner is not None:
+                signals.deaf = False  # half an environment could not be closed
+                work(connection, runner, row, signals)
+        finally:
+            signals.deaf = True
+    except Leave:
+        pass
+    finally:
+        if os.getpid() == signals.pid:  # and no process that the environment has forked
+            signals.listen()
+            try:
+                if runner is not None:
+                    runner.close()
+            finally:
+                _core.commit(row, STAGE, CLOSED)
+                connection.close()  # what is left behind, a thread say, must not keep it
+
+
+def build(
+    connection: Connection, spec: PoolSpec, registrations: bytes, block: Block, slot: int, signals: Signals
+) -> JobRunner | None:
+    """What runs jobs; None where an exception kept it from being built, of which the parent is told."""
+    try:
+        with warnings.catch_warnings():
+            if spec.env_shown:
+                warnings.simplefilter("ignore")
+            register(registrations)
+            runner = JobRunner(spec, block, slot, signals.whole)
+        limit_threads()
+        close_before_end(runner.close)
+    except Exception as error:
+        connection.send(failure(BUILDING, 0, error))
+        return None
+    with contextlib.suppress(OSError):  # the environment may have closed it
+        os.write(2, f"\n{READY_MARK}\n".encode())
+    _core.commit(block.workers[slot], READY, 1)
+    return runner
+
+
+def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], signals: Signals) -> None:
+    """Run the jobs of round after round."""
+    block = runner.block
+    while not row[LEAVE]:
+        round_: Round = connection.recv()
+        signals.listen()  # whatever the environment has installed
+        runner.begin(round_)
+        _core.commit(row, ENTERED, round_.number)  # before the first claim: the parent counts on it
+        while (position := _core.claim(block.next_todo, round_.number, round_.num_todo)) >= 0:
+            job = int(block.todo[position])
+
+            def report(error: Exception, job: int = job) -> None:
+                connection.send(failure(job, int(row[EPISODE]), error, penalised=True))
+
+            try:
+                runner.run(job, round_, report)
+            except Exception as error:
+                connection.send(failure(job, int(row[EPISODE]), error))
+                row[JOB] = -1
+            if row[LEAVE]:
+                return  # the environment has swallowed the exception, or taken over the signal
+        connection.send(Done(round_.number))
+
+
+def limit_threads() -> None:
+    """One thread a worker for libraries that cannot be told by environment variables."""
+    if "cv2" in sys.modules:
+        sys.modules["cv2"].setNumThreads(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)

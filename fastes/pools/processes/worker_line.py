@@ -1,0 +1,100 @@
+"""What a worker tells its parent of an exception, also before it could import anything else. Imports little for that."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import struct
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, NoReturn
+
+from fastes.errors import origin_of, summary_of, trace_of, writable
+from fastes.pools.processes.shadowed import standard_name_among
+
+BUILDING = -1  # stands for a job while the environment was built
+LOADING = -2  # and before, while the worker imported what builds it
+_closing: list[Callable[[], object]] = []
+_line = (-1, -1)  # the connection's descriptor, and the process whose it is
+
+
+class Failed(NamedTuple):
+    """An exception in an episode; job is BUILDING or LOADING outside of any. exception is pickled, b'' if it cannot be.
+
+    penalised: the job is done all the same, with a return of NaN. origin: 'environment' or 'policy'.
+    """
+
+    job: int
+    episode: int
+    summary: str
+    trace: str
+    exception: bytes
+    penalised: bool
+    origin: str
+
+
+def failure(job: int, episode: int, error: Exception, penalised: bool = False) -> Failed:
+    """The message, small enough to go through the pipe at once: a worker that is stopped halfway must not hold its parent."""
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)
+    except Exception:
+        pickled = b""
+    summary, trace = _shortened(summary_of(error), 2000), _shortened(trace_of(error), 6000)
+    return Failed(job, episode, summary, trace, pickled if len(pickled) <= 6000 else b"", penalised, origin_of(error))
+
+
+def _shortened(text: str, limit: int) -> str:
+    """The beginning and the end of a text of at most limit bytes in ASCII."""
+    text = text.encode("ascii", "backslashreplace").decode() if len(text.encode()) > limit else text
+    return text if len(text) <= limit else f"{text[: limit // 3]}\n[...]\n{text[-limit // 2 :]}"
+
+
+@contextlib.contextmanager
+def told(connection_fd: int) -> Iterator[None]:
+    """Tell the parent of an exception in the block, with which this process ends.
+
+    connection_fd: this process's end of a multiprocessing Connection.
+    """
+    global _line
+    _line = connection_fd, os.getpid()
+    try:
+        yield
+    except Exception as error:
+        tell(error)
+        sys.exit(1)
+
+
+def close_before_end(close: Callable[[], object]) -> None:
+    """What `tell_and_end` calls before this process ends."""
+    _closing.append(close)
+
+
+def is_worker() -> bool:
+    """Whether this process is a worker, and not one that a worker's environment has started."""
+    return _line[1] == os.getpid()
+
+
+def tell_and_end(error: Exception) -> NoReturn:
+    """Tell the parent and end this worker on the spot: nothing that catches exceptions goes on in it."""
+    tell(error)
+    for close in _closing:
+        with contextlib.suppress(BaseException):
+            close()
+    os._exit(1)
+
+
+def tell(error: Exception) -> None:
+    """Send a Failed of no job. By hand: importing multiprocessing may be what does not work."""
+    failed = failure(LOADING, 0, error)
+    if error.__traceback__ is None:  # it was not raised: the way to here is what tells
+        failed = failed._replace(trace=_shortened(writable("".join(traceback.format_stack(sys._getframe(1)))), 6000))
+    if advice := standard_name_among(error.__traceback__):
+        failed = failed._replace(summary=f"{failed.summary}\n{advice}")
+    message = pickle.dumps(failed)
+    with contextlib.suppress(OSError):
+        left = struct.pack("!i", len(message)) + message
+        while left:
+            left = left[os.write(_line[0], left) :]

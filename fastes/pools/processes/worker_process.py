@@ -1,0 +1,233 @@
+"""A worker process as the parent sees it: started in a fresh interpreter, spoken to over a socket, watched, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from multiprocessing.connection import Connection
+from socket import socketpair
+
+import cloudpickle
+
+from fastes import _core
+from fastes.envs.worker_registry import own_registrations
+from fastes.pools.processes.nesting import MARK
+from fastes.pools.processes.unsendable import cannot_be_sent
+from fastes.pools.processes.worker import LEAVE_SIGNAL, READY_MARK, Arguments, Start
+from fastes.rollout.job import PoolSpec, Round
+from fastes.rollout.shared_block import ENTERED, JOB, LEAVE, READY, STAGE, Block, anonymous_file
+from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.interrupts import born_blocked
+
+_SINGLE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
+# sys.path comes from the parent: with `-m`, a folder named fastes in the working directory would be taken for the package.
+_BOOT = """\
+import sys; sys.path[:] = {path!r}
+from fastes.pools.processes.worker_line import told
+with told({fd}): from fastes.pools.processes.worker import main
+main({arguments!r})
+"""
+_MAX_LINE = 1 << 16  # bytes of a worker's unfinished line that are kept
+_READS = 16  # chunks of output taken at a time: whoever writes without end must not hold the parent up
+_DEATH_SECONDS = 2.0  # for a killed process to end; one in the kernel's hands (a lost network disk) may not
+
+
+class Parcel:
+    """What every worker of a pool is given, pickled once, in a file without a name: no pipe can fill up with it."""
+
+    def __init__(self, spec: PoolSpec, block: Block) -> None:
+        try:
+            content = cloudpickle.dumps(Start(spec, block.layout, block.fd, _core.variant(), own_registrations()))
+        except Exception as error:
+            raise cannot_be_sent(spec.source, error) from error
+        self.size = len(content)
+        self.fd = anonymous_file(self.size)
+        with open(self.fd, "wb", closefd=False) as file:
+            file.write(content)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+class Worker:
+    """A worker process. slot: its row of the block's `workers`."""
+
+    def __init__(self, slot: int, spec: PoolSpec, block: Block, parcel: Parcel) -> None:
+        self.slot, self.row = slot, block.workers[slot]
+        self.row[[JOB, ENTERED, READY, LEAVE, STAGE]] = -1, 0, 0, 0, 0
+        self._show_lines = not spec.env_shown
+        self.sent_round = self.done_round = 0  # the last round it was told of, and the last that it said it is done with
+        self.killed_for = ""  # why the parent killed it
+        self.stderr_tail: deque[str] = deque(maxlen=30)
+        self._partial = b""
+        fill_standard_descriptors()  # an environment, or a callback, may have closed them since
+        ours, theirs = socketpair()
+        self.connection = Connection(ours.detach())
+        arguments = Arguments(theirs.fileno(), os.getpid(), slot, parcel.fd, parcel.size)
+        boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], fd=theirs.fileno(), arguments=tuple(arguments))
+        try:
+            with theirs:
+                fds = theirs.fileno(), block.fd, parcel.fd
+                self.process = _popen([sys.executable, "-c", boot], fds, spec.source.folder)
+        except BaseException:
+            self.connection.close()
+            raise
+        assert self.process.stderr is not None
+        self.stderr = self.process.stderr
+        os.set_blocking(self.stderr.fileno(), False)
+        self.pidfd = _open_pidfd(self.process.pid)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has built its environment."""
+        return _core.committed(self.row, READY) != 0
+
+    @property
+    def stage(self) -> int:
+        """Of its environment: 0 before it is built, OPEN or CLOSED."""
+        return int(_core.committed(self.row, STAGE))
+
+    def offer(self, round_: Round) -> None:
+        """Tell it of a round, unless it has not answered the one before: messages to a slow starter must not pile up."""
+        if self.done_round < self.sent_round:
+            return
+        self.sent_round = round_.number
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send(round_)
+
+    def is_stopped(self) -> bool:
+        """Whether SIGSTOP or the like has stopped it; a debugger does not count."""
+        if not hasattr(os, "waitid"):
+            return False
+        with contextlib.suppress(ChildProcessError):
+            return os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+        return False
+
+    def how_it_died(self) -> str:
+        """In words, once it is dead."""
+        if self.killed_for:
+            return self.killed_for
+        status = self.process.returncode
+        if status is None:
+            return "hung up and does not end"
+        if status >= 0:
+            return f"died by exit status {status}"
+        with contextlib.suppress(ValueError):  # real-time signals have no name
+            return f"died by signal {signal.Signals(-status).name}"
+        return f"died by signal {-status}"
+
+    def read_stderr(self) -> tuple[list[str], bool]:
+        """The lines that came since the last call, without those of a start whose output the parent has shown itself.
+
+        And whether more may come: an environment may close or redirect it.
+        """
+        lines, open_ = [], True
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(_READS):
+                chunk = os.read(self.stderr.fileno(), 1 << 16)
+                open_ = bool(chunk)
+                if not chunk:
+                    break
+                *whole, partial = (self._partial + chunk).replace(b"\r", b"\n").split(b"\n")
+                self._partial = partial[-_MAX_LINE:]
+                lines += [line.decode(errors="replace") for line in whole]
+        self.stderr_tail.extend(line for line in lines if line not in ("", READY_MARK))
+        if self._show_lines:
+            return [line for line in lines if line != READY_MARK], open_
+        if READY_MARK not in lines:
+            return [], open_
+        self._show_lines = True
+        return lines[lines.index(READY_MARK) + 1 :], open_
+
+    def last_output(self) -> str:
+        """The end of what it wrote to stderr, an unfinished line too."""
+        return "\n".join([*self.stderr_tail, self._partial.decode(errors="replace")])
+
+    def ask_to_leave(self) -> None:
+        """Whatever it does: to close its environment and end. One that has none yet is killed."""
+        _core.commit(self.row, LEAVE, 1)
+        self.connection.close()
+        if self.stage:
+            self.process.send_signal(LEAVE_SIGNAL)
+        else:
+            self.kill()
+
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def wait(self, seconds: float) -> None:
+        """Until it has ended, or for so long."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=seconds)
+
+    def kill(self) -> None:
+        """End it at once; `bury` has to follow."""
+        self.process.kill()
+
+    def bury(self) -> None:
+        """Wait for a killed worker's end and let go of its descriptors."""
+        self.wait(_DEATH_SECONDS)
+        self._close_descriptors()
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner: it is no child of a forked copy, which has nothing to wait for and nobody to kill."""
+        self.process.returncode = 0
+        self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
+        self.connection.close()
+        self.stderr.close()
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+
+def _open_pidfd(pid: int) -> int:
+    """A descriptor that becomes readable when the process ends, -1 where the system has none: its pipe tells, too."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return -1
+
+
+def _popen(command: list[str], fds: tuple[int, ...], folder: str | None) -> subprocess.Popen[bytes]:
+    """Start a worker from a thread that lives as long as this process: Linux counts the end of its thread as its parent's."""
+
+    def start() -> subprocess.Popen[bytes]:
+        with born_blocked():  # until it has said that it leaves them to its parent
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=fds,
+                cwd=folder if folder and os.path.isdir(folder) else None,
+                env={**os.environ, **_SINGLE_THREAD, MARK: str(os.getpid())},
+            )
+
+    if threading.current_thread() is threading.main_thread():
+        return start()
+    try:
+        return _spawner().submit(start).result()
+    except RuntimeError:  # no thread: what was submitted must not be done by a later one
+        _spawner.cache_clear()
+        raise
+
+
+@cache
+def _spawner() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "fastes-spawner")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_spawner.cache_clear)  # its thread is not there in a copy

@@ -1,0 +1,1 @@
+"""What a training shows while it goes on."""

@@ -1,0 +1,64 @@
+"""What runs beside the loop: a protocol of five calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fastes.training.record import Record
+
+
+class Callback:
+    """Subclass and override what you need. model is the FastES that trains.
+
+    on_generation may return False to stop training at once. on_new_best is called while the model still holds the
+    parameters whose evaluation was the best so far, before they move on. on_start_judged is called for each of several
+    `starts`, numbered from 1, when the model holds what goes on: the next start, or the best one.
+    """
+
+    def on_start(self, model: Any, total_timesteps: int) -> None: ...
+
+    def on_new_best(self, model: Any, eval_return: float) -> None: ...
+
+    def on_start_judged(self, model: Any, start: int, eval_return: float) -> None: ...
+
+    def on_generation(self, model: Any, record: Record) -> bool | None: ...
+
+    def on_end(self, model: Any) -> None: ...
+
+
+class FunctionCallback(Callback):
+    """A plain function of (model, record), called once a generation; a false result other than None stops training."""
+
+    def __init__(self, function: Callable[[Any, Record], bool | None]) -> None:
+        self.function = function
+
+    def on_generation(self, model: Any, record: Record) -> bool | None:
+        return self.function(model, record)
+
+
+class CallbackList(Callback):
+    """Several callbacks as one; all are called, any may stop."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self.callbacks = list(callbacks)
+
+    def on_start(self, model: Any, total_timesteps: int) -> None:
+        for callback in self.callbacks:
+            callback.on_start(model, total_timesteps)
+
+    def on_new_best(self, model: Any, eval_return: float) -> None:
+        for callback in self.callbacks:
+            callback.on_new_best(model, eval_return)
+
+    def on_start_judged(self, model: Any, start: int, eval_return: float) -> None:
+        for callback in self.callbacks:
+            callback.on_start_judged(model, start, eval_return)
+
+    def on_generation(self, model: Any, record: Record) -> bool:
+        answers = [callback.on_generation(model, record) for callback in self.callbacks]
+        return all(answer is None or bool(answer) for answer in answers)
+
+    def on_end(self, model: Any) -> None:
+        for callback in self.callbacks:
+            callback.on_end(model)

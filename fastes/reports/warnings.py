@@ -1,0 +1,90 @@
+"""Warnings of figures that a user would want to know of."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from fastes.es.fitness_shaping import mean_and_std
+from fastes.rollout.job import Batch
+from fastes.training.state import TrainingState
+
+_UNBEATEN, _EQUAL = 50, 20  # generations in a row
+
+
+class OddFigures:
+    """Warns once of each kind of figure that a user would want to know of."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+        self._equal = 0  # generations in a row in which all returns were the same
+        self._unbeaten = 0  # generations in a row in which every candidate's return was below that of theta
+
+    def look(self, state: TrainingState, generation: int, batch: Batch) -> None:
+        """generation: as in progress.csv."""
+        nonfinite = int(np.count_nonzero(~np.isfinite(batch.returns)))
+        if nonfinite and not batch.penalised:
+            self._say(
+                "returns",
+                f"{nonfinite} of {batch.returns.size} returns of generation {generation} are not finite: they rank worst "
+                "(num_nonfinite counts them)",
+            )
+        if state.normalizer.skipped and not batch.penalised:
+            self._say(
+                "observations",
+                f"{state.normalizer.skipped} candidates up to generation {generation} saw observations that are not finite or "
+                "too large to square: the statistics leave them out",
+            )
+        longest = max(batch.lengths.max() // state.settings.episodes_per_candidate, batch.eval_lengths.max(initial=0))
+        guard = state.episode_settings()[1].max_steps
+        if not state.settings.max_episode_steps and longest >= guard:
+            self._say(
+                "steps",
+                f"an episode of generation {generation} was cut after {guard:,} steps: the environment did not end it; set "
+                "max_episode_steps",
+            )
+        if (fall := state.rollback.fall) is not None:
+            self._say(
+                f"rollback {state.rollback.count}",
+                f"rollback {state.rollback.count}: in generation {generation} the evaluation had fallen from {fall.best:g} to "
+                f"{fall.smoothed:g}, so training goes on from the best parameters, with a fresh optimiser",
+            )
+        self._equal = self._equal + 1 if _all_equal(batch) else 0
+        if self._equal == _EQUAL:
+            self._say(
+                "equal",
+                f"in {_EQUAL} generations up to {generation} all candidates had the same return, so nothing could be learned: "
+                "raise sigma, or give rewards that tell small improvements",
+            )
+        self._unbeaten = self._unbeaten + 1 if _is_unbeaten(state, batch) else 0
+        if self._unbeaten == _UNBEATEN:
+            others = {"action_noise": state.settings.action_noise, "sample_actions": state.settings.sample_actions}
+            noise = "".join(f" (or {name})" for name, value in others.items() if value)
+            self._say(
+                "unbeaten",
+                f"in {_UNBEATEN} generations up to {generation} no candidate reached the return of the parameters without "
+                "noise. While eval_return still rises that does no harm. Where it does not, "
+                f"sigma = {state.settings.sigma!r}{noise} is too large for this policy (try half of it), or the training is "
+                "stuck: try another seed, a larger population_size, or a denser reward",
+            )
+
+    def _say(self, kind: str, message: str) -> None:
+        if kind not in self._said:
+            self._said.add(kind)
+            warnings.warn(message, RuntimeWarning, stacklevel=5)
+
+
+def _all_equal(batch: Batch) -> bool:
+    """Whether no candidate was better than another, nor better than theta."""
+    first = float(batch.returns.flat[0])
+    return bool((batch.returns == first).all() and (batch.eval_returns == first).all())
+
+
+def _is_unbeaten(state: TrainingState, batch: Batch) -> bool:
+    """Whether every candidate's return is below that of theta; a tie beats it: with equal returns nothing is wrong."""
+    if state.settings.episode_cap != "none" or not batch.eval_returns.size or not np.isfinite(batch.eval_returns).all():
+        return False  # the adaptive cap ends episodes of candidates alone
+    evaluations = batch.eval_returns.tolist()
+    mean, _ = mean_and_std(evaluations)
+    return bool(np.fmax.reduce(batch.returns, axis=None) < min(mean, max(evaluations)))  # a mean of equal numbers may round up

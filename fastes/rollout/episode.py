@@ -1,0 +1,88 @@
+"""One episode, from reset to its end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium
+from gymnasium import spaces
+
+from fastes._core import Actor
+from fastes.envs.infos import success_of
+from fastes.envs.old_interface import advice_on_episode
+from fastes.rollout.random_state import seed_global_random
+
+STEP_GUARD = 1_000_000  # steps after which an episode is cut when neither the environment nor a setting ends it
+
+
+def step_guard(budget: int) -> int:
+    """STEP_GUARD, or the whole budget of a training where that is less: no episode is to outlast it. At least 10,000."""
+    return min(STEP_GUARD, max(budget, 10_000)) if budget else STEP_GUARD
+
+
+class Episode(NamedTuple):
+    """episode_return: undiscounted sum of rewards; length: environment steps; success: see `success_of`."""
+
+    episode_return: float
+    length: int
+    success: float = math.nan
+
+
+class EpisodeSettings(NamedTuple):
+    """What the episodes of a generation share.
+
+    max_steps: an episode ends there at the latest. action_noise: standard deviation, before the action mapping.
+    sample: discrete actions are sampled from the policy's distribution instead of its mode.
+    """
+
+    max_steps: int = STEP_GUARD
+    action_noise: float = 0.0
+    sample: bool = False
+
+
+def observation_flattener(space: spaces.Space[Any]) -> Callable[[Any], Any] | None:
+    """How observations of this space become one array, or None where they are one already (Box)."""
+    if isinstance(space, spaces.Box):
+        return None
+    return lambda obs: spaces.flatten(space, obs)
+
+
+def run_episode(
+    env: gymnasium.Env[Any, Any],
+    actor: Actor,
+    env_seed: int,
+    settings: EpisodeSettings,
+    action_key: int = 0,
+    flatten: Callable[[Any], Any] | None = None,
+) -> Episode:
+    """Play one episode from env.reset(seed=env_seed); the actor's parameters, normaliser and counting are already set.
+
+    The global random state of Python, NumPy and torch starts from the seed, too, for environments that draw from it.
+    """
+    seed_global_random(env_seed)
+    actor.begin_episode(action_key, settings.action_noise, settings.sample)
+    act, step = actor.act, env.step
+    if flatten is not None:
+        raw_act = act
+
+        def act(obs: Any) -> Any:
+            return raw_act(flatten(obs))
+
+    episode_return, length = 0.0, 0
+    info: Any = None
+    first: Any = None
+    try:
+        first = env.reset(seed=env_seed)
+        obs, _ = first
+        for length in range(1, settings.max_steps + 1):  # noqa: B007
+            obs, reward, terminated, truncated, info = step(act(obs))
+            episode_return += float(reward)
+            if terminated or truncated:
+                break
+    except (TypeError, ValueError) as error:
+        if advice := advice_on_episode(error, first):
+            raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{error}: {advice}") from error
+        raise
+    return Episode(episode_return, length, success_of(info))

@@ -1,0 +1,94 @@
+"""Acting outside of training: one observation or a batch, from the current parameters and statistics."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.policies.any_policy import AnySpec
+from fastes.rollout.episode import observation_flattener
+from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.rollout.observation_rows import observation_rows
+from fastes.rollout.random_state import one_thread
+
+
+class Predictor:
+    """An actor of this process that follows theta and the normaliser as they change."""
+
+    def __init__(self, spec: AnySpec, normalize_obs: bool, seed: int) -> None:
+        self.spec, self.normalize_obs = spec, normalize_obs
+        self._actor = spec.make_actor()
+        self._loaded: tuple[npt.NDArray[np.float32] | None, int] = (None, -1)
+        self.seed(seed)
+
+    def seed(self, seed: int) -> None:
+        """Where the noise of actions that are not deterministic starts."""
+        self._key = seed % 2**62 + 2**62
+
+    def act(
+        self,
+        theta: npt.NDArray[np.float32],
+        normalizer: ObsNormalizer,
+        observation: Any,
+        noise: tuple[float, bool],
+        flat_space: Any = None,
+    ) -> Any:
+        """The action for one observation, or an array (n, ...) of them for a batch.
+
+        noise: action_noise and whether to sample, as Actor.begin_episode takes them; each call and row draws its own.
+        flat_space: the observation space when its observations are flattened first, None for a Box. What counts as one and
+        what as a batch: an array of a Box's own shape is one, with one more axis in front a batch; for the other spaces see
+        fastes.rollout.observation_rows.observation_rows.
+        """
+        self._load(theta, normalizer)
+        rows, single = self._rows(observation, flat_space)
+        self._key += 1
+        self._actor.begin_episode(self._key, *noise)
+        with contextlib.nullcontext() if self.spec.layers else one_thread():
+            actions = [self._actor.act(row) for row in rows]
+        if single:
+            return np.int64(actions[0]) if isinstance(actions[0], int) else actions[0]
+        head = self.spec.head
+        if head is None:
+            return np.array(actions)
+        return np.array(actions, dtype=head.cast or head.dtype).reshape(len(actions), *head.shape)
+
+    def _load(self, theta: npt.NDArray[np.float32], normalizer: ObsNormalizer) -> None:
+        if self._loaded[0] is theta and self._loaded[1] == normalizer.count:
+            return
+        self._actor.parameters[:] = theta
+        if self.normalize_obs:
+            self._actor.set_normalizer(normalizer.mean, 1.0 / normalizer.std, normalizer.clip)
+        self._loaded = (theta, normalizer.count)
+
+    def _rows(self, observation: Any, flat_space: Any) -> tuple[Any, bool]:
+        """Observations as rows, and whether there was just one."""
+        if flat_space is not None:
+            return self._flat_rows(observation, flat_space)
+        try:
+            array, shape = np.asarray(observation), self.spec.obs_shape
+        except ValueError as error:
+            if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
+                raise ValueError(
+                    "observation is a tuple (observation, info), as a Gymnasium environment's reset() returns it (you may be "
+                    "mixing Gym API with SB3 VecEnv API): pass its first item, as in predict(env.reset()[0])"
+                ) from error
+            raise
+        if array.shape == shape:
+            return array[np.newaxis], True
+        if array.ndim == len(shape) + 1 and array.shape[1:] == shape:
+            return array, False
+        batch = f"(n, {', '.join(map(str, shape))})"
+        raise ValueError(f"observation has shape {array.shape}: expected {shape}, or {batch} for a batch of n")
+
+    def _flat_rows(self, observation: Any, space: Any) -> tuple[Any, bool]:
+        flatten = observation_flattener(space)
+        if flatten is None:
+            raise ValueError(
+                f"the policy was made for observations that are flattened, the environment has {space}: pass its own env"
+            )
+        rows, single = observation_rows(space, observation)
+        return [flatten(row) for row in rows], single

@@ -1,0 +1,273 @@
+"""The folder of one training: checkpoint, best, progress, configuration, learning curve."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.writer import write_checkpoint
+from fastes.errors import CheckpointError
+from fastes.models.model import Model
+from fastes.models.restore import versions
+from fastes.reports.callbacks import Callback
+from fastes.reports.plots import plot_learning_curve
+from fastes.reports.progress_csv import CsvLog
+from fastes.runs.folder_lock import FolderLock
+from fastes.runs.run_config import read_config, without_surrogates
+from fastes.sb3.files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile
+from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
+from fastes.system.console import losses
+from fastes.training.record import Record
+
+CHECKPOINT, BEST, PROGRESS, CONFIG, CURVE = "checkpoint.zip", "best.zip", "progress.csv", "config.toml", "learning_curve.png"
+NOTES = "notes.txt"
+
+
+def _file_name(text: str) -> str:
+    """text with what may not be in a file's name replaced."""
+    return re.sub(r"[^\w.+-]+", "-", text)
+
+
+def new_run_folder(root: Path, env_name: str) -> Path:
+    """root/<env>/<n>/ with the next free number. Raises OSError when it cannot be made."""
+    parent = root / _file_name(env_name)
+    parent.mkdir(parents=True, exist_ok=True)
+    number = 1 + max((int(p.name) for p in parent.iterdir() if p.name.isdigit()), default=0)
+    while True:
+        try:
+            (parent / str(number)).mkdir()
+            return parent / str(number)
+        except FileExistsError:  # another training took it meanwhile
+            number += 1
+
+
+def find_checkpoint(path: Path, which: str = "best") -> Path:
+    """The checkpoint file that a run folder, or a path to a file, means. which: 'best' or 'last'."""
+    if not path.is_dir():
+        return path
+    names = (BEST, CHECKPOINT) if which == "best" else (CHECKPOINT,)
+    for name in names:
+        if (path / name).is_file():
+            return path / name
+    raise CheckpointError(f"{path} holds no {' or '.join(names)}: expected a run folder such as runs/CartPole-v1/1")
+
+
+class RunFolder(Callback):
+    """Writes a run folder while training goes on: figures at once, checkpoints every checkpoint_seconds and at the end.
+
+    One training at a time: FolderInUse for a second one, from `with folder:` or from where training starts until it ends.
+
+    on_save_error: what a full disk or a folder that became read-only does to the training: 'continue' warns, keeps the old
+    files and the figures to be written, and tries again; 'stop' raises the OSError. shown: path as messages name it.
+    monitor_csv, evaluations_npz: write these files of SB3's; they go on being written where they are there already.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        checkpoint_seconds: float = 30.0,
+        on_save_error: str = "continue",
+        shown: Path | None = None,
+        monitor_csv: bool = False,
+        evaluations_npz: bool = False,
+    ) -> None:
+        self.path, self.checkpoint_seconds, self.on_save_error = path, checkpoint_seconds, on_save_error
+        self.shown = shown or path
+        self._lock, self._locked_by_training = FolderLock(path), False
+        self._config: dict[str, Any] = {}
+        self._noted: set[str] = set()
+        self._failing: set[str] = set()  # what could not be written at the last try
+        self._best: Checkpoint | None = None
+        self._saved_at = time.monotonic()
+        self._log: CsvLog | None = None
+        self.files: list[MonitorFile | EvaluationsFile] = []
+        if monitor_csv or (path / MONITOR).exists():
+            self.files.append(MonitorFile(path / MONITOR))
+        if evaluations_npz or (path / EVALUATIONS).exists():
+            self.files.append(EvaluationsFile(path / EVALUATIONS))
+
+    def __enter__(self) -> RunFolder:
+        self._lock.take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run was ended with its report; not so where nobody has noted that, as in runs of earlier versions."""
+        config = read_config(self.path / CONFIG)
+        return config is not None and config.get("run", {}).get("finished") is True
+
+    def write_config(self, model: Model, run: Mapping[str, Any]) -> None:
+        """config.toml: how the run was started (`run`: command, preset, ...), all settings, and versions.
+
+        A file that cannot be understood is kept under another name.
+        """
+        settings = {name: value for name, value in model.settings.to_dict().items() if value is not None}
+        config: dict[str, Any] = {
+            "run": {
+                "env": model.source.name,
+                "seed": model.seed,
+                "n_workers": model.n_workers,
+                **run,
+                "finished": False,
+                "env_kwargs": str(dict(model.source.make_kwargs)),
+            },
+            "settings": settings,
+            "versions": versions(),
+        }
+        path = self.path / CONFIG
+        if os.path.lexists(path):
+            before = read_config(path)
+            if before is None:
+                self._warn(f"{path} cannot be understood: the file as it was is {keep_aside(path)}")
+            else:
+                config["earlier"] = [*before.pop("earlier", []), before]
+        self._config = without_surrogates(config)
+        write_text(path, tomli_w.dumps(self._config))
+
+    def finish(self) -> None:
+        """Note in config.toml that nothing is left to do."""
+        if self._config:
+            self._config["run"]["finished"] = True
+            with self._surviving(CONFIG):
+                write_text(self.path / CONFIG, tomli_w.dumps(self._config))
+
+    def on_start(self, model: Model, total_timesteps: int) -> None:
+        self._locked_by_training = not self._lock.held
+        self._lock.take()
+        try:
+            remove_leftovers(self.path)
+            progress = self.path / PROGRESS
+            if os.path.lexists(progress) and not progress.is_file():
+                self._warn(f"{progress} is no regular file: it is kept as {keep_aside(progress)}")
+            self._log = CsvLog(progress)
+            self._log.truncate(model.generation)
+            for file in self.files:
+                file.on_start(model, total_timesteps)
+            self.save(model)  # whatever happens next, there is something to go on with
+        except BaseException:
+            self._unlock()
+            raise
+
+    def on_new_best(self, model: Model, eval_return: float) -> None:  # noqa: ARG002
+        self._best = model.snapshot()
+
+    def on_generation(self, model: Model, record: Record) -> None:
+        assert self._log is not None
+        with self._surviving(PROGRESS):
+            self._log.write(record)
+        for file in self.files:
+            with self._surviving(file.path.name):
+                file.on_generation(model, record)
+        self.note_losses()
+        if time.monotonic() - self._saved_at >= self.checkpoint_seconds:
+            with self._surviving(CHECKPOINT):
+                self.save(model)
+
+    def on_end(self, model: Model) -> None:
+        """A generation that was booked before an interrupt, of which nobody was told, has its figures all the same."""
+        if model.untold is not None and self._log is not None:
+            with self._surviving(PROGRESS):
+                self._log.write(model.untold)
+        for file in self.files:
+            with self._surviving(file.path.name):
+                file.on_end(model)
+        self.note_losses()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._locked_by_training:
+            self._lock.release()
+
+    def note_losses(self) -> None:
+        """Say in notes.txt, once, that the console's output is lost."""
+        for loss in losses():
+            if loss not in self._noted:
+                self._noted.add(loss)
+                line = f"{time.strftime('%Y-%m-%d %H:%M:%S%z')} {loss}: what it should show is lost\n"
+                with self._surviving(NOTES):
+                    append_whole(self.path / NOTES, line.encode(errors="backslashreplace"))
+                self._warn(f"{loss}: training goes on")
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+    @contextlib.contextmanager
+    def _surviving(self, name: str) -> Iterator[None]:
+        try:
+            yield
+            self._failing.discard(name)
+        except OSError as error:
+            if self.on_save_error == "stop":
+                raise
+            if name not in self._failing:
+                self._failing.add(name)
+                warnings.warn(
+                    f"{self.path / name} cannot be written ({error}): training goes on, what was there stays, and writing is "
+                    "tried again",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+
+    def save(self, model: Model) -> None:
+        """Write the figures that are owed, best.zip when there is a new best, and the checkpoint, which knows of both.
+
+        Raises OSError.
+        """
+        self._saved_at = time.monotonic()
+        if self._log is not None:
+            self._log.flush()
+        for file in self.files:
+            file.flush()
+        if self._best is not None:
+            write_checkpoint(self.path / BEST, self._best)
+            self._best = None
+        model.save(self.path / CHECKPOINT)
+
+    def save_somewhere(self, model: Model) -> Path:
+        """`save` at the end; where the folder cannot take it, the checkpoint goes to the first other place that can."""
+        try:
+            self.save(model)
+            return self.path / CHECKPOINT
+        except OSError as error:
+            name = _file_name(f"fastes-{model.source.name}-{self.path.name}-{CHECKPOINT}")
+            for find_place in (Path.cwd, Path.home, tempfile.gettempdir):
+                with contextlib.suppress(OSError, RuntimeError):  # there may be no such place either
+                    place = Path(find_place())
+                    model.save(place / name)
+                    warnings.warn(
+                        f"{self.path} cannot be written ({error}): the checkpoint is in {place / name}; copy it there as "
+                        f"{CHECKPOINT} to go on",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
+                    return place / name
+            raise
+
+    def keep_as_best(self, model: Model) -> None:
+        """Make the model as it is now the best one."""
+        self._best = None
+        model.save(self.path / BEST)
+
+    def draw(self, model: Model) -> bool:
+        """Draw the learning curve; False when matplotlib is missing. Raises OSError when it cannot be written."""
+        target = model.target_return
+        title = f"{model.source.name}, seed {model.seed}"
+        try:
+            plot_learning_curve(self.path / PROGRESS, self.path / CURVE, title, target if target < math.inf else math.inf)
+        except ImportError:
+            return False
+        return True

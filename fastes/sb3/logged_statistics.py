@@ -1,0 +1,50 @@
+"""The figures of each generation under the keys that SB3's dashboards and plot scripts read, and those of ES beside them."""
+
+from __future__ import annotations
+
+from fastes.reports.callbacks import Callback
+from fastes.sb3.interface import SB3Interface
+from fastes.training.record import Record
+
+# key of the logger -> field of the record
+_KEYS = {
+    "train/learning_rate": "learning_rate",
+    "train/n_updates": "generation",
+    "es/sigma": "sigma",
+    "es/eval_return": "eval_return",
+    "es/return_max": "return_max",
+    "es/return_std": "return_std",
+    "es/eval_rank": "eval_rank",
+    "es/elite_share": "elite_share",
+    "es/theta_norm": "theta_norm",
+    "es/gradient_norm": "gradient_norm",
+    "es/update_ratio": "update_ratio",
+    "es/num_nonfinite": "num_nonfinite",
+    "es/utilisation": "utilisation",
+}
+
+
+class LogFigures(Callback):
+    """Records a generation's figures in model.logger and dumps them every log_interval generations."""
+
+    def __init__(self) -> None:
+        self._iterations = 0
+
+    def on_start(self, model: SB3Interface, total_timesteps: int) -> None:  # noqa: ARG002
+        self._iterations = 0
+
+    def on_generation(self, model: SB3Interface, record: Record) -> None:
+        self._iterations += 1
+        if (
+            not model.log_interval
+            or self._iterations % model.log_interval
+            or not (model.logger_was_set or model.logger.output_formats)
+        ):
+            return
+        for key, field in _KEYS.items():
+            model.logger.record(key, getattr(record, field))
+        if model.settings.rollback_drop:
+            model.logger.record("es/rollbacks", model.rollback.count)
+        if model.settings.starts > 1:
+            model.logger.record("es/starts_judged", model.starts.judged)
+        model.dump_logs(self._iterations)

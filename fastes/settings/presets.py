@@ -1,0 +1,88 @@
+"""Tuned settings, one TOML file per environment family. Each environment's table says where its numbers come from."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from fastes.errors import suggest
+from fastes.settings.settings import Settings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["DEFAULT", "all_presets", "choose_settings", "load_preset", "preset_for", "tomllib"]
+
+DEFAULT = "default"
+_FAR = 4  # times the preset's population_size, or that part of it
+
+
+@cache
+def all_presets() -> dict[str, dict[str, Any]]:
+    """Preset name (an environment id, 'default', 'paper' or 'ars') -> settings, with the key 'source' for their provenance."""
+    presets: dict[str, dict[str, Any]] = {}
+    for file in sorted(resources.files("fastes.presets").iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".toml"):
+            presets.update(tomllib.loads(file.read_text(encoding="utf-8")))
+    return presets
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """Settings of a preset, without its provenance."""
+    presets = all_presets()
+    if name not in presets:
+        raise ValueError(f"unknown preset {name!r}: expected one of {sorted(presets)}{suggest(name, presets)}")
+    return {key: value for key, value in presets[name].items() if key != "source"}
+
+
+def preset_for(env_id: str) -> str:
+    """The preset of an environment id: its own, or the default."""
+    return env_id if env_id in all_presets() else DEFAULT
+
+
+def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any]) -> Settings:
+    """A preset's settings with the given changes on top.
+
+    Warns of a population_size far from the preset's beside the preset's own learning_rate. The default preset was tuned on
+    nothing, so that its learning_rate belongs to no population_size.
+    """
+    name = preset if preset is not None else preset_for(env_name)
+    base = load_preset(name)
+    if changes.get("policy", base.get("policy")) != base.get("policy"):
+        base.pop("policy_kwargs", None)  # they were meant for another policy
+    merged = {**base, **changes}
+    if isinstance(changes.get("policy_kwargs"), Mapping):
+        merged["policy_kwargs"] = {**base.get("policy_kwargs", {}), **changes["policy_kwargs"]}
+    settings = Settings().changed(**merged)
+    if name != DEFAULT and "population_size" in changes and "learning_rate" not in changes:
+        _warn_of_unscaled_rate(name, base.get("population_size", Settings().population_size), settings)
+    return settings
+
+
+def _warn_of_unscaled_rate(name: str, tuned: int, settings: Settings) -> None:
+    given, rate = settings.population_size, settings.learning_rate
+    if tuned / _FAR < given < tuned * _FAR or callable(rate):
+        return
+    shown = rate if isinstance(rate, str) else f"{rate:g}"
+    warnings.warn(
+        f"population_size = {given} with learning_rate = {shown}, which preset {name!r} has for population_size = {tuned}: "
+        "the noise in a gradient falls with the square root of the candidates, so that learning_rate = "
+        f"{_scaled(rate, math.sqrt(given / tuned))} is a point to start from. Passing learning_rate, any value, silences this",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
+def _scaled(rate: float | str, factor: float) -> str:
+    """A number, or the numbers of a schedule such as 'lin_0.02_0.005', times the factor."""
+    if isinstance(rate, str):
+        kind, *numbers = rate.split("_")
+        return repr("_".join([kind, *(f"{float(number) * factor:.2g}" for number in numbers)]))
+    return f"{rate * factor:.2g}"

@@ -1,0 +1,202 @@
+"""Files that are replaced as a whole: a process that is killed leaves the old one or the new one, and the next one clears up.
+
+While a file is written it has a name of its own, or none, and a lock that the kernel lets go of when its process ends. So
+what a killed process left behind can be told from what somebody is writing, whatever became of process ids.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from fastes.system.descriptors import fill_standard_descriptors
+
+_LEFTOVER = re.compile(
+    r"\.(.+)\.(?:([0-9a-f]{8})-[0-9a-f]{16}|\d+-[0-9a-f]{8})\.(?:tmp|bak)"
+)  # the second: of earlier versions
+_FOREIGN_SECONDS = 86400.0  # so old may a file of another computer be: a lock may not reach from one to the other
+_MAX_NAME = 200  # bytes of a file's name that a temporary one takes over
+
+
+def replace_file(path: Path, write: Callable[[IO[bytes]], object], before: Callable[[], None] | None = None) -> None:
+    """Write a file beside its place, flush it to disk, then rename. before: called between the two.
+
+    write: fills the file; it is called once more where a file without a name cannot be had.
+
+    Raises OSError, and whatever `write` and `before` raise; the old file stays then.
+    """
+    fill_standard_descriptors()
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    temporary = path.with_name(f".{_stem(path.name)}.{_host()}-{secrets.token_hex(8)}.tmp")
+    try:
+        remove_leftovers(path.parent, path.name)
+        with _written(temporary, folder, write):
+            if before is not None:
+                before()
+            os.replace(temporary, path)
+        with contextlib.suppress(OSError):  # some file systems cannot sync a folder
+            os.fsync(folder)
+    except BaseException as error:
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(path)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    finally:
+        os.close(folder)
+
+
+def _written(temporary: Path, folder: int, write: Callable[[IO[bytes]], object]) -> IO[bytes]:
+    """The whole file, open and so locked. It gets its name when it is whole, where the system can."""
+    file: IO[bytes]
+    try:
+        file = open(os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=folder), "wb")  # noqa: SIM115
+        with _closed_on_error(file):
+            _lock(file)
+            _fill(file, write)
+            # a descriptor of the folder makes Python call linkat(), which follows the link to the unnamed file
+            os.link(f"/proc/self/fd/{file.fileno()}", temporary.name, dst_dir_fd=folder)
+    except (AttributeError, OSError):  # not Linux, or a file system without it; a full disk is met again
+        file = _named(temporary)
+        with _closed_on_error(file):
+            _fill(file, write)
+    return file
+
+
+def _named(temporary: Path) -> IO[bytes]:
+    """A new file with a name, locked."""
+    while True:
+        file = open(temporary, "xb")  # noqa: SIM115
+        _lock(file)
+        if temporary.exists():
+            return file
+        file.close()  # somebody took it for left behind before it was locked
+
+
+@contextlib.contextmanager
+def _closed_on_error(file: IO[bytes]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # what it holds cannot be written either
+            file.close()
+        raise
+
+
+def _lock(file: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):  # a file system without locks: what is left there stays
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _fill(file: IO[bytes], write: Callable[[IO[bytes]], object]) -> None:
+    write(file)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def keep_previous(path: Path) -> None:
+    """Make <name>.bak the file that is there now, if any.
+
+    The link on the way has one name for all who save: whatever is found there is a whole earlier file, left by a process
+    that was killed or about to be renamed by another, so whoever comes takes it further.
+    """
+    if not path.exists():
+        return
+    link, backup = path.with_name(f".{_stem(path.name)}.bak"), path.with_name(path.name + ".bak")
+    try:
+        try:
+            os.link(path, link)
+        except FileExistsError:
+            _take_further(link, backup)
+            os.link(path, link)
+    except FileExistsError:  # another process is faster, and does it
+        return
+    except OSError:  # a file system without hard links
+        replace_file(backup, lambda file: _copy(path, file))
+        return
+    _take_further(link, backup)
+
+
+def _copy(path: Path, file: IO[bytes]) -> None:
+    with open(path, "rb") as source:
+        shutil.copyfileobj(source, file)
+
+
+def _take_further(link: Path, backup: Path) -> None:
+    try:
+        with contextlib.suppress(FileNotFoundError):  # somebody else did
+            os.replace(link, backup)
+    finally:
+        link.unlink(missing_ok=True)  # rename() leaves it where both names are links to one file
+
+
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove what killed processes left when they replaced the file of this name, or any: nobody has it open."""
+    stem = None if name is None else _stem(name)
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if (found := _LEFTOVER.fullmatch(entry.name)) and found[1] == (stem or found[1]):
+                _remove_if_left(Path(entry.path), found[2] == _host())
+
+
+def _remove_if_left(path: Path, ours: bool) -> None:
+    with contextlib.suppress(OSError):  # somebody is writing it, it has its name by now, or the folder is read-only
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if ours or time.time() - os.fstat(descriptor).st_mtime > _FOREIGN_SECONDS:
+                os.unlink(path)
+        finally:
+            os.close(descriptor)
+
+
+def keep_aside(path: Path) -> Path:
+    """Rename what cannot be understood to <name>.damaged, or <name>.damaged.2, ...; returns the new name."""
+    number, aside = 1, path.with_name(f"{path.name}.damaged")
+    while os.path.lexists(aside):
+        number += 1
+        aside = path.with_name(f"{path.name}.damaged.{number}")
+    os.rename(path, aside)
+    return aside
+
+
+def _stem(name: str) -> str:
+    return name if len(os.fsencode(name)) <= _MAX_NAME else hashlib.sha256(os.fsencode(name)).hexdigest()
+
+
+def _host() -> str:
+    return hashlib.sha256(platform.node().encode(errors="surrogateescape")).hexdigest()[:8]
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file's text: a crash leaves the old one or the new one."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace a file's content: a crash leaves the old one or the new one."""
+    replace_file(path, lambda file: file.write(content))
+
+
+def append_whole(path: Path, content: bytes, start: bytes = b"") -> None:
+    """Append to a file. start: what comes before, in a new one. Raises OSError when it cannot; nothing of it stays then."""
+    fill_standard_descriptors()
+    with open(path, "ab", buffering=0) as file:
+        size = file.tell()
+        left = content if size else start + content
+        try:
+            while left:
+                left = left[file.write(left) :]
+        except OSError:
+            file.truncate(size)
+            raise

@@ -1,0 +1,44 @@
+"""The adaptive cap on training episodes: both rules of Salimans et al. 2017 (section 2.1 and the released code), and growth."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.rollout.episode import STEP_GUARD
+from fastes.settings.settings import Settings
+
+
+class EpisodeCap:
+    """Steps after which a training episode is cut; learns from the lengths of each generation.
+
+    Rule 'mean': factor x mean length, so that half-idle CPUs are the worst case. Rule 'share': grow by the factor when at
+    least the given share of episodes reached the cap. Rule 'grow': grow by the factor each generation, whatever the episodes
+    did: a horizon that lengthens, so that early generations are cheap. `steps` never exceeds max_episode_steps.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.rule, self.factor, self.share = settings.episode_cap, settings.episode_cap_factor, settings.episode_cap_share
+        self.limit = settings.max_episode_steps or STEP_GUARD
+        self.steps = self.limit if self.rule == "none" else min(settings.episode_cap_start, self.limit)
+
+    def resume(self, steps: int) -> None:
+        """Go on from a checkpoint's value, within the limit of today's settings."""
+        if self.rule != "none":
+            self.steps = min(steps, self.limit)
+
+    def update(self, lengths: npt.NDArray[np.int64]) -> None:
+        """lengths: steps of this generation's episodes, any shape."""
+        total = int(lengths.sum())
+        if self.rule == "mean":
+            self._set(self.factor * total / lengths.size)
+        elif self.rule == "grow" or (self.rule == "share" and self._many_reached_it(lengths)):
+            self._set(self.factor * self.steps)
+
+    def _set(self, steps: float) -> None:
+        self.steps = max(1, math.ceil(min(steps, self.limit)))  # steps may be infinite: factors may be of any size
+
+    def _many_reached_it(self, lengths: npt.NDArray[np.int64]) -> bool:
+        return bool(np.count_nonzero(lengths >= self.steps) >= self.share * lengths.size)

@@ -1,0 +1,127 @@
+"""What evaluates parameters for a model: its pool of workers, started when it is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.envs.source import EnvSource, MissingEnv, Pair
+from fastes.es.noise_table import NoiseTable
+from fastes.es.parameter_windows import window_size
+from fastes.es.perturbations import Perturbations
+from fastes.policies.any_policy import AnySpec
+from fastes.pools.base import Pool, make_pool
+from fastes.rollout.episode import EpisodeSettings
+from fastes.rollout.job import Batch, PoolSpec, Request
+from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.rollout.spaces import comparable
+from fastes.settings.settings import Settings
+from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.forks import tell_of_forks
+from fastes.training.evaluation import Evaluation
+
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
+_PART = 1000  # noise-free episodes: more at a time would only take memory
+
+
+class Evaluator:
+    """Runs a generation's candidates, and noise-free episodes of theta, on one pool.
+
+    table: the noise table, which moves into the pool's memory. n_workers: processes, 0 for none.
+    """
+
+    def __init__(self, source: EnvSource, policy: AnySpec, settings: Settings, table: NoiseTable, n_workers: int) -> None:
+        if source.lanes is not None and settings.on_env_error != "stop":
+            raise ValueError(
+                f"on_env_error = {settings.on_env_error!r} needs environments of FastES's own: an exception in a vector "
+                "environment belongs to no single episode. Pass the environment's id, or a function that builds one, as env"
+            )
+        self.source, self.policy, self.settings, self.table, self.n_workers = source, policy, settings, table, n_workers
+        self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
+        self.spaces: Pair | None = None  # of that environment: workers' have to have the same
+        self._pool: Pool | None = None
+        tell_of_forks(self)
+
+    def pool_spec(self, training: bool = True) -> PoolSpec:
+        """What a pool is made for; evaluation alone needs no noise table."""
+        settings = self.settings
+        return PoolSpec(
+            self.source,
+            self.policy,
+            settings.largest_population() // 2 if training else 0,
+            settings.episodes_per_candidate,
+            self._room_for_evaluations(training),
+            self.table.size if training else 0,
+            settings.normalize_obs,
+            settings.on_env_error,
+            settings.timeout(),
+            self.env_shown,
+            training and settings.sigma_adaptation == "per_parameter",
+            window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
+            comparable(self.spaces),
+        )
+
+    def _room_for_evaluations(self, training: bool) -> int:
+        """Episodes at a time. A generation's own come in one request; any others may come in parts, whose bits are the same."""
+        others = min(max(self.settings.eval_episodes, self.settings.target_episodes), _PART)
+        return max(self.settings.eval_episodes, others) if training else others
+
+    def start(self, training: bool = True) -> Pool:
+        """The pool; one that was started for evaluation has no room for training and is started anew."""
+        fill_standard_descriptors()
+        if self._pool is not None and training and not self._pool.spec.num_pairs:
+            self._pool.close()
+            self._pool = None
+        if self._pool is None:
+            if isinstance(self.source.factory, MissingEnv):
+                self.source.factory()  # raises here, and not in every worker
+            pool = make_pool(self.pool_spec(training), self.n_workers)
+            try:
+                pool.start()  # their environments are built while the parent draws the noise table
+            except BaseException:
+                pool.close()
+                raise
+            self._pool = pool
+        return self._pool
+
+    def run_generation(
+        self,
+        asked: Perturbations,
+        normalizer: ObsNormalizer,
+        eval_seeds: Int64,
+        episodes: tuple[EpisodeSettings, EpisodeSettings],
+        first_pair: int = 0,
+    ) -> Batch:
+        """Evaluate a generation's candidates and theta; episodes: settings of training episodes, and of noise-free ones.
+
+        first_pair: the pairs before it were evaluated by earlier calls.
+        """
+        pool = self.start()
+        self.table.place_once(pool.noise)
+        return pool.evaluate(Request(asked.theta, asked, normalizer, eval_seeds, *episodes, first_pair))
+
+    def evaluate(
+        self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: tuple[EpisodeSettings, EpisodeSettings]
+    ) -> Evaluation:
+        """Noise-free episodes of theta, one for each environment seed."""
+        pool, returns, lengths = self.start(training=False), [], []
+        for at in range(0, len(seeds), pool.spec.num_evals):
+            part = seeds[at : at + pool.spec.num_evals]
+            batch = pool.evaluate(Request(theta, None, normalizer, part, *episodes))
+            returns.append(batch.eval_returns)
+            lengths.append(batch.eval_lengths)
+        return Evaluation(np.concatenate(returns), np.concatenate(lengths), seeds)
+
+    def close(self) -> None:
+        """End the workers; the next call starts them anew."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            self.table.forget()
+            pool.close()
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner: a forked copy starts a pool of its own, and draws the noise table into it."""
+        if self._pool is not None:
+            self._pool = None
+            self.table.forget()

@@ -1,0 +1,261 @@
+"""The state of one training: everything that a checkpoint holds, and how a generation leads from one state to the next."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.checkpoints.file_format import Arrays
+from fastes.es.perturbations import Perturbations, draw_eval_seeds
+from fastes.es.strategy import EvolutionStrategy, Update
+from fastes.policies.any_policy import AnySpec
+from fastes.rollout.episode import EpisodeSettings, step_guard
+from fastes.rollout.job import Batch
+from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.settings.settings import Settings
+from fastes.training.episode_cap import EpisodeCap
+from fastes.training.evaluation import Evaluation
+from fastes.training.fitness import fitness_of
+from fastes.training.population import Population
+from fastes.training.record import Record
+from fastes.training.rollback import Rollback
+from fastes.training.starts import Start, Starts
+
+_NORMALIZER = "normalizer."
+_PARTS = ("strategy", "normalizer", "cap", "population", "rollback", "starts")  # what a generation changes
+
+
+class Counters(NamedTuple):
+    """Tallies of a training; timesteps are environment steps.
+
+    num_timesteps, num_episodes: of candidates. eval_timesteps: of noise-free episodes. confirm_after: num_timesteps from which
+    on a target that was missed is confirmed again. budget: num_timesteps at which the last `learn` was to end; schedules run
+    towards it. best_eval_return: the highest noise-free return so far.
+    """
+
+    num_timesteps: int = 0
+    eval_timesteps: int = 0
+    num_episodes: int = 0
+    confirm_after: int = 0
+    budget: int = 0
+    best_eval_return: float = -math.inf
+
+    def with_candidates(self, batch: Batch, episodes_per_candidate: int) -> Counters:
+        """And those of a generation's candidates."""
+        return self._replace(
+            num_timesteps=self.num_timesteps + int(batch.lengths.sum()),
+            num_episodes=self.num_episodes + batch.returns.size * episodes_per_candidate,
+        )
+
+
+class Report(NamedTuple):
+    """What callbacks are told of a generation: its figures, its candidates' episodes in job order, and its evaluation.
+
+    episodes: (return, length) of each; of several for a candidate all have their mean return. successes: 1.0, 0.0 or NaN.
+    """
+
+    record: Record
+    episodes: list[tuple[float, int]]
+    successes: list[float]
+    evaluation: Evaluation
+
+
+class TrainingState:
+    """What one training has learned and counted.
+
+    A state is replaced and not changed: `updated` gives a new one, and whoever holds it takes that by one assignment. So a
+    generation is booked as a whole or not at all, whatever exception comes at whatever moment. Both states share arrays, which
+    nobody writes to.
+
+    Attributes: settings; spec, the policy's; seed; strategy, normalizer, cap, population, rollback and starts; counters;
+    solved, whether the last generation proved theta solved; report, of the last generation; is_reported, whether callbacks
+    were told of it.
+    """
+
+    def __init__(self, settings: Settings, spec: AnySpec, seed: int) -> None:
+        self.settings, self.spec, self.seed = settings, spec, seed
+        self.strategy = EvolutionStrategy(
+            spec.initial_theta(seed),
+            settings.sigma,
+            settings.learning_rate,
+            settings.population_size,
+            seed,
+            optimizer=settings.optimizer,
+            momentum=settings.momentum,
+            beta2=settings.beta2,
+            max_speed=settings.max_speed,
+            weight_decay=settings.weight_decay,
+            shaping=settings.shaping,
+            top_fraction=settings.top_fraction,
+            sigma_adaptation=settings.sigma_adaptation,
+            sigma_learning_rate=settings.sigma_learning_rate,
+            perturbed_share=settings.perturbed_share,
+            episodes=settings.episodes_per_candidate,
+            table_size=settings.noise_table_size,
+        )
+        self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
+        self.cap = EpisodeCap(settings)
+        self.population = Population(settings)
+        self.rollback = Rollback(settings)
+        self.starts = Starts(settings, spec, seed)
+        self.counters = Counters()
+        self.solved = False
+        self.report: Report | None = None
+        self.is_reported = True
+
+    def copied(self) -> TrainingState:
+        """A state whose parts can be changed without changing this one's."""
+        new = copy.copy(self)
+        for name in _PARTS:
+            setattr(new, name, copy.copy(getattr(self, name)))
+        return new
+
+    def counting(self, **counters: Any) -> TrainingState:
+        """This state with other counters."""
+        new = copy.copy(self)
+        new.counters = self.counters._replace(**counters)
+        return new
+
+    def begun(self, budget: int, anew: bool) -> TrainingState:
+        """As `learn` begins: with so many timesteps to come, and with anew none behind.
+
+        With none to come the schedules stay where they are: only a start is left to be judged.
+        """
+        new, counters = self.copied(), self.counters
+        if anew:
+            new.starts.begun_at -= counters.num_timesteps
+            counters = Counters(best_eval_return=counters.best_eval_return)
+        total = counters.num_timesteps + budget
+        new.counters = counters._replace(budget=total if budget else min(counters.budget or total, total))
+        new.solved, new.is_reported = False, True
+        return new
+
+    # --- the running generation -------------------------------------------------------------------------------------
+
+    def perturbations(self, num_pairs: int | None = None) -> Perturbations:
+        """The running generation's, as many as it begins with or num_pairs; schedules run towards the budget."""
+        progress_remaining = max(0.0, 1.0 - self.counters.num_timesteps / max(self.counters.budget, 1))
+        return self.strategy.ask(progress_remaining, self.population.num_pairs if num_pairs is None else num_pairs)
+
+    def eval_seeds(self) -> npt.NDArray[np.int64]:
+        """Environment seeds of this generation's noise-free evaluation."""
+        return draw_eval_seeds(self.seed, self.strategy.generation, self.settings.eval_episodes)
+
+    def fresh_seeds(self, episodes: int) -> npt.NDArray[np.int64]:
+        """Environment seeds that no training episode of this run has."""
+        return draw_eval_seeds(self.seed, 2**32 - 1 - self.strategy.generation, episodes)
+
+    def episode_settings(self) -> tuple[EpisodeSettings, EpisodeSettings]:
+        """Those of training episodes, and of noise-free ones."""
+        settings = self.settings
+        limit = settings.max_episode_steps or step_guard(self.counters.budget)
+        training = EpisodeSettings(min(self.cap.steps, limit), settings.action_noise, settings.sample_actions)
+        return training, EpisodeSettings(limit)
+
+    # --- the next state ---------------------------------------------------------------------------------------------
+
+    def warmed_up(self, batch: Batch) -> TrainingState:
+        """With the observations and steps of candidates that nothing was learned from."""
+        new = self.copied()
+        new.normalizer.merge(batch.moments, batch.lengths.ravel())
+        new.counters = self.counters.with_candidates(batch, self.settings.episodes_per_candidate)
+        return new
+
+    def updated(self, batch: Batch, evaluation: Evaluation) -> tuple[TrainingState, Update]:
+        """After a generation that theta learns from."""
+        new, settings = self.copied(), self.settings
+        fitness = fitness_of(batch, settings, self.strategy.generation + 1, self.strategy.progress_remaining)
+        update = new.strategy.tell(fitness)
+        if self._collects_statistics():
+            new.normalizer.merge(batch.moments, batch.lengths.ravel())
+        new.cap.update(batch.lengths // settings.episodes_per_candidate)
+        best = new.rollback.look(evaluation.mean, self.strategy.theta)
+        if best is not None:
+            new.strategy.restart(best)
+        new.population.update(batch.lengths)
+        new.counters = self.counters.with_candidates(batch, settings.episodes_per_candidate)
+        new.counters = new.counters._replace(eval_timesteps=self.counters.eval_timesteps + int(evaluation.lengths.sum()))
+        new.solved = False
+        return new, update
+
+    def finished(self, evaluation: Evaluation) -> tuple[TrainingState, Update]:
+        """After a generation that proved theta solved: nothing is learned from it, and no other start is wanted."""
+        new = self.counting(eval_timesteps=self.counters.eval_timesteps + int(evaluation.lengths.sum()))
+        new.starts = copy.copy(self.starts)
+        new.starts.end()
+        new.solved = True
+        return new, self.strategy.no_step()
+
+    def judged(self, evaluation: Evaluation) -> TrainingState:
+        """After the present start was judged: with the next start's beginning, or with the best one as it was."""
+        new, starts = self.copied(), self.starts
+        new.counters = counters = self.counters._replace(
+            eval_timesteps=self.counters.eval_timesteps + int(evaluation.lengths.sum())
+        )
+        best = starts.best
+        if best is None or evaluation.mean > best.score:
+            best = Start(evaluation.mean, self.cap.steps, self.population.first, self.arrays())
+        new.starts.judged += 1
+        new.rollback.forget()
+        if new.starts.judged < starts.number and counters.num_timesteps < counters.budget:
+            new.starts.best, new.starts.begun_at = best, counters.num_timesteps
+            new.strategy.restart(new.starts.initial_theta(self.spec, self.seed))
+            new.normalizer.load_state(ObsNormalizer(self.spec.obs_size).state())
+            new.cap, new.population = EpisodeCap(self.settings), Population(self.settings)
+        else:
+            new.starts.end()
+            new._load_arrays(best.arrays, self.strategy.generation)
+            new.cap.resume(best.episode_cap)
+            new.population.resume(best.first_blocks)
+        return new
+
+    def arrays(self) -> Arrays:
+        """Copies of what was learned: the strategy's arrays and the normaliser's."""
+        return {**self.strategy.state(), **{f"{_NORMALIZER}{name}": x for name, x in self.normalizer.state().items()}}
+
+    def _load_arrays(self, arrays: Arrays, generation: int) -> None:
+        """Those of `arrays`."""
+        self.strategy.load_state({n: x for n, x in arrays.items() if not n.startswith(_NORMALIZER)}, generation)
+        self.normalizer.load_state({name: arrays[f"{_NORMALIZER}{name}"] for name in self.normalizer.state()})
+
+    def reporting(self, record: Record, batch: Batch, evaluation: Evaluation) -> TrainingState:
+        """With a report of its last generation, which callbacks are still to be told of."""
+        each = self.settings.episodes_per_candidate
+        episodes = [
+            (mean_return, steps // each + (number < steps % each))
+            for mean_return, steps in zip(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), strict=True)
+            for number in range(each)
+        ]
+        successes = [success for success in batch.successes.ravel().tolist() for _ in range(each)]
+        new = copy.copy(self)
+        new.report, new.is_reported = Report(record, episodes, successes, evaluation), False
+        return new
+
+    def reported(self) -> TrainingState:
+        """Callbacks were told."""
+        new = copy.copy(self)
+        new.is_reported = True
+        return new
+
+    def given(self, theta: npt.ArrayLike) -> TrainingState:
+        """With parameters (num_params,) that were not learned here: what is known of others is forgotten."""
+        new = self.copied()
+        new.strategy.theta = theta
+        new.rollback.forget()
+        new.starts.end()
+        return new
+
+    def reseeded(self, seed: int) -> TrainingState:
+        """With the draws of another seed from now on; parameters stay."""
+        new = self.copied()
+        new.seed = seed
+        new.strategy.reseed(seed)
+        return new
+
+    def _collects_statistics(self) -> bool:
+        settings = self.settings
+        return settings.normalize_obs and not 0 < settings.obs_freeze_after <= self.normalizer.count
