@@ -32,8 +32,9 @@ format: ## let ruff format the code
 	ruff check --fix .
 	ruff format .
 
-docs: ## write docs/settings.md from the settings
+docs: ## write docs/settings.md from the settings, and draw docs/architecture.svg from the layers
 	$(PYTHON) docs/make_settings.py
+	$(PYTHON) docs/draw_architecture.py
 
 bench: ## kernels and throughput, each against a baseline in the same run
 	$(PYTHON) -m benchmarks.speed.kernels

@@ -25,7 +25,7 @@ from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.mlp import POLICIES
 from fastes.pools.processes.nesting import refuse_training
 from fastes.reports.callbacks import Callback
-from fastes.reports.warnings import OddFigures
+from fastes.reports.warnings import StatisticsWarnings
 from fastes.rollout.episode import Episode
 from fastes.rollout.predictor import Predictor
 from fastes.sb3.callbacks import all_callbacks
@@ -130,7 +130,7 @@ class FastES(SB3Interface):
         vars(self).update(settings=settings, seed=seed)  # W&B and others list vars(model); the properties come first
         self.evaluator = Evaluator(source, spec, settings, self.state.strategy.table, self.n_workers)
         self._predictor = Predictor(spec, settings.normalize_obs, seed)
-        self._odd = OddFigures()
+        self._odd = StatisticsWarnings()
         self._one_thread = OneThread()
 
     def _checked_workers(self, source: EnvSource, n_workers: int | None) -> int:
@@ -226,7 +226,7 @@ class FastES(SB3Interface):
             self._note_episodes()
             going = callbacks.on_generation(self, record) is not False
             self.state = self.state.reported()
-            self._odd.look(self.state, generation.perturbations.generation + 1, generation.batch)
+            self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch)
             going = going and not self.solved and self.num_timesteps < total
         if self.num_timesteps >= total:
             self._judge_start(callbacks)

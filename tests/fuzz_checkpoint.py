@@ -402,20 +402,11 @@ def edit_header(header: dict[str, Any], chance: random.Random) -> None:
 
 
 INSTRUMENTED = (
-    *(
-        "agent",
-        "checkpoints.reader",
-        "checkpoints.version_1",
-        "checkpoints.field_checks",
-        "envs",
-        "episode_cap",
-        "errors",
-        "normalizer",
-        "optim",
-        "policies.actions",
-        "policies.spec",
-    ),
-    *("policy_description", "population", "predictor", "restore", "schedules", "settings", "strategy"),
+    *("agent", "errors", "envs.source", "policies.action_head", "policies.layers", "policies.mlp", "rollout.predictor"),
+    *(f"checkpoints.{name}" for name in ("reader", "version_1", "field_checks", "policy_fields", "env_fields")),
+    *(f"es.{name}" for name in ("optimizers", "schedules", "strategy")),
+    *("rollout.obs_normalizer", "settings.settings", "training.episode_cap", "training.population", "models.restore"),
+    *("training.rollback", "training.starts"),
 )
 
 

@@ -132,7 +132,7 @@ def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
             _one_generation(model, at, monkeypatch, done + 1)
             raised = at.raised
             ends.add(_said(model.snapshot()))
-            assert (model.untold is not None) == (raised and _said(model.snapshot()) != before), f"line {number}"
+            assert (model.unreported_record is not None) == (raised and _said(model.snapshot()) != before), f"line {number}"
         assert number > 100, "lines of a whole generation"
         assert ends == {before, _said(model.snapshot())}
 
@@ -172,8 +172,8 @@ def stopped_after(model: FastES, seconds: float, *callbacks: Any) -> tuple[dict[
             signal.setitimer(signal.ITIMER_REAL, 0.0)
         except Stopped:
             stopped = True
-            if model.untold is not None:
-                records[model.untold.generation] = model.untold
+            if model.unreported_record is not None:
+                records[model.unreported_record.generation] = model.unreported_record
     return records, stopped
 
 

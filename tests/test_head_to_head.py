@@ -131,7 +131,7 @@ def test_steps_of_evaluation_and_of_the_budget(monkeypatch: pytest.MonkeyPatch) 
     watch = Watch(
         Task("CartPole-v1", "ppo", 0, clock.budget, points=6, episodes=2, final_episodes=3), clock, None, records.append
     )
-    looks = [watch.look(steps) for steps in range(0, 1001, 50)]
+    looks = [watch.check(steps) for steps in range(0, 1001, 50)]
     watch.finish(1000, "why")
     assert looks == [True] * 20 + [False]
     assert [record["steps"] for record in records] == [0, 50, 100, 250, 1000]

@@ -138,5 +138,5 @@ def test_a_noise_table_is_drawn_without_threads_where_there_are_none(no_thread: 
     table = NoiseTable(1 << 22, 3)
     drawn = table.values.copy()
     no_thread.undo()
-    table.forget()
+    table.release()
     assert drawn.tobytes() == table.values.tobytes()

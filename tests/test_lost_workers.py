@@ -215,7 +215,7 @@ def test_the_deadline_is_learned() -> None:
         watch.begin()
         for _ in range(int(seconds / 0.5) + 1):
             clock.now += 0.5
-            watch.look([])
+            watch.check([])
         watch.learn(longest)
     assert watch.limit == 600.0
     assert Watch(7.0).limit == 7.0
@@ -227,7 +227,7 @@ def test_a_night_of_suspension_is_no_long_episode() -> None:
     watch = Watch(None, clock)
     watch.begin()
     for clock.now in (0.3, 0.6, 28800.0, 28800.3):
-        watch.look([])
+        watch.check([])
     watch.learn(28800.0)
     assert watch.limit == 60.0
 
@@ -238,12 +238,12 @@ def test_a_training_that_was_suspended_blames_nobody() -> None:
     watch = Watch(10.0, clock)
     for clock.now in (0.3, 0.6, 7200.0):
         worker.stopped = clock.now == 7200.0
-        assert watch.look([worker]) == []  # type: ignore[list-item]
+        assert watch.check([worker]) == []  # type: ignore[list-item]
     worker.stopped = False
     for clock.now in np.arange(7200.5, 7208.0, 0.5):
-        assert watch.look([worker]) == []  # type: ignore[list-item]
+        assert watch.check([worker]) == []  # type: ignore[list-item]
     for clock.now in np.arange(7208.0, 7212.0, 0.5):
-        found = watch.look([worker])  # type: ignore[list-item]
+        found = watch.check([worker])  # type: ignore[list-item]
     ((who, what),) = found
     assert who is worker
     assert "hung" in what

@@ -18,7 +18,7 @@ from gymnasium import spaces
 from training import MANY, Result, assert_same, assert_same_state, learn, train
 
 from fastes import FastES, Settings
-from fastes.reports.warnings import OddFigures
+from fastes.reports.warnings import StatisticsWarnings
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Batch
 from fastes.sb3.logger import configure
@@ -48,10 +48,10 @@ UNBEATEN = generation([[0.0, 1.0], [1.0, -1.0]], [2.0])
 
 
 def looked(batches: list[Batch], words: str = "no candidate", **settings: Any) -> list[str]:
-    odd, model = OddFigures(), model_with(**settings)
+    odd, model = StatisticsWarnings(), model_with(**settings)
     with caught_warnings() as messages:
         for number, batch in enumerate(batches, 1):
-            odd.look(model, number, batch)
+            odd.check(model, number, batch)
     return [message for message in messages if words in message]
 
 
@@ -162,10 +162,10 @@ def test_the_warning_changes_no_bit_and_costs_nothing(monkeypatch: pytest.Monkey
     untold, second = on_the_summit(60)
     assert (len(told), len(untold)) == (1, 0)
     assert_same_state(first, second)
-    odd, model, batch = OddFigures(), model_with(), generation(np.zeros((500, 2)), [1.0])
+    odd, model, batch = StatisticsWarnings(), model_with(), generation(np.zeros((500, 2)), [1.0])
     started = time.perf_counter()
     for _ in range(200):
-        odd.look(model, 1, batch)
+        odd.check(model, 1, batch)
     assert (time.perf_counter() - started) / 200 < 1e-3
 
 

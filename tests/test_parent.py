@@ -330,9 +330,9 @@ def test_an_interrupt_while_a_generation_is_booked_leaves_it_whole(
         with pytest.raises(KeyboardInterrupt):
             learn(model, 4, on_record=records.append)
         assert model.generation == 3
-        assert model.untold is not None
-        assert model.untold.generation == 3
-        records += [model.untold, *learn(model, 4)]
+        assert model.unreported_record is not None
+        assert model.unreported_record.generation == 3
+        records += [model.unreported_record, *learn(model, 4)]
         assert_same(undisturbed, Result(model.snapshot(), records))
     stop.set()
     other.join()

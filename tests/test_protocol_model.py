@@ -1,6 +1,6 @@
 """Risk: an order of events among parent and workers that no test run happens to meet, with deaths at the worst moment.
 
-A model of the protocol of fastes/parallel/pool.py and worker.py, one shared access a step, explored in every order of steps.
+A model of the protocol of fastes/pools/processes/, one shared access a step, explored in every order of steps.
 The model's own errors are its risk: each rule of the protocol is left out once, and the checker must find what that breaks.
 """
 

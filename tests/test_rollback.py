@@ -37,7 +37,7 @@ def rollback(drop: float = 0.5, window: int = 4) -> Rollback:
 
 def thetas_after(watch: Rollback, evaluations: list[float]) -> list[int | None]:
     """For each evaluation, the number of the one whose theta it went back to, or None."""
-    answers = [watch.look(x, np.full(1, k, np.float32)) for k, x in enumerate(evaluations)]
+    answers = [watch.check(x, np.full(1, k, np.float32)) for k, x in enumerate(evaluations)]
     return [None if theta is None else int(theta[0]) for theta in answers]
 
 

@@ -86,7 +86,7 @@ def test_the_best_start_goes_on_as_it_was(scores: list[float]) -> None:
         model.learn(BUDGET)
         assert [judged["score"] for judged in watch.judged] == scores
         assert same(watch.first_of(3), watch.judged[scores.index(max(scores))])
-        assert not model.starts.going
+        assert not model.starts.has_unjudged_starts
         assert model.starts.best is None
 
 
@@ -189,7 +189,7 @@ def test_a_budget_that_ends_among_the_starts_gives_the_best_of_them() -> None:
             records = learn(model, 10**6, 200)
             assert [record.generation for record in records] == [1, 2]
             assert same(watch.now(), watch.judged[scores.index(2.0)])
-            assert not model.starts.going
+            assert not model.starts.has_unjudged_starts
 
 
 def test_starts_may_have_the_whole_budget() -> None:
@@ -207,7 +207,7 @@ def test_the_last_start_is_judged_though_those_before_took_of_its_part(seed: int
         model.learn(1000)
         assert len(watch.judged) == 2
         assert same(watch.now(), watch.judged[0])
-        assert not model.starts.going
+        assert not model.starts.has_unjudged_starts
 
 
 def test_one_start_is_no_start() -> None:
@@ -343,10 +343,10 @@ def test_timesteps_that_are_counted_anew_leave_the_parts_equal() -> None:
 def test_parameters_that_are_given_are_kept(tmp_path: Path) -> None:
     with FastES("Toy-v0", **SETTINGS) as model:
         model.set_parameters(model.get_parameters())
-        assert not model.starts.going
+        assert not model.starts.has_unjudged_starts
         model.save(tmp_path / "m")
     with FastES.load(tmp_path / "m", n_workers=0) as model:
-        assert not model.starts.going
+        assert not model.starts.has_unjudged_starts
 
 
 def test_parameters_that_are_solved_are_kept() -> None:
@@ -355,7 +355,7 @@ def test_parameters_that_are_solved_are_kept() -> None:
         with pytest.warns(UserWarning, match="nothing was trained"):
             model.learn(BUDGET)
         assert model.solved
-        assert not model.starts.going
+        assert not model.starts.has_unjudged_starts
 
 
 def test_an_environment_that_is_set_again_changes_nothing(expected: Checkpoint, tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ def test_only_an_untrained_model_begins_when_starts_are_asked_for(tmp_path: Path
         model.save(tmp_path / "trained")
     for name in ("new", "trained"):
         with FastES.load(tmp_path / name, n_workers=0, starts=4) as model:
-            assert model.starts.going == (name == "new")
+            assert model.starts.has_unjudged_starts == (name == "new")
 
 
 @pytest.mark.parametrize("starts", [1, 2])
@@ -388,10 +388,10 @@ def test_fewer_starts_than_were_judged_lose_nothing(starts: int, tmp_path: Path)
         model.learn(BUDGET, lambda m, _: m.starts.judged < 2)
         model.save(tmp_path / "m")
     with FastES.load(tmp_path / "m", n_workers=0, starts=starts) as model:
-        assert model.starts.going
+        assert model.starts.has_unjudged_starts
         later = Watch(model, [3.0])
         learn(model, model.generation + 1, BUDGET)
-        assert not model.starts.going
+        assert not model.starts.has_unjudged_starts
         assert same(later.asked[0], watch.judged[1])
 
 

@@ -31,7 +31,7 @@ def assert_pool_plays_candidates(model: FastES) -> None:
             load(actor, pool.block, job, asked.sigma)
             assert_same_bits(f"job {job}", actor.parameters, expected)
     finally:
-        model.strategy.table.forget()
+        model.strategy.table.release()
         pool.close()
 
 

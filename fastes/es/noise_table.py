@@ -59,7 +59,7 @@ class NoiseTable:
         if self._values is None or self._values.base is not buffer.base or self._values.ctypes.data != buffer.ctypes.data:
             self.place(buffer)
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Let go of the memory; the next use draws the same values again."""
         self._values = None
 

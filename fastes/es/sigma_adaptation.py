@@ -67,11 +67,12 @@ class SigmaAdaptation:
         """One for each parameter, float32 (num_params,); None where there is one for all."""
         return self._values if self._each else None
 
-    def adapted(self, asked: Perturbations, shaped: Shaped) -> SigmaAdaptation:
+    def adapted(self, perturbations: Perturbations, shaped: Shaped) -> SigmaAdaptation:
         """With the next values, from a generation's shaped returns; changes nothing."""
         middle = (0.5 * (shaped.shaped[:, 0] + shaped.shaped[:, 1])).astype(np.float32)
-        spread = asked.table.weighted_sum(asked.noise_index, middle, len(asked.theta), asked.windows, squares=True)
-        rate = self.rate / shaped.num_kept * asked.inverse_share
+        index, size = perturbations.noise_index, len(perturbations.theta)
+        spread = perturbations.table.weighted_sum(index, middle, size, perturbations.windows, squares=True)
+        rate = self.rate / shaped.num_kept * perturbations.inverse_share
         if self._each:
             factor: Sigma = np.float32(1.0) + np.float32(rate) * spread
         else:

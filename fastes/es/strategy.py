@@ -46,7 +46,7 @@ class _State(NamedTuple):
     optimizer: Optimizer
     adaptation: SigmaAdaptation | None
     generation: int
-    asked: Perturbations | None
+    perturbations: Perturbations | None
 
 
 class EvolutionStrategy:
@@ -134,7 +134,7 @@ class EvolutionStrategy:
 
     @theta.setter
     def theta(self, value: npt.ArrayLike) -> None:
-        self._state = self._state._replace(theta=self._fitting(value), asked=None)
+        self._state = self._state._replace(theta=self._fitting(value), perturbations=None)
 
     @property
     def optimizer(self) -> Optimizer:
@@ -166,7 +166,7 @@ class EvolutionStrategy:
         """Draw from another seed from now on, with another noise table; theta and the optimiser stay."""
         self.seed = check_seed(seed)
         self.table = NoiseTable(self.table.size, self.seed)
-        self._state = self._state._replace(asked=None)
+        self._state = self._state._replace(perturbations=None)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Of a pickle, or a deep copy: arrays come out of both writeable."""
@@ -194,34 +194,34 @@ class EvolutionStrategy:
         size, windows = self._window_size, None
         if size:
             windows = draw_windows(self.seed, generation, count, len(theta), size)
-        asked = Perturbations(generation, sigma, theta, self.table, *drawn, each, windows)
-        self._state = self._state._replace(asked=asked)
-        return asked
+        perturbations = Perturbations(generation, sigma, theta, self.table, *drawn, each, windows)
+        self._state = self._state._replace(perturbations=perturbations)
+        return perturbations
 
     def tell(self, returns: npt.ArrayLike | Sequence[float]) -> Update:
         """Move theta. returns: (candidates,) in job order or (pairs, 2) of the last ask, higher is better, NaN counts as worst.
 
         Raises FastESError, and changes nothing, before `ask`, when no return is finite, or when the step is not finite.
         """
-        theta, optimizer, adaptation, generation, asked = self._state
-        if asked is None:
+        theta, optimizer, adaptation, generation, perturbations = self._state
+        if perturbations is None:
             raise FastESError("tell() was called before ask(): call ask(), evaluate its candidates, then tell()")
         fitness = np.array(returns, dtype=np.float64)
-        if fitness.shape not in ((len(asked),), (asked.num_pairs, 2)):
+        if fitness.shape not in ((len(perturbations),), (perturbations.num_pairs, 2)):
             raise ValueError(
-                f"tell() got {fitness.size} returns of shape {fitness.shape}, ask() gave {len(asked)} candidates: "
-                f"expected ({len(asked)},) in job order or ({asked.num_pairs}, 2)"
+                f"tell() got {fitness.size} returns of shape {fitness.shape}, ask() gave {len(perturbations)} candidates: "
+                f"expected ({len(perturbations)},) in job order or ({perturbations.num_pairs}, 2)"
             )
-        fitness = fitness.reshape(asked.num_pairs, 2)
-        shaped = shape_returns(fitness, asked.sigma, self.shaping, self.top_fraction)
-        gradient = self.table.weighted_sum(asked.noise_index, shaped.weights, len(theta), asked.windows)
-        gradient *= np.float32(shaped.scale * asked.inverse_share)
-        if asked.sigma_each is not None:  # PGPE's gradient: a parameter with twice the sigma takes twice the step
-            gradient *= asked.sigma_each / np.float32(asked.sigma)
+        fitness = fitness.reshape(perturbations.num_pairs, 2)
+        shaped = shape_returns(fitness, perturbations.sigma, self.shaping, self.top_fraction)
+        gradient = self.table.weighted_sum(perturbations.noise_index, shaped.weights, len(theta), perturbations.windows)
+        gradient *= np.float32(shaped.scale * perturbations.inverse_share)
+        if perturbations.sigma_each is not None:  # PGPE's gradient: a parameter with twice the sigma takes twice the step
+            gradient *= perturbations.sigma_each / np.float32(perturbations.sigma)
         if self.weight_decay:
             gradient -= np.float32(self.weight_decay) * theta
         learning_rate = checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
-        adapted = None if adaptation is None else adaptation.adapted(asked, shaped)
+        adapted = None if adaptation is None else adaptation.adapted(perturbations, shaped)
         optimizer = copy.copy(optimizer)
         with np.errstate(all="ignore"):
             step = optimizer.step(gradient, learning_rate)
@@ -229,20 +229,21 @@ class EvolutionStrategy:
         if not all(np.isfinite(array).all() for array in (new_theta, *optimizer.state().values())):
             raise FastESError(
                 f"the step of generation {generation + 1} is not finite (learning_rate {learning_rate:g}, sigma "
-                f"{asked.sigma:g}, weight_decay {self.weight_decay:g}); parameters are unchanged. Lower the learning rate"
+                f"{perturbations.sigma:g}, weight_decay {self.weight_decay:g}); parameters are unchanged. Lower learning_rate"
             )
         gradient_norm, step_norm, theta_norm = _norm(gradient), _norm(step), _norm(theta)
         ratio = step_norm / theta_norm if theta_norm > 0.0 else math.inf if step_norm else 0.0
         num_nonfinite = int(np.count_nonzero(~np.isfinite(fitness)))
         new_theta.flags.writeable = False
         self._state = _State(new_theta, optimizer, adapted, generation + 1, None)
-        return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, asked.sigma)
+        return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, perturbations.sigma)
 
     def no_step(self) -> Update:
         """The figures of a generation from which nothing is learned: theta stays, and so gradient and step are 0."""
         learning_rate = checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
-        asked = self._state.asked
-        return Update(_norm(self.theta), 0.0, 0.0, 0.0, 0, learning_rate, math.nan if asked is None else asked.sigma)
+        perturbations = self._state.perturbations
+        sigma = math.nan if perturbations is None else perturbations.sigma
+        return Update(_norm(self.theta), 0.0, 0.0, 0.0, 0, learning_rate, sigma)
 
     def state(self) -> Arrays:
         """Arrays that, with the settings and the generation, determine everything to come."""

@@ -113,7 +113,7 @@ class Model:
         return self.state.solved
 
     @property
-    def untold(self) -> Record | None:
+    def unreported_record(self) -> Record | None:
         """The figures of a generation that is booked, while callbacks are told of it."""
         report = self.state.report
         return None if report is None or self.state.is_reported else report.record

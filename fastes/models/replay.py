@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from fastes.errors import check_int
-from fastes.pools.base import make_pool
-from fastes.pools.processes.process_pool import ProcessPool
+from fastes.pools.base import make_pool_here
 from fastes.rollout.episode import Episode
 from fastes.rollout.job import Request
 from fastes.training.evaluator import Evaluator
@@ -15,15 +14,14 @@ def replay_job(state: TrainingState, evaluator: Evaluator, generation: int, job:
     """See FastES.replay."""
     check_job(state, generation, job)
     table = state.strategy.table
-    pool = make_pool(evaluator.pool_spec(), 0)
-    assert not isinstance(pool, ProcessPool)
+    pool = make_pool_here(evaluator.pool_spec())
     try:
-        asked = state.perturbations(state.settings.largest_population() // 2)
+        perturbations = state.perturbations(state.settings.largest_population() // 2)
         table.place(pool.noise)
-        request = Request(state.strategy.theta, asked, state.normalizer, state.eval_seeds(), *state.episode_settings())
+        request = Request(state.strategy.theta, perturbations, state.normalizer, state.eval_seeds(), *state.episode_settings())
         return pool.play(job, request)
     finally:
-        table.forget()  # it must not stay in this pool's memory
+        table.release()  # it must not stay in this pool's memory
         pool.close()
 
 

@@ -1,16 +1,38 @@
-"""Where candidates are evaluated: in this process, or in worker processes over shared memory. Knows no optimiser."""
+"""What every pool can do, and which one a training gets: of processes, of this process, or of a vector environment."""
 
 from __future__ import annotations
 
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.serial_pool import SerialPool
-from fastes.pools.vector_pool import LanePool
+from fastes.pools.vector_pool import VectorPool
 from fastes.rollout.job import Batch, PoolSpec, Request
 from fastes.system.memory import check_memory
 
 _ADVICE = "use fewer candidates, a smaller noise_table_size, fewer workers, or smaller observations (such as resized frames)"
 
-Pool = ProcessPool | SerialPool | LanePool
+
+class Pool(Protocol):
+    """Runs the jobs of requests. It starts when it is first needed, and can be used again after an error."""
+
+    spec: PoolSpec
+
+    @property
+    def noise(self) -> npt.NDArray[np.float32]:
+        """Memory for the noise table, float32 (table_size,)."""
+
+    def start(self) -> None:
+        """Start what takes time to start, so that it is ready when `evaluate` needs it."""
+
+    def evaluate(self, request: Request) -> Batch:
+        """Run a request's jobs. Raises WorkerError for an exception in an environment."""
+
+    def close(self) -> None:
+        """End what was started, and close environments that are the pool's own."""
 
 
 def make_pool(spec: PoolSpec, n_workers: int) -> Pool:
@@ -20,9 +42,9 @@ def make_pool(spec: PoolSpec, n_workers: int) -> Pool:
     """
     actors = n_workers or (1 if spec.source.lanes is None else spec.source.lanes.num_envs)
     check_memory(spec.layout(n_workers).memory(actors), _ADVICE)
-    if spec.source.lanes is not None:
-        return LanePool(spec, spec.source.lanes)
-    return ProcessPool(spec, n_workers) if n_workers else SerialPool(spec)
+    return ProcessPool(spec, n_workers) if n_workers else make_pool_here(spec)
 
 
-__all__ = ["Batch", "LanePool", "Pool", "PoolSpec", "ProcessPool", "Request", "SerialPool", "make_pool"]
+def make_pool_here(spec: PoolSpec) -> SerialPool | VectorPool:
+    """A pool that works in this process, and can play a single job."""
+    return SerialPool(spec) if spec.source.lanes is None else VectorPool(spec, spec.source.lanes)

@@ -34,7 +34,7 @@ class _Start(NamedTuple):
     settings: EpisodeSettings
 
 
-class LanePool:
+class VectorPool:
     """Runs the jobs of ProcessPool on the lanes of a vector environment; a job stays on its lane.
 
     A lane whose episode is over starts the next one at once where the environment allows that (Lanes.restarts_alone); else
@@ -134,7 +134,7 @@ def _shape_of(space: spaces.Space[Any]) -> tuple[int, ...]:
 class _Run:
     """A round's jobs on the lanes. Arrays have an item a lane; job: the one it plays, or -1."""
 
-    def __init__(self, pool: LanePool, round_: Round, jobs: npt.NDArray[np.int64]) -> None:
+    def __init__(self, pool: VectorPool, round_: Round, jobs: npt.NDArray[np.int64]) -> None:
         self.spec, self.block, self.lanes, self.actors, self.act = pool.spec, pool.block, pool.lanes, pool._actors, pool.act
         self.load_parameters = pool.load_parameters
         self.round, self.waiting_jobs = round_, deque(jobs.tolist())

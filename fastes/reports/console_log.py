@@ -29,7 +29,7 @@ class ConsoleLog(Callback):
         self.lines += 1
 
     def on_start_judged(self, model: Model, start: int, eval_return: float) -> None:
-        follows = "" if model.starts.going else "; the best one is kept"
+        follows = "" if model.starts.has_unjudged_starts else "; the best one is kept"
         self._write(f"start {start} of {model.settings.starts}: return {eval_return:.1f}{follows}")
 
     def _write(self, line: str) -> None:

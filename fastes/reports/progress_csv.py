@@ -81,16 +81,22 @@ def read_progress(path: Path) -> dict[str, list[float]]:
 
 
 def _whole_rows(path: Path) -> list[list[str]]:
-    """The rows that have a number for each figure. Nothing in the file needs quotes, so the csv module is not asked."""
+    """The rows that have a number for each column, in the order of Record; a figure that the file does not have is nan.
+
+    So a file of another version keeps its rows. Nothing in the file needs quotes, so the csv module is not asked.
+    """
     if not path.is_file():  # a folder, or a pipe that would be waited for
         return []
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return [row for line in lines[1:] if _is_whole(row := line.split(","))]
+    header, *lines = [line.split(",") for line in path.read_text(encoding="utf-8", errors="replace").splitlines()] or [[]]
+    if "generation" not in header or len(set(header)) < len(header):
+        return []
+    rows = [dict(zip(header, row, strict=True)) for row in lines if len(row) == len(header) and _are_numbers(row)]
+    whole = [row for row in rows if row["generation"].isdecimal() and 0 < int(row["generation"]) <= _MAX_GENERATION]
+    return [[row.get(name, "nan") for name in Record._fields] for row in whole]
 
 
-def _is_whole(row: list[str]) -> bool:
+def _are_numbers(row: list[str]) -> bool:
     try:
-        numbers = [float(value) for value in row]
-        return len(numbers) == len(Record._fields) and 0 < int(row[0]) <= _MAX_GENERATION
+        return all(isinstance(float(value), float) for value in row)
     except ValueError:
         return False

@@ -13,7 +13,7 @@ from fastes.training.state import TrainingState
 _UNBEATEN, _EQUAL = 50, 20  # generations in a row
 
 
-class OddFigures:
+class StatisticsWarnings:
     """Warns once of each kind of figure that a user would want to know of."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class OddFigures:
         self._equal = 0  # generations in a row in which all returns were the same
         self._unbeaten = 0  # generations in a row in which every candidate's return was below that of theta
 
-    def look(self, state: TrainingState, generation: int, batch: Batch) -> None:
+    def check(self, state: TrainingState, generation: int, batch: Batch) -> None:
         """generation: as in progress.csv."""
         nonfinite = int(np.count_nonzero(~np.isfinite(batch.returns)))
         if nonfinite and not batch.penalised:

@@ -89,8 +89,8 @@ class Round(NamedTuple):
     @classmethod
     def of(cls, number: int, num_todo: int, request: Request) -> Round:
         """A round of a request; evaluation only belongs to no generation (-1)."""
-        asked = request.perturbations
-        sigma, generation = (asked.sigma, asked.generation) if asked else (0.0, -1)
+        perturbations = request.perturbations
+        sigma, generation = (perturbations.sigma, perturbations.generation) if perturbations else (0.0, -1)
         return cls(number, num_todo, generation, sigma, request.normalizer.clip, request.training, request.evaluation)
 
 
@@ -169,23 +169,23 @@ def publish(block: Block, request: Request) -> npt.NDArray[np.int64]:
 
     Evaluations come first: they have no adaptive cap, and the longest episode should not be the last to start.
     """
-    asked, eval_seeds = request.perturbations, request.eval_seeds
+    perturbations, eval_seeds = request.perturbations, request.eval_seeds
     block.theta[:] = request.theta
     block.obs_mean[:] = request.normalizer.mean
     block.obs_inv_std[:] = 1.0 / request.normalizer.std
     block.eval_seed[: len(eval_seeds)] = eval_seeds
     first_eval = 2 * block.layout.num_pairs
     evaluations = np.arange(first_eval, first_eval + len(eval_seeds), dtype=np.int64)
-    if asked is None:
+    if perturbations is None:
         return evaluations
-    pairs = asked.num_pairs
-    block.noise_index[:pairs] = asked.noise_index
-    if asked.sigma_each is not None:
-        block.sigma_each[:] = asked.sigma_each
-    if asked.windows is not None:
-        block.window_first[:pairs] = asked.windows.first
-    block.env_seed[:pairs] = asked.env_seed
-    block.action_key[:pairs] = asked.action_key
+    pairs = perturbations.num_pairs
+    block.noise_index[:pairs] = perturbations.noise_index
+    if perturbations.sigma_each is not None:
+        block.sigma_each[:] = perturbations.sigma_each
+    if perturbations.windows is not None:
+        block.window_first[:pairs] = perturbations.windows.first
+    block.env_seed[:pairs] = perturbations.env_seed
+    block.action_key[:pairs] = perturbations.action_key
     return np.concatenate([evaluations, np.arange(2 * request.first_pair, 2 * pairs, dtype=np.int64)])
 
 

@@ -179,9 +179,9 @@ class RunFolder(Callback):
 
     def on_end(self, model: Model) -> None:
         """A generation that was booked before an interrupt, of which nobody was told, has its figures all the same."""
-        if model.untold is not None and self._log is not None:
+        if model.unreported_record is not None and self._log is not None:
             with self._surviving(PROGRESS):
-                self._log.write(model.untold)
+                self._log.write(model.unreported_record)
         for file in self.files:
             with self._surviving(file.path.name):
                 file.on_end(model)

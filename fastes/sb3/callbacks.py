@@ -18,7 +18,7 @@ from fastes.reports.callbacks import Callback, CallbackList, FunctionCallback
 from fastes.reports.console_log import ConsoleLog, ProgressBar
 from fastes.sb3.files import MonitorFile
 from fastes.sb3.interface import SB3Interface
-from fastes.sb3.logged_statistics import LogFigures
+from fastes.sb3.logged_statistics import LogStatistics
 from fastes.training.record import Record
 
 # attributes that say "act when n_calls is a multiple of this"
@@ -80,7 +80,7 @@ class StepCallback(Callback):
         return True
 
     def on_end(self, model: SB3Interface) -> None:
-        if model.untold is not None and model.untold is not self._told and not model.solved:
+        if model.unreported_record is not None and model.unreported_record is not self._told and not model.solved:
             self._tell(self.callback, model)  # an exception in an earlier callback has kept it from this one
         self.callback.on_training_end()
 
@@ -169,7 +169,7 @@ def _steps(model: SB3Interface) -> Iterator[dict[str, Any]]:
 
 def all_callbacks(model: SB3Interface, callback: Any, progress_bar: bool) -> CallbackList:
     """What `learn` calls: the model's own callbacks, and the user's."""
-    callbacks: list[Callback] = [LogFigures(), as_callback(callback)]
+    callbacks: list[Callback] = [LogStatistics(), as_callback(callback)]
     if model.source.monitor_file is not None:
         callbacks.insert(0, MonitorFile(model.source.monitor_file))
     if model.verbose:

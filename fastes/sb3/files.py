@@ -41,9 +41,9 @@ class _GenerationFile(Callback):
 
     def on_end(self, model: Model) -> None:
         with interrupts_wait():
-            if model.untold is not None and model.untold is not self._told:
-                self._note(model, model.untold)
-                self._told = model.untold
+            if model.unreported_record is not None and model.unreported_record is not self._told:
+                self._note(model, model.unreported_record)
+                self._told = model.unreported_record
             self.flush()
 
     def _note(self, model: Model, record: Record) -> None:

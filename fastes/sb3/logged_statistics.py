@@ -24,7 +24,7 @@ _KEYS = {
 }
 
 
-class LogFigures(Callback):
+class LogStatistics(Callback):
     """Records a generation's figures in model.logger and dumps them every log_interval generations."""
 
     def __init__(self) -> None:

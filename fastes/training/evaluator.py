@@ -87,7 +87,7 @@ class Evaluator:
 
     def run_generation(
         self,
-        asked: Perturbations,
+        perturbations: Perturbations,
         normalizer: ObsNormalizer,
         eval_seeds: Int64,
         episodes: tuple[EpisodeSettings, EpisodeSettings],
@@ -99,7 +99,7 @@ class Evaluator:
         """
         pool = self.start()
         self.table.place_once(pool.noise)
-        return pool.evaluate(Request(asked.theta, asked, normalizer, eval_seeds, *episodes, first_pair))
+        return pool.evaluate(Request(perturbations.theta, perturbations, normalizer, eval_seeds, *episodes, first_pair))
 
     def evaluate(
         self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: tuple[EpisodeSettings, EpisodeSettings]
@@ -117,11 +117,11 @@ class Evaluator:
         """End the workers; the next call starts them anew."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            self.table.forget()
+            self.table.release()
             pool.close()
 
     def leave_to_parent(self) -> None:
         """See forks.Owner: a forked copy starts a pool of its own, and draws the noise table into it."""
         if self._pool is not None:
             self._pool = None
-            self.table.forget()
+            self.table.release()

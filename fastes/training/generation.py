@@ -32,13 +32,13 @@ def run_generation(state: TrainingState, evaluator: Evaluator) -> Generation:
 
     While the population's rule misses pairs, they are asked for beside those that were there, and evaluated too.
     """
-    asked, episodes = state.perturbations(), state.episode_settings()
-    batch = evaluator.run_generation(asked, state.normalizer, state.eval_seeds(), episodes)
+    perturbations, episodes = state.perturbations(), state.episode_settings()
+    batch = evaluator.run_generation(perturbations, state.normalizer, state.eval_seeds(), episodes)
     while missing := state.population.missing_pairs(batch.lengths):
-        first = asked.num_pairs
-        asked = state.perturbations(first + missing)
-        batch = batch.joined(evaluator.run_generation(asked, state.normalizer, _NO_SEEDS, episodes, first))
-    return Generation(asked, batch)
+        first = perturbations.num_pairs
+        perturbations = state.perturbations(first + missing)
+        batch = batch.joined(evaluator.run_generation(perturbations, state.normalizer, _NO_SEEDS, episodes, first))
+    return Generation(perturbations, batch)
 
 
 def warm_up(state: TrainingState, evaluator: Evaluator) -> TrainingState:
@@ -50,7 +50,7 @@ def warm_up(state: TrainingState, evaluator: Evaluator) -> TrainingState:
     settings = state.settings
     seen = state.normalizer.count or state.normalizer.skipped
     wanted = settings.obs_warmup and settings.normalize_obs and not seen
-    if not wanted or (state.strategy.generation and not state.starts.going):
+    if not wanted or (state.strategy.generation and not state.starts.has_unjudged_starts):
         return state
     batch = evaluator.run_generation(state.perturbations(), state.normalizer, _NO_SEEDS, state.episode_settings())
     return state.warmed_up(batch)
@@ -80,13 +80,13 @@ def make_record(
     state: TrainingState, generation: Generation, evaluation: Evaluation, update: Update, n_workers: int, seconds: float
 ) -> Record:
     """The figures of a generation that took so many seconds, once it is booked in the state."""
-    (asked, batch), counters = generation, state.counters
+    (perturbations, batch), counters = generation, state.counters
     finite = batch.returns[np.isfinite(batch.returns)]
     mean, std = mean_and_std(finite.ravel().tolist())
     steps = int(batch.lengths.sum() + batch.eval_lengths.sum())
     unknown = math.nan
     return Record(
-        generation=asked.generation + 1,
+        generation=perturbations.generation + 1,
         timesteps=counters.num_timesteps,
         return_mean=mean,
         return_max=float(finite.max()) if finite.size else unknown,
@@ -99,7 +99,7 @@ def make_record(
         gradient_norm=update.gradient_norm,
         update_ratio=update.update_ratio,
         learning_rate=update.learning_rate,
-        sigma=asked.sigma,
+        sigma=perturbations.sigma,
         episode_length=float(batch.lengths.sum()) / (batch.lengths.size * state.settings.episodes_per_candidate),
         episode_cap=state.cap.steps,
         num_nonfinite=batch.returns.size - finite.size,

@@ -50,16 +50,16 @@ class Rollback:
         self.drop, self.window = settings.rollback_drop, settings.rollback_window
         self.count = 0  # rollbacks so far
         self.fall: Fall | None = None  # of the last generation, where that went back
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin again: what is known is of other parameters or of another environment."""
         self._evaluations: tuple[float, ...] = ()  # the last `window` ones
         self._first: float | None = None
         self._best: Best | None = None
         self._in_a_row = 0
 
-    def look(self, evaluation: float, theta: Float32) -> Float32 | None:
+    def check(self, evaluation: float, theta: Float32) -> Float32 | None:
         """Note the mean noise-free return of theta, -inf where it is not finite; the parameters to go back to, or None.
 
         theta: a read-only array, which is kept.

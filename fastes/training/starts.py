@@ -51,14 +51,14 @@ class Starts:
         self.best: Start | None = None
 
     @property
-    def going(self) -> bool:
+    def has_unjudged_starts(self) -> bool:
         """Whether there are starts to be judged."""
         return self.best is not None or self.judged < self.number > 1
 
     def due(self, num_timesteps: int, budget: int) -> bool:
         """Whether the present start has spent its part, or all that is left, or is one more than the settings have by now."""
         spent = num_timesteps - self.begun_at >= self.share * budget / self.number or num_timesteps >= budget
-        return self.going and (self.judged >= self.number or spent)
+        return self.has_unjudged_starts and (self.judged >= self.number or spent)
 
     def judges(self) -> npt.NDArray[np.int64]:
         """Environment seeds int64 (EPISODES,) of the episodes that judge a start."""
@@ -75,7 +75,7 @@ class Starts:
 
     def state(self) -> tuple[dict[str, Any] | None, Arrays]:
         """JSON values and arrays for a checkpoint; nothing once all were judged."""
-        if not self.going:
+        if not self.has_unjudged_starts:
             return None, {}
         unknown = dict.fromkeys(("score", "episode_cap", "first_blocks"))
         data: dict[str, Any] = {"seed": self.seed, "judged": self.judged, "begun_at": self.begun_at, **unknown}

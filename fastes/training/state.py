@@ -173,7 +173,7 @@ class TrainingState:
         if self._collects_statistics():
             new.normalizer.merge(batch.moments, batch.lengths.ravel())
         new.cap.update(batch.lengths // settings.episodes_per_candidate)
-        best = new.rollback.look(evaluation.mean, self.strategy.theta)
+        best = new.rollback.check(evaluation.mean, self.strategy.theta)
         if best is not None:
             new.strategy.restart(best)
         new.population.update(batch.lengths)
@@ -200,7 +200,7 @@ class TrainingState:
         if best is None or evaluation.mean > best.score:
             best = Start(evaluation.mean, self.cap.steps, self.population.first, self.arrays())
         new.starts.judged += 1
-        new.rollback.forget()
+        new.rollback.reset()
         if new.starts.judged < starts.number and counters.num_timesteps < counters.budget:
             new.starts.best, new.starts.begun_at = best, counters.num_timesteps
             new.strategy.restart(new.starts.initial_theta(self.spec, self.seed))
@@ -245,7 +245,7 @@ class TrainingState:
         """With parameters (num_params,) that were not learned here: what is known of others is forgotten."""
         new = self.copied()
         new.strategy.theta = theta
-        new.rollback.forget()
+        new.rollback.reset()
         new.starts.end()
         return new
 

@@ -49,12 +49,12 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
         def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
             steps = model.num_timesteps + model.eval_timesteps
             model.budget = int(model.num_timesteps / max(clock.share(steps), 1e-9))  # schedules follow the clock
-            return self.watch.look(steps)
+            return self.watch.check(steps)
 
     clock.start()
     with preset_model(task, cores) as model:
         watch = Watch(task, clock, lambda observation: model.predict(observation, deterministic=True)[0], write)
-        if watch.look(0):
+        if watch.check(0):
             model.learn(10**15, Follow(watch))
         preset = preset_for(base_of(task.env))
         source = f"preset {preset}" if preset != DEFAULT else "FastES's defaults: it has no preset"
@@ -90,7 +90,7 @@ def run_peer(task: Task, cores: int, clock: Clock, write: Write, way: tuple[bool
 
     class Follow(BaseCallback):
         def _on_rollout_start(self) -> None:
-            if not watch.look(self.model.num_timesteps):
+            if not watch.check(self.model.num_timesteps):
                 raise TimeUp
 
         def _on_step(self) -> bool:

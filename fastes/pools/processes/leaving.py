@@ -21,7 +21,7 @@ def see_off(workers: Sequence[Worker], show: Callable[[Worker], None]) -> list[W
     """Wait, for all of them together, until workers that were asked to leave have ended, or kill them.
 
     show: passes on what a worker writes meanwhile. Returns those whose environment was not closed in time, without those that
-    hung before. `bury` has to follow.
+    hung before. `reap` has to follow.
     """
     asked_at = time.monotonic()
     limits = {worker: asked_at + (CLOSE_SECONDS if _is_well(worker) else SHORT_SECONDS) for worker in workers}

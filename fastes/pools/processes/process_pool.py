@@ -22,7 +22,7 @@ from fastes.pools.processes.nesting import refuse_workers
 from fastes.pools.processes.watchdog import HUNG, TICK, Watch
 from fastes.pools.processes.worker import Done
 from fastes.pools.processes.worker_line import BUILDING, LOADING, Failed
-from fastes.pools.processes.worker_process import Parcel, Worker
+from fastes.pools.processes.worker_process import Payload, Worker
 from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, Round, collect, describe_episode, publish, warn_of_penalty
 from fastes.rollout.shared_block import ENTERED, EPISODE, JOB, Block
 from fastes.system.console import lasting
@@ -51,7 +51,7 @@ class ProcessPool:
             raise
         self._watch = Watch(spec.step_timeout)
         self._crashes: Counter[int] = Counter()
-        self._parcel: Parcel | None = None
+        self._payload: Payload | None = None
         self._printed: set[str] = set()
         self._warned: set[str] = set()
         self._penalised = ""
@@ -69,15 +69,15 @@ class ProcessPool:
 
     def start(self) -> None:
         """Start the workers that are not running, so that they build their environments while the caller goes on."""
-        if self._parcel is None:
-            self._parcel = self._with_limits_named(lambda: Parcel(self.spec, self.block))
+        if self._payload is None:
+            self._payload = self._with_limits_named(lambda: Payload(self.spec, self.block))
         for slot in range(self.n_workers):
             if slot not in self._workers:
-                self._start_worker(slot, self._parcel)
+                self._start_worker(slot, self._payload)
 
-    def _start_worker(self, slot: int, parcel: Parcel) -> Worker:
+    def _start_worker(self, slot: int, payload: Payload) -> Worker:
         with interrupts_wait():
-            worker = self._with_limits_named(lambda: Worker(slot, self.spec, self.block, parcel))
+            worker = self._with_limits_named(lambda: Worker(slot, self.spec, self.block, payload))
             self._workers[slot] = worker
             self._selector.register(worker.connection, selectors.EVENT_READ, (worker, "message"))
             self._selector.register(worker.stderr, selectors.EVENT_READ, (worker, "stderr"))
@@ -139,7 +139,7 @@ class ProcessPool:
                     self._show(worker)
                 elif not self._receive(worker, round_) or channel == "exit":
                     self._replace(worker, round_)
-            for worker, fault in self._watch.look(self._workers.values()):
+            for worker, fault in self._watch.check(self._workers.values()):
                 worker.killed_for = fault
                 self._replace(worker, round_)
         if self.spec.on_env_error == PENALISE:
@@ -237,8 +237,8 @@ class ProcessPool:
             RuntimeWarning,
             stacklevel=5,
         )
-        assert self._parcel is not None
-        self._start_worker(worker.slot, self._parcel).offer(round_)
+        assert self._payload is not None
+        self._start_worker(worker.slot, self._payload).offer(round_)
 
     def _unfinished_job(self, worker: Worker) -> int:
         """What a dead worker was at; _OUTSIDE when it had finished that, in this generation or an earlier one."""
@@ -278,7 +278,7 @@ class ProcessPool:
             if channel != -1:
                 self._forget(channel)
         self._workers.pop(worker.slot, None)
-        worker.bury()
+        worker.reap()
 
     def _see_off(self, workers: list[Worker]) -> list[Worker]:
         """Ask workers to close their environments and to leave, and bury them; returns those that had to be killed."""
@@ -305,8 +305,8 @@ class ProcessPool:
             late = self._see_off(list(self._workers.values()))
             self._selector.close()
             self.block.close()
-            if self._parcel is not None:
-                self._parcel.close()
+            if self._payload is not None:
+                self._payload.close()
             warn_of_late(self.spec.source.name, late)
 
     def leave_to_parent(self) -> None:
@@ -317,5 +317,5 @@ class ProcessPool:
             worker.leave_to_parent()
         self._selector.close()
         self.block.close()
-        if self._parcel is not None:
-            self._parcel.close()
+        if self._payload is not None:
+            self._payload.close()

@@ -56,7 +56,7 @@ class Watch:
         """A round begins. Looks go on at their own pace: rounds may be shorter than a TICK."""
         self._counted = 0.0
 
-    def look(self, workers: Iterable[Worker]) -> list[tuple[Worker, str]]:
+    def check(self, workers: Iterable[Worker]) -> list[tuple[Worker, str]]:
         """(worker, what is wrong with it) of each that has to be replaced; looks at most once a TICK."""
         now = self.clock()
         passed = min(now - self._looked_at, _PAUSE)

@@ -41,7 +41,7 @@ _READS = 16  # chunks of output taken at a time: whoever writes without end must
 _DEATH_SECONDS = 2.0  # for a killed process to end; one in the kernel's hands (a lost network disk) may not
 
 
-class Parcel:
+class Payload:
     """What every worker of a pool is given, pickled once, in a file without a name: no pipe can fill up with it."""
 
     def __init__(self, spec: PoolSpec, block: Block) -> None:
@@ -63,7 +63,7 @@ class Parcel:
 class Worker:
     """A worker process. slot: its row of the block's `workers`."""
 
-    def __init__(self, slot: int, spec: PoolSpec, block: Block, parcel: Parcel) -> None:
+    def __init__(self, slot: int, spec: PoolSpec, block: Block, payload: Payload) -> None:
         self.slot, self.row = slot, block.workers[slot]
         self.row[[JOB, ENTERED, READY, LEAVE, STAGE]] = -1, 0, 0, 0, 0
         self._show_lines = not spec.env_shown
@@ -74,11 +74,11 @@ class Worker:
         fill_standard_descriptors()  # an environment, or a callback, may have closed them since
         ours, theirs = socketpair()
         self.connection = Connection(ours.detach())
-        arguments = Arguments(theirs.fileno(), os.getpid(), slot, parcel.fd, parcel.size)
+        arguments = Arguments(theirs.fileno(), os.getpid(), slot, payload.fd, payload.size)
         boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], fd=theirs.fileno(), arguments=tuple(arguments))
         try:
             with theirs:
-                fds = theirs.fileno(), block.fd, parcel.fd
+                fds = theirs.fileno(), block.fd, payload.fd
                 self.process = _popen([sys.executable, "-c", boot], fds, spec.source.folder)
         except BaseException:
             self.connection.close()
@@ -172,10 +172,10 @@ class Worker:
             self.process.wait(timeout=seconds)
 
     def kill(self) -> None:
-        """End it at once; `bury` has to follow."""
+        """End it at once; `reap` has to follow."""
         self.process.kill()
 
-    def bury(self) -> None:
+    def reap(self) -> None:
         """Wait for a killed worker's end and let go of its descriptors."""
         self.wait(_DEATH_SECONDS)
         self._close_descriptors()
