@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING
 from pathlib import Path
 
 from fastes.settings.presets import all_presets
-from fastes.settings.settings import Settings
+from fastes.settings.settings import grouped_fields
 
 HEAD = """# Settings
 
@@ -19,7 +19,7 @@ the environment's preset says nothing. This page is made by `make docs`.
 def page() -> str:
     lines = [HEAD]
     group = ""
-    for item in fields(Settings):
+    for item in grouped_fields():
         if item.metadata["group"] != group:
             group = item.metadata["group"]
             lines += [f"\n## {group.capitalize()}\n", "| setting | type | default | meaning |", "|---|---|---|---|"]

@@ -12,7 +12,7 @@ import pytest
 from gymnasium import spaces
 
 from fastes import _core
-from fastes.es import perturbations as noise
+from fastes.es import noise_table as noise
 from fastes.es.noise_table import NoiseTable
 from fastes.es.perturbations import draw_eval_seeds, draw_pairs
 from fastes.policies.mlp import PolicySpec, initial_theta, make_policy_spec

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fastes import _core
 from fastes.errors import FastESError
-from fastes.es import perturbations as noise
+from fastes.es import noise_table as noise
 from fastes.es.fitness_shaping import SHAPINGS, shape_returns
 from fastes.es.noise_table import NoiseTable
 from fastes.es.perturbations import draw_eval_seeds, draw_pairs

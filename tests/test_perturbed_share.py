@@ -12,7 +12,7 @@ from training import assert_same, learn, theta_of, train
 from uneven import Uneven, assert_pool_plays_candidates, assert_same_results, settings
 
 from fastes import EvolutionStrategy, FastES, Settings
-from fastes.es import perturbations as noise
+from fastes.es import noise_table as noise
 from fastes.es.fitness_shaping import shape_returns
 from fastes.es.noise_table import NoiseTable
 from fastes.es.parameter_windows import window_size

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from fastes import __version__
 from fastes.sb3.files import EVALUATIONS, MONITOR
 from fastes.settings.aliases import answer
-from fastes.settings.settings import Settings
+from fastes.settings.settings import Settings, grouped_fields
 
 
 class _Parser(argparse.ArgumentParser):
@@ -77,7 +77,7 @@ def _add_train(commands: Any) -> None:
         )
     train.add_argument("--quiet", action="store_true", help="no progress bar and no line a generation")
     groups: dict[str, Any] = {}
-    for item in fields(Settings):
+    for item in grouped_fields():
         group = item.metadata["group"]
         if group not in groups:
             groups[group] = train.add_argument_group(group)

@@ -85,6 +85,11 @@ class SigmaAdaptation:
         return np.clip(values, *self.bounds)
 
 
+def make_adaptation(kind: str, sigma: ScheduleSetting, rate: float, num_params: int) -> SigmaAdaptation | None:
+    """None where sigma does not adapt; the arguments are checked by check_adaptation."""
+    return None if kind == "none" else SigmaAdaptation(kind, float(sigma), rate, num_params)  # type: ignore[arg-type]
+
+
 def check_adaptation(kind: str, sigma: ScheduleSetting, rate: float, shaping: str) -> float:
     """The initial sigma; ValueError for an adaptation that does not exist, or cannot work with these settings."""
     if not isinstance(kind, str) or kind not in ADAPTATIONS:

@@ -12,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.errors import FastESError, check_int, check_seed, suggest
-from fastes.es.fitness_shaping import SHAPINGS, shape_returns
+from fastes.errors import FastESError, check_int, check_seed
+from fastes.es.fitness_shaping import shape_returns
+from fastes.es.hyperparameters import make_hyperparameters
 from fastes.es.noise_table import NoiseTable, default_table_size
 from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer
 from fastes.es.parameter_windows import window_size
 from fastes.es.perturbations import Perturbations, draw_pairs, draw_windows
 from fastes.es.schedules import ScheduleSetting, checked_value, make_schedule
-from fastes.es.sigma_adaptation import SigmaAdaptation, check_adaptation
+from fastes.es.sigma_adaptation import SigmaAdaptation, make_adaptation
 
 Float32 = npt.NDArray[np.float32]
 
@@ -60,18 +61,20 @@ class EvolutionStrategy:
     >>> bool(np.abs(es.theta - solution).max() < 0.05)
     True
 
-    theta0: start, (num_params,), copied as float32. sigma: standard deviation of the noise. learning_rate: step size.
-    Both are positive numbers, 'lin_A', 'lin_A_B', 'exp_A_B' or functions of the progress that remains (see schedules.py).
-    population_size: candidates a generation, even. seed: int >= 0; with the settings it determines everything.
-    optimizer: 'adam', 'sgd' or 'clipup'; momentum: SGD's and ClipUp's, or Adam's beta1. max_speed: the longest step of
-    ClipUp, 0 for twice the learning rate. weight_decay: theta * weight_decay is taken from the gradient. shaping,
-    top_fraction: see shaping.py; ARS is optimizer='sgd', momentum=0, shaping='standardized'.
-    sigma_adaptation: 'none', 'scalar' or 'per_parameter', at sigma_learning_rate, not with signed ranks; see
-    sigma_adaptation.py.
-    perturbed_share: of the parameters, those that a pair perturbs, a window at a place of its own; see windows.py.
-    episodes: environment seeds drawn per pair. table_size: values of the noise table, 0 for one that fits theta.
+    theta0: where it starts, (num_params,), copied as float32.
+    sigma: standard deviation of the noise. It and learning_rate are positive numbers, 'lin_A', 'lin_A_B', 'exp_A_B' or
+        functions of the progress that remains (see schedules.py).
+    learning_rate: step size.
+    population_size: candidates a generation, even.
+    seed: int >= 0; with the settings it determines everything.
+    episodes: environment seeds drawn per pair.
+    table_size: values of the noise table, 0 for one that fits theta.
+    hyperparameters: any other field of fastes.es.hyperparameters.Hyperparameters, such as optimizer ('adam', 'sgd' or
+        'clipup'), momentum, weight_decay, shaping, top_fraction, sigma_adaptation or perturbed_share. ARS is
+        optimizer='sgd', momentum=0, shaping='standardized'.
 
-    Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055); optim.py.
+    Raises TypeError or ValueError for arguments that cannot work.
+    Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055); optimizers.py.
     """
 
     def __init__(
@@ -82,48 +85,25 @@ class EvolutionStrategy:
         population_size: int = 50,
         seed: int = 0,
         *,
-        optimizer: str = "adam",
-        momentum: float = 0.9,
-        beta2: float = 0.999,
-        max_speed: float = 0.0,
-        weight_decay: float = 0.0,
-        shaping: str = "centered_ranks",
-        top_fraction: float = 1.0,
-        sigma_adaptation: str = "none",
-        sigma_learning_rate: float = 0.1,
-        perturbed_share: float = 1.0,
         episodes: int = 1,
         table_size: int = 0,
+        **hyperparameters: Any,
     ) -> None:
         theta = _checked_theta(theta0)
-        self.population_size = check_population_size(population_size)
-        self.seed = check_seed(seed)
+        first = {"sigma": sigma, "learning_rate": learning_rate, "population_size": population_size}
+        self.hyperparameters = chosen = make_hyperparameters({**first, **hyperparameters})
+        self.population_size, self.seed = chosen.population_size, check_seed(seed)
         self._sigma, self._learning_rate = make_schedule("sigma", sigma), make_schedule("learning_rate", learning_rate)
-        if shaping not in SHAPINGS:
-            raise ValueError(f"unknown shaping {shaping!r}: expected one of {SHAPINGS}{suggest(shaping, SHAPINGS)}")
-        for name, value, fits in (
-            ("momentum", momentum, 0.0 <= momentum < 1.0),
-            ("beta2", beta2, 0.0 <= beta2 < 1.0),
-            ("max_speed", max_speed, 0.0 <= max_speed < math.inf),
-            ("top_fraction", top_fraction, 0.0 < top_fraction <= 1.0),
-            ("weight_decay", weight_decay, 0.0 <= weight_decay < math.inf),
-            ("perturbed_share", perturbed_share, 0.0 < perturbed_share <= 1.0),
-        ):
-            if not fits:
-                raise ValueError(f"{name} = {value!r} is out of range: see the docstring of EvolutionStrategy")
-        self.shaping, self.top_fraction, self.weight_decay = shaping, top_fraction, weight_decay
         self.episodes = check_int("episodes", episodes, 1)
         num_params = len(theta)
         table_size = table_size or default_table_size(num_params)
         if table_size < num_params:
             raise ValueError(f"table_size = {table_size} is too small: theta has {num_params} parameters")
         self.table = NoiseTable(table_size, self.seed)
-        self._window_size = window_size(perturbed_share, num_params)
-        initial = check_adaptation(sigma_adaptation, sigma, sigma_learning_rate, shaping)
-        adaptation = (
-            None if sigma_adaptation == "none" else SigmaAdaptation(sigma_adaptation, initial, sigma_learning_rate, num_params)
-        )
-        self._new_optimizer = partial(make_optimizer, optimizer, num_params, momentum, beta2, max_speed)
+        self._window_size = window_size(chosen.perturbed_share, num_params)
+        rule = chosen.optimizer, num_params, chosen.momentum, chosen.beta2, chosen.max_speed
+        self._new_optimizer = partial(make_optimizer, *rule)
+        adaptation = make_adaptation(chosen.sigma_adaptation, chosen.sigma, chosen.sigma_learning_rate, num_params)
         self._state = _State(theta, self._new_optimizer(), adaptation, 0, None)
         self.progress_remaining = 1.0  # what the last `ask` was given
 
@@ -204,6 +184,7 @@ class EvolutionStrategy:
         Raises FastESError, and changes nothing, before `ask`, when no return is finite, or when the step is not finite.
         """
         theta, optimizer, adaptation, generation, perturbations = self._state
+        chosen = self.hyperparameters
         if perturbations is None:
             raise FastESError("tell() was called before ask(): call ask(), evaluate its candidates, then tell()")
         fitness = np.array(returns, dtype=np.float64)
@@ -213,13 +194,13 @@ class EvolutionStrategy:
                 f"expected ({len(perturbations)},) in job order or ({perturbations.num_pairs}, 2)"
             )
         fitness = fitness.reshape(perturbations.num_pairs, 2)
-        shaped = shape_returns(fitness, perturbations.sigma, self.shaping, self.top_fraction)
+        shaped = shape_returns(fitness, perturbations.sigma, chosen.shaping, chosen.top_fraction)
         gradient = self.table.weighted_sum(perturbations.noise_index, shaped.weights, len(theta), perturbations.windows)
         gradient *= np.float32(shaped.scale * perturbations.inverse_share)
         if perturbations.sigma_each is not None:  # PGPE's gradient: a parameter with twice the sigma takes twice the step
             gradient *= perturbations.sigma_each / np.float32(perturbations.sigma)
-        if self.weight_decay:
-            gradient -= np.float32(self.weight_decay) * theta
+        if chosen.weight_decay:
+            gradient -= np.float32(chosen.weight_decay) * theta
         learning_rate = checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
         adapted = None if adaptation is None else adaptation.adapted(perturbations, shaped)
         optimizer = copy.copy(optimizer)
@@ -229,7 +210,8 @@ class EvolutionStrategy:
         if not all(np.isfinite(array).all() for array in (new_theta, *optimizer.state().values())):
             raise FastESError(
                 f"the step of generation {generation + 1} is not finite (learning_rate {learning_rate:g}, sigma "
-                f"{perturbations.sigma:g}, weight_decay {self.weight_decay:g}); parameters are unchanged. Lower learning_rate"
+                f"{perturbations.sigma:g}, weight_decay {chosen.weight_decay:g}); parameters are unchanged. "
+                "Lower the learning rate"
             )
         gradient_norm, step_norm, theta_norm = _norm(gradient), _norm(step), _norm(theta)
         ratio = step_norm / theta_norm if theta_norm > 0.0 else math.inf if step_norm else 0.0
@@ -274,11 +256,3 @@ def _checked_theta(theta: npt.ArrayLike) -> Float32:
         raise ValueError("theta has values that are not finite: expected finite numbers only")
     array.flags.writeable = False
     return array
-
-
-def check_population_size(population_size: object) -> int:
-    """An even int of at least 2, or an error that says so."""
-    size = check_int("population_size", population_size, 2, 2**31 - 2)
-    if size % 2:
-        raise ValueError(f"population_size = {size} is odd: candidates come in mirrored pairs, use {size + 1}")
-    return size

@@ -1,4 +1,4 @@
-"""What runs beside the loop: a protocol of five calls, and the callbacks that the command line uses."""
+"""A training on the console: a line a generation, and a bar."""
 
 from __future__ import annotations
 

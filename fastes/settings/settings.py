@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from fastes.errors import check_int, suggest
-from fastes.es.fitness_shaping import SHAPINGS
-from fastes.es.optimizers import OPTIMIZERS
-from fastes.es.schedules import ANY_FORMS, ANY_NUMBER, FORMS, ScheduleSetting, make_schedule
-from fastes.es.sigma_adaptation import ADAPTATIONS, LARGEST_RATE, check_adaptation
-from fastes.es.strategy import check_population_size
+from fastes.es.hyperparameters import Hyperparameters
+from fastes.es.schedules import ANY_FORMS, ANY_NUMBER, ScheduleSetting, make_schedule
+from fastes.es.setting_fields import checked_number, setting
 from fastes.rollout.episode import STEP_GUARD
 from fastes.settings.aliases import answer
 
@@ -23,41 +20,34 @@ ENV_ERRORS = ("stop", "penalise")
 ROLLBACK_WINDOW = 10_000  # the longest
 MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
 SCHEDULES = ("sigma", "learning_rate", "alive_bonus")  # fields that may follow the progress of a training
+GROUPS = ("budget", "policy", "evolution", "episodes", "faults", "observations")  # in the order in which they are shown
 EPISODE_CAPS = ("none", "mean", "share", "grow")
 
 
-def _setting(default: Any, text: str, group: str, **kind: Any) -> Any:
-    metadata = {"help": text, "group": group, **kind}
-    if isinstance(default, dict):
-        return field(default_factory=lambda: dict(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
 @dataclass(frozen=True)
-class Settings:
+class Settings(Hyperparameters):
     """The settings of a training. Presets, keyword arguments and command-line flags change the defaults."""
 
-    total_timesteps: int = _setting(
+    total_timesteps: int = setting(
         5_000_000,
         "budget of environment steps that candidates may take; checked after each generation",
         "budget",
         low=1,
         high=10**15,
     )
-    target_return: float | str = _setting(
+    target_return: float | str = setting(
         "auto",
         "stop when noise-free evaluation reaches this return; 'auto': the registered reward_threshold, 'none': never",
         "budget",
     )
-    target_episodes: int = _setting(20, "episodes that confirm the target before training stops", "budget", low=1)
+    target_episodes: int = setting(20, "episodes that confirm the target before training stops", "budget", low=1)
 
-    policy: str = _setting("MlpPolicy", "MlpPolicy or LinearPolicy; in Python also a TorchPolicy or CallablePolicy", "policy")
-    policy_kwargs: dict[str, Any] = _setting(
+    policy: str = setting("MlpPolicy", "MlpPolicy or LinearPolicy; in Python also a TorchPolicy or CallablePolicy", "policy")
+    policy_kwargs: dict[str, Any] = setting(
         {}, "net_arch, activation_fn, use_bias, action_mapping (clip, squash, bins), num_bins", "policy"
     )
 
-    population_size: int = _setting(64, "candidates a generation, even: they come in mirrored pairs", "evolution")
-    generation_timesteps: int = _setting(
+    generation_timesteps: int = setting(
         0,
         "adaptive population: steps that a generation's candidates make at least. It begins with as many blocks of "
         "population_size candidates as the last one's mean length asks for (the first: one) and adds whole blocks until "
@@ -67,7 +57,7 @@ class Settings:
         low=0,
         high=10**15,
     )
-    max_population_size: int = _setting(
+    max_population_size: int = setting(
         0,
         f"candidates that the adaptive population has at most, a multiple of population_size; 0: {MOST_BLOCKS} blocks. Lower "
         "it where resets are slow",
@@ -75,82 +65,11 @@ class Settings:
         low=0,
         high=2**31 - 2,
     )
-    sigma: ScheduleSetting = _setting(
-        0.05,
-        f"standard deviation of the noise on the parameters: {FORMS}. Let wide noise fall where a narrow search keeps the "
-        "first gait that it finds, as in lin_0.06_0.02",
-        "evolution",
-    )
-    sigma_adaptation: str = _setting(
-        "none",
-        "none; scalar (one sigma, which follows the returns as in PGPE) or per_parameter (one for each parameter). Try "
-        "per_parameter when no single sigma suits all parameters, or when sigma cannot be tuned. sigma has to be a number "
-        "then: it starts there, and stays within 0.01 and 10 times that",
-        "evolution",
-        choices=ADAPTATIONS,
-    )
-    sigma_learning_rate: float = _setting(
-        0.1,
-        "how fast sigma_adaptation goes; a generation changes a sigma by 20 % at most. Start at 0.1, and lower it when sigma "
-        "falls while returns still rise; scalar is the slower the more parameters there are. With standardized shaping, whose "
-        "returns are three times as large, take a third. At most 1000",
-        "evolution",
-        above=0.0,
-        high=LARGEST_RATE,
-    )
-    learning_rate: ScheduleSetting = _setting(
-        0.02,
-        f"step size: {FORMS}. Let it fall to a fifth or a tenth where evaluations swing late in a training",
-        "evolution",
-    )
-    optimizer: str = _setting(
-        "adam",
-        "adam, sgd, or clipup (steps of one length, whatever the gradient's: learning_rate is then a length, to be set with "
-        "max_speed; for steep or badly scaled returns)",
-        "evolution",
-        choices=OPTIMIZERS,
-    )
-    momentum: float = _setting(0.9, "momentum of sgd and clipup, beta1 of adam, in [0, 1)", "evolution", low=0.0, below=1.0)
-    beta2: float = _setting(0.999, "decay of adam's second moment, in [0, 1)", "evolution", low=0.0, below=1.0)
-    max_speed: float = _setting(
-        0.0,
-        "longest step of clipup, the length of theta's change in a generation; 0: twice the learning rate, also along its "
-        "schedule. Start with sigma * sqrt(number of parameters) / 15 and half of it as learning_rate",
-        "evolution",
-        low=0.0,
-    )
-    weight_decay: float = _setting(0.0, "share of theta taken from the gradient", "evolution", low=0.0)
-    shaping: str = _setting(
-        "centered_ranks",
-        "centered_ranks (OpenAI-ES), standardized (ARS: returns over their std), nes (ranks of which the better half counts, "
-        "the best most; try it with 50 candidates or more where few of them are much better; with sgd, start with a fifth of "
-        "the learning rate) or signed_ranks (ranks of the differences within the mirrored pairs, whose episodes begin alike; "
-        "try it where a return depends more on the start or the goal than on the policy, with top_fraction 1 and without "
-        "sigma_adaptation)",
-        "evolution",
-        choices=SHAPINGS,
-    )
-    top_fraction: float = _setting(
-        1.0,
-        "share of the pairs that count, those with the best candidate (ARS: b/N), in (0, 1]",
-        "evolution",
-        above=0.0,
-        high=1.0,
-    )
-    perturbed_share: float = _setting(
-        1.0,
-        "share of the parameters that each pair perturbs, a window of them that it draws, in (0, 1]; less reads less of the "
-        "noise table. Leave it at 1 for small policies; try 0.1 to 0.5 with a million parameters and many workers, as the "
-        "paper of OpenAI-ES suggests",
-        "evolution",
-        above=0.0,
-        high=1.0,
-    )
-    noise_table_size: int = _setting(
+    noise_table_size: int = setting(
         0, "numbers in the shared noise table (4 bytes each); 0: fits the policy", "evolution", low=0, high=2**36
     )
 
-    rollback_drop: float = _setting(
+    rollback_drop: float = setting(
         0.0,
         "go back to the best parameters, with a fresh optimiser, when the evaluation has lost this share of what was learned "
         "(best - first; median of rollback_window generations); 0: never. 0.5 for trainings that collapse, with 2 or more "
@@ -158,7 +77,7 @@ class Settings:
         "evolution",
         low=0.0,
     )
-    rollback_window: int = _setting(
+    rollback_window: int = setting(
         10,
         "generations whose evaluations are smoothed for rollback_drop: more for noisier ones, which then notices later",
         "evolution",
@@ -166,7 +85,7 @@ class Settings:
         high=ROLLBACK_WINDOW,
     )
 
-    starts: int = _setting(
+    starts: int = setting(
         1,
         "trainings from scratch that share the first part of the budget; the one whose noise-free evaluation is best goes on. "
         "For tasks on which seeds end far apart, because what is learned first decides: 3 to 8",
@@ -174,7 +93,7 @@ class Settings:
         low=1,
         high=10_000,
     )
-    starts_share: float = _setting(
+    starts_share: float = setting(
         0.2,
         "share of the budget that all starts have together, in (0, 1]: long enough to tell a good start from a bad one",
         "evolution",
@@ -182,30 +101,30 @@ class Settings:
         high=1.0,
     )
 
-    episodes_per_candidate: int = _setting(1, "episodes whose mean return is a candidate's fitness", "episodes", low=1)
-    eval_episodes: int = _setting(
+    episodes_per_candidate: int = setting(1, "episodes whose mean return is a candidate's fitness", "episodes", low=1)
+    eval_episodes: int = setting(
         1, "noise-free episodes of theta each generation, run beside the candidates", "episodes", low=1
     )
-    action_noise: float = _setting(
+    action_noise: float = setting(
         0.0,
         "standard deviation of Gaussian noise on training actions (Box), in units of half the action range",
         "episodes",
         low=0.0,
     )
-    sample_actions: bool = _setting(
+    sample_actions: bool = setting(
         False, "sample training actions from the policy's distribution (Discrete, MultiDiscrete, MultiBinary)", "episodes"
     )
-    alive_bonus: ScheduleSetting = _setting(
+    alive_bonus: ScheduleSetting = setting(
         0.0,
         "reward a step that training takes away (logs and evaluation keep it). Where a reward for being alive lets policies "
         "stand still, take away that reward; where without it they learn to fall, first nothing, then all, as in 'lin_0_1', "
         f"or a part: {ANY_FORMS}",
         "episodes",
     )
-    max_episode_steps: int = _setting(
+    max_episode_steps: int = setting(
         0, f"steps after which every episode is cut; 0: the environment decides, or {STEP_GUARD:,}", "episodes", low=0
     )
-    episode_cap: str = _setting(
+    episode_cap: str = setting(
         "none",
         "adaptive cap: mean (factor x mean length), share (grow by the factor when many episodes reach it) or grow (by the "
         "factor each generation: a horizon that lengthens). grow saves steps where the first ones of an episode show what a "
@@ -213,46 +132,46 @@ class Settings:
         "episodes",
         choices=EPISODE_CAPS,
     )
-    episode_cap_start: int = _setting(
+    episode_cap_start: int = setting(
         1000,
         "first value of the adaptive cap, steps; for grow as many as tell policies apart, 150 to 250 for walkers",
         "episodes",
         low=1,
     )
-    episode_cap_factor: float = _setting(
+    episode_cap_factor: float = setting(
         2.0,
         "factor of the adaptive cap, more than 1; for grow 1.001 to 1.02, so that most generations play part of an episode",
         "episodes",
         above=1.0,
     )
-    episode_cap_share: float = _setting(
+    episode_cap_share: float = setting(
         0.5, "share of episodes at the cap from which rule share grows it, in (0, 1]", "episodes", above=0.0, high=1.0
     )
 
-    on_env_error: str = _setting(
+    on_env_error: str = setting(
         "stop",
         "an exception in an episode: stop the training, or penalise (its candidate ranks worst)",
         "faults",
         choices=ENV_ERRORS,
     )
-    step_timeout: float | str = _setting(
+    step_timeout: float | str = setting(
         "auto",
         "seconds without an env.step after which a worker is replaced; 'auto': 20 times the longest episode so far, at least "
         "60, and 600 before the first",
         "faults",
     )
 
-    normalize_obs: bool = _setting(
+    normalize_obs: bool = setting(
         True, "normalise observations by the running mean and std of what candidates saw", "observations"
     )
-    obs_warmup: bool = _setting(
+    obs_warmup: bool = setting(
         False,
         "play the first generation's candidates once before it, for the statistics of observations alone; their steps count. "
         "Else theta takes its first step on raw observations, and the normalised ones that follow mean something else to it. "
         "For observations far from mean 0 and std 1, and for few generations",
         "observations",
     )
-    obs_freeze_after: int = _setting(
+    obs_freeze_after: int = setting(
         0,
         "observations after which their statistics stay as they are (whole generations); 0: never. The std of a balancing "
         "task's observations falls as the policy gets steadier, which raises its gains until it shakes itself loose",
@@ -260,19 +179,16 @@ class Settings:
         low=0,
         high=10**15,
     )
-    obs_clip: float = _setting(
+    obs_clip: float = setting(
         5.0,
         "normalised observations are clipped to +- this many std; 1 where most of them are rare events, such as contact forces",
         "observations",
         above=0.0,
     )
-    obs_std_floor: float = _setting(0.01, "smallest std that normalisation divides by", "observations", above=0.0)
+    obs_std_floor: float = setting(0.01, "smallest std that normalisation divides by", "observations", above=0.0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "population_size", check_population_size(self.population_size))
         object.__setattr__(self, "policy_kwargs", {} if self.policy_kwargs is None else self.policy_kwargs)
-        make_schedule("sigma", self.sigma)
-        make_schedule("learning_rate", self.learning_rate)
         make_schedule("alive_bonus", self.alive_bonus, ANY_NUMBER)
         if not isinstance(self.policy, str):
             raise TypeError(
@@ -281,10 +197,7 @@ class Settings:
             )
         if not isinstance(self.policy_kwargs, Mapping):
             raise TypeError(f"policy_kwargs = {self.policy_kwargs!r}: expected a dict such as {{'net_arch': [64, 64]}}")
-        for item in fields(self):
-            plain = _check(item.name, getattr(self, item.name), item.type, item.metadata)
-            object.__setattr__(self, item.name, plain)
-        check_adaptation(self.sigma_adaptation, self.sigma, self.sigma_learning_rate, self.shaping)
+        super().__post_init__()
         self.target()
         self.timeout()
         self._check_largest_population()
@@ -310,13 +223,13 @@ class Settings:
         """The return at which training stops: a number, infinity for never."""
         if isinstance(self.target_return, str) and self.target_return in ("auto", "none"):
             return registered if self.target_return == "auto" and registered is not None else math.inf
-        return _number("target_return", self.target_return, "a number, 'auto' or 'none'")
+        return checked_number("target_return", self.target_return, "a number, 'auto' or 'none'")
 
     def timeout(self) -> float | None:
         """Seconds without an env.step after which a worker counts as hung; None when that is learned."""
         if isinstance(self.step_timeout, str) and self.step_timeout == "auto":
             return None
-        seconds = _number("step_timeout", self.step_timeout, "seconds, more than 0, or 'auto'")
+        seconds = checked_number("step_timeout", self.step_timeout, "seconds, more than 0, or 'auto'")
         if seconds <= 0.0:
             raise ValueError(f"step_timeout = {self.step_timeout!r}: expected seconds, more than 0, or 'auto'")
         return seconds
@@ -341,59 +254,10 @@ class Settings:
         return {name: "function" if callable(value) else value for name, value in asdict(self).items()}
 
 
+def grouped_fields() -> list[Field[Any]]:
+    """The fields of Settings, group by group, as --help and the documentation show them."""
+    return sorted(fields(Settings), key=lambda item: GROUPS.index(item.metadata["group"]))
+
+
 def setting_names() -> tuple[str, ...]:
     return tuple(item.name for item in fields(Settings))
-
-
-def _number(name: str, value: object, expected: str) -> float:
-    if isinstance(value, str):
-        raise ValueError(f"{name} = {value!r}: expected {expected}")
-    if isinstance(value, bool) or not isinstance(value, _REAL):
-        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {expected}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.nan
-    if math.isnan(number):
-        raise ValueError(f"{name} = {repr(value)[:100]}: expected {expected}")
-    return number
-
-
-def _check(name: str, value: Any, kind: object, limits: Mapping[str, Any]) -> Any:
-    """The value as a plain one, checked by a field's type and metadata."""
-    if kind == "int" and "low" in limits:
-        return check_int(name, value, limits["low"], limits.get("high", 2**62))
-    if kind == "bool":
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected True or False")
-    elif kind == "float":
-        return _checked_float(name, value, limits)
-    elif name == "policy_kwargs":
-        return {key: _plain(item) for key, item in value.items()}
-    elif "choices" in limits and (not isinstance(value, str) or value not in limits["choices"]):
-        raise ValueError(f"{name} = {value!r}: expected one of {limits['choices']}{suggest(value, limits['choices'])}")
-    elif isinstance(value, np.generic):
-        return value.item()
-    return value
-
-
-def _plain(value: Any) -> Any:
-    """An item of policy_kwargs as JSON knows it; classes and functions are known by their names."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return getattr(value, "__name__", value)
-
-
-def _checked_float(name: str, value: Any, limits: Mapping[str, Any]) -> float:
-    if isinstance(value, str):
-        raise TypeError(f"{name} = {value!r} is a str: expected a number")
-    value = _number(name, value, "a number")
-    low, above = limits.get("low", -math.inf), limits.get("above", -math.inf)
-    high, below = limits.get("high", math.inf), limits.get("below", math.inf)
-    if not (math.isfinite(value) and low <= value <= high and above < value < below):
-        raise ValueError(f"{name} = {value!r} is out of range: {limits['help']}")
-    return float(value)

@@ -80,22 +80,10 @@ class TrainingState:
         self.settings, self.spec, self.seed = settings, spec, seed
         self.strategy = EvolutionStrategy(
             spec.initial_theta(seed),
-            settings.sigma,
-            settings.learning_rate,
-            settings.population_size,
-            seed,
-            optimizer=settings.optimizer,
-            momentum=settings.momentum,
-            beta2=settings.beta2,
-            max_speed=settings.max_speed,
-            weight_decay=settings.weight_decay,
-            shaping=settings.shaping,
-            top_fraction=settings.top_fraction,
-            sigma_adaptation=settings.sigma_adaptation,
-            sigma_learning_rate=settings.sigma_learning_rate,
-            perturbed_share=settings.perturbed_share,
+            seed=seed,
             episodes=settings.episodes_per_candidate,
             table_size=settings.noise_table_size,
+            **settings.hyperparameters(),
         )
         self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
         self.cap = EpisodeCap(settings)

@@ -1,0 +1,1 @@
+"""Runs of contestants: clock, evaluation, their process, results that outlive crashes."""
