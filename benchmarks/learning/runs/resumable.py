@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from fastes.interrupts import Terminated
+from fastes.system.interrupts import Terminated
 
 
 @contextlib.contextmanager
