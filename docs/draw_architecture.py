@@ -36,7 +36,7 @@ def row(y: int, name: str, sentence: str, fill: str) -> list[str]:
     return [
         f'<rect x="{TOP}" y="{y}" width="{WIDTH}" height="{ROW - 6}" rx="4" fill="{fill}" stroke="#445566"/>',
         f'<text x="{TOP + 12}" y="{y + 19}" font-weight="bold" fill="#222233">{escape(name)}</text>',
-        f'<text x="{TOP + NAME}" y="{y + 19}" fill="#222233">{escape(sentence.strip())}</text>',
+        f'<text x="{TOP + NAME}" y="{y + 19}" fill="#222233">{escape(sentence.strip().replace("`", ""))}</text>',
     ]
 
 

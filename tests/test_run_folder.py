@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import math
 import os
 import re
 import shutil
@@ -180,6 +181,23 @@ def _odd(path: Path, kind: str) -> None:
 
 
 RESUME = ["--workers", "0", "--quiet", "--total-timesteps", "1500"]
+
+
+def test_figures_of_another_version_are_kept(run: Path) -> None:
+    """One that had no utilisation yet, and a column that is not known here."""
+    path = run / "progress.csv"
+    before = read_progress(path)
+    header, *lines = [line.split(",") for line in path.read_text().splitlines()]
+    at = header.index("utilisation")
+    other = [[*header[:at], *header[at + 1 :], "later"], *([*line[:at], *line[at + 1 :], "7"] for line in lines)]
+    path.write_text("".join(",".join(line) + "\n" for line in other))
+    assert main(["train", "--resume", str(run), *RESUME]) == 0
+    after, rows = read_progress(path), len(lines)
+    assert len(after["generation"]) > rows
+    assert after["return_mean"][:rows] == before["return_mean"]
+    assert all(math.isnan(figure) for figure in after["utilisation"][:rows])
+    assert not any(math.isnan(figure) for figure in after["utilisation"][rows:])
+    assert not list(run.glob("*.damaged"))
 
 
 @pytest.mark.parametrize("kind", ["a word", "a long field", "zeros", "no text", "folder", "pipe"])

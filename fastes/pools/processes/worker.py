@@ -1,6 +1,6 @@
 """A worker process: build the environment once, then claim and run jobs until the parent hangs up.
 
-Started by process.py in a fresh interpreter, so scripts need no `__main__` guard, notebooks work, and no lock is forked.
+Started by worker_process.py in a fresh interpreter, so scripts need no `__main__` guard, notebooks work, and no lock is forked.
 """
 
 from __future__ import annotations
