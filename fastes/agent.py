@@ -1,4 +1,4 @@
-"""FastES: learn, predict, save, load. The loop, and nothing else."""
+"""FastES: the loop, and what a user calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong in a training. Wrong arguments raise ValueError or TypeError instead."""
+"""What can go wrong in a training, and checks of integers. Wrong arguments raise ValueError or TypeError instead."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import difflib
 import operator
 import traceback
 from collections.abc import Iterable
-
-import numpy as np
 
 
 class FastESError(Exception):
@@ -104,9 +102,9 @@ def check_seed(seed: object) -> int:
 def check_int(name: str, value: object, low: int, high: int | None = None) -> int:
     """value as an int of at least low (and at most high); bool is not an int here."""
     try:
-        if isinstance(value, (bool, np.bool_)):
+        if isinstance(value, bool):
             raise TypeError
-        number = operator.index(value)  # type: ignore[arg-type]
+        number = operator.index(value)  # type: ignore[arg-type]  # NumPy's bool raises here
     except TypeError:
         raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected an int") from None
     if number < low or (high is not None and number > high):

@@ -19,6 +19,7 @@ from fastes.settings.settings import Settings
 
 PACKAGE = Path(fastes.__file__).parent
 ROOT = Path(__file__).parents[1]
+OF_THE_DOOR = ("__version__", "import_home")  # what any module may import from the package itself
 LAYER = re.compile(r"^\| `([\w./]+)` \| ([^|]+) \|$", re.MULTILINE)
 
 
@@ -31,7 +32,7 @@ def layers() -> tuple[str, ...]:
 
 
 def layer_of(module: str) -> str:
-    """The row of a module; KeyError where the list does not have it."""
+    """The row of a module, '' for the door; KeyError where the list does not have it."""
     top = module.partition(".")[0]
     if top not in layers():
         raise KeyError(f"docs/architecture.md has no layer for fastes.{module}")
@@ -70,9 +71,9 @@ def imports_of(name: str) -> frozenset[str]:
                 found.add(f":{top}")
             elif rest in modules or rest == "_core":
                 found.add(rest)
-            elif (parent := rest.rpartition(".")[0]) in modules or parent == "_core":
-                found.add(parent)
-    return frozenset(found - {name, ""})
+            elif rest not in OF_THE_DOOR and ((parent := rest.rpartition(".")[0]) in modules or parent == "_core"):
+                found.add(parent)  # '' for a public name, which only what is above the door may import
+    return frozenset(found - {name})
 
 
 @cache
@@ -153,6 +154,10 @@ def test_a_worker_knows_no_strategy_and_no_optimiser() -> None:
         "es.optimizers",
         "es.fitness_shaping",
         "es.schedules",
+        "es.hyperparameters",
+        "es.setting_fields",
+        "es.sigma_adaptation",
+        "models",
         "agent",
         "settings",
         "checkpoints",
@@ -211,6 +216,7 @@ HEAVY = {"torch", "matplotlib", "ray", "pygame", "mujoco", "imageio_ffmpeg", "sc
         ("from fastes import FastES", HEAVY),
         ("from fastes.cli.main import main", HEAVY),
         ("from fastes.pools.processes.worker import main", HEAVY | {"safetensors", "tqdm"}),
+        ("from fastes.pools.processes.worker_line import told", HEAVY | {"numpy", "gymnasium", "cloudpickle"}),
     ],
 )
 def test_imports_load_little(statement: str, absent: set[str]) -> None:
@@ -296,6 +302,10 @@ def test_the_package_lists_all_its_packages() -> None:
         *(f"fastes.{p.parent.relative_to(PACKAGE)}".replace("/", ".") for p in PACKAGE.rglob("*/__init__.py")),
     }
     assert set(project["tool"]["setuptools"]["packages"]) == packages
+    for package, patterns in project["tool"]["setuptools"]["package-data"].items():
+        assert package in packages
+        folder = PACKAGE.parent / package.replace(".", "/")
+        assert all(list(folder.glob(pattern)) for pattern in patterns), f"{package} ships nothing"
 
 
 def test_documents_name_tests_and_files_that_exist() -> None:

@@ -100,7 +100,7 @@ def test_workers_use_the_kernels_of_their_parent(monkeypatch: pytest.MonkeyPatch
             sent.append(_core.variant())
             super().start()
 
-    monkeypatch.setattr("fastes.pools.processes.process_pool.ProcessPool", Watched)
+    monkeypatch.setattr("fastes.pools.base.ProcessPool", Watched)
     _core.use_variant("baseline")
     monkeypatch.setenv("FASTES_KERNELS", _core.available_variants()[-1])
     with FastES(_VariantReporter, seed=0, n_workers=1, population_size=2) as model:

@@ -354,4 +354,29 @@ def test_a_worker_that_meets_a_training_while_it_imports_closes_its_environment(
         tmp_path,
     )
     assert "starts a training while it is imported" in result.stderr
-    assert_all_ended(log, 3)
+    assert_all_ended(log, 2)
+
+
+def test_a_process_that_is_ended_as_soon_as_it_was_forked_ends(tmp_path: Path) -> None:
+    """A worker has a handler of SIGTERM; what came to the copy before it ran was dropped, and its parent waited for ever."""
+    result = run_script(
+        """
+        import multiprocessing, os, time
+        from fastes.pools.processes import worker
+        worker.leave_signals_to_parent(lambda *_: None)
+        worker.watch_forks()
+        alive = 0
+        for _ in range(20):
+            process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60.0,), daemon=True)
+            process.start()
+            process.terminate()
+            process.join(5.0)
+            alive += process.is_alive()
+            process.kill()
+            if alive:
+                break
+        print("alive", alive)
+        """,
+        tmp_path,
+    )
+    assert result.stdout.split() == ["alive", "0"], result.stderr

@@ -698,7 +698,7 @@ class Endless(Toy):
 
 @pytest.fixture
 def guard_of_50(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("rollout", "episode_cap"):
+    for module in ("rollout.episode", "training.episode_cap"):
         monkeypatch.setattr(f"fastes.{module}.STEP_GUARD", 50)
 
 

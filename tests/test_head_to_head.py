@@ -21,8 +21,6 @@ from processes import alive, started_script, wait_until
 
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
-from benchmarks.learning.runs.resumable import resumable
-
 from benchmarks.child_process import ChildFailed, records_of
 from benchmarks.csv_records import read_records
 from benchmarks.learning import paper_table1, presets, race
@@ -42,6 +40,7 @@ from benchmarks.learning.runs.clock import Budget, Clock, tree_cpu_seconds
 from benchmarks.learning.runs.contestant import fingerprint
 from benchmarks.learning.runs.evaluation import CURVE_SEEDS, FINAL_SEEDS, Task, Watch, due_shares
 from benchmarks.learning.runs.results import Row, Run, append_row, failures, finished_runs, next_attempt, read_rows
+from benchmarks.learning.runs.resumable import resumable
 from benchmarks.learning.runs.runner import Place, run_all
 from benchmarks.machine import usable_cpus
 from benchmarks.peers.zoo import PEERS, settings_for, shortened, task_of

@@ -134,7 +134,7 @@ def test_a_thread_that_cannot_be_started_starts_no_worker_later(undisturbed: Res
 
 
 def test_a_noise_table_is_drawn_without_threads_where_there_are_none(no_thread: pytest.MonkeyPatch) -> None:
-    no_thread.setattr("fastes.es.perturbations.available_cpus", lambda: 4)
+    no_thread.setattr("fastes.es.noise_table.available_cpus", lambda: 4)
     table = NoiseTable(1 << 22, 3)
     drawn = table.values.copy()
     no_thread.undo()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +14,6 @@ from fastes.errors import FastESError, suggest
 from fastes.portable_math import log
 
 Float64 = npt.NDArray[np.float64]
-
-SHAPINGS = ("centered_ranks", "standardized", "nes", "signed_ranks")
 
 
 class Shaped(NamedTuple):
@@ -30,20 +29,8 @@ class Shaped(NamedTuple):
 def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: float = 1.0) -> Shaped:
     """Shape returns (num_pairs, 2) float64; non-finite ones rank worst.
 
-    centered_ranks: ranks of all 2n returns in [-0.5, 0.5], gradient 1/(2n sigma) sum (F+ - F-) eps
-    (Salimans et al. 2017, equation 1 with rank transformation).
-    standardized: returns over their standard deviation, gradient 1/b sum (r+ - r-)/sigma_R eps
-    (Mania et al. 2018, "ARS", algorithm 2); sigma is part of the learning rate there.
-    nes: utilities max(0, ln(N/2 + 1) - ln k) of the N returns in order, best k = 1, over their sum, less 1/N; gradient
-    1/sigma sum_k u_k eps_k (Wierstra et al. 2014, section 3.1). `shaped` is N u_k, from -1 on. Only the better half differs,
-    the best most. For Adam and ClipUp, to which a gradient's size is nothing, learning rates are those of centred ranks; SGD
-    needs smaller ones: from 16 candidates on, this gradient is 4 (all signal) to 6 times (all noise) as long.
-    signed_ranks: each pair's difference r+ - r- by its sign and the rank of its size among the pairs, as in Wilcoxon's test
-    with zeros ranked (Pratt 1959), gradient 1/(2b sigma) sum w eps with w in [-1, 1]. What both sides of a pair have in common,
-    such as a goal that is far away, drops out before the ranks, where centered_ranks compares pairs that had other goals; so
-    does top_fraction below 1, which takes pairs by their best return. For Adam and ClipUp learning rates are those of centred
-    ranks; SGD needs smaller ones: this gradient is 1.4 times as long in noise, and more where goals differ.
-    top_fraction: the share b/n of the pairs that count, those with the largest max(r+, r-); at least one.
+    shaping: one of SHAPINGS; each has its formula where it is computed. top_fraction: the share b/n of the pairs that count,
+    those with the largest max(r+, r-); at least one. Pairs that do not count have the weight 0.
 
     Raises FastESError when no return is finite, ValueError for another shaping.
     """
@@ -52,27 +39,65 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
             f"none of the {returns.size} returns of this generation is finite; parameters are unchanged. "
             "Check the environment's rewards, or lower sigma and the learning rate"
         )
+    if shaping not in _RULES:
+        raise ValueError(f"unknown shaping {shaping!r}: expected one of {SHAPINGS}{suggest(shaping, SHAPINGS)}")
     num_pairs = len(returns)
     kept = max(1, math.ceil(top_fraction * num_pairs - 1e-9))
     finite = np.where(np.isfinite(returns), returns, returns[np.isfinite(returns)].min())
     top = np.sort(np.argsort(-finite.max(axis=1), kind="stable")[:kept])
     shaped = np.zeros(returns.shape)
-    if shaping == "centered_ranks":
-        ranks = _core.centered_ranks(np.ascontiguousarray(returns[top], dtype=np.float64).ravel())
-        shaped[top] = ranks.reshape(-1, 2)
-        scale = 1.0 / (2 * kept * sigma)
-    elif shaping == "nes":
-        shaped[top] = nes_utilities(returns[top].ravel()).reshape(-1, 2)
-        scale = 1.0 / (2 * kept * sigma)
-    elif shaping == "signed_ranks":
-        shaped[top] = 0.5 * signed_ranks(returns[top])[:, np.newaxis] * np.array([1.0, -1.0])
-        scale = 1.0 / (2 * kept * sigma)
-    elif shaping == "standardized":
-        shaped[top] = _standardize(finite[top])
-        scale = 1.0 / kept
-    else:
-        raise ValueError(f"unknown shaping {shaping!r}: expected one of {SHAPINGS}{suggest(shaping, SHAPINGS)}")
+    shaped[top] = _RULES[shaping](returns[top], finite[top])
+    scale = 1.0 / kept if shaping == "standardized" else 1.0 / (2 * kept * sigma)  # ARS's step size has sigma in it
     return Shaped(shaped, (shaped[:, 0] - shaped[:, 1]).astype(np.float32), scale, kept)
+
+
+def _centered_ranks(returns: Float64, _: Float64) -> Float64:
+    """Ranks of all 2n returns in [-0.5, 0.5], gradient 1/(2n sigma) sum (F+ - F-) eps.
+
+    Salimans et al. 2017, equation 1 with rank transformation.
+    """
+    ranks = _core.centered_ranks(np.ascontiguousarray(returns, dtype=np.float64).ravel())
+    return ranks.reshape(-1, 2).astype(np.float64)
+
+
+def _standardized(_: Float64, finite: Float64) -> Float64:
+    """Returns over their standard deviation, gradient 1/b sum (r+ - r-)/sigma_R eps; sigma is part of the learning rate.
+
+    Mania et al. 2018, "ARS", algorithm 2.
+    """
+    return _standardize(finite)
+
+
+def _nes(returns: Float64, _: Float64) -> Float64:
+    """N u_k, u_k = max(0, ln(N/2 + 1) - ln k) over the sum of these, less 1/N, of the N returns in order, best k = 1.
+
+    Gradient 1/sigma sum_k u_k eps_k (Wierstra et al. 2014, section 3.1). Only the better half differs, the best most. For Adam
+    and ClipUp, to which a gradient's size is nothing, learning rates are those of centred ranks; SGD needs smaller ones: from
+    16 candidates on, this gradient is 4 (all signal) to 6 times (all noise) as long.
+    """
+    return nes_utilities(returns.ravel()).reshape(-1, 2)
+
+
+def _signed_ranks(returns: Float64, _: Float64) -> Float64:
+    """Half of w and -w, w = sign(r+ - r-) rank(|r+ - r-|) / n in [-1, 1], gradient 1/(2b sigma) sum w eps.
+
+    As in Wilcoxon's test with zeros ranked (Pratt 1959). What both sides of a pair have in common, such as a goal that is far
+    away, drops out before the ranks, where centered_ranks compares pairs that had other goals; so does top_fraction below 1,
+    which takes pairs by their best return. For Adam and ClipUp learning rates are those of centred ranks; SGD needs smaller
+    ones: this gradient is 1.4 times as long in noise, and more where goals differ.
+    """
+    shaped: Float64 = 0.5 * signed_ranks(returns)[:, np.newaxis] * np.array([1.0, -1.0])
+    return shaped
+
+
+# of the pairs that count: returns, and the same with the worst in place of what is not finite -> shaped, all (n, 2)
+_RULES: dict[str, Callable[[Float64, Float64], Float64]] = {
+    "centered_ranks": _centered_ranks,
+    "standardized": _standardized,
+    "nes": _nes,
+    "signed_ranks": _signed_ranks,
+}
+SHAPINGS = tuple(_RULES)
 
 
 def nes_utilities(values: Float64) -> Float64:

@@ -1,4 +1,4 @@
-"""The hyper-parameters of Evolution Strategies: the only list of them, with defaults, limits and checks."""
+"""The hyper-parameters of Evolution Strategies: the only list of them, with a training's defaults, limits and checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastes.es.setting_fields import checked, setting
 from fastes.es.sigma_adaptation import ADAPTATIONS, LARGEST_RATE, check_adaptation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Hyperparameters:
     """What an EvolutionStrategy may be set to. Settings have these fields, and those of a training beside them."""
 
@@ -98,7 +98,7 @@ class Hyperparameters:
         for item in fields(self):
             plain = checked(item.name, getattr(self, item.name), item.type, item.metadata)
             object.__setattr__(self, item.name, plain)
-        check_adaptation(self.sigma_adaptation, self.sigma, self.sigma_learning_rate, self.shaping)
+        check_adaptation(self.sigma_adaptation, self.sigma, self.shaping)
 
     def hyperparameters(self) -> dict[str, Any]:
         """These fields alone, by name."""

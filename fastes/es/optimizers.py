@@ -48,7 +48,11 @@ class SGD:
 
 
 class Adam:
-    """Kingma and Ba 2015, algorithm 1. The powers of beta are kept as running products: no libm, the same bits."""
+    """m <- beta1 m + (1 - beta1) g; v <- beta2 v + (1 - beta2) g^2; step = learning_rate m' / (sqrt(v') + epsilon).
+
+    m' = m / (1 - beta1^t), v' = v / (1 - beta2^t): Kingma and Ba 2015, algorithm 1. The powers of beta are kept as running
+    products: no libm, the same bits.
+    """
 
     def __init__(self, num_params: int, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> None:
         self.beta1, self.beta2, self.epsilon = beta1, beta2, np.float32(epsilon)

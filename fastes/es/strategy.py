@@ -92,6 +92,7 @@ class EvolutionStrategy:
         theta = _checked_theta(theta0)
         first = {"sigma": sigma, "learning_rate": learning_rate, "population_size": population_size}
         self.hyperparameters = chosen = make_hyperparameters({**first, **hyperparameters})
+        self.shaping, self.top_fraction, self.weight_decay = chosen.shaping, chosen.top_fraction, chosen.weight_decay
         self.population_size, self.seed = chosen.population_size, check_seed(seed)
         self._sigma, self._learning_rate = make_schedule("sigma", sigma), make_schedule("learning_rate", learning_rate)
         self.episodes = check_int("episodes", episodes, 1)
@@ -184,7 +185,6 @@ class EvolutionStrategy:
         Raises FastESError, and changes nothing, before `ask`, when no return is finite, or when the step is not finite.
         """
         theta, optimizer, adaptation, generation, perturbations = self._state
-        chosen = self.hyperparameters
         if perturbations is None:
             raise FastESError("tell() was called before ask(): call ask(), evaluate its candidates, then tell()")
         fitness = np.array(returns, dtype=np.float64)
@@ -194,13 +194,14 @@ class EvolutionStrategy:
                 f"expected ({len(perturbations)},) in job order or ({perturbations.num_pairs}, 2)"
             )
         fitness = fitness.reshape(perturbations.num_pairs, 2)
-        shaped = shape_returns(fitness, perturbations.sigma, chosen.shaping, chosen.top_fraction)
+        shaped = shape_returns(fitness, perturbations.sigma, self.shaping, self.top_fraction)
+        # g = scale / share * sum_j w_j eps_j - weight_decay * theta
         gradient = self.table.weighted_sum(perturbations.noise_index, shaped.weights, len(theta), perturbations.windows)
         gradient *= np.float32(shaped.scale * perturbations.inverse_share)
         if perturbations.sigma_each is not None:  # PGPE's gradient: a parameter with twice the sigma takes twice the step
             gradient *= perturbations.sigma_each / np.float32(perturbations.sigma)
-        if chosen.weight_decay:
-            gradient -= np.float32(chosen.weight_decay) * theta
+        if self.weight_decay:
+            gradient -= np.float32(self.weight_decay) * theta
         learning_rate = checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
         adapted = None if adaptation is None else adaptation.adapted(perturbations, shaped)
         optimizer = copy.copy(optimizer)
@@ -210,7 +211,7 @@ class EvolutionStrategy:
         if not all(np.isfinite(array).all() for array in (new_theta, *optimizer.state().values())):
             raise FastESError(
                 f"the step of generation {generation + 1} is not finite (learning_rate {learning_rate:g}, sigma "
-                f"{perturbations.sigma:g}, weight_decay {chosen.weight_decay:g}); parameters are unchanged. "
+                f"{perturbations.sigma:g}, weight_decay {self.weight_decay:g}); parameters are unchanged. "
                 "Lower the learning rate"
             )
         gradient_norm, step_norm, theta_norm = _norm(gradient), _norm(step), _norm(theta)

@@ -40,11 +40,14 @@ def make_pool(spec: PoolSpec, n_workers: int) -> Pool:
 
     OSError when a generation takes more memory than there is.
     """
-    actors = n_workers or (1 if spec.source.lanes is None else spec.source.lanes.num_envs)
-    check_memory(spec.layout(n_workers).memory(actors), _ADVICE)
-    return ProcessPool(spec, n_workers) if n_workers else make_pool_here(spec)
+    if not n_workers:
+        return make_pool_here(spec)
+    check_memory(spec.layout(n_workers).memory(n_workers), _ADVICE)
+    return ProcessPool(spec, n_workers)
 
 
 def make_pool_here(spec: PoolSpec) -> SerialPool | VectorPool:
-    """A pool that works in this process, and can play a single job."""
+    """A pool that works in this process, and can play a single job. OSError as make_pool."""
+    actors = 1 if spec.source.lanes is None else spec.source.lanes.num_envs
+    check_memory(spec.layout(0).memory(actors), _ADVICE)
     return SerialPool(spec) if spec.source.lanes is None else VectorPool(spec, spec.source.lanes)

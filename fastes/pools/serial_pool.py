@@ -43,7 +43,7 @@ class SerialPool:
         """Nothing to start: the environment is built by the first `evaluate`."""
 
     def evaluate(self, request: Request) -> Batch:
-        """See ProcessPool.evaluate."""
+        """See Pool.evaluate."""
         jobs = publish(self.block, request)
         with self._round(len(jobs), request) as (runner, round_):
             self._penalised = ""

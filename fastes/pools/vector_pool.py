@@ -69,7 +69,7 @@ class VectorPool:
         """Nothing to end: the environment is its owner's to close."""
 
     def evaluate(self, request: Request) -> Batch:
-        """See ProcessPool.evaluate."""
+        """See Pool.evaluate."""
         jobs = publish(self.block, request)
         with contextlib.nullcontext() if request.perturbations is not None else self.lanes.frozen():
             self._play(jobs, request)

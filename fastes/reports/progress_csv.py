@@ -12,7 +12,7 @@ from fastes.system.atomic_files import append_whole, keep_aside, write_text
 from fastes.system.interrupts import interrupts_wait
 from fastes.training.record import Record
 
-_MAX_GENERATION = 2**32
+_MAX_DIGITS = 10  # of a generation, which is drawn from as 32 bits
 
 
 class CsvLog:
@@ -49,17 +49,21 @@ class CsvLog:
         A file in which others are missing, or are no figures, is kept under another name.
         """
         kept = [row for row in _whole_rows(self.path) if int(row[0]) <= generation]
-        if [int(row[0]) for row in kept] != list(range(1, generation + 1)):
+        whole = [int(row[0]) for row in kept] == list(range(1, generation + 1))
+        if not whole or self._has_more_columns():
             only_head = self.path.read_bytes() == self._head()
-            kept_aside = "" if only_head else f", the file as it was is {keep_aside(self.path)}"
+            aside = "" if only_head else f", the file as it was is {keep_aside(self.path)}"
             warnings.warn(
-                f"{self.path} has {len(kept)} whole rows for {generation} generations of the checkpoint: some are lost"
-                f"{kept_aside}",
+                f"{self.path} has {len(kept)} whole rows for {generation} generations of the checkpoint, or columns that are "
+                f"not known: some are lost{aside}",
                 RuntimeWarning,
                 stacklevel=2,
             )
         self._last = generation
         write_text(self.path, _csv_lines([Record._fields, *kept]))
+
+    def _has_more_columns(self) -> bool:
+        return not set(_read(self.path)[0]) <= set(Record._fields)
 
     def _append(self, rows: Sequence[Record]) -> None:
         append_whole(self.path, _csv_lines(rows).encode(), self._head())
@@ -80,19 +84,28 @@ def read_progress(path: Path) -> dict[str, list[float]]:
     return {name: [float(row[number]) for row in rows] for number, name in enumerate(Record._fields)}
 
 
+def _read(path: Path) -> tuple[list[str], list[list[str]]]:
+    """The file's column names, and its other lines as cells. Nothing in the file needs quotes: the csv module is not asked."""
+    if not path.is_file():  # a folder, or a pipe that would be waited for
+        return [], []
+    header, *lines = [line.split(",") for line in path.read_text(encoding="utf-8", errors="replace").splitlines()] or [[]]
+    return header, lines
+
+
 def _whole_rows(path: Path) -> list[list[str]]:
     """The rows that have a number for each column, in the order of Record; a figure that the file does not have is nan.
 
-    So a file of another version keeps its rows. Nothing in the file needs quotes, so the csv module is not asked.
+    So a file of another version keeps its rows.
     """
-    if not path.is_file():  # a folder, or a pipe that would be waited for
-        return []
-    header, *lines = [line.split(",") for line in path.read_text(encoding="utf-8", errors="replace").splitlines()] or [[]]
+    header, lines = _read(path)
     if "generation" not in header or len(set(header)) < len(header):
         return []
     rows = [dict(zip(header, row, strict=True)) for row in lines if len(row) == len(header) and _are_numbers(row)]
-    whole = [row for row in rows if row["generation"].isdecimal() and 0 < int(row["generation"]) <= _MAX_GENERATION]
-    return [[row.get(name, "nan") for name in Record._fields] for row in whole]
+    return [[row.get(name, "nan") for name in Record._fields] for row in rows if _is_generation(row["generation"])]
+
+
+def _is_generation(text: str) -> bool:
+    return len(text) <= _MAX_DIGITS and text.isdecimal() and int(text) > 0
 
 
 def _are_numbers(row: list[str]) -> bool:

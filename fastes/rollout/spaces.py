@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cloudpickle
 
@@ -11,9 +11,7 @@ from fastes.envs.source import Pair
 from fastes.policies.action_head import BOX_MAPPINGS, make_action_head
 from fastes.policies.any_policy import AnySpec
 from fastes.policies.custom_policy import obs_shape_of
-
-if TYPE_CHECKING:
-    from fastes.rollout.job import PoolSpec
+from fastes.rollout.job import PoolSpec
 
 
 def comparable(pair: Pair | None) -> Pair | None:

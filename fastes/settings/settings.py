@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, fields, replace
 from typing import Any
 
-import numpy as np
-
 from fastes.es.hyperparameters import Hyperparameters
 from fastes.es.schedules import ANY_FORMS, ANY_NUMBER, ScheduleSetting, make_schedule
 from fastes.es.setting_fields import checked_number, setting
 from fastes.rollout.episode import STEP_GUARD
 from fastes.settings.aliases import answer
 
-_REAL = (int, float, np.integer, np.floating)
 ENV_ERRORS = ("stop", "penalise")
 ROLLBACK_WINDOW = 10_000  # the longest
 MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
@@ -24,7 +21,7 @@ GROUPS = ("budget", "policy", "evolution", "episodes", "faults", "observations")
 EPISODE_CAPS = ("none", "mean", "share", "grow")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings(Hyperparameters):
     """The settings of a training. Presets, keyword arguments and command-line flags change the defaults."""
 

@@ -81,7 +81,7 @@ class Watch:
         self.beaten = False  # stop_at was reached
         self._pulse = time.monotonic()
 
-    def look(self, steps: int) -> bool:
+    def check(self, steps: int) -> bool:
         """Evaluate the parameters if it is time to; True while the contestant may go on. Call where parameters are whole."""
         share = self.clock.share(steps)
         if share < 1.0 and (steps == 0 or (self.due and share >= self.due[0])):

@@ -200,7 +200,7 @@ class ProcessPool:
         ) from cause
 
     def _replace(self, worker: Worker, round_: Round) -> None:
-        """Bury a worker that is dead or has to die, and start another in its place, which helps with this round."""
+        """Reap a worker that is dead or has to die, and start another in its place, which helps with this round."""
         self._show(worker)
         with interrupts_wait():
             self._end(worker)
@@ -262,7 +262,7 @@ class ProcessPool:
             self._selector.unregister(channel)
 
     def _end(self, worker: Worker) -> None:
-        """Bury one that has hung up, hangs or is stopped; how it died is its own exit status, where it has one."""
+        """Reap one that has hung up, hangs or is stopped; how it died is its own exit status, where it has one."""
         if worker.killed_for:
             self._see_off([worker])
             return
@@ -273,7 +273,7 @@ class ProcessPool:
         self._remove(worker)
 
     def _remove(self, worker: Worker) -> None:
-        """Bury a worker that was killed or is dead."""
+        """Reap a worker that was killed or is dead."""
         for channel in (worker.connection, worker.stderr, worker.pidfd):
             if channel != -1:
                 self._forget(channel)
@@ -281,7 +281,7 @@ class ProcessPool:
         worker.reap()
 
     def _see_off(self, workers: list[Worker]) -> list[Worker]:
-        """Ask workers to close their environments and to leave, and bury them; returns those that had to be killed."""
+        """Ask workers to close their environments and to leave, and reap them; returns those that had to be killed."""
         for worker in workers:
             self._forget(worker.connection)
             worker.ask_to_leave()

@@ -67,7 +67,7 @@ def main(arguments: tuple[int, ...]) -> None:
     given = Arguments(*arguments)
     die_with_parent(given.parent_pid)
     leave_signals_to_parent(lambda *_: None)
-    os.register_at_fork(after_in_child=take_signals_back)
+    watch_forks()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # it was born with these blocked
     die_first_when_memory_is_short()
     os.set_inheritable(given.connection_fd, False)
@@ -98,10 +98,28 @@ def leave_signals_to_parent(handler: Callable[[int, object], None]) -> None:
         signal.signal(number, handler)
 
 
+_TO_END = (signal.SIGTERM, signal.SIGHUP)
+
+
+def watch_forks() -> None:
+    """What an environment forks does not inherit this process's way with signals."""
+    os.register_at_fork(before=hold_signals, after_in_parent=let_signals_come, after_in_child=take_signals_back)
+
+
+def hold_signals() -> None:
+    """While an environment forks: Python drops what comes to the copy before it runs, and env.close would wait for its end."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _TO_END)
+
+
+def let_signals_come() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _TO_END)
+
+
 def take_signals_back() -> None:
     """A process that an environment has forked ends by them, as one that it has started anew: env.close may rely on it."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in _TO_END:
         signal.signal(number, signal.SIG_DFL)
+    let_signals_come()
 
 
 class Signals:
