@@ -9,8 +9,9 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -180,41 +181,47 @@ def stopped_after(model: FastES, seconds: float, *callbacks: Any) -> tuple[dict[
 def test_alarms_at_random_moments_change_no_result(undisturbed: Result) -> None:
     """Time limits raise in a handler of SIGALRM; training goes on after each."""
     chance, stopped = np.random.default_rng(0), 0
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
-        start, began = model.state, time.perf_counter()
-        learn(model, 4)
-        seconds = time.perf_counter() - began
-        with alarms():
-            for _ in range(100):
-                model.state = start
-                records, rang = stopped_after(model, chance.uniform(0.0, seconds))
-                assert_same(undisturbed, Result(model.snapshot(), [records[number] for number in range(1, 5)]))
-                stopped += rang
-    assert stopped > 5
+    with FastES(toy(), n_workers=0, **SETTINGS) as model, alarms():
+        start, seconds = model.state, _seconds(model, lambda: [])
+        for number in range(1000):
+            model.state = start
+            records, rang = stopped_after(model, chance.uniform(0.0, seconds))
+            assert_same(undisturbed, Result(model.snapshot(), [records[generation] for generation in range(1, 5)]))
+            stopped += rang
+            if number > 50 and stopped > 10:
+                break
+    assert stopped > 10
 
 
 def test_alarms_at_random_moments_lose_no_row(tmp_path: Path, undisturbed: Result) -> None:
-    chance, stopped = np.random.default_rng(1), 0
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
-        start, began = model.state, time.perf_counter()
-        stopped_after(model, 60.0, RunFolder(_new(tmp_path, 0), checkpoint_seconds=0.0))
-        seconds = time.perf_counter() - began
-        with alarms():
-            for number in range(1, 40):
-                model.state = start
-                path = _new(tmp_path, number)
-                folder = RunFolder(path, checkpoint_seconds=0.0)
-                stopped += stopped_after(model, chance.uniform(0.0, seconds), folder)[1]
-                assert _figures(path) == _figures(tmp_path / "0")
-                folder.save(model)
-                saved = read_checkpoint(path / "checkpoint.zip")
-                assert_same_state(undisturbed.state, saved)
+    chance, stopped, folders = np.random.default_rng(1), 0, count()
+
+    def new() -> RunFolder:
+        path = tmp_path / str(next(folders))
+        path.mkdir()
+        return RunFolder(path, checkpoint_seconds=0.0)
+
+    with FastES(toy(), n_workers=0, **SETTINGS) as model, alarms():
+        start, seconds = model.state, _seconds(model, lambda: [new()])
+        for number in range(300):
+            model.state, folder = start, new()
+            stopped += stopped_after(model, chance.uniform(0.0, seconds), folder)[1]
+            assert _figures(folder.path) == _figures(tmp_path / "0")
+            folder.save(model)
+            assert_same_state(undisturbed.state, read_checkpoint(folder.path / "checkpoint.zip"))
+            if number > 20 and stopped > 5:
+                break
     assert stopped > 5
 
 
-def _new(parent: Path, number: int) -> Path:
-    (parent / str(number)).mkdir()
-    return parent / str(number)
+def _seconds(model: FastES, callbacks: Callable[[], list[Any]]) -> float:
+    """That four generations take when nothing has to be made any more; the model is as it was."""
+    start = model.state
+    for _ in range(2):
+        model.state, began = start, time.perf_counter()
+        stopped_after(model, 60.0, *callbacks())
+    model.state = start
+    return time.perf_counter() - began
 
 
 def _figures(run: Path) -> list[dict[str, str]]:
