@@ -16,6 +16,7 @@ import numpy as np
 from fastes.envs.rebuild import warn_of_memory
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import check_int, check_seed
+from fastes.es.perturbations import check_episodes
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.one_thread import OneThread
 from fastes.models.replay import replay_job
@@ -37,7 +38,6 @@ from fastes.system.cpus import available_cpus
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import keep_unused
 from fastes.system.interrupts import interrupts_wait
-from fastes.system.memory import check_memory
 from fastes.training.evaluation import Evaluation
 from fastes.training.evaluator import Evaluator
 from fastes.training.generation import Generation, confirm_target, evaluate, make_record, run_generation, warm_up
@@ -267,10 +267,10 @@ class FastES(SB3Interface):
         Environment seeds are first_seed, first_seed + 1, ...; None draws seeds that no training episode of this run has.
         """
         check_int("episodes", episodes, 1)
-        check_memory({f"seeds and results of {episodes:,} episodes": 64 * episodes}, "play fewer (episodes, target_episodes)")
         if first_seed is None:
             seeds = self.state.fresh_seeds(episodes)
         else:
+            check_episodes(episodes)
             seeds = check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes) + np.arange(episodes, dtype=np.int64)
         with self._one_thread.using("evaluate()"):
             return evaluate(self.state, self.evaluator, seeds)

@@ -125,7 +125,12 @@ def draw_windows(seed: int, generation: int, num_pairs: int, num_params: int, si
     return Windows((draw % np.uint64(num_params)).astype(np.int64), size)
 
 
+def check_episodes(episodes: int) -> None:
+    """OSError where seeds and results of so many noise-free episodes take more memory than there is."""
+    check_memory({f"seeds and results of {episodes:,} episodes": 64 * episodes}, "play fewer (episodes, target_episodes)")
+
+
 def draw_eval_seeds(seed: int, generation: int, episodes: int) -> Int64:
     """Environment seeds int64 (episodes,) of a generation's noise-free evaluation, apart from every candidate's."""
-    check_memory({f"seeds and results of {episodes:,} episodes": 64 * episodes}, "play fewer (episodes, target_episodes)")
+    check_episodes(episodes)
     return _episode_seeds(seed, generation, episodes, 1, _core.STREAM_EVAL)[0][:, 0]
