@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING
 from pathlib import Path
 
-from fastes.settings.presets import all_presets
+from fastes.settings.preset_loader import all_presets
 from fastes.settings.settings import grouped_fields
 
 HEAD = """# Settings

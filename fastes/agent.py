@@ -17,21 +17,21 @@ from fastes.envs.rebuild import warn_of_memory
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.es.perturbations import check_episodes
+from fastes.models.checkpointing import read_parts, restore_state, settings_among, versions
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.one_thread import OneThread
 from fastes.models.replay import replay_job
-from fastes.models.restore import read_parts, restore_state, settings_among, versions
-from fastes.policies.any_policy import AnySpec, check_model_memory, check_no_class, check_noise, spec_for
+from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class, check_noise, spec_for
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.mlp import POLICIES
-from fastes.pools.processes.nesting import refuse_training
+from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback
-from fastes.reports.warnings import StatisticsWarnings
+from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.episode import Episode
 from fastes.rollout.predictor import Predictor
 from fastes.sb3.callbacks import all_callbacks
 from fastes.sb3.interface import SB3Interface
-from fastes.settings.presets import choose_settings
+from fastes.settings.preset_loader import choose_settings
 from fastes.settings.settings import Settings
 from fastes.system.console import output_lasts
 from fastes.system.cpus import available_cpus
@@ -94,16 +94,16 @@ class FastES(SB3Interface):
             env, policy = policy, env
         policy = "MlpPolicy" if policy == "MultiInputPolicy" else policy  # SB3's for Dict; here each space is flattened
         source = make_env_source(env, env_kwargs)  # type: ignore[arg-type]  # it says so when this is no environment
-        if source.lanes is not None and source.lanes.normalizes:
+        if source.vector_env is not None and source.vector_env.normalizes:
             settings.setdefault("normalize_obs", False)
         if policy is not None:
             settings["policy"] = policy.kind if isinstance(policy, CustomPolicy) else policy
         chosen = choose_settings(source.name, preset, settings)
-        own = None if source.lanes is not None else source()
+        own = None if source.vector_env is not None else source()
         if own is not None:
             warn_of_memory(own)
         try:
-            shown: Any = own or source.lanes
+            shown: Any = own or source.vector_env
             wanted = policy if isinstance(policy, CustomPolicy) else chosen.policy
             spec = spec_for(wanted, shown.observation_space, shown.action_space, chosen.policy_kwargs)
             check_noise(spec, chosen.action_noise, chosen.sample_actions)
@@ -135,13 +135,13 @@ class FastES(SB3Interface):
 
     def _checked_workers(self, source: EnvSource, n_workers: int | None) -> int:
         """How many processes: none beside a vector environment, which has its own."""
-        lanes = source.lanes
+        vector_env = source.vector_env
         self.given_workers = n_workers
         if n_workers is None:
-            return available_cpus() if lanes is None else 0
-        if lanes is not None and n_workers:
+            return available_cpus() if vector_env is None else 0
+        if vector_env is not None and n_workers:
             raise ValueError(
-                f"n_workers = {n_workers!r} cannot be used with {lanes.env}, which is driven as it is: leave it out, or "
+                f"n_workers = {n_workers!r} cannot be used with {vector_env.env}, which is driven as it is: leave it out, or "
                 "pass the environment's id, or a function that builds one, as env"
             )
         return check_int("n_workers", n_workers, 0, 4096)
@@ -151,8 +151,8 @@ class FastES(SB3Interface):
     @property
     def env(self) -> Any:
         """An environment of this process, of the kind that workers build for themselves; or the vector environment."""
-        if self.source.lanes is not None:
-            return self.source.lanes.env
+        if self.source.vector_env is not None:
+            return self.source.vector_env.env
         if self._env is None:
             self._env = self.source()
         return self._env
@@ -161,8 +161,8 @@ class FastES(SB3Interface):
     def env(self) -> None:
         self._env = None
 
-    observation_space = property(lambda self: (self.source.lanes or self.env).observation_space)
-    action_space = property(lambda self: (self.source.lanes or self.env).action_space)
+    observation_space = property(lambda self: (self.source.vector_env or self.env).observation_space)
+    action_space = property(lambda self: (self.source.vector_env or self.env).action_space)
 
     # --- learning ---------------------------------------------------------------------------------------------------
 

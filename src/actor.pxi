@@ -15,7 +15,7 @@ cdef int obs_dtype_of(cnp.ndarray array) noexcept:
 cdef class Actor:
     """A policy bound to its parameters and buffers: `act(obs)` is one C call.
 
-    Built from a fastes.policies.mlp.PolicySpec; starts with zero parameters, no noise and no normalisation. Where the spec has
+    Built from a fastes.policies.policy_spec.PolicySpec; starts with zero parameters, no noise and no normalisation. Where the spec has
     no layers (a custom policy's), `observe` and `choose` are the two ends of a step, and something else is between them.
     """
     cdef fastes_policy c

@@ -402,7 +402,16 @@ def edit_header(header: dict[str, Any], chance: random.Random) -> None:
 
 
 INSTRUMENTED = (
-    *("agent", "errors", "envs.source", "policies.action_head", "policies.layers", "policies.mlp", "rollout.predictor"),
+    *(
+        "agent",
+        "errors",
+        "envs.source",
+        "policies.action_head",
+        "policies.layers",
+        "policies.mlp",
+        "policies.policy_spec",
+        "rollout.predictor",
+    ),
     *(f"checkpoints.{name}" for name in ("reader", "version_1", "field_checks", "policy_fields", "env_fields")),
     *(f"es.{name}" for name in ("optimizers", "schedules", "strategy")),
     *("rollout.obs_normalizer", "settings.settings", "training.episode_cap", "training.population", "models.restore"),

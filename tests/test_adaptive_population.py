@@ -64,11 +64,11 @@ def test_number_of_workers_changes_no_bit(n_workers: int, whole: Result) -> None
     assert_same(whole, train(Growing, 5, n_workers, **ADAPTIVE))
 
 
-@pytest.mark.parametrize("lanes", [1, 3, 11])
-def test_lanes_change_no_bit(lanes: int) -> None:
+@pytest.mark.parametrize("num_envs", [1, 3, 11])
+def test_vector_envs_change_no_bit(num_envs: int) -> None:
     own = {**ADAPTIVE, "eval_episodes": 2, "episodes_per_candidate": 2, "max_episode_steps": 15}
     expected = train(Uneven, 3, **own)
-    env = SyncVectorEnv([Uneven] * lanes)
+    env = SyncVectorEnv([Uneven] * num_envs)
     assert_same_results(expected, train(env, 3, **own))
     env.close()
 

@@ -14,7 +14,7 @@ import pytest
 from processes import environment
 
 import fastes
-from fastes.settings.presets import all_presets, load_preset, tomllib
+from fastes.settings.preset_loader import all_presets, load_preset, tomllib
 from fastes.settings.settings import Settings
 
 PACKAGE = Path(fastes.__file__).parent
@@ -216,7 +216,7 @@ HEAVY = {"torch", "matplotlib", "ray", "pygame", "mujoco", "imageio_ffmpeg", "sc
         ("from fastes import FastES", HEAVY),
         ("from fastes.cli.main import main", HEAVY),
         ("from fastes.pools.processes.worker import main", HEAVY | {"safetensors", "tqdm"}),
-        ("from fastes.pools.processes.worker_line import told", HEAVY | {"numpy", "gymnasium", "cloudpickle"}),
+        ("from fastes.pools.processes.worker_messages import told", HEAVY | {"numpy", "gymnasium", "cloudpickle"}),
     ],
 )
 def test_imports_load_little(statement: str, absent: set[str]) -> None:

@@ -27,7 +27,7 @@ from fastes.cli.arguments import build_parser
 from fastes.cli.main import main
 from fastes.es.perturbations import draw_pairs
 from fastes.runs.run_folder import RunFolder
-from fastes.settings.presets import load_preset, tomllib
+from fastes.settings.preset_loader import load_preset, tomllib
 from fastes.training.record import Record
 
 SMALL = ["--preset", "default", "--population-size", "4", "--net-arch", "4", "--target-return", "none"]

@@ -26,7 +26,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.cli.main import main
 from fastes.errors import CheckpointMismatch
-from fastes.policies.any_policy import spec_for
+from fastes.policies.choose_policy import spec_for
 
 TINY: dict[str, Any] = {
     "population_size": 8,
@@ -707,9 +707,9 @@ def custom(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["function", "module"])
-@pytest.mark.parametrize("lanes", [1, 3])
-def test_lanes_change_no_bit(kind: str, lanes: int) -> None:
-    env, own = SyncVectorEnv([Toy] * lanes), {"policy": custom(kind), "episodes_per_candidate": 2}
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_vector_envs_change_no_bit(kind: str, num_envs: int) -> None:
+    env, own = SyncVectorEnv([Toy] * num_envs), {"policy": custom(kind), "episodes_per_candidate": 2}
     results = train(Toy, 2, 0, **own), train(env, 2, None, **own)  # type: ignore[arg-type]
     for result in results:
         result.state.data.update(env=None, env_name="")
@@ -717,7 +717,7 @@ def test_lanes_change_no_bit(kind: str, lanes: int) -> None:
     env.close()
 
 
-def test_lanes_name_the_policy_and_refuse_actions_that_are_no_arrays() -> None:
+def test_vector_envs_name_the_policy_and_refuse_actions_that_are_no_arrays() -> None:
     env = SyncVectorEnv([Toy] * 2)
     message = r"the function fails.*\n\[in the policy, on SyncVectorEnv"
     with FastES(env, CallablePolicy(policy_that_fails, 6), **TINY) as model, pytest.raises(WorkerError, match=message):

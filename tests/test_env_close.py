@@ -212,7 +212,7 @@ def test_a_close_that_raises_or_prints_does_no_harm(
 
 
 def test_a_close_that_hangs_is_ended_with_one_warning(log: Path, undisturbed: Result, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastes.pools.processes.leaving.CLOSE_SECONDS", 1.0)
+    monkeypatch.setattr("fastes.pools.processes.shutdown.CLOSE_SECONDS", 1.0)
     begun = time.monotonic()
     env = partial(Simulated, str(log), closing="hang", worker_only=os.getpid())
     with caught_warnings() as messages, FastES(env, n_workers=3, **SETTINGS) as model:
@@ -326,7 +326,7 @@ def test_an_interrupt_while_an_environment_is_built_anew_leaves_none(log: Path, 
 
 
 def test_the_warning_of_a_close_that_hangs_comes_before_an_interrupt(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastes.pools.processes.leaving.CLOSE_SECONDS", 1.0)
+    monkeypatch.setattr("fastes.pools.processes.shutdown.CLOSE_SECONDS", 1.0)
     env = partial(Simulated, str(log), closing="hang", worker_only=os.getpid())
     model = FastES(env, n_workers=1, **SETTINGS)
     learn_with_all(model, 1)

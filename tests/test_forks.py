@@ -23,7 +23,7 @@ from training import learn
 from fastes import FastES
 
 def made(**habits):
-    return SyncVectorEnv([toy(**habits)] * 3) if LANES else toy(**habits)
+    return SyncVectorEnv([toy(**habits)] * 3) if VECTOR_ENV else toy(**habits)
 
 def forked(act):
     '''Run act in a copy, which ends as scripts do; its exit status.'''
@@ -99,7 +99,7 @@ def complaints(stderr: str) -> list[str]:
     return [line for line in stderr.splitlines() if "multi-threaded" not in line and "os.fork()" not in line]
 
 
-@pytest.mark.parametrize("pool", ["0 workers", "2 workers", "lanes"])
+@pytest.mark.parametrize("pool", ["0 workers", "2 workers", "vector env"])
 @pytest.mark.parametrize(
     ("scenario", "told"),
     [
@@ -111,8 +111,8 @@ def complaints(stderr: str) -> list[str]:
     ids=["a copy that exits", "both learn", "in a callback", "beside a thread"],
 )
 def test_a_fork_changes_no_bit(scenario: str, told: list[str], pool: str, undisturbed: Result, tmp_path: Path) -> None:
-    given = {} if pool == "lanes" else {"n_workers": int(pool[0])}
-    result = run_script(f"LANES, GIVEN = {pool == 'lanes'}, {given}\n{START}{scenario}", tmp_path)
+    given = {} if pool == "vector env" else {"n_workers": int(pool[0])}
+    result = run_script(f"VECTOR_ENV, GIVEN = {pool == 'vector env'}, {given}\n{START}{scenario}", tmp_path)
     assert result.returncode == 0, result.stderr
     assert complaints(result.stderr) == []
     arrays = undisturbed.state.arrays

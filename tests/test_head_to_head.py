@@ -45,7 +45,7 @@ from benchmarks.learning.runs.runner import Place, run_all
 from benchmarks.machine import usable_cpus
 from benchmarks.peers.zoo import PEERS, settings_for, shortened, task_of
 from fastes import Settings
-from fastes.settings.presets import load_preset
+from fastes.settings.preset_loader import load_preset
 from fastes.settings.settings import SCHEDULES
 
 SPIN = "import time\nwhile time.process_time() < {}: pass\n"

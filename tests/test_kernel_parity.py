@@ -12,7 +12,7 @@ from gymnasium import spaces
 from fastes import _core, reference
 from fastes.policies.action_head import ActionHead, make_action_head
 from fastes.policies.layers import Layer, dense_layers
-from fastes.policies.mlp import PolicySpec
+from fastes.policies.policy_spec import PolicySpec
 from fastes.reference import assert_same_bits
 
 SUM_BLOCK = 16384  # as in noise_kernels.inc

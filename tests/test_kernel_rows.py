@@ -1,4 +1,4 @@
-"""Risk: the one call for all lanes acts otherwise than each lane's own, or reads and writes what is not there."""
+"""Risk: the one call for all environments acts otherwise than each one's own, or reads and writes what is not there."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def on_odd_bytes(array: Any) -> Any:
 @pytest.mark.parametrize("dtype", ["f8", "f4", "u1"])
 def test_rows_are_each_actors_own_steps(variant: str, dtype: str, space: Any) -> None:  # noqa: F811
     head, rows = make_action_head(space), 7
-    lanes, alone = ([actors(mlp(OBS_SIZE, (8,), head), normalizer=True)[0] for _ in range(rows)] for _ in range(2))
+    in_rows, alone = ([actors(mlp(OBS_SIZE, (8,), head), normalizer=True)[0] for _ in range(rows)] for _ in range(2))
     counts = [np.zeros(1, dtype=np.int64) for _ in range(rows)]
-    for key, (both, count) in enumerate(zip(zip(lanes, alone, strict=True), counts, strict=True)):
+    for key, (both, count) in enumerate(zip(zip(in_rows, alone, strict=True), counts, strict=True)):
         both[0].count_steps(count)
         for actor in both:
             actor.parameters[:] = normals(actor.num_params, key)
@@ -54,11 +54,11 @@ def test_rows_are_each_actors_own_steps(variant: str, dtype: str, space: Any) ->
     actions = np.empty((rows, *space.shape), dtype=space.dtype)
     for step in range(3):
         observations = np.random.default_rng(step).uniform(0, 256, (rows, OBS_SIZE)).astype(dtype)
-        _core.act_rows(lanes, read_only(observations), actions)
+        _core.act_rows(in_rows, read_only(observations), actions)
         for row, actor in enumerate(alone):
             expected = np.asarray(actor.act(observations[row]), dtype=space.dtype)
             assert_same_bits(f"{variant}, row {row} of step {step}", actions[row], expected)
-            assert_same_bits("moments", lanes[row].observation_moments, actor.observation_moments)
+            assert_same_bits("moments", in_rows[row].observation_moments, actor.observation_moments)
     assert [int(count[0]) for count in counts] == [3] * rows
 
 

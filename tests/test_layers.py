@@ -16,7 +16,7 @@ from fastes.es.fitness_shaping import shape_returns
 from fastes.es.optimizers import make_optimizer
 from fastes.policies.action_head import BOX_MAPPINGS, KINDS, ActionHead, make_action_head
 from fastes.policies.layers import Dense, Layer, dense_layers, describe_layers, described_layers, layer_sizes
-from fastes.policies.mlp import PolicySpec
+from fastes.policies.policy_spec import PolicySpec
 from fastes.reference import assert_same_bits
 
 # One of each kind, by its name.

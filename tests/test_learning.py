@@ -13,7 +13,8 @@ from training import MANY, assert_same_state, label, learn, train, without_times
 
 from fastes import Callback, EvolutionStrategy, FastES, FastESError, _core
 from fastes.es.fitness_shaping import SHAPINGS, shape_returns
-from fastes.policies.mlp import initial_theta, make_policy_spec
+from fastes.policies.mlp import make_policy_spec
+from fastes.policies.policy_spec import initial_theta
 from fastes.rollout.episode import STEP_GUARD, EpisodeSettings, run_episode
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import Settings

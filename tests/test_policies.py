@@ -14,7 +14,8 @@ from gymnasium import spaces
 from training import assert_same_state, learn, train
 
 from fastes import FastES, _core
-from fastes.policies.mlp import PolicySpec, initial_theta, make_policy_spec
+from fastes.policies.mlp import make_policy_spec
+from fastes.policies.policy_spec import PolicySpec, initial_theta
 
 OBSERVATION = spaces.Box(-1.0, 1.0, (4,))
 TINY = {"population_size": 4, "seed": 5, "preset": "default", "target_return": "none"}

@@ -26,7 +26,7 @@ from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
 from fastes.reports.progress_csv import read_progress
 from fastes.runs.run_folder import RunFolder
-from fastes.settings.presets import tomllib
+from fastes.settings.preset_loader import tomllib
 
 SMALL = ["--preset", "default", "--population-size", "4", "--net-arch", "4", "--target-return", "none", "--seed", "0"]
 TRAIN = ["train", "CartPole-v1", *SMALL, "--workers", "0", "--total-timesteps", "1000"]

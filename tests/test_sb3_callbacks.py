@@ -288,12 +288,12 @@ def test_log_every_n_timesteps(sb3: Any, tmp_path: Path) -> None:
     assert all(row["rollout/ep_rew_mean"] > 0 for row in rows)
 
 
-@pytest.mark.parametrize("lanes", [0, 3])
-def test_progress_bar(sb3: Any, lanes: int) -> None:
+@pytest.mark.parametrize("num_envs", [0, 3])
+def test_progress_bar(sb3: Any, num_envs: int) -> None:
     pytest.importorskip("rich")
     from stable_baselines3.common.env_util import make_vec_env
 
-    env = make_vec_env("CartPole-v1", lanes, seed=0) if lanes else "CartPole-v1"
+    env = make_vec_env("CartPole-v1", num_envs, seed=0) if num_envs else "CartPole-v1"
     bar = sb3.ProgressBarCallback()
     with FastES(env, population_size=8, seed=1, target_return="none", preset="default", n_workers=0) as model:
         model.learn(500, bar)

@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 from fastes import FastES, Settings
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.cli.arguments import build_parser, given_settings
-from fastes.models.restore import checkpoint_of, settings_from
+from fastes.models.checkpointing import checkpoint_of, settings_from
 from fastes.policies.action_head import BOX_MAPPINGS
-from fastes.policies.mlp import ACTIVATIONS, make_policy_spec
+from fastes.policies.layers import ACTIVATIONS
+from fastes.policies.mlp import make_policy_spec
 from fastes.runs.run_folder import CONFIG, RunFolder
-from fastes.settings.presets import tomllib
+from fastes.settings.preset_loader import tomllib
 
 modest = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 FIELDS = {item.name: item for item in fields(Settings)}

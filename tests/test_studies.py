@@ -25,7 +25,7 @@ from benchmarks.learning.studies.changed import ActionRepeat, LateReward, cut_af
 from benchmarks.learning.studies.short import SHORT, contestant_name, fastes_for
 from benchmarks.peers.zoo import algorithm_of, changed_settings, settings_for
 from fastes import FastES
-from fastes.settings.presets import choose_settings
+from fastes.settings.preset_loader import choose_settings
 
 REWARDS = [0.1, 0.2, 0.3, 0.7, 1e-9, 3.3, 0.1]
 

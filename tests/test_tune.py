@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes m
 
 from fastes.es.fitness_shaping import SHAPINGS
 from fastes.es.optimizers import OPTIMIZERS
-from fastes.settings.presets import choose_settings, load_preset, tomllib
+from fastes.settings.preset_loader import choose_settings, load_preset, tomllib
 from fastes.settings.settings import Settings
 
 optuna = pytest.importorskip("optuna")

@@ -19,7 +19,7 @@ from envs_for_tests import Toy
 from processes import children, environment
 
 from fastes import Callback, FastES, FastESError, Settings
-from fastes.settings.presets import all_presets, load_preset
+from fastes.settings.preset_loader import all_presets, load_preset
 from fastes.zoo import launcher, search_space
 from fastes.zoo.algorithm import FastES as ZooFastES
 
@@ -48,7 +48,7 @@ def zoo() -> Any:
 
 @pytest.fixture
 def vec_env(zoo: Any) -> Iterator[Any]:
-    """What the Zoo makes of CartPole-v1 for three lanes."""
+    """What the Zoo makes of CartPole-v1 for three vector_env."""
     made = zoo.make_vec_env(lambda **kwargs: zoo.gym.make("CartPole-v1", **kwargs), n_envs=3, seed=0)
     yield made
     made.close()
@@ -194,7 +194,7 @@ def test_workers_and_lanes_train_the_same(zoo: Any, vec_env: Any) -> None:
     thetas = []
     for n_workers in (2, 0):
         with ZooFastES(env=vec_env, seed=3, n_workers=n_workers, population_size=6, policy="LinearPolicy") as model:
-            assert (model.source.lanes is None) == bool(n_workers)
+            assert (model.source.vector_env is None) == bool(n_workers)
             assert model.n_workers == n_workers
             assert model.source.name == "CartPole-v1"
             assert (model.snapshot().data["env"] or {"id": None})["id"] == "CartPole-v1", "enjoy builds it from the checkpoint"
@@ -228,7 +228,7 @@ def test_wrappers_of_the_environment_reach_the_workers(zoo: Any) -> None:
     )
     try:
         with ZooFastES(env=made, seed=0, n_workers=1, population_size=4) as model:
-            assert model.source.lanes is None
+            assert model.source.vector_env is None
             built = model.source()
             assert "Checker" not in str(built)
             built.close()
@@ -241,12 +241,12 @@ def test_wrappers_of_the_environment_reach_the_workers(zoo: Any) -> None:
 def test_what_workers_cannot_rebuild_is_driven_as_it_is(zoo: Any, vec_env: Any) -> None:
     normalised = zoo.VecNormalize(vec_env)
     model = ZooFastES(env=normalised, seed=0)
-    assert model.source.lanes is not None
+    assert model.source.vector_env is not None
     assert model.get_vec_normalize_env() is normalised
     assert not model.settings.normalize_obs
-    assert ZooFastES(env=vec_env, seed=0).source.lanes is None
+    assert ZooFastES(env=vec_env, seed=0).source.vector_env is None
     made = zoo.make_vec_env("CartPole-v1", n_envs=1, monitor_kwargs={"override_existing": True})
-    assert ZooFastES(env=made, seed=0).source.lanes is not None
+    assert ZooFastES(env=made, seed=0).source.vector_env is not None
     made.close()
 
 

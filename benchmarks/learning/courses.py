@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from fastes.settings.presets import choose_settings
+from fastes.settings.preset_loader import choose_settings
 
 _NO_AIM = math.nan
 

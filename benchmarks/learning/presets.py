@@ -22,7 +22,7 @@ from benchmarks.learning.runs.resumable import resumable
 from benchmarks.machine import describe
 from benchmarks.options import COUNT, COUNT_OR_0
 from benchmarks.tables import markdown_table
-from fastes.settings.presets import load_preset, preset_for
+from fastes.settings.preset_loader import load_preset, preset_for
 
 _RUN = "benchmarks.learning.preset_run"
 

@@ -25,7 +25,7 @@ from benchmarks.options import COUNT, COUNT_OR_0
 from fastes import FastES, FastESError
 from fastes.es.fitness_shaping import SHAPINGS
 from fastes.es.optimizers import OPTIMIZERS
-from fastes.settings.presets import choose_settings, load_preset, preset_for
+from fastes.settings.preset_loader import choose_settings, load_preset, preset_for
 from fastes.settings.settings import Settings
 from fastes.training.record import Record
 from fastes.zoo import search_space

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastes.settings.presets import tomllib
+from fastes.settings.preset_loader import tomllib
 
 PEERS = ("ppo", "trpo", "ars", "a2c")
 DEFAULT_POLICY = {"ars": "LinearPolicy"}  # 'MlpPolicy' for the others

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from fastes import FastES, _core
 from fastes.envs.source import EnvSource
-from fastes.policies.mlp import PolicySpec
+from fastes.policies.policy_spec import PolicySpec
 from fastes.rollout.episode import EpisodeSettings, observation_flattener
 
 _RECORDED_STEPS = 3_000  # played before each measurement, whole episodes

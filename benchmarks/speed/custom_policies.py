@@ -17,7 +17,7 @@ from benchmarks.machine import describe
 from benchmarks.speed.timing import interleaved_seconds, median_ratio, repeated
 from benchmarks.tables import markdown_table
 from fastes import CallablePolicy, TorchPolicy
-from fastes.policies.any_policy import spec_for
+from fastes.policies.choose_policy import spec_for
 
 AIM = 1.20  # of the bare forward
 CLIP = 5.0

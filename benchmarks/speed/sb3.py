@@ -25,7 +25,7 @@ from fastes.sb3.callbacks import as_callback
 from fastes.training.record import Record
 
 ENV, LANES = "HalfCheetah-v5", 8
-PER_GENERATION = 30  # candidates; with 2 evaluation episodes they fill the lanes
+PER_GENERATION = 30  # candidates; with 2 evaluation episodes they fill the environments
 ARS_AIM, CALLBACKS_AIM = 1.0, 0.98
 
 
@@ -63,8 +63,8 @@ def timed(work: Any) -> tuple[int, float, float]:
     return (CountingVecEnv.calls - calls) * LANES, time.perf_counter() - wall, time.process_time() - cpu
 
 
-def verify_lanes() -> None:
-    """The lanes give the bits of the environment alone, before their speed is worth anything."""
+def verify_vector_env() -> None:
+    """The vector environment gives the bits of the environment alone, before their speed is worth anything."""
     settings: dict[str, Any] = {"seed": 0, "population_size": 4, "preset": "default", "target_return": "none"}
     thetas = []
     for env in ("CartPole-v1", make_vec_env("CartPole-v1", 3)):
@@ -72,12 +72,12 @@ def verify_lanes() -> None:
             model.learn(500)
             thetas.append(model.theta)
     if not np.array_equal(*thetas):
-        raise SystemExit("lanes and the environment alone give different parameters: nothing is timed")
+        raise SystemExit("the vector environment and the environment alone give different parameters: nothing is timed")
 
 
 def compare_with_ars(repeats: int) -> list[str]:
     model = FastES("LinearPolicy", vec_env(), seed=0, population_size=PER_GENERATION, eval_episodes=2, target_return="none")
-    # candidates of 8 episodes, so that no lane steps for nothing; with Zoo's single episode 7 of 8 do
+    # candidates of 8 episodes, so that no environment steps for nothing; with Zoo's single episode 7 of 8 do
     ars = ARS("LinearPolicy", vec_env(), seed=0, n_delta=2, n_top=1, n_eval_episodes=LANES)
 
     def fastes() -> Stretch:
@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--generations", type=int, default=4, help="of a stretch with or without callbacks (default: 4)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    verify_lanes()
+    verify_vector_env()
     print(f"{describe()}\n\nMedians of {arguments.repeats} pairs of stretches, taken in turn.\n", flush=True)
     rows = [compare_with_ars(arguments.repeats), callback_cost(arguments.repeats, arguments.generations)]
     print(markdown_table(HEADER, rows))

@@ -13,10 +13,11 @@ from fastes.checkpoints.field_checks import require
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.errors import CheckpointError, CheckpointMismatch, shorten
 from fastes.policies.action_head import BOX_MAPPINGS, ActionHead
-from fastes.policies.any_policy import AnySpec
+from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec
 from fastes.policies.layers import describe_layers, described_layers
-from fastes.policies.mlp import CUSTOM_POLICIES, PolicySpec
+from fastes.policies.mlp import CUSTOM_POLICIES
+from fastes.policies.policy_spec import PolicySpec
 
 _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
 _MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds

@@ -22,7 +22,7 @@ from fastes.es.schedules import ANY_NUMBER, make_schedule
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog, ProgressBar
 from fastes.runs.run_folder import BEST, CHECKPOINT, RunFolder, find_checkpoint, new_run_folder
-from fastes.settings.presets import all_presets
+from fastes.settings.preset_loader import all_presets
 from fastes.settings.settings import SCHEDULES
 from fastes.system.interrupts import Terminated, interrupts_wait
 from fastes.training.record import Record

@@ -17,9 +17,9 @@ from fastes.envs.copies import Copies
 from fastes.envs.import_hook import register_envs
 from fastes.envs.old_interface import advice_on_object
 from fastes.envs.rebuild import Wrapping, check_same, taken_apart, unwatched, without_monitor
-from fastes.envs.vector.gymnasium_vector_env import VectorEnvLanes
-from fastes.envs.vector.sb3_vec_env import VecEnv, VecEnvLanes, is_vec_env
-from fastes.envs.vector.vector_env import Lanes
+from fastes.envs.vector.gymnasium_vector_env import GymnasiumVectorEnv
+from fastes.envs.vector.sb3_vec_env import Sb3VectorEnv, VecEnv, is_vec_env
+from fastes.envs.vector.vector_env import VectorEnv
 from fastes.envs.worker_registry import portable
 from fastes.errors import EnvironmentUnavailable, suggest
 from fastes.system.interrupts import handlers_kept
@@ -48,7 +48,7 @@ class EnvSource:
 
     name: for folders and messages. spec: None for a factory. make_kwargs: passed on to gymnasium.make. wrappers: put around
     what the spec makes, innermost first. folder: the working directory when it was described, in which workers start: an
-    environment may leave it. lanes: a vector environment that is there already and is driven as it is; single ones can be
+    environment may leave it. vector_env: a vector environment that is there already and is driven as it is; single ones can be
     built where it has only one kind of environment and no wrappers. monitor_file: of the SB3 Monitor around the environment
     that was given; the model writes there what no worker's copy of it could.
     """
@@ -59,7 +59,7 @@ class EnvSource:
     make_kwargs: Mapping[str, Any]
     wrappers: tuple[Wrapping, ...] = ()
     folder: str | None = field(default_factory=lambda: _working_directory(), compare=False)
-    lanes: Lanes | None = field(default=None, compare=False)
+    vector_env: VectorEnv | None = field(default=None, compare=False)
     monitor_file: str | None = field(default=None, compare=False)
 
     def __call__(self, **extra: Any) -> Env:
@@ -71,8 +71,10 @@ class EnvSource:
             return self._build(extra)
 
     def _build(self, extra: Mapping[str, Any]) -> Env:
-        if self.lanes is not None and not self.rebuilds:
-            raise ValueError(f"{self.name}: single environments cannot be built from {self.lanes.env}: pass env= to build one")
+        if self.vector_env is not None and not self.rebuilds:
+            raise ValueError(
+                f"{self.name}: single environments cannot be built from {self.vector_env.env}: pass env= to build one"
+            )
         if self.factory is not None:
             made = self.factory()
             if not isinstance(made, gymnasium.Env):
@@ -92,7 +94,7 @@ class EnvSource:
         """Whether `spec` alone says how to build one."""
         if self.spec is None or self.spec.additional_wrappers or self.wrappers or gymnasium.registry.get(self.spec.id) is None:
             return False
-        return self.lanes is None or self.lanes.plain
+        return self.vector_env is None or self.vector_env.plain
 
     @property
     def reward_threshold(self) -> float | None:
@@ -131,8 +133,8 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
         return EnvSource(env, portable(_find_spec(env)), None, kwargs)
     if isinstance(env, EnvSpec):
         return _source_of_spec(env, kwargs)
-    if (lanes := lanes_of(env)) is not None:
-        return _source_of_lanes(lanes, kwargs)
+    if (vector_env := vector_env_of(env)) is not None:
+        return _source_of_vector_env(vector_env, kwargs)
     if isinstance(env, gymnasium.Env):
         return _source_of_env(env, kwargs)
     if callable(env):
@@ -145,11 +147,11 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
     )
 
 
-def lanes_of(env: object) -> Lanes | None:
-    """The lanes of a vector environment; None for anything else."""
+def vector_env_of(env: object) -> VectorEnv | None:
+    """A vector environment as pools drive it; None for anything else."""
     if isinstance(env, gymnasium.vector.VectorEnv):
-        return VectorEnvLanes(env)
-    return VecEnvLanes(env) if is_vec_env(env) else None
+        return GymnasiumVectorEnv(env)
+    return Sb3VectorEnv(env) if is_vec_env(env) else None
 
 
 def _check_no_kwargs(kwargs: Mapping[str, Any], env: object) -> None:
@@ -157,10 +159,10 @@ def _check_no_kwargs(kwargs: Mapping[str, Any], env: object) -> None:
         raise ValueError(f"env_kwargs = {kwargs!r} cannot reach {env}, which exists already: pass them where it is made")
 
 
-def _source_of_lanes(lanes: Lanes, kwargs: Mapping[str, Any]) -> EnvSource:
-    _check_no_kwargs(kwargs, lanes.env)
-    spec = lanes.spec
-    return EnvSource(spec.id if spec else type(lanes.env).__name__, spec, None, {}, lanes=lanes)
+def _source_of_vector_env(vector_env: VectorEnv, kwargs: Mapping[str, Any]) -> EnvSource:
+    _check_no_kwargs(kwargs, vector_env.env)
+    spec = vector_env.spec
+    return EnvSource(spec.id if spec else type(vector_env.env).__name__, spec, None, {}, vector_env=vector_env)
 
 
 def _name_of(factory: Any) -> str:

@@ -12,8 +12,8 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.envs.source import EnvSource
 from fastes.es.strategy import EvolutionStrategy
-from fastes.models.restore import checkpoint_of
-from fastes.policies.any_policy import AnySpec
+from fastes.models.checkpointing import checkpoint_of
+from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import Settings
 from fastes.training.episode_cap import EpisodeCap

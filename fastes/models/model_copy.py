@@ -10,8 +10,8 @@ import cloudpickle
 
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.envs.source import EnvSource, MissingEnv
-from fastes.models.restore import source_from
-from fastes.policies.any_policy import AnySpec
+from fastes.models.checkpointing import source_from
+from fastes.policies.choose_policy import AnySpec
 from fastes.settings.settings import Settings
 
 
@@ -41,9 +41,9 @@ def pack(copied: Copied) -> bytes:
     try:
         cloudpickle.dumps(source)
     except Exception:
-        if source.lanes is None:
+        if source.vector_env is None:
             raise
-        left = f"{source.lanes.env} was left behind when the model was copied: give the copy an env with set_env()"
+        left = f"{source.vector_env.env} was left behind when the model was copied: give the copy an env with set_env()"
         source = source_from(copied.checkpoint)
         if isinstance(source.factory, MissingEnv):
             source = replace(source, factory=MissingEnv(left))

@@ -33,8 +33,8 @@ class CallablePolicy(CustomPolicy):
     off; spaces other than Box are flattened. theta0: the first parameters (num_params,), zeros by default.
 
     The function is copied when the policy is made and each worker has its own: results are the same on any number of
-    workers as long as it depends on its arguments alone, or draws from random or np.random's global state. On the lanes of a
-    vector environment episodes overlap and share that state: what a function draws there depends on the number of lanes.
+    workers as long as it depends on its arguments alone, or draws from random or np.random's global state. In a vector
+    environment episodes overlap and share that state: what a function draws there depends on the number of environments.
     Raises TypeError for what cannot be called or copied, ValueError for theta0 of another length or not finite.
     """
 

@@ -16,10 +16,10 @@ from gymnasium import spaces
 from fastes import _core
 from fastes.errors import blame_policy
 from fastes.policies.action_head import ActionHead
-from fastes.policies.mlp import flat_size, split_theta
+from fastes.policies.policy_spec import flat_size, split_theta
 
 Float32 = npt.NDArray[np.float32]
-_USE_NOISE = {"": "", "sample_actions": ", or use sample_actions=True", "action_noise": ", or use action_noise"}
+USE_NOISE = {"": "", "sample_actions": ", or use sample_actions=True", "action_noise": ", or use action_noise"}
 
 
 class CustomPolicy:

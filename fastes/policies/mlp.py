@@ -1,85 +1,21 @@
-"""Policy specifications: layers, where each parameter lies in theta, and the first theta."""
+"""MlpPolicy and LinearPolicy: a spec from policy_kwargs and an environment's spaces."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 
-from fastes import _core
 from fastes.errors import suggest
-from fastes.policies.action_head import ActionHead, head_from
-from fastes.policies.layers import ACTIVATIONS, Layer, dense_layers, layer_sizes
+from fastes.policies.action_head import head_from
+from fastes.policies.layers import ACTIVATIONS, dense_layers
+from fastes.policies.policy_spec import PolicySpec, flat_size
 
 POLICIES = ("MlpPolicy", "LinearPolicy")
-CUSTOM_POLICIES = ("TorchPolicy", "CallablePolicy")
+CUSTOM_POLICIES = ("TorchPolicy", "CallablePolicy")  # classes, in other files: no names
 _KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins")
-
-
-@dataclass(frozen=True)
-class PolicySpec:
-    """A list of layers and an action head; theta is layer after layer, and in each parameter after parameter, row by row.
-
-    obs_shape: of one observation after flattening of anything but a Box; flattened: whether it needs that.
-    """
-
-    layers: tuple[Layer, ...]
-    head: ActionHead
-    obs_shape: tuple[int, ...]
-    flattened: bool = False
-
-    @property
-    def obs_size(self) -> int:
-        return self.layers[0].inputs
-
-    @property
-    def layer_sizes(self) -> tuple[int, ...]:
-        """How many values there are before, between and after the layers."""
-        return layer_sizes(self.layers)
-
-    @property
-    def num_params(self) -> int:
-        return sum(math.prod(shape) for shape in self.parameter_shapes().values())
-
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the parameters in the order in which they lie in theta."""
-        return {
-            f"layers.{i}.{name}": shape
-            for i, layer in enumerate(self.layers)
-            for name, shape in layer.parameter_shapes().items()
-        }
-
-    def split(self, theta: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]]:
-        """Views of theta (num_params,) by parameter name."""
-        return split_theta(theta, self.parameter_shapes())
-
-    def split_by_layer(self, theta: npt.NDArray[np.float32]) -> list[dict[str, npt.NDArray[np.float32]]]:
-        """The same views, those of each layer by the names that it gives them."""
-        views = iter(self.split(theta).values())
-        return [{name: next(views) for name in layer.parameter_shapes()} for layer in self.layers]
-
-    def initial_theta(self, seed: int) -> npt.NDArray[np.float32]:
-        """See initial_theta."""
-        return initial_theta(self, seed)
-
-    def make_actor(self) -> _core.Actor:
-        """The policy with parameters of its own."""
-        return _core.Actor(self)
-
-
-def split_theta(theta: npt.NDArray[np.float32], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, npt.NDArray[np.float32]]:
-    """Views of theta by parameter name, one behind the other."""
-    views, at = {}, 0
-    for name, shape in shapes.items():
-        size = math.prod(shape)
-        views[name] = theta[at : at + size].reshape(shape)
-        at += size
-    return views
 
 
 def make_policy_spec(
@@ -121,22 +57,6 @@ def make_policy_spec(
     )
 
 
-def flat_size(space: spaces.Space[Any]) -> int:
-    """Length of a flattened observation, or ValueError for a space that has none."""
-    try:
-        size = int(spaces.flatdim(space))
-    except (ValueError, NotImplementedError):
-        raise ValueError(
-            f"observation space {space} is not supported: it has no fixed length. Expected Box, Discrete, MultiDiscrete, "
-            "MultiBinary, or Dict and Tuple of these; wrap the environment to return one of them"
-        ) from None
-    if size == 0:
-        raise ValueError(f"observation space {space} is empty: expected at least one value")
-    if isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind not in "fiub":
-        raise ValueError(f"observation space {space} has dtype {space.dtype}: expected numbers")
-    return size
-
-
 def _checked_layers(given: Sequence[int] | Mapping[str, Any] | None, linear: bool) -> tuple[int, ...]:
     net_arch = _actor_layers(given) if isinstance(given, Mapping) else given
     if linear:
@@ -168,20 +88,3 @@ def _activation_name(activation: object) -> str:
             f"torch.nn.Tanh{suggest(name.lower(), ACTIVATIONS)}; for any other network use fastes.TorchPolicy(module)"
         )
     return name.lower()
-
-
-def initial_theta(spec: PolicySpec, seed: int) -> npt.NDArray[np.float32]:
-    """The first parameters, float32 (num_params,).
-
-    Hidden weights are N(0, 1/fan_in), the last layer of an MLP is a hundred times smaller (Salimans et al. 2017, released
-    code), biases are zero, and so is everything in a linear policy (Mania et al. 2018).
-    """
-    theta = np.zeros(spec.num_params, dtype=np.float32)
-    if len(spec.layers) == 1:
-        return theta
-    _core.normal_fill(theta, seed, 0, _core.STREAM_INIT)
-    *hidden, last = zip(spec.layers, spec.split_by_layer(theta), strict=True)
-    for layer, parameters in hidden:
-        layer.scale_normals(parameters, gain=1.0)
-    last[0].scale_normals(last[1], gain=0.01)
-    return theta

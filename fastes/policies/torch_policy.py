@@ -37,8 +37,8 @@ class TorchPolicy(CustomPolicy):
     CPU; training never changes the one that was given: `model.policy_spec.module_with(model.theta)` is a trained copy of it.
 
     A module that draws random numbers draws from torch's global state, which starts from each episode's env seed: the same on
-    any number of workers. On the lanes of a vector environment episodes overlap and share that state, so there its results
-    depend on the number of lanes.
+    any number of workers. In a vector environment episodes overlap and share that state, so there its results depend on the
+    number of environments.
 
     Raises TypeError or ValueError for a module that cannot be copied, has nothing to train, or has trainable parameters
     that are not float32 on the CPU.

@@ -36,7 +36,7 @@ class Pool(Protocol):
 
 
 def make_pool(spec: PoolSpec, n_workers: int) -> Pool:
-    """A pool on a vector environment's lanes, of n_workers processes, or for n_workers = 0 one that works in this process.
+    """A pool that drives a vector environment, one of n_workers processes, or for n_workers = 0 one that works in this process.
 
     OSError when a generation takes more memory than there is.
     """
@@ -48,6 +48,6 @@ def make_pool(spec: PoolSpec, n_workers: int) -> Pool:
 
 def make_pool_here(spec: PoolSpec) -> SerialPool | VectorPool:
     """A pool that works in this process, and can play a single job. OSError as make_pool."""
-    actors = 1 if spec.source.lanes is None else spec.source.lanes.num_envs
+    actors = 1 if spec.source.vector_env is None else spec.source.vector_env.num_envs
     check_memory(spec.layout(0).memory(actors), _ADVICE)
-    return SerialPool(spec) if spec.source.lanes is None else VectorPool(spec, spec.source.lanes)
+    return SerialPool(spec) if spec.source.vector_env is None else VectorPool(spec, spec.source.vector_env)

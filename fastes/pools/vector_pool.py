@@ -1,4 +1,4 @@
-"""The pool that drives a vector environment: one candidate a lane, all lanes step together, in this process."""
+"""The pool that drives a vector environment: each environment plays one candidate, all step together, in this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from fastes import _core
-from fastes.envs.vector.vector_env import Lanes
+from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, origin_of, summary_of, trace_of
 from fastes.rollout.episode import Episode, EpisodeSettings, observation_flattener
 from fastes.rollout.job import Batch, PoolSpec, Request, Round, collect, publish
@@ -35,23 +35,23 @@ class _Start(NamedTuple):
 
 
 class VectorPool:
-    """Runs the jobs of ProcessPool on the lanes of a vector environment; a job stays on its lane.
+    """Runs the jobs of ProcessPool in a vector environment; a job stays in the environment that began it.
 
-    A lane whose episode is over starts the next one at once where the environment allows that (Lanes.restarts_alone); else
-    lanes wait for each other, and then all start together. Every episode starts from its own seed, so that the number of
-    lanes changes no result, unless the environment's own wrappers mix what lanes see, as VecNormalize's statistics do, or
-    environment or policy draw from Python's, NumPy's or torch's global random state, which all lanes share.
+    An environment whose episode is over starts the next one at once where that is possible (VectorEnv.restarts_alone); else
+    environments wait for each other, and then all start together. Every episode starts from its own seed, so that the number
+    of environments changes no result, unless wrappers mix what they show, as VecNormalize's statistics do, or environment or
+    policy draw from Python's, NumPy's or torch's global random state, which all environments share.
     """
 
     n_workers = 0
 
-    def __init__(self, spec: PoolSpec, lanes: Lanes) -> None:
-        self.spec, self.lanes = spec, lanes
+    def __init__(self, spec: PoolSpec, vector_env: VectorEnv) -> None:
+        self.spec, self.vector_env = spec, vector_env
         self.block = Block(spec.layout(0), shared=False)
         self.load_parameters = parameter_loader(self.block.layout)
-        self._actors = [spec.policy.make_actor() for _ in range(lanes.num_envs)]
-        self._flatten = observation_flattener(lanes.observation_space)
-        self._actions = (lanes.num_envs, *_shape_of(lanes.action_space)), lanes.action_space.dtype
+        self._actors = [spec.policy.make_actor() for _ in range(vector_env.num_envs)]
+        self._flatten = observation_flattener(vector_env.observation_space)
+        self._actions = (vector_env.num_envs, *_shape_of(vector_env.action_space)), vector_env.action_space.dtype
         head = spec.policy.head
         one_call = self._flatten is None and head is not None and not head.cast
         self._in_one_call = one_call and type(self._actors[0]) is _core.Actor
@@ -71,7 +71,7 @@ class VectorPool:
     def evaluate(self, request: Request) -> Batch:
         """See Pool.evaluate."""
         jobs = publish(self.block, request)
-        with contextlib.nullcontext() if request.perturbations is not None else self.lanes.frozen():
+        with contextlib.nullcontext() if request.perturbations is not None else self.vector_env.frozen():
             self._play(jobs, request)
         return collect(self.block, jobs, 0, "")
 
@@ -82,7 +82,7 @@ class VectorPool:
         return Episode(float(self.block.returns[job]), int(self.block.lengths[job]))
 
     def _play(self, jobs: npt.NDArray[np.int64], request: Request) -> None:
-        self.lanes.check_process()
+        self.vector_env.check_process()
         self._rounds += 1
         round_ = Round.of(self._rounds, len(jobs), request)
         if self.spec.normalize_obs:
@@ -97,27 +97,27 @@ class VectorPool:
                 when = f", generation {round_.generation + 1}" if round_.generation >= 0 else ""
                 raise WorkerError(
                     f"{summary_of(error)}\n[in the {origin} {self.spec.source.name}{when}, while its "
-                    f"lanes played jobs {run.job.tolist()} (-1: none)]\n\n{trace}",
+                    f"environments played jobs {run.job.tolist()} (-1: none)]\n\n{trace}",
                     round_.generation + 1,
                     int(run.job.max(initial=_IDLE)),
                     -1,
                 ) from error
 
     def act(self) -> npt.NDArray[Any]:
-        """The actions of all lanes, (num_envs, *action shape)."""
-        observations = self.lanes.observations()
+        """The actions of all environments, (num_envs, *action shape)."""
+        observations = self.vector_env.observations()
         actions = np.empty(*self._actions)
         if self._in_one_call and isinstance(observations, np.ndarray) and observations.dtype.name in _KERNEL_DTYPES:
             _core.act_rows(self._actors, np.ascontiguousarray(observations), actions)
             return actions
-        for lane, (actor, observation) in enumerate(zip(self._actors, observations, strict=True)):
+        for index, (actor, observation) in enumerate(zip(self._actors, observations, strict=True)):
             action = np.asarray(actor.act(observation if self._flatten is None else self._flatten(observation)))
             if action.shape != actions.shape[1:] or not np.can_cast(action.dtype, actions.dtype, "same_kind"):
                 raise ValueError(
                     f"the policy's action has shape {action.shape} and dtype {action.dtype}: expected {actions.shape[1:]} and "
-                    f"{actions.dtype}, as in the action space {self.lanes.action_space}"
+                    f"{actions.dtype}, as in the action space {self.vector_env.action_space}"
                 )
-            actions[lane] = action
+            actions[index] = action
         return actions
 
 
@@ -132,16 +132,22 @@ def _shape_of(space: spaces.Space[Any]) -> tuple[int, ...]:
 
 
 class _Run:
-    """A round's jobs on the lanes. Arrays have an item a lane; job: the one it plays, or -1."""
+    """A round's jobs on the environments. Arrays have an item an environment; job: the one it plays, or -1."""
 
     def __init__(self, pool: VectorPool, round_: Round, jobs: npt.NDArray[np.int64]) -> None:
-        self.spec, self.block, self.lanes, self.actors, self.act = pool.spec, pool.block, pool.lanes, pool._actors, pool.act
+        self.spec, self.block, self.vector_env, self.actors, self.act = (
+            pool.spec,
+            pool.block,
+            pool.vector_env,
+            pool._actors,
+            pool.act,
+        )
         self.load_parameters = pool.load_parameters
         self.round, self.waiting_jobs = round_, deque(jobs.tolist())
         self.block.seconds[jobs] = 0.0  # the first job's gets the time that the environment took for all
         self.seconds = self.block.seconds[jobs[0] : jobs[0] + 1]
         self.candidates = 2 * pool.spec.num_pairs
-        count = self.lanes.num_envs
+        count = self.vector_env.num_envs
         self.job = np.full(count, _IDLE)
         self.episode = np.zeros(count, dtype=np.int64)
         self.playing = np.zeros(count, dtype=bool)
@@ -153,87 +159,87 @@ class _Run:
         self.to_start: dict[int, _Start] = {}
 
     def to_the_end(self) -> None:
-        for lane in range(self.lanes.num_envs):
-            self._take_job(lane)
+        for index in range(self.vector_env.num_envs):
+            self._take_job(index)
         self._start_all()
         while self.playing.any():
             self._step()
-            if self.to_start and self.playing.any() and self.lanes.restarts_alone:
+            if self.to_start and self.playing.any() and self.vector_env.restarts_alone:
                 with self._whole():
-                    self.lanes.restart({lane: start.seed for lane, start in self.to_start.items()})
+                    self.vector_env.restart({index: start.seed for index, start in self.to_start.items()})
                 self._begin_episodes()
             elif self.to_start and not self.playing.any():
                 self._start_all()
 
     def _whole(self) -> contextlib.AbstractContextManager[None]:
         """Ctrl-C waits for an answer of other processes: it would be taken for that to the next call."""
-        return interrupts_wait() if self.lanes.in_processes else contextlib.nullcontext()
+        return interrupts_wait() if self.vector_env.in_processes else contextlib.nullcontext()
 
     def _step(self) -> None:
         actions = self.act()
         before = time.perf_counter()
         with self._whole():
-            rewards, dones = self.lanes.step(actions)
+            rewards, dones = self.vector_env.step(actions)
         self.seconds += time.perf_counter() - before
         self.total += rewards
         self.length += 1
         over = (dones | (self.length >= self.limit)) & self.playing
         if over.any():
-            for lane in np.flatnonzero(over).tolist():
-                self._end_episode(lane)
+            for index in np.flatnonzero(over).tolist():
+                self._end_episode(index)
 
-    def _take_job(self, lane: int) -> None:
-        """Give a lane the next job, or none."""
-        self.job[lane] = job = self.waiting_jobs.popleft() if self.waiting_jobs else _IDLE
+    def _take_job(self, index: int) -> None:
+        """Give an environment the next job, or none."""
+        self.job[index] = job = self.waiting_jobs.popleft() if self.waiting_jobs else _IDLE
         if job != _IDLE:
-            self.load_parameters(self.actors[lane], self.block, job, self.round.sigma)
-            self.episode[lane] = self.lengths[lane] = 0
-            self.returns[lane] = self.successes[lane] = 0.0
-            self._plan_episode(lane)
+            self.load_parameters(self.actors[index], self.block, job, self.round.sigma)
+            self.episode[index] = self.lengths[index] = 0
+            self.returns[index] = self.successes[index] = 0.0
+            self._plan_episode(index)
 
-    def _plan_episode(self, lane: int) -> None:
-        job, episode = int(self.job[lane]), int(self.episode[lane])
+    def _plan_episode(self, index: int) -> None:
+        job, episode = int(self.job[index]), int(self.episode[index])
         if job < self.candidates:
             seed, key = self.block.env_seed[job // 2, episode], self.block.action_key[job // 2, episode]
-            self.to_start[lane] = _Start(int(seed), int(key), self.round.training)
+            self.to_start[index] = _Start(int(seed), int(key), self.round.training)
         else:
-            self.to_start[lane] = _Start(int(self.block.eval_seed[job - self.candidates]), 0, self.round.evaluation)
+            self.to_start[index] = _Start(int(self.block.eval_seed[job - self.candidates]), 0, self.round.evaluation)
 
     def _start_all(self) -> None:
-        """Start an episode in every lane; one without a job gets any."""
+        """Start an episode in every environment; one without a job gets any."""
         first = next(iter(self.to_start.values()))
         seed_global_random(first.seed % 2**32)
         with self._whole():
-            self.lanes.reset([self.to_start.get(lane, first).seed for lane in range(self.lanes.num_envs)])
+            self.vector_env.reset([self.to_start.get(index, first).seed for index in range(self.vector_env.num_envs)])
         self._begin_episodes()
 
     def _begin_episodes(self) -> None:
-        for lane, start in self.to_start.items():
-            actor, job = self.actors[lane], int(self.job[lane])
+        for index, start in self.to_start.items():
+            actor, job = self.actors[index], int(self.job[index])
             actor.begin_episode(start.key, start.settings.action_noise, start.settings.sample)
             if self.spec.normalize_obs and job < self.candidates:
                 actor.count_moments(True)
-                if self.episode[lane]:
+                if self.episode[index]:
                     actor.observation_moments[:] = self.block.moments[job]  # go on where the last episode ended
-            self.playing[lane] = True
-            self.total[lane], self.length[lane], self.limit[lane] = 0.0, 0, start.settings.max_steps
+            self.playing[index] = True
+            self.total[index], self.length[index], self.limit[index] = 0.0, 0, start.settings.max_steps
         self.to_start.clear()
 
-    def _end_episode(self, lane: int) -> None:
-        actor, job = self.actors[lane], int(self.job[lane])
+    def _end_episode(self, index: int) -> None:
+        actor, job = self.actors[index], int(self.job[index])
         candidate = job < self.candidates
-        self.playing[lane] = False
-        self.returns[lane] += self.total[lane]
-        self.successes[lane] += self.lanes.success(lane)
-        self.lengths[lane] += self.length[lane]
-        self.episode[lane] += 1
+        self.playing[index] = False
+        self.returns[index] += self.total[index]
+        self.successes[index] += self.vector_env.success(index)
+        self.lengths[index] += self.length[index]
+        self.episode[index] += 1
         if candidate:
             self.block.moments[job] = actor.observation_moments
             actor.count_moments(False)
-            if self.episode[lane] < self.spec.episodes:
-                self._plan_episode(lane)
+            if self.episode[index] < self.spec.episodes:
+                self._plan_episode(index)
                 return
         episodes = self.spec.episodes if candidate else 1
-        self.block.returns[job], self.block.successes[job] = self.returns[lane] / episodes, self.successes[lane] / episodes
-        self.block.lengths[job] = self.lengths[lane]
-        self._take_job(lane)
+        self.block.returns[job], self.block.successes[job] = self.returns[index] / episodes, self.successes[index] / episodes
+        self.block.lengths[job] = self.lengths[index]
+        self._take_job(index)

@@ -1,1 +1,1 @@
-"""Tuned settings, one TOML file a family; fastes.settings.presets reads them."""
+"""Tuned settings, one TOML file a family; fastes.settings.preset_loader reads them."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fastes.envs.source import EnvSource, Pair
 from fastes.es.perturbations import Perturbations
-from fastes.policies.any_policy import AnySpec
+from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.shared_block import Block, Layout

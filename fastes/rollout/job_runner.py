@@ -13,7 +13,7 @@ from fastes.es.perturbations import write_candidate
 from fastes.rollout.episode import Episode, observation_flattener, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, Round
 from fastes.rollout.shared_block import EPISODE, JOB, STEPS, Block, Layout
-from fastes.rollout.spaces import check_spaces
+from fastes.rollout.space_checks import check_spaces
 
 
 class JobRunner:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastes.policies.any_policy import AnySpec
+from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.episode import observation_flattener
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.observation_rows import observation_rows

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fastes.settings.presets import tomllib
+from fastes.settings.preset_loader import tomllib
 
 
 def read_config(path: Path) -> dict[str, Any] | None:

@@ -18,8 +18,8 @@ import tomli_w
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.errors import CheckpointError
+from fastes.models.checkpointing import versions
 from fastes.models.model import Model
-from fastes.models.restore import versions
 from fastes.reports.callbacks import Callback
 from fastes.reports.plots import plot_learning_curve
 from fastes.reports.progress_csv import CsvLog

@@ -37,7 +37,7 @@ class StepCallback(Callback):
 
     A generation's episodes end before anyone outside the workers hears of them, so its steps are told afterwards, in job
     order, as those of one environment (`training_env.num_envs` is 1): n_calls counts the steps of candidates. A vector
-    environment's n_envs lanes make one call of n_envs steps, as they do in SB3; the last call of a generation may have fewer.
+    environment makes one call of num_envs steps, as in SB3; the last call of a generation may have fewer.
     num_timesteps is the model's, with the generation's steps in it, throughout.
 
     Callbacks that act every so many calls (`eval_freq`, `save_freq`, `check_freq`, `model_save_freq`: EvalCallback,

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from fastes.envs.source import EnvArgument, make_env_source
 from fastes.errors import check_int, check_seed
+from fastes.models.checkpointing import check_same_spaces
 from fastes.models.model import Model
-from fastes.models.restore import check_same_spaces
 from fastes.rollout.predictor import Predictor
 from fastes.sb3 import logger as logging
 from fastes.system.cpus import available_cpus
@@ -122,8 +122,8 @@ class SB3Interface(Model):
 
     @property
     def n_envs(self) -> int:
-        """Lanes of the vector environment that was given, else 1."""
-        return self.source.lanes.num_envs if self.source.lanes is not None else 1
+        """Environments of the vector environment that was given, else 1."""
+        return self.source.vector_env.num_envs if self.source.vector_env is not None else 1
 
     def get_env(self) -> Any:
         """The vector environment that was given; else an SB3 VecEnv of one environment of the kind that is trained on.
@@ -131,8 +131,8 @@ class SB3Interface(Model):
         Callbacks know it as `training_env`. Where SB3 is not in use, an object with num_envs, observation_space and
         action_space. Training happens in the workers' own environments.
         """
-        if self.source.lanes is not None:
-            return self.source.lanes.env
+        if self.source.vector_env is not None:
+            return self.source.vector_env.env
         if self._vec_env is None:
             sb3 = sys.modules.get("stable_baselines3")
             self._vec_env = _OneEnv(self.env) if sb3 is None else _dummy_vec_env(self._drawing_env(), self.seed)
@@ -153,7 +153,7 @@ class SB3Interface(Model):
         source = make_env_source(env)
         check_same_spaces(source, self.policy_spec, self.settings)
         wanted = available_cpus() if self.given_workers is None else self.given_workers
-        n_workers = 0 if source.lanes is not None else wanted
+        n_workers = 0 if source.vector_env is not None else wanted
         evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, n_workers)
         self.close()
         self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
@@ -162,15 +162,15 @@ class SB3Interface(Model):
 
     def _look_at_statistics(self) -> None:
         """Warn of wrappers whose statistics do not fit a model that was trained before."""
-        lanes = self.source.lanes
-        if lanes is None or not lanes.normalizes:
+        vector_env = self.source.vector_env
+        if vector_env is None or not vector_env.normalizes:
             return
         if self.settings.normalize_obs:
-            self._warn(f"{lanes.env} normalises observations, and so does the model: they are normalised twice")
-        if self.strategy.generation and lanes.has_seen_nothing():
+            self._warn(f"{vector_env.env} normalises observations, and so does the model: they are normalised twice")
+        if self.strategy.generation and vector_env.has_seen_nothing():
             self._warn(
-                f"{lanes.env} normalises observations by statistics that are new, and a checkpoint does not hold those of the "
-                "training: load them as well, as with VecNormalize.load(path, venv)"
+                f"{vector_env.env} normalises observations by statistics that are new, and a checkpoint does not hold those of "
+                "the training: load them as well, as with VecNormalize.load(path, venv)"
             )
 
     def _warn(self, message: str) -> None:
@@ -184,7 +184,7 @@ class SB3Interface(Model):
 
     def get_vec_normalize_env(self) -> Any:
         """The VecNormalize of the VecEnv that was given, None where there is none: FastES normalises by itself then."""
-        return next(iter(getattr(self.source.lanes, "statistics", ())), None)
+        return next(iter(getattr(self.source.vector_env, "statistics", ())), None)
 
     @property
     def policy(self) -> SB3Interface:

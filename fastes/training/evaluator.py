@@ -9,12 +9,12 @@ from fastes.envs.source import EnvSource, MissingEnv, Pair
 from fastes.es.noise_table import NoiseTable
 from fastes.es.parameter_windows import window_size
 from fastes.es.perturbations import Perturbations
-from fastes.policies.any_policy import AnySpec
+from fastes.policies.choose_policy import AnySpec
 from fastes.pools.base import Pool, make_pool
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Batch, PoolSpec, Request
 from fastes.rollout.obs_normalizer import ObsNormalizer
-from fastes.rollout.spaces import comparable
+from fastes.rollout.space_checks import comparable
 from fastes.settings.settings import Settings
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import tell_of_forks
@@ -32,7 +32,7 @@ class Evaluator:
     """
 
     def __init__(self, source: EnvSource, policy: AnySpec, settings: Settings, table: NoiseTable, n_workers: int) -> None:
-        if source.lanes is not None and settings.on_env_error != "stop":
+        if source.vector_env is not None and settings.on_env_error != "stop":
             raise ValueError(
                 f"on_env_error = {settings.on_env_error!r} needs environments of FastES's own: an exception in a vector "
                 "environment belongs to no single episode. Pass the environment's id, or a function that builds one, as env"

@@ -14,7 +14,7 @@ from fastes.checkpoints.field_checks import MAX_COUNTER, Kinds, check_arrays, ch
 from fastes.checkpoints.file_format import Arrays
 from fastes.errors import CheckpointError
 from fastes.es.perturbations import draw_eval_seeds
-from fastes.policies.any_policy import AnySpec
+from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomSpec
 from fastes.settings.settings import Settings
 

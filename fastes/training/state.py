@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fastes.checkpoints.file_format import Arrays
 from fastes.es.perturbations import Perturbations, draw_eval_seeds
 from fastes.es.strategy import EvolutionStrategy, Update
-from fastes.policies.any_policy import AnySpec
+from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.episode import EpisodeSettings, step_guard
 from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import ObsNormalizer

@@ -9,7 +9,7 @@ from fastes.agent import CallbackArgument
 from fastes.errors import FastESError
 from fastes.reports.callbacks import Callback
 from fastes.sb3.files import MonitorFile
-from fastes.settings.presets import DEFAULT
+from fastes.settings.preset_loader import DEFAULT
 from fastes.zoo.environments import single_environments
 
 _SCHEDULES = ("learning_rate", "sigma", "alive_bonus")
@@ -30,7 +30,7 @@ class FastES(agent.FastES):
     ) -> None:
         source = single_environments(env) if n_workers != 0 else None
         super().__init__(source or env, policy, n_workers=n_workers, preset=preset, **plain_schedules(named))
-        self._given = env if source is not None or self.source.lanes is not None else None
+        self._given = env if source is not None or self.source.vector_env is not None else None
 
     @classmethod
     def load(cls, path: Any, env: Any = None, n_workers: int | None = None, **named: Any) -> FastES:
@@ -38,7 +38,7 @@ class FastES(agent.FastES):
         named.pop("preset", None)
         source = single_environments(env) if env is not None and n_workers != 0 else None
         model: Any = super().load(path, source or env, n_workers, **plain_schedules(named))
-        model._given = env if source is not None or model.source.lanes is not None else None
+        model._given = env if source is not None or model.source.vector_env is not None else None
         return model  # type: ignore[no-any-return]
 
     @property
@@ -54,7 +54,7 @@ class FastES(agent.FastES):
         """See fastes.FastES.set_env."""
         source = single_environments(env) if self.given_workers != 0 else None
         super().set_env(source or env, force_reset)
-        self._given = env if source is not None or self.source.lanes is not None else None
+        self._given = env if source is not None or self.source.vector_env is not None else None
 
     @property
     def n_envs(self) -> int:
@@ -73,7 +73,7 @@ class FastES(agent.FastES):
         ValueError and AssertionError come as FastESError: a study of the Zoo would hide them as trials that diverged, which
         trials of FastES do not.
         """
-        callbacks = [monitor_file(self._given), callback] if self.source.lanes is None else callback
+        callbacks = [monitor_file(self._given), callback] if self.source.vector_env is None else callback
         try:
             super().learn(total_timesteps, callbacks, *arguments, **named)
         except (ValueError, AssertionError) as error:

@@ -47,4 +47,4 @@ def single_environments(vec_env: Any) -> EnvSource | None:
     if factory is None:
         return None
     source = make_env_source(vec_env)
-    return replace(source, factory=None if source.rebuilds else factory, lanes=None)
+    return replace(source, factory=None if source.rebuilds else factory, vector_env=None)

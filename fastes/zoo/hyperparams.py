@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastes.settings.presets import DEFAULT, all_presets, load_preset
+from fastes.settings.preset_loader import DEFAULT, all_presets, load_preset
 from fastes.settings.settings import Settings
 
 N_ENVS = 8

@@ -14,7 +14,7 @@ from benchmarks.child_process import Write, records_to_stdout
 from benchmarks.learning.runs.clock import Budget, Clock
 from benchmarks.learning.runs.evaluation import Task, Watch
 from benchmarks.peers.zoo import algorithm_of, change_of, changed_settings
-from fastes.settings.presets import DEFAULT, choose_settings, preset_for
+from fastes.settings.preset_loader import DEFAULT, choose_settings, preset_for
 
 if TYPE_CHECKING:
     from fastes import FastES, Settings

@@ -22,7 +22,7 @@ from benchmarks.options import COUNT
 from benchmarks.peers.zoo import algorithm_of
 from benchmarks.tables import markdown_table
 from fastes import FastES
-from fastes.settings.presets import preset_for
+from fastes.settings.preset_loader import preset_for
 
 ALGOS = ("fastes", "ppo", "trpo")
 _GENERATIONS = 3

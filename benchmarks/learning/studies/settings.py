@@ -15,7 +15,7 @@ from benchmarks.learning.studies.short import fastes_for, short_settings
 from benchmarks.learning.studies.study import FIRST_SHARE, Study, add_one_env, nothing_to_check
 from benchmarks.peers.zoo import changed_settings
 from benchmarks.tables import markdown_table
-from fastes.settings.presets import choose_settings
+from fastes.settings.preset_loader import choose_settings
 from fastes.settings.settings import Settings
 
 VARIED = ("population_size", "sigma", "learning_rate")

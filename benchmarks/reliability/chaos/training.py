@@ -19,7 +19,7 @@ from fastes import Callback, FastES
 from fastes.pools.processes.worker import die_with_parent
 from fastes.reports.console_log import ConsoleLog
 from fastes.runs.run_folder import CHECKPOINT, RunFolder
-from fastes.settings.presets import preset_for
+from fastes.settings.preset_loader import preset_for
 from fastes.training.record import Record
 
 _TOTAL = 10**12  # timesteps: more than any run takes, and the same in every stretch, as schedules look at it

@@ -1,4 +1,4 @@
-"""Gymnasium's vector environments as lanes."""
+"""Gymnasium's vector environments, driven as they are."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes.envs.infos import success_of
-from fastes.envs.vector.vector_env import Lanes, Rows, chain_of, described, kinds_of, process_of, switched_off
+from fastes.envs.vector.vector_env import Rows, VectorEnv, chain_of, described, kinds_of, process_of, switched_off
 
 _WITH_MASKS = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
 _MASKS = hasattr(gymnasium.vector, "AutoresetMode")  # Gymnasium 1.1 brought both
-# wrappers that remember nothing: a lane may start anew under them while the others go on
+# wrappers that remember nothing: an environment may start anew under them while the others go on
 _PASSING = {
     "ArrayConversion",
     "ClipAction",
@@ -36,11 +36,11 @@ _PASSING = {
 }
 
 
-class VectorEnvLanes(Lanes):
+class GymnasiumVectorEnv(VectorEnv):
     """A gymnasium.vector environment in any autoreset mode.
 
-    Each episode starts by `reset` with its seed, in one lane where the environment has reset masks and no wrapper remembers
-    more than a step, else in all lanes at once; what autoreset does in between is no step and no reward.
+    Each episode starts by `reset` with its seed, in one environment alone where there are reset masks and no wrapper remembers
+    more than a step, else in all environments at once; what autoreset does in between is no step and no reward.
     """
 
     def __init__(self, env: Any) -> None:
@@ -65,8 +65,8 @@ class VectorEnvLanes(Lanes):
         if any("NormalizeReward" in kinds_of(wrapper) for wrapper in wrappers):
             warnings.warn(
                 "NormalizeReward scales rewards by statistics that move during a generation: late candidates get other "
-                "returns, and results depend on the number of lanes. Leave it out: FastES compares returns by rank or in units "
-                "of their std",
+                "returns, and results depend on the number of environments. Leave it out: FastES compares returns by rank, or "
+                "in units of their std",
                 UserWarning,
                 stacklevel=5,
             )
@@ -80,8 +80,8 @@ class VectorEnvLanes(Lanes):
                     raise
                 self._seeds_each = False
                 warnings.warn(
-                    f"{self.env} takes one seed for all of its lanes: candidates of a pair do not meet the same episodes, and "
-                    "results depend on the number of lanes",
+                    f"{self.env} takes one seed for all of its environments: candidates of a pair do not meet the same "
+                    "episodes, and results depend on the number of environments",
                     RuntimeWarning,
                     stacklevel=2,
                 )
@@ -92,7 +92,7 @@ class VectorEnvLanes(Lanes):
     def restart(self, seeds: Mapping[int, int | None]) -> None:
         mask = np.zeros(self.num_envs, dtype=bool)
         mask[list(seeds)] = True
-        given = [seeds.get(lane) for lane in range(self.num_envs)]
+        given = [seeds.get(index) for index in range(self.num_envs)]
         self._obs, _ = self.env.reset(seed=given, options={"reset_mask": mask})
         self._over[mask] = False
 
@@ -102,7 +102,7 @@ class VectorEnvLanes(Lanes):
         return gymnasium.vector.utils.iterate(self.env.observation_space, self._obs)
 
     def step(self, actions: Rows) -> tuple[Rows, Rows]:
-        if self._disabled and self._over.any():  # lanes without work; they must not be stepped as they are
+        if self._disabled and self._over.any():  # environments without work; they must not be stepped as they are
             self.restart(dict.fromkeys(np.flatnonzero(self._over).tolist()))
         self._obs, rewards, terminated, truncated, self._infos = self.env.step(actions)
         dones = np.logical_or(terminated, truncated)
@@ -110,11 +110,11 @@ class VectorEnvLanes(Lanes):
             self._over = dones.copy()
         return rewards, dones
 
-    def success(self, lane: int) -> float:
+    def success(self, index: int) -> float:
         for infos in (self._infos.get("final_info", {}), self._infos):
             known = infos.get("_is_success")
-            if known is not None and known[lane]:
-                return success_of({"is_success": infos["is_success"][lane]})
+            if known is not None and known[index]:
+                return success_of({"is_success": infos["is_success"][index]})
         return math.nan
 
     def frozen(self) -> contextlib.AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""SB3's VecEnvs as lanes."""
+"""SB3's VecEnvs, driven as they are."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes.envs.infos import success_of
-from fastes.envs.vector.vector_env import Lanes, Rows, chain_of, described, kinds_of, process_of, switched_off
+from fastes.envs.vector.vector_env import Rows, VectorEnv, chain_of, described, kinds_of, process_of, switched_off
 
-# wrappers that let a lane start anew while the others go on, and those through which rewards pass as they are
+# wrappers that let an environment start anew while the others go on, and those through which rewards pass as they are
 _PASSING = {"VecNormalize", "VecMonitor", "VecCheckNan"}
 _REWARD_PASSING = _PASSING | {"VecFrameStack", "VecTransposeImage", "VecExtractDictObs", "VecVideoRecorder"}
 _KNOWN = {"DummyVecEnv", "SubprocVecEnv"}  # these start each episode from a seed of its own
@@ -38,7 +38,7 @@ def is_vec_env(env: object) -> bool:
     return module is not None and isinstance(env, module.VecEnv)
 
 
-class VecEnvLanes(Lanes):
+class Sb3VectorEnv(VectorEnv):
     """A VecEnv of Stable-Baselines3 with its wrappers; statistics: those that are VecNormalize, from the outside in.
 
     Returns add up the rewards before VecNormalize: a scale that moves during a generation would favour late candidates.
@@ -96,8 +96,8 @@ class VecEnvLanes(Lanes):
     def reset(self, seeds: list[int]) -> None:
         if not self._seeds_each and self._obs is None:
             warnings.warn(
-                f"{type(self._base).__name__} gets one seed for all of its lanes: candidates of a pair may not meet the same "
-                "episodes, and results depend on the number of lanes",
+                f"{type(self._base).__name__} gets one seed for all of its environments: candidates of a pair may not meet the "
+                "same episodes, and results depend on the number of environments",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -107,24 +107,24 @@ class VecEnvLanes(Lanes):
         self._obs = self.env.reset()
 
     def restart(self, seeds: Mapping[int, int]) -> None:
-        for lane, seed in seeds.items():
-            ((obs, _),) = self._base.env_method("reset", seed=seed, indices=[lane])
+        for index, seed in seeds.items():
+            ((obs, _),) = self._base.env_method("reset", seed=seed, indices=[index])
             for wrapper in self._wrappers:
                 for name in _SUMS:
                     if name in vars(wrapper):
-                        getattr(wrapper, name)[lane] = 0
-            self._place(lane, obs)
+                        getattr(wrapper, name)[index] = 0
+            self._place(index, obs)
 
-    def _place(self, lane: int, obs: Any) -> None:
+    def _place(self, index: int, obs: Any) -> None:
         if isinstance(self._obs, dict):
             rows = self._normalized({key: np.asarray(value)[np.newaxis] for key, value in obs.items()})
             for key, value in rows.items():
-                self._obs[key][lane] = value[0]
+                self._obs[key][index] = value[0]
         elif isinstance(self._obs, tuple):
             for part, value in zip(self._obs, obs, strict=True):
-                part[lane] = value
+                part[index] = value
         else:
-            self._obs[lane] = self._normalized(np.asarray(obs)[np.newaxis])[0]
+            self._obs[index] = self._normalized(np.asarray(obs)[np.newaxis])[0]
 
     def _normalized(self, obs: Any) -> Any:
         for wrapper in reversed(self.statistics):
@@ -133,17 +133,17 @@ class VecEnvLanes(Lanes):
 
     def observations(self) -> Iterable[Any]:
         if isinstance(self._obs, dict):
-            return ({key: part[lane] for key, part in self._obs.items()} for lane in range(self.num_envs))
+            return ({key: part[index] for key, part in self._obs.items()} for index in range(self.num_envs))
         if isinstance(self._obs, tuple):
-            return (tuple(part[lane] for part in self._obs) for lane in range(self.num_envs))
+            return (tuple(part[index] for part in self._obs) for index in range(self.num_envs))
         return self._obs  # type: ignore[no-any-return]
 
     def step(self, actions: Rows) -> tuple[Rows, Rows]:
         self._obs, rewards, dones, self._infos = self.env.step(actions)
         return (rewards if self._rewards_of is None else self._rewards_of.get_original_reward()), dones
 
-    def success(self, lane: int) -> float:
-        return success_of(self._infos[lane])
+    def success(self, index: int) -> float:
+        return success_of(self._infos[index])
 
     def frozen(self) -> contextlib.AbstractContextManager[None]:
         return switched_off(self.statistics, "training")

@@ -1,4 +1,4 @@
-"""Vector environments, several of one kind that step together: what a pool needs of them. Each environment is a lane."""
+"""Vector environments, several of one kind that step together: what a pool needs of them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from fastes.errors import EnvironmentUnavailable
 Rows = npt.NDArray[Any]
 
 
-class Lanes(ABC):
+class VectorEnv(ABC):
     """A vector environment, driven as it is.
 
-    env: as it was given. observation_space, action_space: of one lane. spec: of the lanes' environments, None where it cannot
-    be known. plain: whether spec says all: no wrapper changes what the lanes show, and all are alike. normalizes: whether a
-    wrapper normalises observations by running statistics. restarts_alone: whether a lane can start an episode while the
-    others go on. in_processes: whether lanes are other processes, which a call must not leave before they have answered;
+    env: as it was given.
+    observation_space, action_space: of one environment.
+    spec: of each environment; None where it cannot be known.
+    plain: whether spec says all: no wrapper changes what the environments show, and all are alike.
+    normalizes: whether a wrapper normalises observations by running statistics.
+    restarts_alone: whether an environment can start an episode while the others go on.
+    in_processes: whether they are other processes, which a call must not leave before they have answered.
     made_in: the process that started them.
     """
 
@@ -42,7 +45,7 @@ class Lanes(ABC):
     made_in: int
 
     def check_process(self) -> None:
-        """EnvironmentUnavailable in a forked copy of the process that started the lanes: both would speak to them at once."""
+        """EnvironmentUnavailable in a forked copy of the process that started the environments: both would speak to them."""
         if self.in_processes and os.getpid() != self.made_in:
             raise EnvironmentUnavailable(
                 f"{self.env} has processes of its own, which belong to process {self.made_in}; this is a forked copy of it, "
@@ -52,23 +55,23 @@ class Lanes(ABC):
 
     @abstractmethod
     def reset(self, seeds: list[int]) -> None:
-        """Start an episode in every lane."""
+        """Start an episode in every environment."""
 
     @abstractmethod
     def restart(self, seeds: Mapping[int, int]) -> None:
-        """Start an episode in some lanes: lane -> seed. Needs restarts_alone."""
+        """Start an episode in some environments: index -> seed. Needs restarts_alone."""
 
     @abstractmethod
     def observations(self) -> Iterable[Any]:
-        """What each lane shows now: for a Box an array (num_envs, *shape), else one observation a lane."""
+        """What each environment shows now: for a Box an array (num_envs, *shape), else one observation an environment."""
 
     @abstractmethod
     def step(self, actions: Rows) -> tuple[Rows, Rows]:
-        """Rewards (num_envs,), and which lanes ended their episode, bool (num_envs,)."""
+        """Rewards (num_envs,), and which environments ended their episode, bool (num_envs,)."""
 
     @abstractmethod
-    def success(self, lane: int) -> float:
-        """Of the last step in a lane: 1.0, 0.0, or NaN where the environment does not tell."""
+    def success(self, index: int) -> float:
+        """Of the last step in an environment: 1.0, 0.0, or NaN where the environment does not tell."""
 
     @abstractmethod
     def frozen(self) -> contextlib.AbstractContextManager[None]:

@@ -17,11 +17,11 @@ import numpy.typing as npt
 from fastes import _core
 from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
 from fastes.pools.at_exit import close_at_exit
-from fastes.pools.processes.leaving import END_SECONDS, see_off, warn_of_late
-from fastes.pools.processes.nesting import refuse_workers
+from fastes.pools.processes.nested_training import refuse_workers
+from fastes.pools.processes.shutdown import END_SECONDS, see_off, warn_of_late
 from fastes.pools.processes.watchdog import HUNG, TICK, Watch
 from fastes.pools.processes.worker import Done
-from fastes.pools.processes.worker_line import BUILDING, LOADING, Failed
+from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed
 from fastes.pools.processes.worker_process import Payload, Worker
 from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, Round, collect, describe_episode, publish, warn_of_penalty
 from fastes.rollout.shared_block import ENTERED, EPISODE, JOB, Block

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.envs.worker_registry import register
-from fastes.pools.processes.worker_line import BUILDING, close_before_end, failure, told
+from fastes.pools.processes.worker_messages import BUILDING, close_before_end, failure, told
 from fastes.rollout.job import PoolSpec, Round
 from fastes.rollout.job_runner import JobRunner
 from fastes.rollout.shared_block import CLOSED, ENTERED, EPISODE, JOB, LEAVE, OPEN, READY, STAGE, Block, Layout

@@ -18,7 +18,7 @@ import cloudpickle
 
 from fastes import _core
 from fastes.envs.worker_registry import own_registrations
-from fastes.pools.processes.nesting import MARK
+from fastes.pools.processes.nested_training import MARK
 from fastes.pools.processes.unsendable import cannot_be_sent
 from fastes.pools.processes.worker import LEAVE_SIGNAL, READY_MARK, Arguments, Start
 from fastes.rollout.job import PoolSpec, Round
@@ -32,7 +32,7 @@ _SINGLE_THREAD = dict.fromkeys(
 # sys.path comes from the parent: with `-m`, a folder named fastes in the working directory would be taken for the package.
 _BOOT = """\
 import sys; sys.path[:] = {path!r}
-from fastes.pools.processes.worker_line import told
+from fastes.pools.processes.worker_messages import told
 with told({fd}): from fastes.pools.processes.worker import main
 main({arguments!r})
 """

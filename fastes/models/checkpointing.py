@@ -21,9 +21,10 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten
 from fastes.policies.action_head import ActionHead, head_from
-from fastes.policies.any_policy import AnySpec
+from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
-from fastes.policies.mlp import PolicySpec, make_policy_spec
+from fastes.policies.mlp import make_policy_spec
+from fastes.policies.policy_spec import PolicySpec
 from fastes.settings.settings import SCHEDULES, Settings, setting_names
 from fastes.training.state import Counters, TrainingState
 
@@ -190,7 +191,7 @@ def _missing_schedule(name: str) -> Any:
 
 def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings) -> None:
     """CheckpointMismatch when a loaded policy does not fit the environment that was passed for it."""
-    env: Any = source.lanes or source()
+    env: Any = source.vector_env or source()
     try:
         found: tuple[tuple[int, ...], ActionHead | None]
         kwargs, observations, actions = settings.policy_kwargs, env.observation_space, env.action_space
@@ -200,7 +201,7 @@ def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings) -> N
         else:
             found = obs_shape_of(observations)[0], spec.head and head_from(actions, kwargs)
     finally:
-        if source.lanes is None:
+        if source.vector_env is None:
             env.close()
     if found != (spec.obs_shape, spec.head):
         raise CheckpointMismatch(

@@ -9,7 +9,7 @@ import cloudpickle
 
 from fastes.envs.source import Pair
 from fastes.policies.action_head import BOX_MAPPINGS, make_action_head
-from fastes.policies.any_policy import AnySpec
+from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import obs_shape_of
 from fastes.rollout.job import PoolSpec
 

@@ -15,7 +15,7 @@ from benchmarks.learning.preset_run import Result
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.contestant import preset_fingerprint
 from benchmarks.learning.runs.results import read_rows, runs_of
-from fastes.settings.presets import all_presets
+from fastes.settings.preset_loader import all_presets
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

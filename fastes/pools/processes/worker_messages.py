@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, NoReturn
 
 from fastes.errors import origin_of, summary_of, trace_of, writable
-from fastes.pools.processes.shadowed import standard_name_among
+from fastes.pools.processes.stdlib_shadowing import standard_name_among
 
 BUILDING = -1  # stands for a job while the environment was built
 LOADING = -2  # and before, while the worker imported what builds it

@@ -8,8 +8,8 @@ from types import FrameType
 from typing import NamedTuple
 
 from fastes.errors import NestedTraining
-from fastes.pools.processes.shadowed import standard_name
-from fastes.pools.processes.worker_line import is_worker, tell_and_end
+from fastes.pools.processes.stdlib_shadowing import standard_name
+from fastes.pools.processes.worker_messages import is_worker, tell_and_end
 
 MARK = "FASTES_WORKER"  # an environment variable of workers and of all that they start
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep

@@ -18,11 +18,11 @@ from gymnasium import spaces
 from training import MANY, Result, assert_same, assert_same_state, learn, train
 
 from fastes import FastES, Settings
-from fastes.reports.warnings import StatisticsWarnings
+from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Batch
 from fastes.sb3.logger import configure
-from fastes.settings.presets import all_presets, choose_settings, load_preset
+from fastes.settings.preset_loader import all_presets, choose_settings, load_preset
 
 # --- no candidate reaches theta --------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ def test_the_warning_of_a_training_points_at_the_line_that_trains() -> None:
 
 def test_the_warning_changes_no_bit_and_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     told, first = on_the_summit(60)
-    monkeypatch.setattr("fastes.reports.warnings._UNBEATEN", 0)
+    monkeypatch.setattr("fastes.reports.training_warnings._UNBEATEN", 0)
     untold, second = on_the_summit(60)
     assert (len(told), len(untold)) == (1, 0)
     assert_same_state(first, second)

@@ -16,7 +16,7 @@ from training import learn, train
 from uneven import Dictionary, TellsSuccess, Uneven, assert_same_results, settings
 
 from fastes import CheckpointMismatch, FastES, WorkerError
-from fastes.envs.source import lanes_of
+from fastes.envs.source import vector_env_of
 
 MODES = list(AutoresetMode)
 
@@ -34,17 +34,17 @@ class Small(gymnasium.ActionWrapper[Any, Any, Any]):
 
 
 @pytest.mark.parametrize("episodes", [1, 2])
-@pytest.mark.parametrize("lanes", [1, 3, 11])
+@pytest.mark.parametrize("num_envs", [1, 3, 11])
 @pytest.mark.parametrize("mode", MODES)
-def test_lanes_change_no_bit(mode: AutoresetMode, lanes: int, episodes: int) -> None:
+def test_vector_envs_change_no_bit(mode: AutoresetMode, num_envs: int, episodes: int) -> None:
     own = settings(episodes_per_candidate=episodes, max_episode_steps=15, action_noise=0.1)
     expected = train(Uneven, 3, **own)
-    env = SyncVectorEnv([Uneven] * lanes, autoreset_mode=mode)
+    env = SyncVectorEnv([Uneven] * num_envs, autoreset_mode=mode)
     assert_same_results(expected, train(env, 3, **own))
     env.close()
 
 
-def test_starts_that_are_judged_on_lanes_change_no_bit() -> None:
+def test_starts_that_are_judged_on_vector_env_change_no_bit() -> None:
     own = settings(starts=3, starts_share=3e-7)
     expected = train(Uneven, 6, **own)
     assert "starts" not in expected.state.data, "all were judged"
@@ -54,7 +54,7 @@ def test_starts_that_are_judged_on_lanes_change_no_bit() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_lanes_in_processes(mode: AutoresetMode) -> None:
+def test_vector_envs_in_processes(mode: AutoresetMode) -> None:
     env = AsyncVectorEnv([Uneven] * 3, autoreset_mode=mode)
     try:
         assert_same_results(train(Uneven, 2, **settings()), train(env, 2, **settings()))
@@ -68,11 +68,11 @@ def test_spaces_of_every_kind(wrap: Callable[[Any], Any]) -> None:
     assert_same_results(train(lambda: wrap(Uneven()), 2, **settings()), train(env, 2, **settings()))
 
 
-def test_lanes_that_cannot_start_alone_wait_for_each_other() -> None:
+def test_vector_envs_that_cannot_start_alone_wait_for_each_other() -> None:
     normalised = gymnasium.wrappers.vector.NormalizeObservation(SyncVectorEnv([Uneven] * 3))
-    lanes = lanes_of(normalised)
-    assert lanes is not None
-    assert (lanes.restarts_alone, lanes.normalizes) == (False, True)
+    vector_env = vector_env_of(normalised)
+    assert vector_env is not None
+    assert (vector_env.restarts_alone, vector_env.normalizes) == (False, True)
     with FastES(normalised, **settings(episodes_per_candidate=2)) as model:
         assert not model.settings.normalize_obs, "once is enough"
         learn(model, 2)
@@ -160,8 +160,8 @@ def test_checkpoints_of_plain_lanes_rebuild_the_environment(tmp_path: Path) -> N
         model.save(tmp_path / "model")
         learn(model, 4)
         expected = model.theta.copy()
-        with FastES.load(tmp_path / "model", n_workers=0) as alone, FastES.load(tmp_path / "model", env) as on_lanes:
-            for loaded in (alone, on_lanes):
+        with FastES.load(tmp_path / "model", n_workers=0) as alone, FastES.load(tmp_path / "model", env) as on_vector_env:
+            for loaded in (alone, on_vector_env):
                 learn(loaded, 4)
                 assert (loaded.theta == expected).all()
 
@@ -176,7 +176,7 @@ def test_checkpoints_of_wrapped_lanes_ask_for_it(tmp_path: Path) -> None:
         model.learn(1)
 
 
-def test_replay_plays_on_the_lanes() -> None:
+def test_replay_plays_in_a_vector_env() -> None:
     with FastES(SyncVectorEnv([Uneven] * 3), **settings()) as model:
         played = model.replay(1, 5)
         learn(model, 1)
@@ -252,14 +252,14 @@ def test_one_seed_for_all_lanes_is_warned_of() -> None:
         learn(model, 2)
         theta = model.theta.copy()
     (message,) = messages
-    assert "one seed for all of its lanes" in message
+    assert "one seed for all of its environments" in message
     with FastES(env, **own) as model:
         learn(model, 2)
         assert (model.theta == theta).all(), "the same seeds give the same episodes all the same"
 
 
 class Remembering(gymnasium.vector.VectorWrapper):  # type: ignore[type-arg]
-    """Pays for what a lane's last observation was; a reset forgets all lanes'."""
+    """Pays for what an environment's last observation was; a reset forgets all of them."""
 
     def reset(self, **arguments: Any) -> Any:
         observations, infos = self.env.reset(**arguments)
@@ -274,8 +274,8 @@ class Remembering(gymnasium.vector.VectorWrapper):  # type: ignore[type-arg]
 
 def test_a_wrapper_that_remembers_makes_lanes_wait_for_each_other() -> None:
     results = []
-    for lanes in (1, 2, 5):
-        env = Remembering(SyncVectorEnv([Uneven] * lanes, autoreset_mode=AutoresetMode.SAME_STEP))
+    for num_envs in (1, 2, 5):
+        env = Remembering(SyncVectorEnv([Uneven] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP))
         results.append(train(env, 2, **settings()))
     assert_same_results(results[0], results[1])
     assert_same_results(results[0], results[2])
@@ -302,7 +302,7 @@ def test_specs_that_cannot_leave_their_process_stay_there() -> None:
         env.close()
 
 
-def test_lanes_of_several_kinds_are_no_environment_to_rebuild(tmp_path: Path) -> None:
+def test_vector_envs_of_several_kinds_are_no_environment_to_rebuild(tmp_path: Path) -> None:
     env = SyncVectorEnv([lambda: gymnasium.make("Pendulum-v1", g=9.0), lambda: gymnasium.make("Pendulum-v1", g=2.0)])
     with FastES(env, seed=1, population_size=4, learning_rate=0.05) as model:
         assert not model.source.rebuilds
@@ -359,7 +359,7 @@ def test_a_refused_environment_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("n_workers", [0, 1])
-def test_workers_come_back_after_lanes(n_workers: int) -> None:
+def test_workers_come_back_after_a_vector_env(n_workers: int) -> None:
     with FastES(toy(), n_workers=n_workers, **settings()) as model:
         model.set_env(SyncVectorEnv([toy()] * 2))
         assert model.n_workers == 0
@@ -402,8 +402,8 @@ def test_a_lane_that_is_cut_beside_one_that_ends_tells_its_success() -> None:
             *rest, info = super().step(action)
             return *rest, {**info, "is_success": True}
 
-    for lanes in (1, 3, 7):
-        env = SyncVectorEnv([Always] * lanes, autoreset_mode=AutoresetMode.SAME_STEP)
+    for num_envs in (1, 3, 7):
+        env = SyncVectorEnv([Always] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
         with FastES(env, **settings(max_episode_steps=6)) as model:
             learn(model, 1)
             assert set(model.last_successes) == {1.0}

@@ -1,4 +1,4 @@
-"""Risk: an SB3 VecEnv is not driven as it is: its wrappers, its normalisation, its lanes, its way of counting."""
+"""Risk: an SB3 VecEnv is not driven as it is: its wrappers, its normalisation, its environments, its way of counting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from training import learn, train
 from uneven import Dictionary, TellsSuccess, Uneven, assert_same_results, settings
 
 from fastes import FastES
-from fastes.envs.source import lanes_of
+from fastes.envs.source import vector_env_of
 
 vec = pytest.importorskip("stable_baselines3.common.vec_env")
 callbacks = pytest.importorskip("stable_baselines3.common.callbacks")
@@ -35,20 +35,20 @@ def monitored(cls: Any = Whole) -> Any:
 
 
 @pytest.mark.parametrize("episodes", [1, 2])
-@pytest.mark.parametrize("lanes", [1, 3, 11])
+@pytest.mark.parametrize("num_envs", [1, 3, 11])
 @pytest.mark.parametrize("stacked", [False, True])
-def test_lanes_change_no_bit(lanes: int, episodes: int, stacked: bool) -> None:
-    env = vec.DummyVecEnv([monitored] * lanes)
-    if stacked:  # lanes wait for each other
+def test_vector_envs_change_no_bit(num_envs: int, episodes: int, stacked: bool) -> None:
+    env = vec.DummyVecEnv([monitored] * num_envs)
+    if stacked:  # environments wait for each other
         env = vec.VecFrameStack(env, 1)
-    lanes_ = lanes_of(env)
+    lanes_ = vector_env_of(env)
     assert lanes_ is not None
     assert lanes_.restarts_alone is not stacked
     own = settings(episodes_per_candidate=episodes, max_episode_steps=15)
     assert_same_results(train(Whole, 3, **own), train(env, 3, **own))
 
 
-def test_lanes_in_processes() -> None:
+def test_vector_envs_in_processes() -> None:
     env = vec.SubprocVecEnv([monitored] * 2, start_method="fork")
     try:
         assert_same_results(train(Whole, 2, **settings()), train(env, 2, **settings()))
@@ -86,16 +86,16 @@ def test_vecnormalize_normalises_and_returns_stay_raw() -> None:
 
 def test_a_lane_that_starts_alone_shows_normalised_observations(monkeypatch: pytest.MonkeyPatch) -> None:
     env = vec.VecNormalize(vec.DummyVecEnv([monitored] * 3))
-    lanes = lanes_of(env)
-    assert lanes is not None
-    lanes.reset([1, 2, 3])
+    vector_env = vector_env_of(env)
+    assert vector_env is not None
+    vector_env.reset([1, 2, 3])
     for _ in range(30):
-        lanes.step(np.zeros((3, 2), np.float32))
+        vector_env.step(np.zeros((3, 2), np.float32))
     raw, _ = Whole().reset(seed=9)
-    lanes.restart({1: 9})
+    vector_env.restart({1: 9})
     expected = env.normalize_obs(raw[np.newaxis])[0]
     assert not np.array_equal(raw, expected)
-    assert np.array_equal(list(lanes.observations())[1], expected)
+    assert np.array_equal(list(vector_env.observations())[1], expected)
 
 
 def test_what_sb3_keeps_of_the_environment_is_kept(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_what_sb3_keeps_of_the_environment_is_kept(tmp_path: Path) -> None:
         assert pickle.load(file).obs_rms.count > 1
 
 
-def test_callbacks_count_calls_of_all_lanes() -> None:
+def test_callbacks_count_calls_of_all_environments() -> None:
     class Own(callbacks.BaseCallback):  # type: ignore[misc]
         def _on_step(self) -> bool:
             assert self.locals["dones"].shape == (3,)
@@ -235,11 +235,11 @@ def test_a_lane_that_is_cut_is_counted_from_zero() -> None:
     with FastES(env, **settings(max_episode_steps=4)) as model:
         learn(model, 1)
         assert env.episode_lengths.max() <= 20
-    lanes = lanes_of(env)
-    assert lanes is not None
-    lanes.reset([1, 2, 3])
-    lanes.step(np.zeros((3, 2), np.float32))
-    lanes.restart({1: 5})
+    vector_env = vector_env_of(env)
+    assert vector_env is not None
+    vector_env.reset([1, 2, 3])
+    vector_env.step(np.zeros((3, 2), np.float32))
+    vector_env.restart({1: 5})
     assert env.episode_lengths.tolist() == [1, 0, 1]
 
 
@@ -277,4 +277,4 @@ def test_a_vecenv_of_another_kind_is_warned_of() -> None:
     Own.__abstractmethods__ = frozenset()
     with caught_warnings() as messages, FastES(Own(), **settings()) as model:
         learn(model, 1)
-    assert any("one seed for all of its lanes" in message for message in messages)
+    assert any("one seed for all of its environments" in message for message in messages)

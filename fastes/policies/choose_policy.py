@@ -7,8 +7,9 @@ from typing import Any
 
 from gymnasium import spaces
 
-from fastes.policies.custom_policy import _USE_NOISE, CustomPolicy, CustomSpec
-from fastes.policies.mlp import PolicySpec, make_policy_spec
+from fastes.policies.custom_policy import USE_NOISE, CustomPolicy, CustomSpec
+from fastes.policies.mlp import make_policy_spec
+from fastes.policies.policy_spec import PolicySpec
 from fastes.system.memory import check_memory
 
 AnySpec = PolicySpec | CustomSpec
@@ -59,5 +60,5 @@ def check_noise(spec: AnySpec, action_noise: float, sample_actions: bool) -> Non
         if value and head is not None and head.noise != name:
             raise ValueError(
                 f"{name} = {value!r} changes nothing here: it is for actions that are {what}, and these are {head.kind!r}. "
-                f"Leave it out{_USE_NOISE[head.noise]}"
+                f"Leave it out{USE_NOISE[head.noise]}"
             )
