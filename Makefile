@@ -32,9 +32,10 @@ format: ## let ruff format the code
 	ruff check --fix .
 	ruff format .
 
-docs: ## write docs/settings.md from the settings, and draw docs/architecture.svg from the layers
-	$(PYTHON) docs/make_settings.py
-	$(PYTHON) docs/draw_architecture.py
+docs: ## remake what is made from the code, and build the site in build/site (extra: docs)
+	$(PYTHON) docs/scripts/make_settings.py
+	$(PYTHON) docs/scripts/draw_architecture.py
+	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/site
 
 bench: ## kernels and throughput, each against a baseline in the same run
 	$(PYTHON) -m benchmarks.speed.kernels

@@ -139,7 +139,7 @@ def test_a_folder_has_few_files() -> None:
 
 def test_the_picture_is_drawn_from_the_layers() -> None:
     drawn = subprocess.run(
-        [sys.executable, str(ROOT / "docs" / "draw_architecture.py"), "-"],
+        [sys.executable, str(ROOT / "docs" / "scripts" / "draw_architecture.py"), "-"],
         capture_output=True,
         text=True,
         check=True,

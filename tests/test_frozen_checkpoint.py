@@ -55,7 +55,7 @@ def test_an_old_file_goes_on_training(frozen: Path) -> None:
 
 
 def test_the_description_is_enough_to_check_a_file(frozen: Path) -> None:
-    """docs/checkpoint-format.md, followed without the package: every array has the checksum that `data` says."""
+    """docs/reference/checkpoint-format.md, followed without the package: every array has the checksum that `data` says."""
     kinds = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
     with zipfile.ZipFile(frozen) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}

@@ -59,7 +59,7 @@ def layer_sizes(layers: Sequence[Layer]) -> tuple[int, ...]:
 
 
 def describe_layers(layers: Sequence[Layer]) -> dict[str, Any]:
-    """What a checkpoint says of the layers (docs/checkpoint-format.md)."""
+    """What a checkpoint says of the layers (docs/reference/checkpoint-format.md)."""
     first = layers[0]
     return {"layer_sizes": layer_sizes(layers), "activation": first.activation, "use_bias": first.use_bias}
 

@@ -1,7 +1,7 @@
 """Draw docs/architecture.svg from the layers in docs/architecture.md. Run by `make docs`; a test compares the two.
 
-python docs/draw_architecture.py        # writes the picture
-python docs/draw_architecture.py -      # prints it
+python docs/scripts/draw_architecture.py        # writes the picture
+python docs/scripts/draw_architecture.py -      # prints it
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from html import escape
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 LAYER = re.compile(r"^\| `([\w./]+)` \| ([^|]+) \|$", re.MULTILINE)
 ROW, WIDTH, NAME, TOP = 34, 860, 150, 20
 FOLDER, MODULE, CORE = "#eef3fb", "#ffffff", "#f2f0f7"

