@@ -343,7 +343,7 @@ class FastES(SB3Interface):
         model._set_up(parts.source, parts.spec, parts.settings, parts.seed, n_workers, verbose)
         restore_state(model.state, parts.checkpoint)
         model.set_random_seed(seed)
-        model._look_at_statistics()
+        model._check_statistics()
         return model
 
     @classmethod

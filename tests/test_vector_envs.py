@@ -202,12 +202,12 @@ def test_set_env() -> None:
 def test_another_seed_draws_other_noise_and_keeps_the_parameters() -> None:
     with FastES(toy(), n_workers=0, **settings()) as model:
         learn(model, 1)
-        before, asked = model.theta.copy(), model.state.perturbations().noise_index
+        before, noise_index = model.theta.copy(), model.state.perturbations().noise_index
         model.set_random_seed(None)
-        assert (model.state.perturbations().noise_index == asked).all()
+        assert (model.state.perturbations().noise_index == noise_index).all()
         model.set_random_seed(77)
         assert (model.theta == before).all()
-        assert (model.state.perturbations().noise_index != asked).any()
+        assert (model.state.perturbations().noise_index != noise_index).any()
         learn(model, 2)
         after = model.theta.copy()
     with FastES(toy(), n_workers=2, **settings()) as model:

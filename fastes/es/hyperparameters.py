@@ -16,7 +16,10 @@ from fastes.es.sigma_adaptation import ADAPTATIONS, LARGEST_RATE, check_adaptati
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperparameters:
-    """What an EvolutionStrategy may be set to. Settings have these fields, and those of a training beside them."""
+    """What an EvolutionStrategy may be set to. Settings have these fields, and those of a training beside them.
+
+    The defaults suit policies. EvolutionStrategy has its own of sigma, learning_rate and population_size, for short vectors.
+    """
 
     population_size: int = setting(64, "candidates a generation, even: they come in mirrored pairs", "evolution")
     sigma: ScheduleSetting = setting(

@@ -23,7 +23,6 @@ from fastes.system.interrupts import handlers_kept, interrupts_wait
 
 _IDLE = -1
 _ORIGINS = {"environment": "vector environment", "policy": "policy, on"}
-_KERNEL_DTYPES = ("float64", "float32", "uint8")
 
 
 class _Start(NamedTuple):
@@ -107,7 +106,7 @@ class VectorPool:
         """The actions of all environments, (num_envs, *action shape)."""
         observations = self.vector_env.observations()
         actions = np.empty(*self._actions)
-        if self._in_one_call and isinstance(observations, np.ndarray) and observations.dtype.name in _KERNEL_DTYPES:
+        if self._in_one_call and isinstance(observations, np.ndarray) and observations.dtype.name in _core.OBS_DTYPES:
             _core.act_rows(self._actors, np.ascontiguousarray(observations), actions)
             return actions
         for index, (actor, observation) in enumerate(zip(self._actors, observations, strict=True)):
