@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from fastes.cli.saved_model import add_episodes, check_episodes, load_model
-from fastes.runs.video import play
 
 _FRAMES_SECONDS = 10.0
 
@@ -34,6 +33,8 @@ def run_play(arguments: argparse.Namespace) -> int:
     check_episodes(arguments)
     if arguments.max_frames < 1:
         raise ValueError(f"--max-frames {arguments.max_frames}: expected at least 1")
+    from fastes.runs.video import play
+
     with load_model(arguments, 0) as model:
         episodes = play(
             model,
