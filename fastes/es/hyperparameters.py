@@ -1,4 +1,4 @@
-"""The hyper-parameters of Evolution Strategies: the only list of them, with a training's defaults, limits and checks."""
+"""Settings that EvolutionStrategy has, too: the only list of its hyper-parameters, with a training's defaults and limits."""
 
 from __future__ import annotations
 

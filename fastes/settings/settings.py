@@ -1,4 +1,4 @@
-"""Every setting of a training: its default, its unit, and what it may be. The command line and docs are made from this."""
+"""Every setting of a training, and the one list of those that EvolutionStrategy lacks; flags and docs are made from this."""
 
 from __future__ import annotations
 
