@@ -68,14 +68,20 @@ class VectorPool:
         """Nothing to end: the environment is its owner's to close."""
 
     def evaluate(self, request: Request) -> Batch:
-        """See Pool.evaluate."""
+        """Run a request's jobs, as many at a time as there are environments. Raises WorkerError for an exception in them.
+
+        Evaluation only leaves running statistics of wrappers as they are.
+        """
         jobs = publish(self.block, request)
         with contextlib.nullcontext() if request.perturbations is not None else self.vector_env.frozen():
             self._play(jobs, request)
         return collect(self.block, jobs, 0, "")
 
     def play(self, job: int, request: Request) -> Episode:
-        """See SerialPool.play."""
+        """One job of a request, in the first environment: the mean return of its episodes, and their total length.
+
+        Raises WorkerError for an exception in the environments.
+        """
         publish(self.block, request)
         self._play(np.array([job]), request)
         return Episode(float(self.block.returns[job]), int(self.block.lengths[job]))

@@ -133,12 +133,12 @@ def _tell_periodic(callback: Any, model: SB3Interface, calls: int) -> bool:
     if not due:
         callback.n_calls, callback.num_timesteps = after, model.num_timesteps
         return True
-    going = True
+    is_training = True
     for call in sorted(set(due)):
         callback.n_calls = call - 1
-        going = bool(callback.on_step()) and going
+        is_training = bool(callback.on_step()) and is_training
     callback.n_calls = after
-    return going
+    return is_training
 
 
 def _no_end(n_envs: int) -> dict[str, Any]:

@@ -157,7 +157,7 @@ class SB3Interface(Model):
         evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, n_workers)
         self.close()
         self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
-        self.rollback.reset()
+        self.state = self.state.in_new_env()
         self._check_statistics()
 
     def _check_statistics(self) -> None:
