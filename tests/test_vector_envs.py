@@ -44,6 +44,22 @@ def test_vector_envs_change_no_bit(mode: AutoresetMode, num_envs: int, episodes:
     env.close()
 
 
+def test_observations_of_the_other_byte_order() -> None:
+    results = []
+    for dtype in (np.dtype("<f4"), np.dtype(">f4")):
+
+        def observing(dtype: np.dtype[Any] = dtype) -> Uneven:
+            env = Uneven()
+            env.observation_space = spaces.Box(-np.inf, np.inf, env.observation_space.shape, dtype)  # type: ignore[arg-type]
+            return env
+
+        env = SyncVectorEnv([observing] * 3)
+        assert env.reset(seed=0)[0].dtype == dtype
+        results.append(train(env, 2, **settings()))
+        env.close()
+    assert_same_results(*results)
+
+
 def test_starts_that_are_judged_on_vector_env_change_no_bit() -> None:
     own = settings(starts=3, starts_share=3e-7)
     expected = train(Uneven, 6, **own)

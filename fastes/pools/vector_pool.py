@@ -112,7 +112,7 @@ class VectorPool:
         """The actions of all environments, (num_envs, *action shape)."""
         observations = self.vector_env.observations()
         actions = np.empty(*self._actions)
-        if self._in_one_call and isinstance(observations, np.ndarray) and observations.dtype.name in _core.OBS_DTYPES:
+        if self._in_one_call and isinstance(observations, np.ndarray) and _is_read_as_it_is(observations.dtype):
             _core.act_rows(self._actors, np.ascontiguousarray(observations), actions)
             return actions
         for index, (actor, observation) in enumerate(zip(self._actors, observations, strict=True)):
@@ -124,6 +124,11 @@ class VectorPool:
                 )
             actions[index] = action
         return actions
+
+
+def _is_read_as_it_is(dtype: np.dtype[Any]) -> bool:
+    """Whether kernels read it; a name says nothing of the order of bytes."""
+    return dtype.isnative and dtype.name in _core.OBS_DTYPES
 
 
 def _shape_of(space: spaces.Space[Any]) -> tuple[int, ...]:
