@@ -1,4 +1,4 @@
-"""What presets and README say of scores is what the tables under benchmarks/results hold, of today's settings."""
+"""What presets, README and the site say of scores is what the tables under benchmarks/results hold, of today's settings."""
 
 from __future__ import annotations
 
@@ -52,13 +52,37 @@ def test_a_presets_source_has_the_scores_of_the_table(env: str) -> None:
 
 
 @pytest.mark.parametrize("env", sorted(COURSES))
-def test_readme_has_the_scores_of_the_presets(env: str) -> None:
-    (row,) = re.findall(rf"^\| {env} .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+def test_the_page_of_presets_has_their_scores(env: str) -> None:
+    text, _, _ = (ROOT / "docs" / "presets.md").read_text().partition("## What the default settings reach")
+    (row,) = re.findall(rf"^\| {env} .*$", text, re.MULTILINE)
     name, _, timesteps, median, spread, _ = (cell.strip() for cell in row.strip("|").split("|"))
     said, steps, num_seeds, _ = reported(env)
     assert (median, spread) == (said[0], f"{said[1]} to {said[2]}")
     assert timesteps == f"{steps / 1e6:g}M"
     assert name == (env if num_seeds == 5 else f"{env} ({num_seeds})")
+
+
+def raced(env: str, algo: str, steps: float) -> tuple[float, float]:
+    """Median and worst final score of the race's seeds."""
+    runs = runs_of(algo, env, Budget(steps=round(steps)), [read_rows(RESULTS / "race" / "results.csv")])
+    scores = [run.final.score for run in runs]
+    return statistics.median(scores), min(scores)
+
+
+RACE = re.compile(
+    r"^\| (\S+-v5) \| ([\d.]+)M \| (\S+) \((\S+)\) \| [^|]+ \| (?:(\S+) \((\S+)\) \| [^|]+ \| (\S+) \((\S+)\))?", re.MULTILINE
+)
+
+
+def test_the_page_of_results_has_the_scores_of_the_race() -> None:
+    rows = RACE.findall((ROOT / "docs" / "results.md").read_text())
+    assert len(rows) == 9
+    for env, millions, *said in rows:
+        peers = ("fastes", float(millions) * 1e6), ("ppo", 1e6), ("trpo", 1e6)
+        for (algo, steps), median, worst in zip(peers, said[::2], said[1::2], strict=True):
+            if median:
+                decimals = len(median.partition(".")[2])
+                assert (median, worst) == tuple(f"{score:.{decimals}f}" for score in raced(env, algo, steps)), (env, algo)
 
 
 def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
