@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,19 @@ class Child:
     """`module.main` on the given CPUs; `given` is its argument, as JSON. A context: at its end all its children are killed.
 
     threads: of its numerical libraries. folder: its working directory. log: file for what it prints that is no record.
+    patience: seconds that it may say nothing for.
     """
 
-    def __init__(self, module: str, given: dict[str, Any], cpus: Sequence[int], threads: int, folder: Path, log: Path) -> None:
+    def __init__(
+        self,
+        module: str,
+        given: dict[str, Any],
+        cpus: Sequence[int],
+        threads: int,
+        folder: Path,
+        log: Path,
+        patience: float = math.inf,
+    ) -> None:
         environment = {**os.environ, **dict.fromkeys(_LIBRARIES, str(threads)), "PYTHONUNBUFFERED": "1"}
         environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))  # the folder is no checkout
         command = [sys.executable, "-m", module, json.dumps(given)]
@@ -37,6 +49,7 @@ class Child:
                 command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
             )
         self.log, self._pending, self._ended = log, b"", False
+        self.patience, self.silent_at = patience, time.monotonic() + patience
 
     def fileno(self) -> int:
         """Readable when `read` does not block."""
@@ -44,8 +57,11 @@ class Child:
         return self.process.stdout.fileno()
 
     def read(self) -> list[dict[str, Any]] | None:
-        """Records that have come, None when no more will. Raises ChildFailed where it ended with an error."""
+        """Records that have come, None when no more will. Raises ChildFailed where it ended with an error or is silent."""
+        if not select.select([self], [], [], _seconds_until(self.silent_at))[0]:
+            raise ChildFailed(f"it said nothing for {self.patience:.0f} s and was killed: {last_lines(self.log)}")
         chunk = os.read(self.fileno(), 1 << 16)
+        self.silent_at = time.monotonic() + self.patience
         if not chunk:
             if self.process.wait():
                 raise ChildFailed(f"exit status {self.process.returncode}: {last_lines(self.log)}")
@@ -67,6 +83,17 @@ class Child:
         self.end()
 
 
+def with_news(children: Collection[Child]) -> list[Child]:
+    """Waits for some whose `read` does not block; that of one which was silent for too long raises."""
+    ready = select.select(list(children), [], [], _seconds_until(min(child.silent_at for child in children)))[0]
+    return [child for child in children if child in ready or child.silent_at <= time.monotonic()]
+
+
+def _seconds_until(moment: float) -> float | None:
+    """None: for ever."""
+    return None if math.isinf(moment) else max(0.0, moment - time.monotonic())
+
+
 def records_of(
     module: str, given: dict[str, Any], cpus: Sequence[int], threads: int, folder: Path, log: Path, patience: float
 ) -> Generator[dict[str, Any], None, None]:
@@ -74,13 +101,8 @@ def records_of(
 
     patience: seconds without a record after which it is killed.
     """
-    with Child(module, given, cpus, threads, folder, log) as child:
-        while True:
-            if not select.select([child], [], [], patience)[0]:
-                raise ChildFailed(f"it said nothing for {patience:.0f} s and was killed: {last_lines(log)}")
-            records = child.read()
-            if records is None:
-                return
+    with Child(module, given, cpus, threads, folder, log, patience) as child:
+        while (records := child.read()) is not None:
             yield from records
 
 

@@ -28,7 +28,7 @@ suppress_warnings = ["misc.highlighting_failure"]
 _ENTRY = re.compile(r"^(\s*)((?:[A-Za-z_]\w*(?:, )?)+): (.+)$")
 
 
-def _as_rst(app: Any, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:
+def _as_rst(app: Any, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:  # noqa: ARG001
     """Docstrings are plain text: `name: meaning` lines become a list, and stars stay stars."""
     written: list[str] = []
     in_entries = False

@@ -16,6 +16,7 @@ STREAM_EVAL: int
 STREAM_INIT: int
 LAYER_KINDS: dict[str, int]
 ACTIVATIONS: dict[str, int]
+OBS_DTYPES: dict[str, int]
 ACTION_KINDS: dict[str, int]
 ACTION_DTYPES: dict[str, int]
 DTYPES_OF_ACTIONS: dict[str, tuple[str, ...]]

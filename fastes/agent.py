@@ -17,13 +17,13 @@ from fastes.envs.rebuild import warn_of_memory
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.es.perturbations import check_episodes
+from fastes.models.arguments import changed_settings, checked_timesteps, env_and_policy, spec_of
 from fastes.models.checkpointing import read_parts, restore_state, settings_among, versions
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.one_thread import OneThread
 from fastes.models.replay import replay_job
-from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class, check_noise, spec_for
+from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class, check_noise
 from fastes.policies.custom_policy import CustomPolicy
-from fastes.policies.mlp import POLICIES
 from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
@@ -56,12 +56,18 @@ class FastES(SB3Interface):
     True
 
     env: an environment id, an EnvSpec, an Env (rebuilt from its spec, or copied), a function without arguments that
-    returns an Env, or a vector environment (SB3's VecEnv, gymnasium.vector), which is driven as it is. policy: 'MlpPolicy',
-    'LinearPolicy', a TorchPolicy or a CallablePolicy; FastES(policy, env), SB3's order, works too. preset: name of the tuned
-    settings to start from; None for the environment's own, or the default. n_workers: processes, None for one a usable
-    core, 0 for none (a vector environment takes none). seed: int >= 0; None draws one. env_kwargs: for gymnasium.make.
-    verbose: 1 prints a line a generation. tensorboard_log, stats_window_size and device ('auto' or 'cpu') mean what they
-    mean in SB3. settings: any field of fastes.settings.settings.Settings, such as population_size, sigma, learning_rate.
+        returns an Env, or a vector environment (SB3's VecEnv, gymnasium.vector), which is driven as it is.
+    policy: 'MlpPolicy', 'LinearPolicy', a TorchPolicy or a CallablePolicy; FastES(policy, env), SB3's order, works too.
+    learning_rate: the setting of that name, in SB3's place.
+    preset: name of the tuned settings to start from; None for the environment's own, or the default.
+    n_workers: processes; None for one a usable core, 0 for none. A vector environment takes none.
+    seed: int >= 0; None draws one.
+    env_kwargs: for gymnasium.make.
+    verbose: 1 prints a line a generation.
+    tensorboard_log: folder for TensorBoard; None for no such log.
+    stats_window_size: training episodes that ep_info_buffer keeps.
+    device: 'auto' or 'cpu', which are the same.
+    settings: any field of fastes.settings.settings.Settings, such as population_size, sigma, learning_rate.
 
     What training produces depends on (seed, settings, environment, library versions) alone and on no n_workers.
     Raises ValueError or TypeError for arguments that cannot work, before any process starts, and OSError for a model, or in
@@ -86,27 +92,14 @@ class FastES(SB3Interface):
     ) -> None:
         fill_standard_descriptors()
         check_no_class(env, policy)
-        if learning_rate is not None:
-            settings["learning_rate"] = learning_rate
-        if isinstance(env, CustomPolicy) or (isinstance(env, str) and (env in POLICIES or env.endswith("Policy"))):
-            if policy is None:
-                raise TypeError(f"FastES({env!r}) names a policy but no environment: use FastES(env) or FastES({env!r}, env)")
-            env, policy = policy, env
-        policy = "MlpPolicy" if policy == "MultiInputPolicy" else policy  # SB3's for Dict; here each space is flattened
-        source = make_env_source(env, env_kwargs)  # type: ignore[arg-type]  # it says so when this is no environment
-        if source.vector_env is not None and source.vector_env.normalizes:
-            settings.setdefault("normalize_obs", False)
-        if policy is not None:
-            settings["policy"] = policy.kind if isinstance(policy, CustomPolicy) else policy
-        chosen = choose_settings(source.name, preset, settings)
+        given, wanted = env_and_policy(env, policy)
+        source = make_env_source(given, env_kwargs)
+        chosen = choose_settings(source.name, preset, changed_settings(settings, source, wanted, learning_rate))
         own = None if source.vector_env is not None else source()
         if own is not None:
             warn_of_memory(own)
         try:
-            shown: Any = own or source.vector_env
-            wanted = policy if isinstance(policy, CustomPolicy) else chosen.policy
-            spec = spec_for(wanted, shown.observation_space, shown.action_space, chosen.policy_kwargs)
-            check_noise(spec, chosen.action_noise, chosen.sample_actions)
+            spec = spec_of(wanted, chosen, own or source.vector_env)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             self._init_interface(tensorboard_log, stats_window_size, device)
             self._set_up(source, spec, chosen, seed, n_workers, verbose)
@@ -177,22 +170,20 @@ class FastES(SB3Interface):
     ) -> FastES:
         """Train until the target return is confirmed, the budget is spent, or a callback says stop.
 
-        total_timesteps: environment steps of candidates, None for settings.total_timesteps; with reset_num_timesteps=False
-        they come on top of num_timesteps, and 0 only judges a start that a spent budget left to be judged. callback: see
-        fastes.reports.callbacks; SB3's work unchanged. log_interval: generations between writes to the logger, None for none.
-        tb_log_name: of the run in tensorboard_log. progress_bar: show one.
+        total_timesteps: environment steps of candidates; None for settings.total_timesteps.
+        callback: see fastes.reports.callbacks; SB3's work unchanged.
+        log_interval: generations between writes to the logger; None for none.
+        tb_log_name: of the run in tensorboard_log.
+        reset_num_timesteps: False goes on counting: total_timesteps come on top of num_timesteps, and 0 only judges a start
+            that a spent budget left to be judged.
+        progress_bar: show one.
 
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
         after its last whole generation: it can be saved, and learn goes on from there.
         """
         refuse_training()
         steps = self.settings.total_timesteps if total_timesteps is None else total_timesteps
-        budget = check_int(
-            "total_timesteps",
-            int(steps) if isinstance(steps, float) and steps.is_integer() else steps,
-            1 if reset_num_timesteps else 0,
-            10**15,
-        )
+        budget = checked_timesteps(steps, least=1 if reset_num_timesteps else 0)
         with self._one_thread.using("learn()"), output_lasts():
             self.state = self.state.begun(budget, reset_num_timesteps)
             total, begun_at = self.num_timesteps + budget, self.generation
@@ -206,30 +197,33 @@ class FastES(SB3Interface):
                 self._note_episodes()
                 callbacks.on_end(self)
         if self.solved and self.generation == begun_at:
-            warnings.warn(
-                f"nothing was trained: the parameters reach target_return = {self.target_return:g} already. "
-                "target_return='none' goes on",
-                UserWarning,
-                stacklevel=2,
-            )
+            self._warn_of_no_training()
         return self
 
     def _train(self, total: int, callbacks: Callback) -> None:
         """Generations until num_timesteps has reached total, the target return is confirmed, or a callback says stop."""
-        going = self.num_timesteps < total
+        is_training = self.num_timesteps < total
         finished = time.perf_counter()
-        while going:
+        while is_training:
             self._judge_start(callbacks)
             self.state = warm_up(self.state, self.evaluator)
             generation = run_generation(self.state, self.evaluator)  # ask and evaluate
             record, finished = self._book(generation, finished, callbacks)  # tell and record
             self._note_episodes()
-            going = callbacks.on_generation(self, record) is not False
+            is_training = callbacks.on_generation(self, record) is not False
             self.state = self.state.reported()
             self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch)
-            going = going and not self.solved and self.num_timesteps < total
+            is_training = is_training and not self.solved and self.num_timesteps < total
         if self.num_timesteps >= total:
             self._judge_start(callbacks)
+
+    def _warn_of_no_training(self) -> None:
+        warnings.warn(
+            f"nothing was trained: the parameters reach target_return = {self.target_return:g} already. "
+            "target_return='none' goes on",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def _judge_start(self, callbacks: Callback) -> None:
         """Judge the present start where it has spent its part, and begin the next one or go on from the best."""
@@ -327,11 +321,18 @@ class FastES(SB3Interface):
     ) -> FastES:
         """Read a checkpoint; runs no code from it. Training goes on exactly where it was saved.
 
-        env: needed when the checkpoint cannot rebuild its own. policy: the TorchPolicy or CallablePolicy that was trained, of
-        which a file holds the parameters only. settings: fields to change, such as a learning_rate that was a function. seed:
-        see set_random_seed. custom_objects: SB3's; of these, only settings are taken, and not a learning rate of 0, which
-        says that the model will only act. print_system_info: print the versions that the checkpoint was saved with. Raises
-        CheckpointError that says what is wrong with the file.
+        path: of the checkpoint.
+        env: needed when the checkpoint cannot rebuild its own.
+        n_workers, verbose, tensorboard_log, device: as in FastES.
+        policy: the TorchPolicy or CallablePolicy that was trained, of which a file holds the parameters only.
+        env_kwargs: for gymnasium.make; given with env.
+        seed: see set_random_seed.
+        custom_objects: SB3's. Only settings are taken, and not a learning rate of 0: it says that the model will only act.
+        print_system_info: print the versions that the checkpoint was saved with.
+        force_reset: SB3's, changes nothing: every episode starts with a reset.
+        settings: fields to change, such as a learning_rate that was a function.
+
+        Raises CheckpointError that says what is wrong with the file.
         """
         changes = {**settings_among(custom_objects or {}), **settings}
         parts = read_parts(path, env, env_kwargs, policy, changes)
@@ -343,7 +344,7 @@ class FastES(SB3Interface):
         model._set_up(parts.source, parts.spec, parts.settings, parts.seed, n_workers, verbose)
         restore_state(model.state, parts.checkpoint)
         model.set_random_seed(seed)
-        model._look_at_statistics()
+        model._check_statistics()
         return model
 
     @classmethod

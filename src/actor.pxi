@@ -1,15 +1,20 @@
 # Part of _core.pyx: a policy of its own buffers, and what is asked of many of them at once.
 
+cdef enum:
+    NUMBERED_DTYPES = 32  # more than NumPy numbers of its own numeric dtypes
+
+cdef int[NUMBERED_DTYPES] obs_dtypes  # OBS_DTYPES by NumPy's number of a dtype, -1 for others: a look-up is one load
+for number in range(NUMBERED_DTYPES):
+    obs_dtypes[number] = -1
+for name, code in OBS_DTYPES.items():
+    obs_dtypes[<int>np.dtype(name).num] = code
+del number, name, code
+
+
 cdef int obs_dtype_of(cnp.ndarray array) noexcept:
     """The dtype by which the kernels read an array, or -1 for one that they do not read."""
-    cdef int kind = cnp.PyArray_TYPE(array)
-    if kind == cnp.NPY_FLOAT64:
-        return FASTES_OBS_FLOAT64
-    if kind == cnp.NPY_FLOAT32:
-        return FASTES_OBS_FLOAT32
-    if kind == cnp.NPY_UINT8:
-        return FASTES_OBS_UINT8
-    return -1
+    cdef int number = cnp.PyArray_TYPE(array)
+    return obs_dtypes[number] if 0 <= number < NUMBERED_DTYPES else -1
 
 
 cdef class Actor:
@@ -245,7 +250,7 @@ cdef class Actor:
 def act_rows(list actors not None, observations not None, actions not None):
     """actions[i] = actors[i].act(observations[i]) for rows of C-contiguous arrays, in one call.
 
-    actors: one Actor a row. observations: float64, float32 or uint8 (n, obs_size or more dimensions); actions: (n, *action
+    actors: one Actor a row. observations: one of OBS_DTYPES, (n, obs_size or more dimensions); actions: (n, *action
     shape) of the kernel's dtype. Raises ValueError or TypeError for anything else.
     """
     cdef cnp.ndarray obs = observations, target = actions
@@ -255,7 +260,7 @@ def act_rows(list actors not None, observations not None, actions not None):
     cdef char *data
     cdef char *out
     if obs_dtype < 0:
-        raise TypeError(f"observations have dtype {obs.dtype}: expected float64, float32 or uint8")
+        raise TypeError(f"observations have dtype {obs.dtype}: expected one of {tuple(OBS_DTYPES)}")
     if not cnp.PyArray_ISCARRAY_RO(obs) or not cnp.PyArray_ISCARRAY(target):
         raise ValueError("observations and actions must be C-contiguous arrays, and actions writable")
     if n == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 TESTS = Path(__file__).parent
 COMMAND = Path(sys.executable).parent / "fastes"
@@ -49,6 +51,20 @@ def started_script(code: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate()
+
+
+def second_process_fails() -> Callable[..., Any]:
+    """A subprocess.Popen whose second call finds that there may be no more processes."""
+    popen, calls = subprocess.Popen, 0
+
+    def failing(*arguments: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return popen(*arguments, **kwargs)
+
+    return failing
 
 
 def fastes_command() -> list[str]:

@@ -475,11 +475,11 @@ def test_tell() -> None:
 
 
 def test_candidates_out_of_range() -> None:
-    asked = EvolutionStrategy(np.zeros(2), population_size=4).ask()
-    assert len(asked) == 4
+    perturbations = EvolutionStrategy(np.zeros(2), population_size=4).ask()
+    assert len(perturbations) == 4
     with pytest.raises(IndexError, match="4"):
-        asked[4]
-    assert len(list(asked)) == 4
+        perturbations[4]
+    assert len(list(perturbations)) == 4
 
 
 def test_schedules_that_misbehave_change_nothing() -> None:

@@ -23,8 +23,7 @@ from processes import environment, fastes_command, run_fastes, run_script, start
 import fastes
 from fastes import FastES, Settings, __version__
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.cli.arguments import build_parser
-from fastes.cli.main import main
+from fastes.cli.main import build_parser, main
 from fastes.es.perturbations import draw_pairs
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import load_preset, tomllib

@@ -37,11 +37,11 @@ def test_steps_are_the_papers(max_speed: float) -> None:
 def test_the_size_of_a_gradient_does_not_matter(scale: float) -> None:
     """Also where its square lies outside of float32."""
     gradient = np.array([scale, 0.0, -scale], dtype=np.float32)
-    assert ClipUp(3).step(gradient, 0.1) == pytest.approx(np.array([1.0, 0.0, -1.0]) * 0.1 / math.sqrt(2.0), rel=1e-6)
+    assert ClipUp(3, 0.9, 0.0).step(gradient, 0.1) == pytest.approx(np.array([1.0, 0.0, -1.0]) * 0.1 / math.sqrt(2.0), rel=1e-6)
 
 
 def test_a_gradient_of_zeros_pushes_nowhere() -> None:
-    optimizer, zeros = ClipUp(40, 0.5), np.zeros(40, dtype=np.float32)
+    optimizer, zeros = ClipUp(40, 0.5, 0.0), np.zeros(40, dtype=np.float32)
     assert not optimizer.step(zeros, 0.1).any()
     first = optimizer.step(GRADIENTS[0], 0.1)
     assert optimizer.step(zeros, 0.1).tobytes() == (first * np.float32(0.5)).tobytes()
@@ -49,7 +49,7 @@ def test_a_gradient_of_zeros_pushes_nowhere() -> None:
 
 def test_the_speed_follows_a_schedule_or_stays() -> None:
     """0 is twice the learning rate of the generation; a number holds, whatever the learning rate."""
-    along, fixed = ClipUp(40, 0.99), ClipUp(40, 0.99, 0.02)
+    along, fixed = ClipUp(40, 0.99, 0.0), ClipUp(40, 0.99, 0.02)
     rates = [0.1 * 0.8**k for k in range(20)]
     speeds = [lengths([optimizer.step(GRADIENTS[0], rate) for rate in rates]) for optimizer in (along, fixed)]
     assert speeds[0][2:] == pytest.approx(2 * np.array(rates[2:]), rel=1e-5)
@@ -57,7 +57,7 @@ def test_the_speed_follows_a_schedule_or_stays() -> None:
 
 
 def test_a_step_that_is_handed_out_is_the_callers() -> None:
-    optimizer = ClipUp(40)
+    optimizer = ClipUp(40, 0.9, 0.0)
     optimizer.step(GRADIENTS[0], 0.1)[:] = math.nan
     assert np.isfinite(optimizer.step(GRADIENTS[1], 0.1)).all()
 

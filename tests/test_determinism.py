@@ -138,13 +138,13 @@ def test_both_sides_of_a_pair_share_their_env_seeds() -> None:
     SeedRecorder.seeds.clear()
     episodes, pairs = 3, 4
     with FastES(SeedRecorder, seed=0, n_workers=0, population_size=2 * pairs, episodes_per_candidate=episodes) as model:
-        asked = model.strategy.ask()
+        perturbations = model.strategy.ask()
         learn(model, 1)
     seeds = np.array(SeedRecorder.seeds)
     assert len(seeds) == 2 * pairs * episodes + 1
     per_job = seeds[1:].reshape(pairs, 2, episodes)
     assert (per_job[:, 0] == per_job[:, 1]).all()
-    assert (per_job[:, 0] == asked.env_seed).all()
+    assert (per_job[:, 0] == perturbations.env_seed).all()
     assert len(set(seeds.tolist())) == pairs * episodes + 1, "pairs, episodes and the evaluation have seeds of their own"
     assert all(type(seed) is int for seed in SeedRecorder.seeds)
 
@@ -155,9 +155,9 @@ def test_generations_have_env_seeds_and_noise_of_their_own() -> None:
     for _ in range(5):
         drawn.append(es.ask())
         es.tell(np.arange(20.0))
-    seeds = {int(seed) for asked in drawn for seed in asked.env_seed.ravel()}
+    seeds = {int(seed) for perturbations in drawn for seed in perturbations.env_seed.ravel()}
     assert len(seeds) == 5 * 10 * 2
-    assert len({asked.noise_index.tobytes() for asked in drawn}) == 5
+    assert len({perturbations.noise_index.tobytes() for perturbations in drawn}) == 5
 
 
 def test_asking_again_gives_the_same() -> None:

@@ -182,7 +182,7 @@ def test_figures_that_are_owed_come_in_order(tmp_path: Path) -> None:
 
 
 def test_the_command_line_passes_the_choice_on(tmp_path: Path) -> None:
-    from fastes.cli.arguments import build_parser
+    from fastes.cli.main import build_parser
 
     assert build_parser().parse_args(["train", "CartPole-v1"]).on_save_error == "continue"
     assert build_parser().parse_args(["train", "CartPole-v1", "--on-save-error", "stop"]).on_save_error == "stop"

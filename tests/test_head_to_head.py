@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -11,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from processes import alive, started_script, wait_until
 
 sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
-from benchmarks.child_process import ChildFailed, records_of
+from benchmarks.child_process import Child, ChildFailed, records_of
 from benchmarks.csv_records import read_records
 from benchmarks.learning import paper_table1, presets, race
 from benchmarks.learning.courses import COURSES, reported_timesteps
@@ -42,6 +43,7 @@ from benchmarks.learning.runs.evaluation import CURVE_SEEDS, FINAL_SEEDS, Task, 
 from benchmarks.learning.runs.results import Row, Run, append_row, failures, finished_runs, next_attempt, read_rows
 from benchmarks.learning.runs.resumable import resumable
 from benchmarks.learning.runs.runner import Place, run_all
+from benchmarks.learning.runs.side_by_side import run_jobs
 from benchmarks.machine import usable_cpus
 from benchmarks.peers.zoo import PEERS, settings_for, shortened, task_of
 from fastes import Settings
@@ -199,17 +201,31 @@ def contestants(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Names of the contestants that were started; those of seed 1 fail after a point while `broken` is in the list."""
     started = ["broken"]
 
-    def records(module: str, given: dict[str, Any], *_: object) -> Iterator[dict[str, Any]]:
-        task = given["task"]
-        started.append(f"{task['algo']} {task['seed']}")
-        figures = {"wall": 1.0, "cpu": 2.0, "score": 5.0, "std": 0.0, "episodes": 1, "note": ""}
-        yield {"kind": "point", "steps": 0, **figures}
-        yield {"kind": "alive", "steps": 5}
-        if task["seed"] == 1 and "broken" in started:
-            raise ChildFailed("exit status -9: killed")
-        yield {"kind": "final", "steps": 10, **figures}
+    class Contestant(contextlib.ExitStack):
+        silent_at = math.inf
 
-    monkeypatch.setattr(runner, "records_of", records)
+        def __init__(self, module: str, given: dict[str, Any], *_: object) -> None:
+            super().__init__()
+            self.ready = os.open(os.devnull, os.O_RDONLY)
+            self.callback(os.close, self.ready)
+            started.append(f"{given['task']['algo']} {given['task']['seed']}")
+            self.broken = given["task"]["seed"] == 1 and "broken" in started
+            figures = {"wall": 1.0, "cpu": 2.0, "score": 5.0, "std": 0.0, "episodes": 1, "note": ""}
+            self.says = [[{"kind": "point", "steps": 0, **figures}], [{"kind": "alive", "steps": 5}]]
+            self.says += [] if self.broken else [[{"kind": "final", "steps": 10, **figures}]]
+
+        def fileno(self) -> int:
+            return self.ready
+
+        def read(self) -> list[dict[str, Any]] | None:
+            if self.broken and not self.says:
+                raise ChildFailed("exit status -9: killed")
+            return self.says.pop(0) if self.says else None
+
+        def end(self) -> None:
+            self.close()
+
+    monkeypatch.setattr(runner, "Child", Contestant)
     return started
 
 
@@ -246,6 +262,45 @@ def test_silence_ends_a_contestant(tmp_path: Path) -> None:
     with pytest.raises(ChildFailed, match="said nothing for"):
         list(start(tmp_path, "import time\ntime.sleep(600)", patience=0.5))
     assert time.monotonic() - began < 10.0
+
+
+def test_side_by_side_a_silent_run_ends_and_the_others_go_on(tmp_path: Path) -> None:
+    """Each in a place of its own; the third is asked for when one is free."""
+    code = """
+import json, sys, time
+number = json.loads(sys.argv[1])
+for _ in range(6 if number else 1):
+    print(json.dumps({"number": number}), flush=True)
+    time.sleep(0.2 if number else 600)
+"""
+    (tmp_path / "job_for_test.py").write_text(code)
+    told: list[str] = []
+
+    class Run:
+        def __init__(self, number: int) -> None:
+            told.append(f"asked for {number}")
+            self.number = number
+
+        def start(self, cpus: Sequence[int]) -> Child:
+            told.append(f"{self.number} on {cpus}")
+            patience = 60.0 if self.number else 2.0
+            return Child("job_for_test", self.number, usable_cpus(1), 1, tmp_path, tmp_path / "log", patience)  # type: ignore[arg-type]
+
+        def note(self, record: dict[str, Any]) -> None:
+            assert record == {"number": self.number}
+            told.append(f"{self.number} says")
+
+        def end(self, failure: str | None) -> None:
+            told.append(f"{self.number} ended: {failure and failure[:19]}")
+
+    began = time.monotonic()
+    run_jobs(map(Run, range(3)), [["a"], ["b"]])  # type: ignore[arg-type]
+    assert time.monotonic() - began < 30.0
+    assert told[:4] == ["asked for 0", "0 on ['a']", "asked for 1", "1 on ['b']"]
+    assert [told.count(f"{number} says") for number in range(3)] == [1, 6, 6]
+    assert {"0 ended: it said nothing for", "1 ended: None", "2 ended: None"} <= set(told)
+    first_end = min(told.index("0 ended: it said nothing for"), told.index("1 ended: None"))
+    assert told[first_end + 1] == "asked for 2"
 
 
 def test_a_contestants_children_end_with_it_and_stay_on_its_cores(tmp_path: Path) -> None:

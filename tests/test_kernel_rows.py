@@ -84,7 +84,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "int32 observations": (
         {"observations": OBSERVATIONS.astype("i4")},
         TypeError,
-        "dtype int32: expected float64, float32 or u",
+        r"dtype int32: expected one of \('float64', 'float32', 'uint8'\)",
     ),
     "float16 observations": ({"observations": OBSERVATIONS.astype("f2")}, TypeError, "dtype float16"),
     "objects for observations": ({"observations": OBSERVATIONS.astype(object)}, TypeError, "dtype object"),

@@ -127,4 +127,4 @@ def test_unknown_shapings_and_optimizers_are_refused() -> None:
     with pytest.raises(ValueError, match=r"unknown shaping 'standardised': expected one of .*'standardized'"):
         shape_returns(np.array([[1.0, 2.0]]), 0.1, "standardised")
     with pytest.raises(ValueError, match=r"unknown optimizer 'rmsprop': expected one of .*'adam'"):
-        make_optimizer("rmsprop", 3, 0.9, 0.999)
+        make_optimizer("rmsprop", 3, 0.9, 0.999, 0.0)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import os
-import subprocess
 import threading
 import warnings
 from functools import partial
@@ -14,7 +12,7 @@ from typing import Any
 
 import pytest
 from envs_for_tests import Toy
-from processes import children, run_script, wait_until
+from processes import children, run_script, second_process_fails, wait_until
 from training import Result, assert_same, learn, train
 
 from fastes import FastES, WorkerError
@@ -125,18 +123,9 @@ def test_an_exception_leaves_nothing(n_workers: int) -> None:
 def test_a_process_that_cannot_be_started_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = train("Toy-v0", 2, **SETTINGS)
     before = held()
-    popen, calls = subprocess.Popen, 0
-
-    def failing(*arguments: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 2:
-            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-        return popen(*arguments, **kwargs)
-
     with FastES("Toy-v0", n_workers=3, **SETTINGS) as model:
         with monkeypatch.context() as patch:
-            patch.setattr("subprocess.Popen", failing)
+            patch.setattr("subprocess.Popen", second_process_fails())
             with pytest.raises(BlockingIOError):
                 learn(model, 2)
         records = learn(model, 2)

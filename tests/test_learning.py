@@ -67,8 +67,8 @@ def test_the_gradient_is_the_papers() -> None:
     es = EvolutionStrategy(
         np.arange(5.0), sigma=0.25, learning_rate=0.5, population_size=6, seed=1, optimizer="sgd", momentum=0.0
     )
-    theta, asked = es.theta.astype(np.float64), es.ask()
-    candidates = np.array(list(asked), dtype=np.float64)
+    theta, perturbations = es.theta.astype(np.float64), es.ask()
+    candidates = np.array(list(perturbations), dtype=np.float64)
     assert (candidates[0::2] + candidates[1::2]) / 2 == pytest.approx(np.tile(theta, (3, 1)), abs=1e-6)
     returns = np.array([3.0, -1.0, 10.0, 2.0, 2.5, 100.0])
     ranks = np.argsort(np.argsort(returns)) / 5 - 0.5
@@ -149,13 +149,13 @@ def test_nothing_changes_without_a_finite_return() -> None:
         es.ask()
         es.tell([1.0, 2.0, 3.0, 4.0])
         before = {name: array.tobytes() for name, array in es.state().items()}
-        asked = es.ask()
+        perturbations = es.ask()
         for bad in ([math.nan] * 4, [math.inf] * 4, [math.nan, math.inf, -math.inf, math.nan]):
             with pytest.raises(FastESError, match="finite"):
                 es.tell(bad)
         assert {name: array.tobytes() for name, array in es.state().items()} == before
         assert es.generation == 1
-        assert (es.ask().noise_index == asked.noise_index).all()
+        assert (es.ask().noise_index == perturbations.noise_index).all()
         es.tell([1.0, math.nan, 3.0, math.inf])
         assert np.isfinite(es.theta).all()
 
@@ -217,14 +217,14 @@ def test_ask_and_tell_do_what_the_workers_do(shaping: str) -> None:
         es = EvolutionStrategy(initial_theta(spec, 5), 0.05, 0.02, 8, seed=5, episodes=episodes, **settings)
         normalizer, actor = ObsNormalizer(spec.obs_size), _core.Actor(spec)
         for _ in range(generations):
-            asked, returns, moments, counts = es.ask(), [], [], []
+            perturbations, returns, moments, counts = es.ask(), [], [], []
             actor.set_normalizer(normalizer.mean, 1.0 / normalizer.std, normalizer.clip)
-            for job, candidate in enumerate(asked):
+            for job, candidate in enumerate(perturbations):
                 actor.parameters[:] = candidate
                 actor.count_moments(True)
                 played = [
                     run_episode(env, actor, int(seed), EpisodeSettings(action_noise=noise), int(key))
-                    for seed, key in zip(asked.env_seed[job // 2], asked.action_key[job // 2], strict=True)
+                    for seed, key in zip(perturbations.env_seed[job // 2], perturbations.action_key[job // 2], strict=True)
                 ]
                 returns.append(sum(episode.episode_return for episode in played) / episodes)
                 counts.append(sum(episode.length for episode in played))

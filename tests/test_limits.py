@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from faults import SETTINGS, toy
-from processes import children, run_script
+from processes import children, run_script, second_process_fails
 from training import Result, assert_same, learn
 
 from fastes import FastES
@@ -65,18 +64,9 @@ def test_every_place_at_which_descriptors_run_out(undisturbed: Result, tmp_path:
 
 
 def test_processes_that_run_out_name_the_limits(monkeypatch: pytest.MonkeyPatch, undisturbed: Result) -> None:
-    popen, calls = subprocess.Popen, 0
-
-    def failing(*arguments: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 2:
-            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-        return popen(*arguments, **kwargs)
-
     with FastES(toy(), n_workers=3, **SETTINGS) as model:
         with monkeypatch.context() as patch:
-            patch.setattr("subprocess.Popen", failing)
+            patch.setattr("subprocess.Popen", second_process_fails())
             with pytest.raises(BlockingIOError, match=r"1 of 3 workers could be started, .*`ulimit -u`.*fewer workers"):
                 learn(model, 4)
         assert children() == []

@@ -75,19 +75,19 @@ def test_a_whole_share_changes_no_bit() -> None:
 def test_candidates_differ_in_their_window_alone(share: float) -> None:
     es, turned = strategy(share), 0
     for _ in range(5):
-        asked = es.ask()
-        assert asked.windows is not None
+        perturbations = es.ask()
+        assert perturbations.windows is not None
         size = math.ceil(share * 11)
-        assert asked.windows.size == size
-        for pair, first in enumerate(asked.windows.first.tolist()):
-            window, eps = members(first, size, 11), es.table.values[asked.noise_index[pair] :][:size]
+        assert perturbations.windows.size == size
+        for pair, first in enumerate(perturbations.windows.first.tolist()):
+            window, eps = members(first, size, 11), es.table.values[perturbations.noise_index[pair] :][:size]
             expected = np.zeros(11)
             expected[window] = 0.3 * eps
             turned += first + size > 11
-            assert asked[2 * pair] - es.theta == pytest.approx(expected, abs=1e-6)
-            assert asked[2 * pair + 1] - es.theta == pytest.approx(-expected, abs=1e-6)
+            assert perturbations[2 * pair] - es.theta == pytest.approx(expected, abs=1e-6)
+            assert perturbations[2 * pair + 1] - es.theta == pytest.approx(-expected, abs=1e-6)
             outside = np.setdiff1d(np.arange(11), window)
-            assert (asked[2 * pair][outside] == es.theta[outside]).all()
+            assert (perturbations[2 * pair][outside] == es.theta[outside]).all()
         es.tell(np.arange(20.0))
     assert turned or share == 0.05
 
@@ -97,15 +97,15 @@ def test_candidates_differ_in_their_window_alone(share: float) -> None:
 def test_the_gradient_follows_the_formula(share: float, shaping: dict[str, Any]) -> None:
     es, size = strategy(share, **shaping), math.ceil(share * 11)
     for generation in range(3):
-        asked, before = es.ask(), es.theta.astype(np.float64)
+        perturbations, before = es.ask(), es.theta.astype(np.float64)
         returns = np.random.default_rng(generation).standard_normal(20)
         shaped = shape_returns(
             returns.reshape(-1, 2), 0.3, shaping.get("shaping", "centered_ranks"), shaping.get("top_fraction", 1.0)
         )
-        assert asked.windows is not None
+        assert perturbations.windows is not None
         total = np.zeros(11)
-        for pair, first in enumerate(asked.windows.first.tolist()):
-            eps = es.table.values[asked.noise_index[pair] :][:size]
+        for pair, first in enumerate(perturbations.windows.first.tolist()):
+            eps = es.table.values[perturbations.noise_index[pair] :][:size]
             total[members(first, size, 11)] += shaped.weights[pair] * eps.astype(np.float64)
         es.tell(returns)
         assert es.theta - before == pytest.approx(0.1 * shaped.scale * total * 11 / size, abs=1e-6)
@@ -130,13 +130,13 @@ def test_the_gradient_is_unbiased() -> None:
 def test_sigma_adapts_by_the_windows(kind: str) -> None:
     es = strategy(0.5, sigma_adaptation=kind, sigma_learning_rate=0.2)
     for generation in range(3):
-        asked, before = es.ask(), es.state()["sigma"].astype(np.float64)
+        perturbations, before = es.ask(), es.state()["sigma"].astype(np.float64)
         returns = np.random.default_rng(generation).standard_normal(20)
         middle = 0.5 * shape_returns(returns.reshape(-1, 2), 1.0, "centered_ranks").shaped.sum(axis=1)
-        assert asked.windows is not None
+        assert perturbations.windows is not None
         each, mean = np.zeros(11), 0.0
-        for pair, first in enumerate(asked.windows.first.tolist()):
-            eps = es.table.values[asked.noise_index[pair] :][:6].astype(np.float64)
+        for pair, first in enumerate(perturbations.windows.first.tolist()):
+            eps = es.table.values[perturbations.noise_index[pair] :][:6].astype(np.float64)
             each[members(first, 6, 11)] += middle[pair] * (eps**2 - 1.0)
             mean += middle[pair] * (eps**2 - 1.0).mean()
         change = 0.2 / 10 * (each * 11 / 6 if kind == "per_parameter" else mean)

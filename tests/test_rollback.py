@@ -204,8 +204,11 @@ def test_parameters_that_a_user_sets_are_not_taken_back(tmp_path: Path) -> None:
         learn(model, 20)
         assert model.rollback.count == 0
         assert 0 < len(model.rollback.state()[0]["evaluations"]) <= 5
+        before = model.state
+        known = before.rollback.state()[0]
         model.set_env("Toy-v0")
         assert model.rollback.state()[0] == {**rollback().state()[0], "count": 0}
+        assert before.rollback.state()[0] == known, "a state is replaced, not changed"
 
 
 def test_it_can_begin_and_end_on_loading(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Risk: figures get lost, or stand somewhere else than Stable-Baselines3's logger would have put them."""
+"""Risk: statistics get lost, or stand somewhere else than Stable-Baselines3's logger would have put them."""
 
 from __future__ import annotations
 

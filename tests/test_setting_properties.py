@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from fastes import FastES, Settings
 from fastes.checkpoints.file_format import Checkpoint
-from fastes.cli.arguments import build_parser, given_settings
+from fastes.cli.main import build_parser
+from fastes.cli.setting_flags import given_settings
 from fastes.models.checkpointing import checkpoint_of, settings_from
 from fastes.policies.action_head import BOX_MAPPINGS
 from fastes.policies.layers import ACTIVATIONS

@@ -64,9 +64,9 @@ def test_a_restart_begins_at_the_initial_sigma(kind: str) -> None:
 def test_a_generation_follows_the_formula(kind: str, shaping: dict[str, Any]) -> None:
     es = strategy(kind, sigma_learning_rate=0.3, **shaping)
     for generation in range(4):
-        asked, before, returns = es.ask(), sigma_of(es).astype(np.float64), some_returns(generation)
+        perturbations, before, returns = es.ask(), sigma_of(es).astype(np.float64), some_returns(generation)
         shaped = shape_returns(returns.reshape(-1, 2), 1.0, shaping["shaping"], shaping.get("top_fraction", 1.0)).shaped
-        eps = np.stack([es.table.values[i : i + 7] for i in asked.noise_index]).astype(np.float64)
+        eps = np.stack([es.table.values[i : i + 7] for i in perturbations.noise_index]).astype(np.float64)
         kept = math.ceil(10 * shaping.get("top_fraction", 1.0))
         terms = 0.5 * shaped.sum(axis=1, keepdims=True) * (eps**2 - 1.0)
         assert np.count_nonzero(terms.any(axis=1)) <= kept
@@ -94,9 +94,9 @@ def test_sigma_stays_within_its_bounds(kind: str) -> None:
     for sign, bound in ((1.0, CEILING), (-1.0, FLOOR)):
         es = strategy(kind, num_params=2, sigma_learning_rate=1000.0)
         for _ in range(60):
-            asked = es.ask()
-            spread = [float(((x - asked.theta) ** 2).sum()) for x in asked]
-            es.theta = asked.theta  # asks again: what moves is sigma
+            perturbations = es.ask()
+            spread = [float(((x - perturbations.theta) ** 2).sum()) for x in perturbations]
+            es.theta = perturbations.theta  # asks again: what moves is sigma
             es.ask()
             es.tell(sign * np.array(spread))
         assert sigma_of(es) == pytest.approx(np.full_like(sigma_of(es), 0.3 * bound), rel=1e-5)
@@ -127,14 +127,14 @@ def test_one_sigma_for_each_parameter_starts_where_one_for_all_does() -> None:
 def test_candidates_and_gradient_use_each_sigma() -> None:
     es, sigma = strategy("per_parameter", weight_decay=0.0, momentum=0.0), np.float32([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
     es.load_state({**es.state(), "sigma": sigma}, 5)
-    asked, returns, before = es.ask(), some_returns(1), es.theta
-    assert asked.sigma == pytest.approx(0.4)
+    perturbations, returns, before = es.ask(), some_returns(1), es.theta
+    assert perturbations.sigma == pytest.approx(0.4)
     shaped = shape_returns(returns.reshape(-1, 2), 0.4, "centered_ranks")
     step = np.zeros(7)
-    for pair, index in enumerate(asked.noise_index):
+    for pair, index in enumerate(perturbations.noise_index):
         eps = es.table.values[index : index + 7]
-        assert asked[2 * pair] == pytest.approx(before + sigma * eps, abs=1e-6)
-        assert asked[2 * pair + 1] == pytest.approx(before - sigma * eps, abs=1e-6)
+        assert perturbations[2 * pair] == pytest.approx(before + sigma * eps, abs=1e-6)
+        assert perturbations[2 * pair + 1] == pytest.approx(before - sigma * eps, abs=1e-6)
         step += 0.1 * shaped.scale * shaped.weights[pair] * eps * sigma / 0.4
     es.tell(returns)
     assert es.theta - before == pytest.approx(step, abs=1e-6)

@@ -47,7 +47,7 @@ BEATEN = generation([[0.0, 5.0], [1.0, -1.0]], [2.0])
 UNBEATEN = generation([[0.0, 1.0], [1.0, -1.0]], [2.0])
 
 
-def looked(batches: list[Batch], words: str = "no candidate", **settings: Any) -> list[str]:
+def warnings_of(batches: list[Batch], words: str = "no candidate", **settings: Any) -> list[str]:
     odd, model = StatisticsWarnings(), model_with(**settings)
     with caught_warnings() as messages:
         for number, batch in enumerate(batches, 1):
@@ -56,17 +56,17 @@ def looked(batches: list[Batch], words: str = "no candidate", **settings: Any) -
 
 
 def test_fifty_generations_without_a_better_candidate_are_told_once() -> None:
-    assert looked([UNBEATEN] * 49) == []
-    (message,) = looked([UNBEATEN] * 200, sigma=0.75)
+    assert warnings_of([UNBEATEN] * 49) == []
+    (message,) = warnings_of([UNBEATEN] * 200, sigma=0.75)
     for words in ("50 generations up to 50 ", "sigma = 0.75", "stuck", "eval_return"):
         assert words in message
-    (message,) = looked([BEATEN] * 30 + [UNBEATEN] * 60 + [BEATEN] + [UNBEATEN] * 60)
+    (message,) = warnings_of([BEATEN] * 30 + [UNBEATEN] * 60 + [BEATEN] + [UNBEATEN] * 60)
     assert "up to 80 " in message
 
 
 def test_one_better_candidate_starts_the_count_again() -> None:
-    assert looked(([UNBEATEN] * 49 + [BEATEN]) * 4) == []
-    assert len(looked([UNBEATEN] * 49 + [BEATEN] + [UNBEATEN] * 50)) == 1
+    assert warnings_of(([UNBEATEN] * 49 + [BEATEN]) * 4) == []
+    assert len(warnings_of([UNBEATEN] * 49 + [BEATEN] + [UNBEATEN] * 50)) == 1
 
 
 NOT_BELOW: dict[str, Batch] = {
@@ -83,24 +83,24 @@ NOT_BELOW: dict[str, Batch] = {
 
 @pytest.mark.parametrize("name", NOT_BELOW)
 def test_what_does_not_count(name: str) -> None:
-    assert looked([NOT_BELOW[name]] * 60) == []
-    assert len(looked([UNBEATEN] * 49 + [NOT_BELOW[name]] + [UNBEATEN] * 50)) == 1, "it starts the count again"
+    assert warnings_of([NOT_BELOW[name]] * 60) == []
+    assert len(warnings_of([UNBEATEN] * 49 + [NOT_BELOW[name]] + [UNBEATEN] * 50)) == 1, "it starts the count again"
 
 
 def test_returns_without_a_number_are_left_out() -> None:
-    assert len(looked([generation([[math.nan, 1.0]], [2.0])] * 60)) == 1
-    assert looked([generation([[math.nan, 3.0]], [2.0])] * 60) == []
+    assert len(warnings_of([generation([[math.nan, 1.0]], [2.0])] * 60)) == 1
+    assert warnings_of([generation([[math.nan, 3.0]], [2.0])] * 60) == []
 
 
 def test_an_adaptive_cap_makes_returns_of_candidates_smaller() -> None:
     """It ends their episodes and not those of the evaluation: less is no sign of anything."""
-    assert looked([UNBEATEN] * 60, episode_cap="mean") == []
+    assert warnings_of([UNBEATEN] * 60, episode_cap="mean") == []
 
 
 def test_what_else_makes_candidates_worse_is_named() -> None:
-    assert "action_noise" in looked([UNBEATEN] * 50, action_noise=0.1)[0]
-    assert "sample_actions" in looked([UNBEATEN] * 50, sample_actions=True)[0]
-    assert "(or" not in looked([UNBEATEN] * 50)[0]
+    assert "action_noise" in warnings_of([UNBEATEN] * 50, action_noise=0.1)[0]
+    assert "sample_actions" in warnings_of([UNBEATEN] * 50, sample_actions=True)[0]
+    assert "(or" not in warnings_of([UNBEATEN] * 50)[0]
 
 
 class Summit(gymnasium.Env[Any, Any]):
@@ -159,8 +159,8 @@ def test_the_warning_of_a_training_points_at_the_line_that_trains() -> None:
 def test_the_warning_changes_no_bit_and_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     told, first = on_the_summit(60)
     monkeypatch.setattr("fastes.reports.training_warnings._UNBEATEN", 0)
-    untold, second = on_the_summit(60)
-    assert (len(told), len(untold)) == (1, 0)
+    unwarned, second = on_the_summit(60)
+    assert (len(told), len(unwarned)) == (1, 0)
     assert_same_state(first, second)
     odd, model, batch = StatisticsWarnings(), model_with(), generation(np.zeros((500, 2)), [1.0])
     started = time.perf_counter()
@@ -235,12 +235,12 @@ def test_the_error_of_a_wrong_population_size_comes_alone() -> None:
 def test_equal_returns_are_warned_of_once() -> None:
     equal = generation([[3.0, 3.0], [3.0, 3.0]], [3.0])
     words = "the same return"
-    assert looked([equal] * 19, words) == []
-    (message,) = looked([equal] * 60, words)
+    assert warnings_of([equal] * 19, words) == []
+    (message,) = warnings_of([equal] * 60, words)
     assert "20 generations up to 20" in message
     assert "sigma" in message
-    assert looked([*[equal] * 19, BEATEN, *[equal] * 19], words) == []
-    assert looked([generation([[3.0, 3.0], [3.0, 3.0]], [4.0])] * 30, words) == []
+    assert warnings_of([*[equal] * 19, BEATEN, *[equal] * 19], words) == []
+    assert warnings_of([generation([[3.0, 3.0], [3.0, 3.0]], [4.0])] * 30, words) == []
 
 
 # --- a clock that stands still ---------------------------------------------------------------------------------------

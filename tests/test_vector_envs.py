@@ -44,6 +44,22 @@ def test_vector_envs_change_no_bit(mode: AutoresetMode, num_envs: int, episodes:
     env.close()
 
 
+def test_observations_of_the_other_byte_order() -> None:
+    results = []
+    for dtype in (np.dtype("<f4"), np.dtype(">f4")):
+
+        def observing(dtype: np.dtype[Any] = dtype) -> Uneven:
+            env = Uneven()
+            env.observation_space = spaces.Box(-np.inf, np.inf, env.observation_space.shape, dtype)  # type: ignore[arg-type]
+            return env
+
+        env = SyncVectorEnv([observing] * 3)
+        assert env.reset(seed=0)[0].dtype == dtype
+        results.append(train(env, 2, **settings()))
+        env.close()
+    assert_same_results(*results)
+
+
 def test_starts_that_are_judged_on_vector_env_change_no_bit() -> None:
     own = settings(starts=3, starts_share=3e-7)
     expected = train(Uneven, 6, **own)
@@ -202,12 +218,12 @@ def test_set_env() -> None:
 def test_another_seed_draws_other_noise_and_keeps_the_parameters() -> None:
     with FastES(toy(), n_workers=0, **settings()) as model:
         learn(model, 1)
-        before, asked = model.theta.copy(), model.state.perturbations().noise_index
+        before, noise_index = model.theta.copy(), model.state.perturbations().noise_index
         model.set_random_seed(None)
-        assert (model.state.perturbations().noise_index == asked).all()
+        assert (model.state.perturbations().noise_index == noise_index).all()
         model.set_random_seed(77)
         assert (model.theta == before).all()
-        assert (model.state.perturbations().noise_index != asked).any()
+        assert (model.state.perturbations().noise_index != noise_index).any()
         learn(model, 2)
         after = model.theta.copy()
     with FastES(toy(), n_workers=2, **settings()) as model:

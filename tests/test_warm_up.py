@@ -37,7 +37,7 @@ def test_number_of_workers_changes_no_bit(n_workers: int, whole: Result) -> None
 
 def test_the_first_generation_is_played_with_the_statistics_of_its_candidates() -> None:
     with FastES(Far, n_workers=0, **WARM) as model:
-        start, (asked, batch) = model.theta, run_generation(model.state, model.evaluator)
+        start, (perturbations, batch) = model.theta, run_generation(model.state, model.evaluator)
         seen: list[Any] = []
 
         def watched(*arguments: Any) -> Any:
@@ -55,7 +55,7 @@ def test_the_first_generation_is_played_with_the_statistics_of_its_candidates() 
     assert after["counts"].tolist() == [steps, 0]
     assert after["mean"] == pytest.approx(batch.moments[:, 0].sum(axis=0) / steps, rel=1e-12)
     assert record.timesteps > steps, "steps count"
-    assert record.episodes == 2 * 2 * len(asked)
+    assert record.episodes == 2 * 2 * len(perturbations)
     assert model.normalizer.count == record.timesteps
 
 

@@ -19,16 +19,15 @@ from fastes.rollout.job_runner import parameter_loader
 
 def assert_pool_plays_candidates(model: FastES) -> None:
     """What the pool makes of the running generation's request is what the strategy asked for."""
-    asked, pool = model.state.perturbations(), make_pool(model.evaluator.pool_spec(), 0)
+    perturbations, pool = model.state.perturbations(), make_pool(model.evaluator.pool_spec(), 0)
     model.strategy.table.place(pool.noise)
     try:
-        evaluations = len(model.state.eval_seeds())
-        jobs = publish(
-            pool.block, Request(asked.theta, asked, model.normalizer, model.state.eval_seeds(), *model.state.episode_settings())
-        )
+        eval_seeds = model.state.eval_seeds()
+        request = Request(perturbations.theta, perturbations, model.normalizer, eval_seeds, *model.state.episode_settings())
+        jobs, evaluations = publish(pool.block, request), len(eval_seeds)
         actor, load = model.policy_spec.make_actor(), parameter_loader(pool.block.layout)
-        for job, expected in zip([*jobs[evaluations:], jobs[0]], [*asked, asked.theta], strict=True):
-            load(actor, pool.block, job, asked.sigma)
+        for job, expected in zip([*jobs[evaluations:], jobs[0]], [*perturbations, perturbations.theta], strict=True):
+            load(actor, pool.block, job, perturbations.sigma)
             assert_same_bits(f"job {job}", actor.parameters, expected)
     finally:
         model.strategy.table.release()

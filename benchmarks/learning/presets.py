@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
 import os
-import select
 import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child_process import Child, ChildFailed
+from benchmarks.child_process import Child
 from benchmarks.csv_records import append_record, read_records
 from benchmarks.learning.courses import COURSES, course_of, reported_timesteps
 from benchmarks.learning.preset_run import EPISODES, Result
 from benchmarks.learning.runs.contestant import preset_fingerprint
 from benchmarks.learning.runs.resumable import resumable
+from benchmarks.learning.runs.side_by_side import run_jobs
 from benchmarks.machine import describe
 from benchmarks.options import COUNT, COUNT_OR_0
 from benchmarks.tables import markdown_table
@@ -33,40 +32,34 @@ def cpus_of_slots(slots: int, each: int) -> list[list[int]]:
     return [[usable[k % len(usable)] for k in range(slot * each, (slot + 1) * each)] for slot in range(slots)]
 
 
-def start_seed(arguments: argparse.Namespace, seed: int, cpus: list[int]) -> Child:
-    """One seed in a process pinned to its cores."""
-    given: dict[str, Any] = {name: getattr(arguments, name) for name in ("env", "preset", "timesteps", "aim")}
-    given |= {"seed": seed, "n_workers": arguments.workers_per_run}
-    logs = arguments.out.parent / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
-    log = logs / f"{arguments.env.replace('/', '-')}-{arguments.preset.replace('/', '-')}-seed-{seed}.log"
-    return Child(_RUN, given, cpus, arguments.workers_per_run, arguments.out.parent, log)
+class Seed:
+    """One seed; its result is written when it is there."""
+
+    def __init__(self, arguments: argparse.Namespace, seed: int, failures: list[str]) -> None:
+        self.arguments, self.seed, self.failures = arguments, seed, failures
+
+    def start(self, cpus: Sequence[int]) -> Child:
+        arguments = self.arguments
+        given: dict[str, Any] = {name: getattr(arguments, name) for name in ("env", "preset", "timesteps", "aim")}
+        given |= {"seed": self.seed, "n_workers": arguments.workers_per_run}
+        logs = arguments.out.parent / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        log = logs / f"{arguments.env.replace('/', '-')}-{arguments.preset.replace('/', '-')}-seed-{self.seed}.log"
+        return Child(_RUN, given, cpus, arguments.workers_per_run, arguments.out.parent, log)
+
+    def note(self, record: dict[str, Any]) -> None:
+        append_record(self.arguments.out, Result(**record))
+        print(f"seed {self.seed}: final {record['final_mean']:.1f}, best {record['best_mean']:.1f}", file=sys.stderr)
+
+    def end(self, failure: str | None) -> None:
+        if failure is not None:
+            self.failures.append(f"seed {self.seed} failed: {failure}")
 
 
 def run_seeds(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[str]:
-    """Run seeds side by side; each result is written when it is there. Returns what went wrong."""
-    waiting, free = list(seeds), cpus_of_slots(arguments.parallel, arguments.workers_per_run)
-    running: dict[Child, tuple[int, list[int]]] = {}
-    failures = []
-    with contextlib.ExitStack() as all_end:
-        while waiting or running:
-            while waiting and free:
-                seed, cpus = waiting.pop(0), free.pop(0)
-                running[all_end.enter_context(start_seed(arguments, seed, cpus))] = seed, cpus
-            for child in select.select(list(running), [], [])[0]:
-                seed, cpus = running[child]
-                try:
-                    records = child.read()
-                except ChildFailed as failure:
-                    failures.append(f"seed {seed} failed: {failure}")
-                    records = None
-                if records is None:
-                    child.end()
-                    del running[child]
-                    free.append(cpus)
-                for record in records or ():
-                    append_record(arguments.out, Result(**record))
-                    print(f"seed {seed}: final {record['final_mean']:.1f}, best {record['best_mean']:.1f}", file=sys.stderr)
+    """Run seeds side by side. Returns what went wrong."""
+    failures: list[str] = []
+    run_jobs([Seed(arguments, seed, failures) for seed in seeds], cpus_of_slots(arguments.parallel, arguments.workers_per_run))
     return failures
 
 

@@ -3,8 +3,8 @@
 python docs/scripts/run_blocks.py docs/quickstart.md             # trainings cut short
 python docs/scripts/run_blocks.py --full docs/quickstart.md      # as written, with the time of each block
 
-A page runs in an empty folder of its own. `<!-- not run: reason -->` before a block leaves it out, `<!-- needs: torch -->` anywhere
-says which modules a page cannot do without. Blocks are those that are fenced as python or bash.
+A page runs in an empty folder of its own. `<!-- not run: reason -->` before a block leaves it out, `<!-- needs: torch -->`
+anywhere says which modules a page cannot do without. Blocks are those that are fenced as python or bash.
 """
 
 from __future__ import annotations

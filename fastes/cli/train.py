@@ -5,69 +5,77 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import re
 import shlex
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from fastes.agent import FastES
-from fastes.cli.arguments import given_settings, parse_env_kwargs
-from fastes.envs.source import MissingEnv
+from fastes.cli.arguments import add_workers, parse_env_kwargs
+from fastes.cli.saved_model import buildable
+from fastes.cli.setting_flags import add_settings, given_settings
+from fastes.cli.stop_on_signal import INTERRUPTED, StopOnSignal
+from fastes.cli.train_report import counted, replay_command, report, resume_command
 from fastes.errors import WorkerError
 from fastes.es.schedules import ANY_NUMBER, make_schedule
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog, ProgressBar
-from fastes.runs.run_folder import BEST, CHECKPOINT, RunFolder, find_checkpoint, new_run_folder
+from fastes.runs.run_folder import RunFolder, find_checkpoint, new_run_folder
+from fastes.sb3.files import EVALUATIONS, MONITOR
 from fastes.settings.preset_loader import all_presets
 from fastes.settings.settings import SCHEDULES
 from fastes.system.interrupts import Terminated, interrupts_wait
-from fastes.training.record import Record
-
-INTERRUPTED = 130
 
 
-class StopOnSignal(Callback):
-    """The first Ctrl-C ends training after the running generation, the second one at once.
+def add_train(commands: Any) -> None:
+    train = commands.add_parser(
+        "train",
+        help="train a policy on all cores",
+        description="Train a policy. Settings without a flag come from the environment's preset; defaults below are those of "
+        "an environment without one.",
+    )
+    train.set_defaults(command="train")
+    _add_start(train)
+    _add_run_folder(train)
+    train.add_argument("--quiet", action="store_true", help="no progress bar and no line a generation")
+    add_settings(train)
 
-    SIGTERM and SIGHUP raise Terminated at once: whoever sends them does not wait for long.
-    """
 
-    def __init__(self) -> None:
-        self.requested, self.terminated = False, 0  # the number of the signal that came
-        self._before: dict[int, Any] = {}
+def _add_start(train: Any) -> None:
+    """What a training begins with."""
+    train.add_argument("env", nargs="?", help="environment id, such as HalfCheetah-v5 or module:Env-v0")
+    train.add_argument(
+        "--resume", type=Path, metavar="RUN", help="go on with a run folder; --total-timesteps is its new budget"
+    )
+    train.add_argument("--seed", type=int, help="int >= 0; everything follows from it (default: drawn and recorded)")
+    add_workers(train)
+    train.add_argument(
+        "--preset", help="settings to start from: an environment id, 'default', 'paper' or 'ars' (default: the environment's)"
+    )
+    train.add_argument(
+        "--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of the environment, values as JSON"
+    )
 
-    def __enter__(self) -> StopOnSignal:
-        self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-                self._before[number] = signal.signal(number, self._terminate)
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_IGN if self.terminated else handler)  # a second one must not change the status
-
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        if self.terminated:
-            return
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
-        print("\nCtrl-C: ending after this generation; again to stop at once", file=sys.stderr)
-
-    def _terminate(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        if not self.terminated:  # else the checkpoint is being written, and must be
-            self.terminated = number
-            raise Terminated(number)
-
-    def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
-        if self.terminated:  # somebody has caught the exception
-            raise Terminated(self.terminated)
-        return not self.requested
+def _add_run_folder(train: Any) -> None:
+    """What it leaves, where and how often."""
+    train.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (default: runs)")
+    train.add_argument(
+        "--checkpoint-seconds", type=float, default=30.0, metavar="S", help="seconds between checkpoints (default: 30)"
+    )
+    train.add_argument(
+        "--on-save-error",
+        choices=("continue", "stop"),
+        default="continue",
+        help="what a full disk does to the training (default: continue; saving is tried again)",
+    )
+    for flag, name in (("--monitor-csv", MONITOR), ("--evaluations-npz", EVALUATIONS)):
+        train.add_argument(
+            flag, action="store_true", help=f"write {name} as Stable-Baselines3 does; a resumed run goes on with what it has"
+        )
 
 
 def run_train(arguments: argparse.Namespace) -> int:
@@ -84,6 +92,24 @@ def run_train(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> int:
+    _note_start(arguments, model, folder)
+    callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(), folder, ProgressBar()]
+    started = time.perf_counter()
+    with model, StopOnSignal() as interrupt:
+        status = _learn(model, folder, [*callbacks, interrupt])
+        if status:
+            return status
+        seconds = time.perf_counter() - started
+        try:
+            report(model, folder, seconds, interrupt.requested)
+        except (KeyboardInterrupt, Terminated):
+            print(f"\nstopped before the report was whole; for that: {resume_command(model, folder.shown)}", file=sys.stderr)
+            raise
+    return INTERRUPTED if interrupt.requested else 0
+
+
+def _note_start(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> None:
+    """In the run folder and on the console."""
     command = shlex.join(["fastes", *sys.argv[1:]])
     folder.write_config(
         model, {"command": command, "started": time.strftime("%Y-%m-%d %H:%M:%S%z"), "at_timesteps": model.num_timesteps}
@@ -91,48 +117,35 @@ def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> i
     settings = model.settings
     print(
         f"{model.source.name}: {settings.policy}, {model.num_params} parameters, {settings.population_size} candidates "
-        f"a generation, {_counted(model.n_workers, 'worker')}, seed {model.seed}, run folder {folder.shown}"
+        f"a generation, {counted(model.n_workers, 'worker')}, seed {model.seed}, run folder {folder.shown}"
     )
     if not arguments.resume and arguments.preset is None:
         _tell_of_another_version(model.source.name)
-    callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(), folder, ProgressBar()]
-    started = time.perf_counter()
-    with model, StopOnSignal() as interrupt:
-        left = max(0, model.settings.total_timesteps - model.num_timesteps)
-        try:
-            model.learn(left, [*callbacks, interrupt], reset_num_timesteps=False)
-            with interrupts_wait():
-                saved = folder.save_somewhere(model)
-        except KeyboardInterrupt:
-            print(f"\nstopped at once; the last checkpoint is whole: {_resume_command(model, folder.shown)}", file=sys.stderr)
-            return INTERRUPTED
-        except Terminated as ended:
+
+
+def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback]) -> int:
+    """Train and save. An exit status: 0 where a report can follow, as after the first Ctrl-C, too."""
+    left = max(0, model.settings.total_timesteps - model.num_timesteps)
+    try:
+        model.learn(left, callbacks, reset_num_timesteps=False)
+        with interrupts_wait():
             saved = folder.save_somewhere(model)
-            name = signal.Signals(ended.number).name
-            print(f"\n{name}: {saved} is written; to go on: {_resume_command(model, folder.shown)}", file=sys.stderr)
-            return ended.exit_status
-        except Exception as error:
-            with interrupts_wait():
-                saved = folder.save_somewhere(model)
-            print(
-                f"training failed in generation {model.generation + 1}; what came before is saved in {saved}", file=sys.stderr
-            )
-            if isinstance(error, WorkerError) and error.job is not None and error.generation:
-                print(f"to play that episode again: {_replay_command(model, folder.shown, error)}", file=sys.stderr)
-            raise
-        if saved.parent != folder.path:
-            return 1
-        seconds = time.perf_counter() - started
-        try:
-            _report(model, folder, seconds, interrupt.requested)
-        except (KeyboardInterrupt, Terminated):
-            print(f"\nstopped before the report was whole; for that: {_resume_command(model, folder.shown)}", file=sys.stderr)
-            raise
-    return INTERRUPTED if interrupt.requested else 0
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    except KeyboardInterrupt:
+        print(f"\nstopped at once; the last checkpoint is whole: {resume_command(model, folder.shown)}", file=sys.stderr)
+        return INTERRUPTED
+    except Terminated as ended:
+        saved = folder.save_somewhere(model)
+        name = signal.Signals(ended.number).name
+        print(f"\n{name}: {saved} is written; to go on: {resume_command(model, folder.shown)}", file=sys.stderr)
+        return ended.exit_status
+    except Exception as error:
+        with interrupts_wait():
+            saved = folder.save_somewhere(model)
+        print(f"training failed in generation {model.generation + 1}; what came before is saved in {saved}", file=sys.stderr)
+        if isinstance(error, WorkerError) and error.job is not None and error.generation:
+            print(f"to play that episode again: {replay_command(model, folder.shown, error)}", file=sys.stderr)
+        raise
+    return 0 if saved.parent == folder.path else 1
 
 
 def _tell_of_another_version(env: str) -> None:
@@ -212,69 +225,3 @@ def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFo
         monitor_csv=arguments.monitor_csv,
         evaluations_npz=arguments.evaluations_npz,
     )
-
-
-def _module_id(model: FastES) -> str | None:
-    """The id of an environment that a module has to be imported for: a checkpoint names none, so the command line has to."""
-    return model.source.name if ":" in model.source.name else None
-
-
-def _env_flag(model: FastES) -> str:
-    """--env for the commands that play a run, where they need it."""
-    name = _module_id(model)
-    return f" --env {shlex.quote(name)}" if name else ""
-
-
-def _resume_command(model: FastES, path: Path) -> str:
-    """What goes on with the run."""
-    name = _module_id(model)
-    return f"fastes train {shlex.quote(name) + ' ' if name else ''}--resume {shlex.quote(str(path))}"
-
-
-def _replay_command(model: FastES, path: Path, error: WorkerError) -> str:
-    return f"fastes replay {shlex.quote(str(path))} --generation {error.generation} --job {error.job}{_env_flag(model)}"
-
-
-def _report(model: FastES, folder: RunFolder, seconds: float, interrupted: bool) -> None:
-    path = shlex.quote(str(folder.shown))
-    print(f"{model.num_timesteps} timesteps in {_counted(model.generation, 'generation')}, {seconds:.1f} s")
-    if interrupted:
-        print(f"stopped by Ctrl-C; to go on: {_resume_command(model, folder.shown)}")
-    else:
-        _choose_best(model, folder)
-    if not folder.draw(model):
-        print("no learning_curve.png: it needs matplotlib, pip install 'fastes[plots]'")
-    if not interrupted:
-        folder.finish()
-    print(f"to play it back: fastes play {path}{_env_flag(model)} --video {re.split('[/:]', model.source.name)[-1]}.mp4")
-
-
-def _choose_best(model: FastES, folder: RunFolder) -> None:
-    """Compare the last parameters with those of the best evaluation over the same seeds; best.zip gets the better ones."""
-    episodes = model.settings.target_episodes
-    last = model.evaluate(episodes, first_seed=None if model.solved else 0)  # None: the confirmation once more
-    if model.solved:
-        folder.keep_as_best(model)
-        target = f"target {model.target_return:g}"
-        print(f"solved: return {last.mean:.1f} +- {last.std:.1f} over {episodes} noise-free episodes ({target})")
-        return
-    model.close()
-    print(f"last parameters: return {last.mean:.1f} +- {last.std:.1f} over {episodes} noise-free episodes")
-    if not (folder.path / BEST).exists():
-        folder.keep_as_best(model)
-        return
-    with FastES.load(folder.path / BEST, _module_id(model), model.n_workers) as best_model:
-        best_model.evaluator.env_shown = True
-        best = best_model.evaluate(episodes)
-    print(f"best parameters: return {best.mean:.1f} +- {best.std:.1f} over the same seeds")
-    if last.mean >= best.mean:
-        folder.keep_as_best(model)
-    target = "" if math.isinf(model.target_return) else f" (target {model.target_return:g} not reached)"
-    print(f"{BEST} holds the better of the two, {CHECKPOINT} the last{target}")
-
-
-def buildable(model: FastES) -> FastES:
-    """The model, unless its environment cannot be built: better said now than by a worker."""
-    if isinstance(model.source.factory, MissingEnv):
-        model.source()
-    return model

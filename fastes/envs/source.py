@@ -46,11 +46,15 @@ _NAMESPACE_EXTRAS = {"ALE": _EXTRAS["ale_py"]}
 class EnvSource:
     """Where environments come from: a Gymnasium spec, or a factory of the user's.
 
-    name: for folders and messages. spec: None for a factory. make_kwargs: passed on to gymnasium.make. wrappers: put around
-    what the spec makes, innermost first. folder: the working directory when it was described, in which workers start: an
-    environment may leave it. vector_env: a vector environment that is there already and is driven as it is; single ones can be
-    built where it has only one kind of environment and no wrappers. monitor_file: of the SB3 Monitor around the environment
-    that was given; the model writes there what no worker's copy of it could.
+    name: for folders and messages.
+    spec: for gymnasium.make; None for a factory.
+    factory: the user's function without arguments; None for a spec.
+    make_kwargs: passed on to gymnasium.make.
+    wrappers: put around what the spec makes, innermost first.
+    folder: the working directory when it was described, in which workers start: an environment may leave it.
+    vector_env: one that is there already and is driven as it is. Single environments can be built where it has only one kind
+        and no wrappers.
+    monitor_file: of the SB3 Monitor around the environment that was given; the model writes there what no worker's copy could.
     """
 
     name: str

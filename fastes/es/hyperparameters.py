@@ -1,4 +1,4 @@
-"""The hyper-parameters of Evolution Strategies: the only list of them, with a training's defaults, limits and checks."""
+"""Settings that EvolutionStrategy has, too: the only list of its hyper-parameters, with a training's defaults and limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from fastes.es.sigma_adaptation import ADAPTATIONS, LARGEST_RATE, check_adaptati
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperparameters:
-    """What an EvolutionStrategy may be set to. Settings have these fields, and those of a training beside them."""
+    """What an EvolutionStrategy may be set to. Settings have these fields, and those of a training beside them.
+
+    The defaults suit policies. EvolutionStrategy has its own of sigma, learning_rate and population_size, for short vectors.
+    """
 
     population_size: int = setting(64, "candidates a generation, even: they come in mirrored pairs", "evolution")
     sigma: ScheduleSetting = setting(

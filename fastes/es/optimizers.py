@@ -16,9 +16,11 @@ Float32 = npt.NDArray[np.float32]
 AnyFloat = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Arrays = dict[str, AnyFloat]
 
+_EPSILON = np.float32(1e-8)  # Adam's, the paper's value
+
 
 class Optimizer(Protocol):
-    """State is a dict of arrays, so that a checkpoint needs to know no optimiser."""
+    """State is a dict of arrays, so that a checkpoint needs to know no optimiser. Defaults are those of hyperparameters.py."""
 
     def step(self, gradient: Float32, learning_rate: float) -> Float32:
         """The step to add to theta, float32 (num_params,)."""
@@ -31,7 +33,7 @@ class Optimizer(Protocol):
 class SGD:
     """v <- momentum * v + gradient; step = learning_rate * v."""
 
-    def __init__(self, num_params: int, momentum: float = 0.0) -> None:
+    def __init__(self, num_params: int, momentum: float) -> None:
         self.momentum = np.float32(momentum)
         self.velocity = np.zeros(num_params, dtype=np.float32)
 
@@ -54,8 +56,8 @@ class Adam:
     products: no libm, the same bits.
     """
 
-    def __init__(self, num_params: int, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> None:
-        self.beta1, self.beta2, self.epsilon = beta1, beta2, np.float32(epsilon)
+    def __init__(self, num_params: int, beta1: float, beta2: float) -> None:
+        self.beta1, self.beta2 = beta1, beta2
         self.m = np.zeros(num_params, dtype=np.float32)
         self.v = np.zeros(num_params, dtype=np.float32)
         self.powers = np.ones(2, dtype=np.float64)  # beta1^t, beta2^t
@@ -66,7 +68,7 @@ class Adam:
         self.v = np.float32(self.beta2) * self.v + np.float32(1.0 - self.beta2) * (gradient * gradient)
         m_hat = self.m / np.float32(1.0 - self.powers[0])
         v_hat = self.v / np.float32(1.0 - self.powers[1])
-        step: Float32 = np.float32(learning_rate) * m_hat / (np.sqrt(v_hat) + self.epsilon)
+        step: Float32 = np.float32(learning_rate) * m_hat / (np.sqrt(v_hat) + _EPSILON)
         return step
 
     def state(self) -> Arrays:
@@ -86,7 +88,7 @@ class ClipUp:
     follows a schedule. A gradient of zeros pushes nowhere.
     """
 
-    def __init__(self, num_params: int, momentum: float = 0.9, max_speed: float = 0.0) -> None:
+    def __init__(self, num_params: int, momentum: float, max_speed: float) -> None:
         self.momentum, self.max_speed = np.float32(momentum), max_speed
         self.velocity = np.zeros(num_params, dtype=np.float32)
 
@@ -112,7 +114,7 @@ class ClipUp:
 OPTIMIZERS = ("adam", "sgd", "clipup")
 
 
-def make_optimizer(name: str, num_params: int, momentum: float, beta2: float, max_speed: float = 0.0) -> Optimizer:
+def make_optimizer(name: str, num_params: int, momentum: float, beta2: float, max_speed: float) -> Optimizer:
     """momentum is that of SGD and ClipUp, or Adam's beta1; max_speed is ClipUp's."""
     if name == "adam":
         return Adam(num_params, momentum, beta2)

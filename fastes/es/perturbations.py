@@ -45,9 +45,15 @@ class Perturbations:
 
     Job 2 * pair is theta + sigma * eps, job 2 * pair + 1 is theta - sigma * eps, eps = the slice at noise_index[pair].
 
-    Attributes: noise_index int64 (num_pairs,); env_seed int64 (num_pairs, episodes), shared by both sides of a pair;
-    action_key uint64 (num_pairs, episodes), the key of the episode's action noise; sigma_each: a sigma for each parameter,
-    float32 (num_params,), of which `sigma` is the mean then, or None; windows: what each pair perturbs, None for all.
+    generation: its number, from 0.
+    sigma: standard deviation of the noise; the mean of sigma_each where that is given.
+    theta: float32 (num_params,).
+    table: the noise.
+    noise_index: where each pair's slice begins, int64 (num_pairs,).
+    env_seed: int64 (num_pairs, episodes), shared by both sides of a pair.
+    action_key: key of the episode's action noise, uint64 (num_pairs, episodes).
+    sigma_each: a sigma for each parameter, float32 (num_params,), or None.
+    windows: what each pair perturbs, None for all.
     """
 
     generation: int

@@ -41,7 +41,7 @@ _NUMBERS = {"lin": (1, 2), "exp": (2,)}  # how many each kind of schedule may ha
 
 @dataclass(frozen=True)
 class _Checked:
-    """A function of the user's, whose values are looked at."""
+    """A function of the user's, whose values are checked."""
 
     name: str
     function: Schedule

@@ -46,24 +46,11 @@ def checked(name: str, value: Any, kind: object, limits: Mapping[str, Any]) -> A
             raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected True or False")
     elif kind == "float":
         return _checked_float(name, value, limits)
-    elif name == "policy_kwargs":
-        return {key: _plain(item) for key, item in value.items()}
     elif "choices" in limits and (not isinstance(value, str) or value not in limits["choices"]):
         raise ValueError(f"{name} = {value!r}: expected one of {limits['choices']}{suggest(value, limits['choices'])}")
     elif isinstance(value, np.generic):
         return value.item()
     return value
-
-
-def _plain(value: Any) -> Any:
-    """An item of policy_kwargs as JSON knows it; classes and functions are known by their names."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return getattr(value, "__name__", value)
 
 
 def _checked_float(name: str, value: Any, limits: Mapping[str, Any]) -> float:

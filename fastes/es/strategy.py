@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import FastESError, check_int, check_seed
-from fastes.es.fitness_shaping import shape_returns
+from fastes.es.fitness_shaping import Float64, shape_returns
+from fastes.es.gradient import estimate_gradient
 from fastes.es.hyperparameters import make_hyperparameters
 from fastes.es.noise_table import NoiseTable, default_table_size
 from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer
@@ -72,6 +73,8 @@ class EvolutionStrategy:
     hyperparameters: any other field of fastes.es.hyperparameters.Hyperparameters, such as optimizer ('adam', 'sgd' or
         'clipup'), momentum, weight_decay, shaping, top_fraction, sigma_adaptation or perturbed_share. ARS is
         optimizer='sgd', momentum=0, shaping='standardized'.
+
+    Defaults of sigma, learning_rate and population_size are for short vectors, as in the example; Settings' are for policies.
 
     Raises TypeError or ValueError for arguments that cannot work.
     Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055); optimizers.py.
@@ -187,22 +190,10 @@ class EvolutionStrategy:
         theta, optimizer, adaptation, generation, perturbations = self._state
         if perturbations is None:
             raise FastESError("tell() was called before ask(): call ask(), evaluate its candidates, then tell()")
-        fitness = np.array(returns, dtype=np.float64)
-        if fitness.shape not in ((len(perturbations),), (perturbations.num_pairs, 2)):
-            raise ValueError(
-                f"tell() got {fitness.size} returns of shape {fitness.shape}, ask() gave {len(perturbations)} candidates: "
-                f"expected ({len(perturbations)},) in job order or ({perturbations.num_pairs}, 2)"
-            )
-        fitness = fitness.reshape(perturbations.num_pairs, 2)
+        fitness = _pairs_of_returns(returns, perturbations)
         shaped = shape_returns(fitness, perturbations.sigma, self.shaping, self.top_fraction)
-        # g = scale / share * sum_j w_j eps_j - weight_decay * theta
-        gradient = self.table.weighted_sum(perturbations.noise_index, shaped.weights, len(theta), perturbations.windows)
-        gradient *= np.float32(shaped.scale * perturbations.inverse_share)
-        if perturbations.sigma_each is not None:  # PGPE's gradient: a parameter with twice the sigma takes twice the step
-            gradient *= perturbations.sigma_each / np.float32(perturbations.sigma)
-        if self.weight_decay:
-            gradient -= np.float32(self.weight_decay) * theta
-        learning_rate = checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
+        gradient = estimate_gradient(perturbations, shaped, self.weight_decay)
+        learning_rate = self._learning_rate_now()
         adapted = None if adaptation is None else adaptation.adapted(perturbations, shaped)
         optimizer = copy.copy(optimizer)
         with np.errstate(all="ignore"):
@@ -221,12 +212,15 @@ class EvolutionStrategy:
         self._state = _State(new_theta, optimizer, adapted, generation + 1, None)
         return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, perturbations.sigma)
 
+    def _learning_rate_now(self) -> float:
+        """Of the progress that the last `ask` was given; a schedule that ends at 0 stays just above it."""
+        return checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
+
     def no_step(self) -> Update:
-        """The figures of a generation from which nothing is learned: theta stays, and so gradient and step are 0."""
-        learning_rate = checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
+        """The statistics of a generation from which nothing is learned: theta stays, and so gradient and step are 0."""
         perturbations = self._state.perturbations
         sigma = math.nan if perturbations is None else perturbations.sigma
-        return Update(_norm(self.theta), 0.0, 0.0, 0.0, 0, learning_rate, sigma)
+        return Update(_norm(self.theta), 0.0, 0.0, 0.0, 0, self._learning_rate_now(), sigma)
 
     def state(self) -> Arrays:
         """Arrays that, with the settings and the generation, determine everything to come."""
@@ -243,6 +237,17 @@ class EvolutionStrategy:
         if adaptation is not None:
             adaptation.values = state["sigma"]
         self._state = _State(self._fitting(state["theta"]), optimizer, adaptation, generation, None)
+
+
+def _pairs_of_returns(returns: npt.ArrayLike | Sequence[float], perturbations: Perturbations) -> Float64:
+    """returns (candidates,) in job order or (pairs, 2), as a new float64 (pairs, 2); ValueError for other shapes."""
+    fitness = np.array(returns, dtype=np.float64)
+    if fitness.shape not in ((len(perturbations),), (perturbations.num_pairs, 2)):
+        raise ValueError(
+            f"tell() got {fitness.size} returns of shape {fitness.shape}, ask() gave {len(perturbations)} candidates: "
+            f"expected ({len(perturbations)},) in job order or ({perturbations.num_pairs}, 2)"
+        )
+    return fitness.reshape(perturbations.num_pairs, 2)
 
 
 def _norm(x: Float32) -> float:

@@ -223,7 +223,11 @@ def _in_words(head: ActionHead | None) -> str:
 
 
 def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
-    """Put the file's arrays and counters into a state that was set up with its settings."""
+    """Put the file's arrays and counters into a state that was set up with its settings.
+
+    Fills that state in place, as nothing else may: it was just made, nobody trains on it yet, and its own arrays say which
+    names and shapes fit. After a CheckpointError it is filled in part, and goes with the model that was to be loaded.
+    """
     counters = require(checkpoint.data, "counters", dict)
     settings = require(checkpoint.data, "settings", dict)
     adaptive = bool(settings.get("generation_timesteps"))

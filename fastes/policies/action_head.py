@@ -34,8 +34,15 @@ KINDS = {
 class ActionHead:
     """What the C core needs to know of an action space.
 
-    kind: clip, squash, bins (Box), categorical (Discrete, MultiDiscrete), binary (MultiBinary). size: components.
-    num_outputs: width of the last layer. low, high: bounds of Box components. nvec, start: choices of categorical ones.
+    kind: clip, squash, bins (Box), categorical (Discrete, MultiDiscrete), binary (MultiBinary).
+    dtype: of the kernel's actions.
+    shape: of an action, () for a Discrete.
+    size: components.
+    num_outputs: width of the last layer.
+    low, high: bounds of each Box component, infinite for none.
+    num_bins: values a component for 'bins', else 0.
+    nvec: how many choices each categorical component has.
+    start: the first choice of each.
     cast: dtype that actions of the space have when it is not the kernel's, else empty.
     """
 

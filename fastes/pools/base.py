@@ -10,6 +10,7 @@ import numpy.typing as npt
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.serial_pool import SerialPool
 from fastes.pools.vector_pool import VectorPool
+from fastes.rollout.episode import Episode
 from fastes.rollout.job import Batch, PoolSpec, Request
 from fastes.system.memory import check_memory
 
@@ -35,6 +36,17 @@ class Pool(Protocol):
         """End what was started, and close environments that are the pool's own."""
 
 
+class LocalPool(Pool, Protocol):
+    """A pool that works in this process, so that it can play a single job where a debugger sees it."""
+
+    def play(self, job: int, request: Request) -> Episode:
+        """One job of a request: the mean return of its episodes, and their total length.
+
+        Raises what goes wrong in the environment: a single one's exception as it is, that of a vector environment as a
+        WorkerError, since it belongs to none of its environments.
+        """
+
+
 def make_pool(spec: PoolSpec, n_workers: int) -> Pool:
     """A pool that drives a vector environment, one of n_workers processes, or for n_workers = 0 one that works in this process.
 
@@ -46,8 +58,8 @@ def make_pool(spec: PoolSpec, n_workers: int) -> Pool:
     return ProcessPool(spec, n_workers)
 
 
-def make_pool_here(spec: PoolSpec) -> SerialPool | VectorPool:
-    """A pool that works in this process, and can play a single job. OSError as make_pool."""
+def make_pool_here(spec: PoolSpec) -> LocalPool:
+    """The pool for a vector environment, or the one that builds an environment in this process. OSError as make_pool."""
     actors = 1 if spec.source.vector_env is None else spec.source.vector_env.num_envs
     check_memory(spec.layout(0).memory(actors), _ADVICE)
     return SerialPool(spec) if spec.source.vector_env is None else VectorPool(spec, spec.source.vector_env)

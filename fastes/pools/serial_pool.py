@@ -43,7 +43,7 @@ class SerialPool:
         """Nothing to start: the environment is built by the first `evaluate`."""
 
     def evaluate(self, request: Request) -> Batch:
-        """See Pool.evaluate."""
+        """Run a request's jobs one after the other. Raises WorkerError for an exception in the environment."""
         jobs = publish(self.block, request)
         with self._round(len(jobs), request) as (runner, round_):
             self._penalised = ""
@@ -52,7 +52,7 @@ class SerialPool:
         return collect(self.block, jobs, 0, self._penalised)
 
     def play(self, job: int, request: Request) -> Episode:
-        """One job of a generation: the mean return of its episodes, and their total length. Errors come as they are."""
+        """One job of a request: the mean return of its episodes, and their total length. Errors come as they are."""
         publish(self.block, request)
         with self._round(1, request) as (runner, round_):
             runner.run(job, round_, _raise)
@@ -98,7 +98,7 @@ class SerialPool:
             runner.env.close()
 
     def leave_to_parent(self) -> None:
-        """See forks.Owner."""
+        """See forks.Owner: a forked copy builds an environment of its own."""
         if self._runner is not None:
             keep_unused(self._runner.env)
             self._runner = None

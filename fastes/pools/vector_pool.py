@@ -23,7 +23,6 @@ from fastes.system.interrupts import handlers_kept, interrupts_wait
 
 _IDLE = -1
 _ORIGINS = {"environment": "vector environment", "policy": "policy, on"}
-_KERNEL_DTYPES = ("float64", "float32", "uint8")
 
 
 class _Start(NamedTuple):
@@ -69,14 +68,20 @@ class VectorPool:
         """Nothing to end: the environment is its owner's to close."""
 
     def evaluate(self, request: Request) -> Batch:
-        """See Pool.evaluate."""
+        """Run a request's jobs, as many at a time as there are environments. Raises WorkerError for an exception in them.
+
+        Evaluation only leaves running statistics of wrappers as they are.
+        """
         jobs = publish(self.block, request)
         with contextlib.nullcontext() if request.perturbations is not None else self.vector_env.frozen():
             self._play(jobs, request)
         return collect(self.block, jobs, 0, "")
 
     def play(self, job: int, request: Request) -> Episode:
-        """See SerialPool.play."""
+        """One job of a request, in the first environment: the mean return of its episodes, and their total length.
+
+        Raises WorkerError for an exception in the environments.
+        """
         publish(self.block, request)
         self._play(np.array([job]), request)
         return Episode(float(self.block.returns[job]), int(self.block.lengths[job]))
@@ -107,7 +112,7 @@ class VectorPool:
         """The actions of all environments, (num_envs, *action shape)."""
         observations = self.vector_env.observations()
         actions = np.empty(*self._actions)
-        if self._in_one_call and isinstance(observations, np.ndarray) and observations.dtype.name in _KERNEL_DTYPES:
+        if self._in_one_call and isinstance(observations, np.ndarray) and _is_read_as_it_is(observations.dtype):
             _core.act_rows(self._actors, np.ascontiguousarray(observations), actions)
             return actions
         for index, (actor, observation) in enumerate(zip(self._actors, observations, strict=True)):
@@ -119,6 +124,11 @@ class VectorPool:
                 )
             actions[index] = action
         return actions
+
+
+def _is_read_as_it_is(dtype: np.dtype[Any]) -> bool:
+    """Whether kernels read it; a name says nothing of the order of bytes."""
+    return dtype.isnative and dtype.name in _core.OBS_DTYPES
 
 
 def _shape_of(space: spaces.Space[Any]) -> tuple[int, ...]:

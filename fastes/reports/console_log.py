@@ -13,7 +13,7 @@ from fastes.training.record import Record
 
 
 class ConsoleLog(Callback):
-    """One line of figures a generation, under a header that is repeated now and then; above the progress bar if any."""
+    """One line of statistics a generation, under a header that is repeated now and then; above the progress bar if any."""
 
     def __init__(self, file: TextIO | None = None, repeat_header: int = 40) -> None:
         self.file, self.repeat_header, self.lines = file, repeat_header, 0

@@ -46,7 +46,7 @@ class CsvLog:
     def truncate(self, generation: int) -> None:
         """Drop the records after a generation: those of a run that went on past its last checkpoint.
 
-        A file in which others are missing, or are no figures, is kept under another name.
+        A file in which others are missing, or are no numbers, is kept under another name.
         """
         kept = [row for row in _whole_rows(self.path) if int(row[0]) <= generation]
         whole = [int(row[0]) for row in kept] == list(range(1, generation + 1))
@@ -93,7 +93,7 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def _whole_rows(path: Path) -> list[list[str]]:
-    """The rows that have a number for each column, in the order of Record; a figure that the file does not have is nan.
+    """The rows that have a number for each column, in the order of Record; one that the file does not have is nan.
 
     So a file of another version keeps its rows.
     """

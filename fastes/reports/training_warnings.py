@@ -1,4 +1,4 @@
-"""Warnings of figures that a user would want to know of."""
+"""Warnings of statistics that a user would want to know of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNBEATEN, _EQUAL = 50, 20  # generations in a row
 
 
 class StatisticsWarnings:
-    """Warns once of each kind of figure that a user would want to know of."""
+    """Warns once of each kind of statistic that a user would want to know of."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()
@@ -23,19 +23,31 @@ class StatisticsWarnings:
 
     def check(self, state: TrainingState, generation: int, batch: Batch) -> None:
         """generation: as in progress.csv."""
+        self._check_finite(state, generation, batch)
+        self._check_longest_episode(state, generation, batch)
+        self._check_rollback(state, generation)
+        self._check_equal_returns(generation, batch)
+        self._check_unbeaten(state, generation, batch)
+
+    def _check_finite(self, state: TrainingState, generation: int, batch: Batch) -> None:
+        """Returns and observations; a penalised generation has those that its penalty made, and a warning of its own."""
+        if batch.penalised:
+            return
         nonfinite = int(np.count_nonzero(~np.isfinite(batch.returns)))
-        if nonfinite and not batch.penalised:
+        if nonfinite:
             self._say(
                 "returns",
                 f"{nonfinite} of {batch.returns.size} returns of generation {generation} are not finite: they rank worst "
                 "(num_nonfinite counts them)",
             )
-        if state.normalizer.skipped and not batch.penalised:
+        if state.normalizer.skipped:
             self._say(
                 "observations",
                 f"{state.normalizer.skipped} candidates up to generation {generation} saw observations that are not finite or "
                 "too large to square: the statistics leave them out",
             )
+
+    def _check_longest_episode(self, state: TrainingState, generation: int, batch: Batch) -> None:
         longest = max(batch.lengths.max() // state.settings.episodes_per_candidate, batch.eval_lengths.max(initial=0))
         guard = state.episode_settings()[1].max_steps
         if not state.settings.max_episode_steps and longest >= guard:
@@ -44,12 +56,16 @@ class StatisticsWarnings:
                 f"an episode of generation {generation} was cut after {guard:,} steps: the environment did not end it; set "
                 "max_episode_steps",
             )
+
+    def _check_rollback(self, state: TrainingState, generation: int) -> None:
         if (fall := state.rollback.fall) is not None:
             self._say(
                 f"rollback {state.rollback.count}",
                 f"rollback {state.rollback.count}: in generation {generation} the evaluation had fallen from {fall.best:g} to "
                 f"{fall.smoothed:g}, so training goes on from the best parameters, with a fresh optimiser",
             )
+
+    def _check_equal_returns(self, generation: int, batch: Batch) -> None:
         self._equal = self._equal + 1 if _all_equal(batch) else 0
         if self._equal == _EQUAL:
             self._say(
@@ -57,6 +73,8 @@ class StatisticsWarnings:
                 f"in {_EQUAL} generations up to {generation} all candidates had the same return, so nothing could be learned: "
                 "raise sigma, or give rewards that tell small improvements",
             )
+
+    def _check_unbeaten(self, state: TrainingState, generation: int, batch: Batch) -> None:
         self._unbeaten = self._unbeaten + 1 if _is_unbeaten(state, batch) else 0
         if self._unbeaten == _UNBEATEN:
             others = {"action_noise": state.settings.action_noise, "sample_actions": state.settings.sample_actions}
@@ -72,7 +90,7 @@ class StatisticsWarnings:
     def _say(self, kind: str, message: str) -> None:
         if kind not in self._said:
             self._said.add(kind)
-            warnings.warn(message, RuntimeWarning, stacklevel=5)
+            warnings.warn(message, RuntimeWarning, stacklevel=6)  # the line that called learn
 
 
 def _all_equal(batch: Batch) -> bool:

@@ -23,10 +23,18 @@ PENALISE = "penalise"
 class PoolSpec:
     """What a pool needs to know once: how to build the environment and the policy, and how much room a generation takes.
 
+    source: builds the environment.
+    policy: builds the actor.
     num_pairs: room for the pairs of a generation; a request may have fewer. The jobs of evaluation come behind that room.
+    episodes: of each candidate.
+    num_evals: room for noise-free episodes of theta.
+    table_size: values of the noise table, 0 for evaluation only.
+    normalize_obs: whether observations are normalised.
     on_env_error: 'stop' lets an exception of the environment end the round, 'penalise' makes it a return of NaN.
     step_timeout: seconds after which a worker without an env.step counts as hung; None learns it from the episodes.
-    sigma_each: whether each parameter has a sigma of its own. window_size: parameters that a pair perturbs, 0 for all.
+    env_shown: whether the parent has built an environment: what that prints need not be shown again.
+    sigma_each: whether each parameter has a sigma of its own.
+    window_size: parameters that a pair perturbs, 0 for all.
     spaces: of observations and actions of the parent's environment; None where it has none, or they cannot be compared.
     """
 
@@ -39,31 +47,35 @@ class PoolSpec:
     normalize_obs: bool
     on_env_error: str = "stop"
     step_timeout: float | None = None
-    env_shown: bool = True  # the parent has built one: what that prints need not be shown again
+    env_shown: bool = True
     sigma_each: bool = False
     window_size: int = 0
     spaces: Pair | None = None
 
     def layout(self, n_workers: int) -> Layout:
         return Layout(
-            self.policy.num_params,
-            self.policy.obs_size,
-            self.num_pairs,
-            self.episodes,
-            self.num_evals,
-            n_workers,
-            self.table_size,
-            self.policy.num_params if self.sigma_each else 0,
-            self.window_size,
+            num_params=self.policy.num_params,
+            obs_size=self.policy.obs_size,
+            num_pairs=self.num_pairs,
+            episodes=self.episodes,
+            num_evals=self.num_evals,
+            n_workers=n_workers,
+            table_size=self.table_size,
+            num_sigmas=self.policy.num_params if self.sigma_each else 0,
+            window_size=self.window_size,
         )
 
 
 class Request(NamedTuple):
     """What a pool is asked to evaluate: a generation's candidates and, beside them, theta without noise on eval_seeds.
 
-    theta: float32 (num_params,). perturbations: None for evaluation only. normalizer: its statistics are what observations are
-    normalised by. eval_seeds: int64, at most spec.num_evals. training, evaluation: settings of the episodes. first_pair: an
-    earlier request of the same generation had the pairs before this one, which keep their places in the block.
+    theta: float32 (num_params,).
+    perturbations: a generation's; None for evaluation only.
+    normalizer: whose statistics normalise the observations.
+    eval_seeds: environment seeds, int64 (n,), n at most spec.num_evals.
+    training: settings of candidates' episodes.
+    evaluation: settings of noise-free episodes.
+    first_pair: the pairs before it were in an earlier request of the same generation, and keep their places in the block.
     """
 
     theta: npt.NDArray[np.float32]
@@ -98,11 +110,15 @@ class Round(NamedTuple):
 class Batch:
     """What a request's jobs gave, in job order.
 
-    returns float64 (num_pairs, 2), means over a candidate's episodes; lengths int64 (num_pairs, 2), their total steps;
-    moments float64 (2 * num_pairs, 2, obs_size); eval_returns float64, eval_lengths int64 (num_evals,);
-    successes float64 (num_pairs, 2), shares of a candidate's episodes, NaN where the environment does not tell;
-    busy_seconds: summed over workers; rerun: jobs run again because their worker died; penalised: what one of the exceptions
-    said that were made a return of NaN, or ''.
+    returns: means over a candidate's episodes, float64 (num_pairs, 2).
+    lengths: their total steps, int64 (num_pairs, 2).
+    successes: shares of a candidate's episodes, float64 (num_pairs, 2), NaN where the environment does not tell.
+    moments: of a candidate's observations, float64 (2 * num_pairs, 2, obs_size).
+    eval_returns: of noise-free episodes, float64 (num_evals,).
+    eval_lengths: their steps, int64 (num_evals,).
+    busy_seconds: summed over workers.
+    rerun: jobs run again because their worker died.
+    penalised: what one of the exceptions said that were made a return of NaN, or ''.
     """
 
     returns: npt.NDArray[np.float64]

@@ -34,9 +34,15 @@ OPEN, CLOSED = 1, 2
 class Layout:
     """Sizes that determine every array's place.
 
-    Attributes: num_params; obs_size; num_pairs; episodes per candidate; num_evals, room for evaluation jobs; n_workers;
-    table_size, values of the noise table; num_sigmas, num_params where each parameter has a sigma of its own, else 0;
-    window_size, parameters that a pair perturbs, 0 for all.
+    num_params: of the policy.
+    obs_size: values of an observation.
+    num_pairs: room for the pairs of a generation.
+    episodes: of each candidate.
+    num_evals: room for evaluation jobs.
+    n_workers: processes, 0 for a pool without.
+    table_size: values of the noise table.
+    num_sigmas: num_params where each parameter has a sigma of its own, else 0.
+    window_size: parameters that a pair perturbs, 0 for all.
     """
 
     num_params: int

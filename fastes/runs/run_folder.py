@@ -68,9 +68,13 @@ class RunFolder(Callback):
 
     One training at a time: FolderInUse for a second one, from `with folder:` or from where training starts until it ends.
 
-    on_save_error: what a full disk or a folder that became read-only does to the training: 'continue' warns, keeps the old
-    files and the figures to be written, and tries again; 'stop' raises the OSError. shown: path as messages name it.
-    monitor_csv, evaluations_npz: write these files of SB3's; they go on being written where they are there already.
+    path: the run folder.
+    checkpoint_seconds: seconds from one checkpoint to the next.
+    on_save_error: what a full disk, or a folder that became read-only, does to the training: 'continue' warns, keeps the old
+        files and the figures to be written, and tries again; 'stop' raises the OSError.
+    shown: path as messages name it; None for path.
+    monitor_csv: write SB3's monitor.csv, as is done anyway where it is there already.
+    evaluations_npz: the same for SB3's evaluations.npz.
     """
 
     def __init__(

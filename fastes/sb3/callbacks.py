@@ -51,7 +51,7 @@ class StepCallback(Callback):
     def __init__(self, callback: Any) -> None:
         self.callback = callback
         self._locals: dict[str, Any] = {}
-        self._told: Record | None = None
+        self._reported: Record | None = None
 
     def on_start(self, model: SB3Interface, total_timesteps: int) -> None:
         shape, n_envs = model.policy_spec.obs_shape, model.n_envs
@@ -70,7 +70,7 @@ class StepCallback(Callback):
         self.callback.on_rollout_start()
 
     def on_generation(self, model: SB3Interface, record: Record) -> bool:
-        self._locals["record"] = self._told = record
+        self._locals["record"] = self._reported = record
         if model.solved:  # nothing was learned from it, and its steps do not count
             return True
         if not self._tell(self.callback, model):
@@ -80,7 +80,7 @@ class StepCallback(Callback):
         return True
 
     def on_end(self, model: SB3Interface) -> None:
-        if model.unreported_record is not None and model.unreported_record is not self._told and not model.solved:
+        if model.unreported_record is not None and model.unreported_record is not self._reported and not model.solved:
             self._tell(self.callback, model)  # an exception in an earlier callback has kept it from this one
         self.callback.on_training_end()
 
@@ -133,12 +133,12 @@ def _tell_periodic(callback: Any, model: SB3Interface, calls: int) -> bool:
     if not due:
         callback.n_calls, callback.num_timesteps = after, model.num_timesteps
         return True
-    going = True
+    is_training = True
     for call in sorted(set(due)):
         callback.n_calls = call - 1
-        going = bool(callback.on_step()) and going
+        is_training = bool(callback.on_step()) and is_training
     callback.n_calls = after
-    return going
+    return is_training
 
 
 def _no_end(n_envs: int) -> dict[str, Any]:

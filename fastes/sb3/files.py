@@ -30,20 +30,20 @@ class _GenerationFile(Callback):
     """Notes each generation once, also one that was booked before an exception, of which on_generation was not told."""
 
     path: Path
-    _told: Record | None = None
+    _reported: Record | None = None
 
     def on_generation(self, model: Model, record: Record) -> None:
         with interrupts_wait():
-            if record is not self._told:
+            if record is not self._reported:
                 self._note(model, record)
-                self._told = record
+                self._reported = record
             self._write()
 
     def on_end(self, model: Model) -> None:
         with interrupts_wait():
-            if model.unreported_record is not None and model.unreported_record is not self._told:
+            if model.unreported_record is not None and model.unreported_record is not self._reported:
                 self._note(model, model.unreported_record)
-                self._told = model.unreported_record
+                self._reported = model.unreported_record
             self.flush()
 
     def _note(self, model: Model, record: Record) -> None:
@@ -82,7 +82,7 @@ class MonitorFile(_GenerationFile):
         self._t_start = 0.0
 
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
-        self._told, self._owed = None, b""
+        self._reported, self._owed = None, b""
         source = model.source
         header: dict[str, Any] = {"t_start": time.time(), "env_id": source.spec.id if source.spec else source.name}
         rows, before = b"", model.num_timesteps
@@ -165,7 +165,7 @@ class EvaluationsFile(_GenerationFile):
         self._tried_at = -float("inf")
 
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
-        self._told, self._rows, self._tried_at = None, [], -float("inf")
+        self._reported, self._rows, self._tried_at = None, [], -float("inf")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         _check_file(self.path)
         if model.num_timesteps and self.path.exists():

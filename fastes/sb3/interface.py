@@ -157,10 +157,10 @@ class SB3Interface(Model):
         evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, n_workers)
         self.close()
         self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
-        self.rollback.reset()
-        self._look_at_statistics()
+        self.state = self.state.in_new_env()
+        self._check_statistics()
 
-    def _look_at_statistics(self) -> None:
+    def _check_statistics(self) -> None:
         """Warn of wrappers whose statistics do not fit a model that was trained before."""
         vector_env = self.source.vector_env
         if vector_env is None or not vector_env.normalizes:
@@ -202,7 +202,7 @@ class SB3Interface(Model):
         self._predictor.seed(seed)
         self.evaluator.table = self.strategy.table
 
-    # --- figures ----------------------------------------------------------------------------------------------------
+    # --- statistics -------------------------------------------------------------------------------------------------
 
     @property
     def logger(self) -> Any:

@@ -1,4 +1,4 @@
-"""The figures of each generation under the keys that SB3's dashboards and plot scripts read, and those of ES beside them."""
+"""The statistics of each generation under the keys that SB3's dashboards and plot scripts read, and those of ES beside them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEYS = {
 
 
 class LogStatistics(Callback):
-    """Records a generation's figures in model.logger and dumps them every log_interval generations."""
+    """Records a generation's statistics in model.logger and dumps them every log_interval generations."""
 
     def __init__(self) -> None:
         self._iterations = 0

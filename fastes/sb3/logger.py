@@ -1,4 +1,4 @@
-"""Where figures go: a logger with the interface of Stable-Baselines3's, without SB3 or torch.
+"""Where statistics go: a logger with the interface of Stable-Baselines3's, without SB3 or torch.
 
     logger = configure("runs/first", ["stdout", "csv", "tensorboard"])
     logger.record("train/sigma", 0.02)

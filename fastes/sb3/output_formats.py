@@ -24,7 +24,7 @@ import numpy as np
 from fastes.system.console import lasting
 from fastes.system.descriptors import fill_standard_descriptors
 
-# SB3's classes for what is no figure, and the attributes that tell them from others of that name
+# SB3's classes for what is no number, and the attributes that tell them from others of that name
 _SPECIAL = {
     "Video": ("frames", "fps"),
     "Figure": ("figure", "close"),

@@ -1,9 +1,8 @@
-"""Every setting of a training: its default, its unit, and what it may be. The command line and docs are made from this."""
+"""Every setting of a training, and the one list of those that EvolutionStrategy lacks; flags and docs are made from this."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, fields, replace
 from typing import Any
 
@@ -12,6 +11,7 @@ from fastes.es.schedules import ANY_FORMS, ANY_NUMBER, ScheduleSetting, make_sch
 from fastes.es.setting_fields import checked_number, setting
 from fastes.rollout.episode import STEP_GUARD
 from fastes.settings.aliases import answer
+from fastes.settings.policy_kwargs import plain_policy_kwargs
 
 ENV_ERRORS = ("stop", "penalise")
 ROLLBACK_WINDOW = 10_000  # the longest
@@ -185,15 +185,13 @@ class Settings(Hyperparameters):
     obs_std_floor: float = setting(0.01, "smallest std that normalisation divides by", "observations", above=0.0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "policy_kwargs", {} if self.policy_kwargs is None else self.policy_kwargs)
         make_schedule("alive_bonus", self.alive_bonus, ANY_NUMBER)
         if not isinstance(self.policy, str):
             raise TypeError(
                 f"policy = {self.policy!r} is a {type(self.policy).__name__}: expected 'MlpPolicy', 'LinearPolicy', a "
                 "fastes.TorchPolicy or a fastes.CallablePolicy"
             )
-        if not isinstance(self.policy_kwargs, Mapping):
-            raise TypeError(f"policy_kwargs = {self.policy_kwargs!r}: expected a dict such as {{'net_arch': [64, 64]}}")
+        object.__setattr__(self, "policy_kwargs", plain_policy_kwargs(self.policy_kwargs))
         super().__post_init__()
         self.target()
         self.timeout()

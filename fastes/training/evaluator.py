@@ -47,19 +47,19 @@ class Evaluator:
         """What a pool is made for; evaluation alone needs no noise table."""
         settings = self.settings
         return PoolSpec(
-            self.source,
-            self.policy,
-            settings.largest_population() // 2 if training else 0,
-            settings.episodes_per_candidate,
-            self._room_for_evaluations(training),
-            self.table.size if training else 0,
-            settings.normalize_obs,
-            settings.on_env_error,
-            settings.timeout(),
-            self.env_shown,
-            training and settings.sigma_adaptation == "per_parameter",
-            window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
-            comparable(self.spaces),
+            source=self.source,
+            policy=self.policy,
+            num_pairs=settings.largest_population() // 2 if training else 0,
+            episodes=settings.episodes_per_candidate,
+            num_evals=self._room_for_evaluations(training),
+            table_size=self.table.size if training else 0,
+            normalize_obs=settings.normalize_obs,
+            on_env_error=settings.on_env_error,
+            step_timeout=settings.timeout(),
+            env_shown=self.env_shown,
+            sigma_each=training and settings.sigma_adaptation == "per_parameter",
+            window_size=window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
+            spaces=comparable(self.spaces),
         )
 
     def _room_for_evaluations(self, training: bool) -> int:

@@ -1,4 +1,4 @@
-"""The figures of one generation."""
+"""The statistics of one generation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Record(NamedTuple):
-    """Figures of one generation, in the order of progress.csv. Returns are plain sums of rewards.
+    """Statistics of one generation, in the order of progress.csv. Returns are plain sums of rewards.
 
     eval_return: mean of the noise-free episodes of theta as it was before the update. eval_rank: theta's place among the
     candidates, 1 is above all. elite_share: share of candidates above the candidates' mean. update_ratio: |step|/|theta|.

@@ -32,9 +32,12 @@ _PARTS = ("strategy", "normalizer", "cap", "population", "rollback", "starts")  
 class Counters(NamedTuple):
     """Tallies of a training; timesteps are environment steps.
 
-    num_timesteps, num_episodes: of candidates. eval_timesteps: of noise-free episodes. confirm_after: num_timesteps from which
-    on a target that was missed is confirmed again. budget: num_timesteps at which the last `learn` was to end; schedules run
-    towards it. best_eval_return: the highest noise-free return so far.
+    num_timesteps: of candidates.
+    eval_timesteps: of noise-free episodes.
+    num_episodes: of candidates.
+    confirm_after: num_timesteps from which on a target that was missed is confirmed again.
+    budget: num_timesteps at which the last `learn` was to end; schedules run towards it.
+    best_eval_return: the highest noise-free return so far.
     """
 
     num_timesteps: int = 0
@@ -71,9 +74,14 @@ class TrainingState:
     generation is booked as a whole or not at all, whatever exception comes at whatever moment. Both states share arrays, which
     nobody writes to.
 
-    Attributes: settings; spec, the policy's; seed; strategy, normalizer, cap, population, rollback and starts; counters;
-    solved, whether the last generation proved theta solved; report, of the last generation; is_reported, whether callbacks
-    were told of it.
+    settings: what was set.
+    spec: the policy's.
+    seed: of all draws.
+    strategy, normalizer, cap, population, rollback, starts: the parts that a generation changes.
+    counters: tallies.
+    solved: whether the last generation proved theta solved.
+    report: of the last generation, None before the first.
+    is_reported: whether callbacks were told of it.
     """
 
     def __init__(self, settings: Settings, spec: AnySpec, seed: int) -> None:
@@ -235,6 +243,13 @@ class TrainingState:
         new.strategy.theta = theta
         new.rollback.reset()
         new.starts.end()
+        return new
+
+    def in_new_env(self) -> TrainingState:
+        """With another environment from now on: what evaluations in the last one gave is forgotten."""
+        new = copy.copy(self)
+        new.rollback = copy.copy(self.rollback)
+        new.rollback.reset()
         return new
 
     def reseeded(self, seed: int) -> TrainingState:

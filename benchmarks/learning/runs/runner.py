@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.child_process import ChildFailed, records_of
+from benchmarks.child_process import Child
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import FINAL, POINT, Row, append_row, failed_row, finished_runs, next_attempt, read_rows
+from benchmarks.learning.runs.side_by_side import run_jobs
 from benchmarks.machine import cpu_model, describe
 from benchmarks.peers.calibration import fastest_way
 from benchmarks.peers.zoo import PEERS, algorithm_of
@@ -44,32 +44,37 @@ def run_all(tasks: Iterable[Task], place: Place, done: Callable[[Iterable[Row], 
     """Run what is not done, in order. A failure is a row, and the next task follows."""
     (place.folder / "logs").mkdir(parents=True, exist_ok=True)
     note_machine(place)
-    for task in tasks:
-        if not done(read_rows(place.results), task):
-            run_one(task, place)
+    run_jobs((Contestant(task, place) for task in tasks if not done(read_rows(place.results), task)), [place.cpus])
 
 
-def run_one(task: Task, place: Place) -> None:
-    """Run a task from scratch and append its rows as they come."""
-    attempt = next_attempt(read_rows(place.results), task.key)
-    given: dict[str, Any] = {"task": task._asdict(), "cores": len(place.cpus), "way": None}
-    threads = 1
-    if algorithm_of(task.algo) in PEERS:
-        given["way"] = way = fastest_way(task.algo, task.env, place.cpus, place.calibration_seconds, place.folder)
-        threads = way.threads
-    log = place.folder / "logs" / f"{task.name.replace(',', '').replace('/', '-').replace(' ', '-')}.log"
-    records = records_of(_CONTESTANT, given, place.cpus, threads, place.folder, log, _SILENCE_SECONDS)
-    try:
-        with contextlib.closing(records):
-            for record in records:
-                if record["kind"] in (POINT, FINAL):
-                    append_row(place.results, Row(*task.key, attempt, machine=place.machine, **record))
-                    print(f"{task.name}: {_told(record)}", file=sys.stderr, flush=True)
-        if not is_finished(read_rows(place.results), task):
-            raise ChildFailed("it ended before its last evaluation")
-    except ChildFailed as failure:
-        append_row(place.results, failed_row(task.key, attempt, place.machine, str(failure)))
-        print(f"{task.name} failed: {failure}", file=sys.stderr, flush=True)
+class Contestant:
+    """A task from scratch; its rows are appended as they come."""
+
+    def __init__(self, task: Task, place: Place) -> None:
+        self.task, self.place = task, place
+        self.attempt = next_attempt(read_rows(place.results), task.key)
+
+    def start(self, cpus: Sequence[int]) -> Child:
+        task, folder = self.task, self.place.folder
+        given: dict[str, Any] = {"task": task._asdict(), "cores": len(cpus), "way": None}
+        threads = 1
+        if algorithm_of(task.algo) in PEERS:
+            given["way"] = way = fastest_way(task.algo, task.env, cpus, self.place.calibration_seconds, folder)
+            threads = way.threads
+        log = folder / "logs" / f"{task.name.replace(',', '').replace('/', '-').replace(' ', '-')}.log"
+        return Child(_CONTESTANT, given, cpus, threads, folder, log, _SILENCE_SECONDS)
+
+    def note(self, record: dict[str, Any]) -> None:
+        if record["kind"] in (POINT, FINAL):
+            append_row(self.place.results, Row(*self.task.key, self.attempt, machine=self.place.machine, **record))
+            print(f"{self.task.name}: {_told(record)}", file=sys.stderr, flush=True)
+
+    def end(self, failure: str | None) -> None:
+        if failure is None and not is_finished(read_rows(self.place.results), self.task):
+            failure = "it ended before its last evaluation"
+        if failure is not None:
+            append_row(self.place.results, failed_row(self.task.key, self.attempt, self.place.machine, failure))
+            print(f"{self.task.name} failed: {failure}", file=sys.stderr, flush=True)
 
 
 def _told(record: dict[str, float]) -> str:

@@ -128,7 +128,7 @@ class ProcessPool:
         _core.commit(block.next_todo, 0, round_.number << 32)  # from here on jobs can be claimed
         for worker in self._workers.values():
             worker.offer(round_)
-        timeout = 0.0  # whoever died while nobody looked is met first
+        timeout = 0.0  # whoever died while nobody watched is met first
         while timeout == 0.0 or not self._is_over(round_, todo):
             events, timeout = self._selector.select(timeout), TICK
             for key, _ in events:
@@ -255,10 +255,10 @@ class ProcessPool:
                     self._printed.add(line)
                 print(line, file=lasting(sys.stderr))
         if not open_:
-            self._forget(worker.stderr)
+            self._release(worker.stderr)
 
-    def _forget(self, channel: Any) -> None:
-        with contextlib.suppress(KeyError, ValueError, OSError):  # it is forgotten or closed already
+    def _release(self, channel: Any) -> None:
+        with contextlib.suppress(KeyError, ValueError, OSError):  # it is released or closed already
             self._selector.unregister(channel)
 
     def _end(self, worker: Worker) -> None:
@@ -276,14 +276,14 @@ class ProcessPool:
         """Reap a worker that was killed or is dead."""
         for channel in (worker.connection, worker.stderr, worker.pidfd):
             if channel != -1:
-                self._forget(channel)
+                self._release(channel)
         self._workers.pop(worker.slot, None)
         worker.reap()
 
     def _see_off(self, workers: list[Worker]) -> list[Worker]:
         """Ask workers to close their environments and to leave, and reap them; returns those that had to be killed."""
         for worker in workers:
-            self._forget(worker.connection)
+            self._release(worker.connection)
             worker.ask_to_leave()
         late = see_off(workers, self._show)
         for worker in workers:

@@ -1,0 +1,33 @@
+"""fastes eval: the noise-free return of a trained policy."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fastes.cli.arguments import add_workers
+from fastes.cli.saved_model import add_episodes, check_episodes, load_model
+
+
+def add_eval(commands: Any) -> None:
+    evaluate = commands.add_parser("eval", help="noise-free return of a trained policy over many episodes")
+    evaluate.set_defaults(command="eval")
+    add_episodes(evaluate, episodes=100)
+    add_workers(evaluate)
+
+
+def run_eval(arguments: argparse.Namespace) -> int:
+    check_episodes(arguments)
+    with load_model(arguments, arguments.workers) as model:
+        result = model.evaluate(arguments.episodes, first_seed=arguments.first_seed)
+    returns = result.returns
+    last_seed = arguments.first_seed + arguments.episodes - 1
+    print(
+        f"{model.source.name}, {model.num_timesteps} timesteps: return over {len(returns)} noise-free episodes "
+        f"(env seeds {arguments.first_seed} to {last_seed})"
+    )
+    print(
+        f"mean {result.mean:.2f}  std {result.std:.2f}  min {returns.min():.2f}  max {returns.max():.2f}  "
+        f"mean length {result.lengths.mean():.1f}"
+    )
+    return 0

@@ -1,0 +1,55 @@
+"""Signals end a training: after the running generation, or at once."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+from fastes.agent import FastES
+from fastes.reports.callbacks import Callback
+from fastes.system.interrupts import Terminated
+from fastes.training.record import Record
+
+INTERRUPTED = 130
+
+
+class StopOnSignal(Callback):
+    """The first Ctrl-C ends training after the running generation, the second one at once.
+
+    SIGTERM and SIGHUP raise Terminated at once: whoever sends them does not wait for long.
+    """
+
+    def __init__(self) -> None:
+        self.requested, self.terminated = False, 0  # the number of the signal that came
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopOnSignal:
+        self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                self._before[number] = signal.signal(number, self._terminate)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_IGN if self.terminated else handler)  # a second one must not change the status
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.terminated:
+            return
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        print("\nCtrl-C: ending after this generation; again to stop at once", file=sys.stderr)
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if not self.terminated:  # else the checkpoint is being written, and must be
+            self.terminated = number
+            raise Terminated(number)
+
+    def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
+        if self.terminated:  # somebody has caught the exception
+            raise Terminated(self.terminated)
+        return not self.requested

@@ -1,0 +1,49 @@
+"""Arguments of FastES and of learn, in SB3's habits or its own: which environment, policy, settings and budget they mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastes.envs.source import EnvSource
+from fastes.errors import check_int
+from fastes.policies.choose_policy import AnySpec, check_noise, spec_for
+from fastes.policies.custom_policy import CustomPolicy
+from fastes.policies.mlp import POLICIES
+from fastes.settings.settings import Settings
+
+
+def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:
+    """The environment, and the policy or None, whichever was given first."""
+    if isinstance(env, CustomPolicy) or (isinstance(env, str) and (env in POLICIES or env.endswith("Policy"))):
+        if policy is None:
+            raise TypeError(f"FastES({env!r}) names a policy but no environment: use FastES(env) or FastES({env!r}, env)")
+        env, policy = policy, env
+    return env, "MlpPolicy" if policy == "MultiInputPolicy" else policy  # SB3's for Dict; here each space is flattened
+
+
+def changed_settings(
+    settings: dict[str, Any], source: EnvSource, policy: str | CustomPolicy | None, learning_rate: Any
+) -> dict[str, Any]:
+    """The settings that were given, with those that other arguments stand for."""
+    changed = dict(settings)
+    if learning_rate is not None:
+        changed["learning_rate"] = learning_rate
+    if source.vector_env is not None and source.vector_env.normalizes:
+        changed.setdefault("normalize_obs", False)
+    if policy is not None:
+        changed["policy"] = policy.kind if isinstance(policy, CustomPolicy) else policy
+    return changed
+
+
+def spec_of(policy: str | CustomPolicy | None, settings: Settings, env: Any) -> AnySpec:
+    """The spec of a custom policy, or of the one that the settings name, for the spaces of an environment."""
+    wanted = policy if isinstance(policy, CustomPolicy) else settings.policy
+    spec = spec_for(wanted, env.observation_space, env.action_space, settings.policy_kwargs)
+    check_noise(spec, settings.action_noise, settings.sample_actions)
+    return spec
+
+
+def checked_timesteps(timesteps: float, least: int) -> int:
+    """total_timesteps as an int; scripts write 1e6 as well."""
+    whole = int(timesteps) if isinstance(timesteps, float) and timesteps.is_integer() else timesteps
+    return check_int("total_timesteps", whole, least, 10**15)
