@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +37,11 @@ TILES = (222, 227, 233), (198, 206, 216)
 BODY, HIND_LEG, FORE_LEG = (0.16, 0.37, 0.66, 1.0), (0.85, 0.40, 0.24, 1.0), (0.95, 0.62, 0.25, 1.0)
 
 
-def train(seed: int) -> FastES:
-    """The preset's whole budget."""
-    model = FastES(ENV, seed=seed, target_return="none")
-    model.learn(progress_bar=True)
-    return model
+def train(seed: int, runs: Path) -> Path:
+    """The preset's whole budget; returns the run folder."""
+    command = ["train", ENV, "--seed", str(seed), "--target-return", "none", "--runs", str(runs), "--quiet"]
+    subprocess.run([sys.executable, "-m", "fastes", *command], check=True)
+    return runs / ENV / "1"
 
 
 def paint(model: mujoco.MjModel) -> None:
@@ -112,7 +115,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the episode")
     parser.add_argument("--out", type=Path, default=PICTURE)
     args = parser.parse_args()
-    trained = FastES.load(args.run / "best.zip") if args.run else train(args.train_seed)
+    with tempfile.TemporaryDirectory() as runs:
+        trained = FastES.load((args.run or train(args.train_seed, Path(runs))) / "best.zip")
     frames, total, seconds = frames_of(trained, args.seed)
     write_gif(args.out, frames, seconds)
     print(f"{args.out.name}: return {total:.0f}, {len(frames)} frames, {args.out.stat().st_size / 1e6:.2f} MB")
