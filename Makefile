@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help build test test-all sanitize fuzz chaos lint format docs bench wheel clean
+.PHONY: help build test test-all sanitize fuzz chaos lint format docs robot bench wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -35,7 +35,11 @@ format: ## let ruff format the code
 docs: ## remake what is made from the code, and build the site in build/site (extra: docs)
 	$(PYTHON) docs/scripts/make_reference.py
 	$(PYTHON) docs/scripts/draw_architecture.py
+	$(PYTHON) docs/scripts/draw_how_es_works.py
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/site
+
+robot: ## train HalfCheetah-v5 and draw README's picture, two minutes (extras: mujoco, plots)
+	$(PYTHON) docs/scripts/draw_robot.py
 
 bench: ## kernels and throughput, each against a baseline in the same run
 	$(PYTHON) -m benchmarks.speed.kernels

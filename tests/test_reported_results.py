@@ -62,27 +62,26 @@ def test_the_page_of_presets_has_their_scores(env: str) -> None:
     assert name == (env if num_seeds == 5 else f"{env} ({num_seeds})")
 
 
-def raced(env: str, algo: str, steps: float) -> tuple[float, float]:
-    """Median and worst final score of the race's seeds."""
-    runs = runs_of(algo, env, Budget(steps=round(steps)), [read_rows(RESULTS / "race" / "results.csv")])
-    scores = [run.final.score for run in runs]
-    return statistics.median(scores), min(scores)
+RACE_ROW = re.compile(r"^\| (\S+-v\d) \| ([\d.]+)M \| (.*?) ?\|$", re.MULTILINE)
+MUJOCO = {"HalfCheetah-v5", "Hopper-v5", "Swimmer-v5", "Reacher-v5", "Walker2d-v5", "Ant-v5"}
+PENDULUMS = {"InvertedPendulum-v5", "InvertedDoublePendulum-v5"}
 
 
-RACE = re.compile(
-    r"^\| (\S+-v5) \| ([\d.]+)M \| (\S+) \((\S+)\) \| [^|]+ \| (?:(\S+) \((\S+)\) \| [^|]+ \| (\S+) \((\S+)\))?", re.MULTILINE
-)
-
-
-def test_the_page_of_results_has_the_scores_of_the_race() -> None:
-    rows = RACE.findall((ROOT / "docs" / "results.md").read_text())
-    assert len(rows) == 9
-    for env, millions, *said in rows:
-        peers = ("fastes", float(millions) * 1e6), ("ppo", 1e6), ("trpo", 1e6)
-        for (algo, steps), median, worst in zip(peers, said[::2], said[1::2], strict=True):
-            if median:
-                decimals = len(median.partition(".")[2])
-                assert (median, worst) == tuple(f"{score:.{decimals}f}" for score in raced(env, algo, steps)), (env, algo)
+@pytest.mark.parametrize(("page", "tasks"), [("README.md", MUJOCO), ("docs/results.md", MUJOCO | PENDULUMS)])
+def test_readme_and_the_page_of_results_have_the_returns_and_times_of_the_race(page: str, tasks: set[str]) -> None:
+    rows = RACE_ROW.findall((ROOT / page).read_text())
+    assert {env for env, _, _ in rows} == tasks
+    table = [read_rows(RESULTS / "race" / "results.csv")]
+    for env, millions, said in rows:
+        cells = [cell.strip() for cell in said.split("|")]
+        for algo, steps in (("fastes", round(float(millions) * 1e6)), ("ppo", 1_000_000), ("trpo", 1_000_000)):
+            finals = [run.final for run in runs_of(algo, env, Budget(steps=steps), table)]
+            scores, decimals = [final.score for final in finals], 1 if env == "Reacher-v5" else 0
+            assert len(finals) == 3
+            if said_score := cells.pop(0):
+                assert said_score == f"{statistics.median(scores):.{decimals}f} ({min(scores):.{decimals}f})", (env, algo)
+            if said_time := cells.pop(0):
+                assert said_time == f"{statistics.median(final.wall for final in finals):.0f} s", (env, algo)
 
 
 def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:

@@ -24,13 +24,13 @@ SHORT_TIMESTEPS = 3000
 _BLOCK = re.compile(r"^(?P<before>[^\n]*)\n+^```(?P<language>python|bash)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 _NEEDS = re.compile(r"<!-- needs: ([\w. ]+) -->")
 _NOT_RUN = "<!-- not run:"
-# `fastes train` with a budget that is short, whatever the page says; other commands as they are
+# `fastes train` with a budget that is short, whatever the page says, longer where a run goes on; other commands as they are
 _SHORT_COMMAND = """#!{python}
 import sys
 from fastes.cli.main import main
 if sys.argv[1:2] == ["train"] and not {{"--help", "--help-all"}} & set(sys.argv):
-    sys.argv += ["--total-timesteps", "{timesteps}"]
-main()
+    sys.argv += ["--total-timesteps", str({timesteps} * (3 if "--resume" in sys.argv else 1))]
+sys.exit(main())
 """
 
 
