@@ -33,7 +33,7 @@ format: ## let ruff format the code
 	ruff format .
 
 docs: ## remake what is made from the code, and build the site in build/site (extra: docs)
-	$(PYTHON) docs/scripts/make_settings.py
+	$(PYTHON) docs/scripts/make_reference.py
 	$(PYTHON) docs/scripts/draw_architecture.py
 	$(PYTHON) docs/scripts/draw_how_es_works.py
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/site

@@ -7,17 +7,25 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SCRIPT = ROOT / "docs" / "scripts" / "run_blocks.py"
-_spec = importlib.util.spec_from_file_location("run_blocks", SCRIPT)
-assert _spec is not None
-assert _spec.loader is not None
-run_blocks = importlib.util.module_from_spec(_spec)
-sys.modules["run_blocks"] = run_blocks
-_spec.loader.exec_module(run_blocks)
+SCRIPTS = ROOT / "docs" / "scripts"
+
+
+def script(name: str) -> Any:
+    """A script of docs/scripts as a module."""
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)  # dataclasses and NamedTuples look there
+    spec.loader.exec_module(module)
+    return module
+
+
+run_blocks = script("run_blocks")
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_BLOCKS = [page for page in PAGES if any(block.run for block in run_blocks.blocks_of(page.read_text(encoding="utf-8")))]
@@ -36,7 +44,9 @@ def test_blocks_that_fail_are_seen(tmp_path: Path) -> None:
     for name, code, line in failing:
         page = tmp_path / f"{name}.md"
         page.write_text(f"# Page\n\n```{name}\n{code}\n```\n", encoding="utf-8")
-        done = subprocess.run([sys.executable, str(SCRIPT), str(page)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, str(SCRIPTS / "run_blocks.py"), str(page)], capture_output=True, text=True, timeout=60
+        )
         assert done.returncode
         assert f"{name}.md" in done.stderr
         assert f"line {line}" in done.stderr
@@ -60,7 +70,7 @@ def test_blocks_run(page: Path, tmp_path: Path) -> None:
     if missing := run_blocks.missing_modules(page.read_text(encoding="utf-8")):
         pytest.skip(f"needs {', '.join(missing)}")
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(page)],
+        [sys.executable, str(SCRIPTS / "run_blocks.py"), str(page)],
         cwd=tmp_path,
         env={**os.environ, "MPLBACKEND": "Agg"},
         capture_output=True,
@@ -68,3 +78,9 @@ def test_blocks_run(page: Path, tmp_path: Path) -> None:
         timeout=300,
     )
     assert not done.returncode, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+
+
+@pytest.mark.parametrize("name", ["settings.md", "preset-settings.md", "command-line.md"])
+def test_reference_pages_follow_the_code(name: str) -> None:
+    made = script("make_reference")
+    assert (made.REFERENCE / name).read_text(encoding="utf-8") == made.PAGES[name](), "run `make docs`"

@@ -9,7 +9,7 @@ from typing import Any
 from fastes.errors import check_int, suggest
 from fastes.es.fitness_shaping import SHAPINGS
 from fastes.es.optimizers import OPTIMIZERS
-from fastes.es.schedules import FORMS, ScheduleSetting, make_schedule
+from fastes.es.schedules import ScheduleSetting, make_schedule
 from fastes.es.setting_fields import checked, setting
 from fastes.es.sigma_adaptation import ADAPTATIONS, LARGEST_RATE, check_adaptation
 
@@ -21,74 +21,61 @@ class Hyperparameters:
     The defaults suit policies. EvolutionStrategy has its own of sigma, learning_rate and population_size, for short vectors.
     """
 
-    population_size: int = setting(64, "candidates a generation, even: they come in mirrored pairs", "evolution")
+    population_size: int = setting(64, "candidates a generation; even, since they come in mirrored pairs", "evolution")
     sigma: ScheduleSetting = setting(
         0.05,
-        f"standard deviation of the noise on the parameters: {FORMS}. Let wide noise fall where a narrow search keeps the "
-        "first gait that it finds, as in lin_0.06_0.02",
+        "standard deviation of the noise on the parameters; a number or a schedule",
         "evolution",
     )
     sigma_adaptation: str = setting(
         "none",
-        "none; scalar (one sigma, which follows the returns as in PGPE) or per_parameter (one for each parameter). Try "
-        "per_parameter when no single sigma suits all parameters, or when sigma cannot be tuned. sigma has to be a number "
-        "then: it starts there, and stays within 0.01 and 10 times that",
+        "none; scalar: one sigma that follows the returns (PGPE); per_parameter: one for each",
         "evolution",
         choices=ADAPTATIONS,
     )
     sigma_learning_rate: float = setting(
         0.1,
-        "how fast sigma_adaptation goes; a generation changes a sigma by 20 % at most. Start at 0.1, and lower it when sigma "
-        "falls while returns still rise; scalar is the slower the more parameters there are. With standardized shaping, whose "
-        "returns are three times as large, take a third. At most 1000",
+        "how fast sigma_adaptation goes; a sigma changes by at most 20 % a generation",
         "evolution",
         above=0.0,
         high=LARGEST_RATE,
     )
     learning_rate: ScheduleSetting = setting(
         0.02,
-        f"step size: {FORMS}. Let it fall to a fifth or a tenth where evaluations swing late in a training",
+        "step size; a number or a schedule",
         "evolution",
     )
     optimizer: str = setting(
         "adam",
-        "adam, sgd, or clipup (steps of one length, whatever the gradient's: learning_rate is then a length, to be set with "
-        "max_speed; for steep or badly scaled returns)",
+        "adam, sgd, or clipup (steps of one length, whatever the gradient's)",
         "evolution",
         choices=OPTIMIZERS,
     )
-    momentum: float = setting(0.9, "momentum of sgd and clipup, beta1 of adam, in [0, 1)", "evolution", low=0.0, below=1.0)
-    beta2: float = setting(0.999, "decay of adam's second moment, in [0, 1)", "evolution", low=0.0, below=1.0)
+    momentum: float = setting(0.9, "momentum of sgd and clipup, beta1 of adam; in [0, 1)", "evolution", low=0.0, below=1.0)
+    beta2: float = setting(0.999, "decay of adam's second moment; in [0, 1)", "evolution", low=0.0, below=1.0)
     max_speed: float = setting(
         0.0,
-        "longest step of clipup, the length of theta's change in a generation; 0: twice the learning rate, also along its "
-        "schedule. Start with sigma * sqrt(number of parameters) / 15 and half of it as learning_rate",
+        "longest step of clipup, as a length in parameter space; 0: twice the learning rate",
         "evolution",
         low=0.0,
     )
-    weight_decay: float = setting(0.0, "share of theta taken from the gradient", "evolution", low=0.0)
+    weight_decay: float = setting(0.0, "share of theta that is taken from the gradient", "evolution", low=0.0)
     shaping: str = setting(
         "centered_ranks",
-        "centered_ranks (OpenAI-ES), standardized (ARS: returns over their std), nes (ranks of which the better half counts, "
-        "the best most; try it with 50 candidates or more where few of them are much better; with sgd, start with a fifth of "
-        "the learning rate) or signed_ranks (ranks of the differences within the mirrored pairs, whose episodes begin alike; "
-        "try it where a return depends more on the start or the goal than on the policy, with top_fraction 1 and without "
-        "sigma_adaptation)",
+        "centered_ranks (OpenAI-ES), standardized (ARS), nes, or signed_ranks (of differences within pairs)",
         "evolution",
         choices=SHAPINGS,
     )
     top_fraction: float = setting(
         1.0,
-        "share of the pairs that count, those with the best candidate (ARS: b/N), in (0, 1]",
+        "share of the pairs that count, those with the best candidates; in (0, 1]",
         "evolution",
         above=0.0,
         high=1.0,
     )
     perturbed_share: float = setting(
         1.0,
-        "share of the parameters that each pair perturbs, a window of them that it draws, in (0, 1]; less reads less of the "
-        "noise table. Leave it at 1 for small policies; try 0.1 to 0.5 with a million parameters and many workers, as the "
-        "paper of OpenAI-ES suggests",
+        "share of the parameters that each pair perturbs; in (0, 1]",
         "evolution",
         above=0.0,
         high=1.0,

@@ -1,0 +1,119 @@
+"""Write the pages of docs/reference that follow from the code. Run by `make docs`; a test compares them.
+
+python docs/scripts/make_reference.py
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field
+from pathlib import Path
+from typing import Any
+
+from fastes.cli.main import build_parser
+from fastes.settings.preset_loader import all_presets
+from fastes.settings.settings import grouped_fields
+
+REFERENCE = Path(__file__).parents[1] / "reference"
+FIRST = (
+    "total_timesteps",
+    "target_return",
+    "policy",
+    "population_size",
+    "sigma",
+    "learning_rate",
+    "optimizer",
+    "shaping",
+    "episodes_per_candidate",
+    "normalize_obs",
+)
+POLICY_FLAGS = ("--net-arch", "--activation-fn", "--use-bias", "--action-mapping", "--num-bins")
+SETTINGS_HEAD = """# Settings
+
+Every setting is a keyword of `FastES(env, ...)` and a flag of `fastes train`: `population_size` is `--population-size`. The
+default holds where the [preset](../presets.md) of the environment says nothing.
+[Choosing settings](../guide/choosing-settings.md) says what to change first.
+
+A schedule is a number, `"lin_0.02"` (falls to zero over the budget), `"lin_0.02_0.005"` (goes from the first to the second),
+`"exp_0.02_0.001"` (the same by equal factors), or in Python a function of the remaining progress (1 to 0).
+"""
+PRESETS_HEAD = """# Preset settings
+
+What each [preset](../presets.md) sets, and where its numbers come from. Settings that a preset does not name have their
+[default](settings.md).
+"""
+COMMANDS_HEAD = """# Command line
+
+`fastes COMMAND --help` prints the same. Each command ends with exit status 0, with 2 for arguments that cannot work, with 1
+after another error, and with 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP.
+"""
+
+
+def settings_page() -> str:
+    """Those that matter first, then the others by group."""
+    items = grouped_fields()
+    first = sorted((item for item in items if item.name in FIRST), key=lambda item: FIRST.index(item.name))
+    lines = [SETTINGS_HEAD, "## Those that matter first\n", *_table(first)]
+    for group in dict.fromkeys(item.metadata["group"] for item in items):
+        rest = [item for item in items if item.metadata["group"] == group and item.name not in FIRST]
+        lines += [f"\n## {group.capitalize()}\n", *_table(rest)] if rest else []
+    lines.append(f"\n`policy_kwargs` has flags of its own: {', '.join(f'`{flag}`' for flag in POLICY_FLAGS)}.")
+    return "\n".join(lines) + "\n"
+
+
+def _table(items: Iterable[Field[Any]]) -> list[str]:
+    rows = ["| setting | type | default | meaning |", "|---|---|---|---|"]
+    for item in items:
+        default = item.default if item.default is not MISSING else {}
+        kind = str(item.type).replace("ScheduleSetting", "schedule").replace("dict[str, Any]", "dict").replace(" | ", " or ")
+        rows.append(f"| `{item.name}` | {kind} | `{default!r}` | {item.metadata['help'].replace('|', '/')} |")
+    return rows
+
+
+def presets_page() -> str:
+    lines = [PRESETS_HEAD]
+    for name, preset in sorted(all_presets().items()):
+        lines += [f"## {name}\n", *([preset["source"] + ".\n"] if "source" in preset else [])]
+        lines += ["| setting | value |", "|---|---|"]
+        lines += [f"| `{key}` | `{value!r}` |" for key, value in preset.items() if key != "source"]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def commands_page() -> str:
+    """A table of arguments for each command; flags of settings are on their own page."""
+    commands = next(action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    settings = {"--" + item.name.replace("_", "-") for item in grouped_fields()}
+    hidden = {*settings, *POLICY_FLAGS, "--help", "--help-all"}
+    summaries = {choice.dest: choice.help for choice in commands._choices_actions}
+    lines = [COMMANDS_HEAD]
+    for name, command in commands.choices.items():
+        summary = str(command.description or summaries[name])
+        summary = summary[:1].upper() + summary[1:].rstrip(".") + "."
+        lines += [f"## fastes {name}\n", f"{summary}\n", "| argument | meaning |", "|---|---|"]
+        for action in command._actions:
+            if action.help != argparse.SUPPRESS and not hidden & set(action.option_strings):
+                lines.append(f"| {_usage(action)} | {(action.help or '').replace('%%', '%').replace('|', '/')} |")
+        lines += ["", "Each [setting](settings.md) is a flag, too.", ""] if name == "train" else [""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _usage(action: argparse.Action) -> str:
+    value = f" {action.metavar or action.dest.upper()}" if action.nargs != 0 and not action.choices else ""
+    value = f" {{{','.join(map(str, action.choices))}}}" if action.choices else value
+    if not action.option_strings:
+        return f"`{action.metavar or action.dest}`"
+    return f"`{', '.join(action.option_strings)}{value}`"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "settings.md": settings_page,
+    "preset-settings.md": presets_page,
+    "command-line.md": commands_page,
+}
+
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page(), encoding="utf-8")
