@@ -40,7 +40,8 @@ def test_blocks_are_found() -> None:
 
 
 def test_blocks_that_fail_are_seen(tmp_path: Path) -> None:
-    for name, code, line in (("python", "print(1)\nnot_there", 5), ("bash", "false\ntrue", 4)):
+    failing = (("python", "print(1)\nnot_there", 5), ("bash", "false\ntrue", 4), ("bash", "fastes eval not_there.zip\ntrue", 4))
+    for name, code, line in failing:
         page = tmp_path / f"{name}.md"
         page.write_text(f"# Page\n\n```{name}\n{code}\n```\n", encoding="utf-8")
         done = subprocess.run(
