@@ -31,6 +31,7 @@ from fastes.rollout.episode import Episode
 from fastes.rollout.predictor import Predictor
 from fastes.sb3.callbacks import all_callbacks
 from fastes.sb3.interface import SB3Interface
+from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_loader import choose_settings
 from fastes.settings.settings import Settings
 from fastes.system.console import output_lasts
@@ -88,7 +89,7 @@ class FastES(SB3Interface):
         tensorboard_log: str | None = None,
         stats_window_size: int = 100,
         device: str = "auto",
-        **settings: Any,
+        **settings: Unpack[SettingsDict],
     ) -> None:
         fill_standard_descriptors()
         check_no_class(env, policy)
@@ -128,8 +129,7 @@ class FastES(SB3Interface):
 
     def _checked_workers(self, source: EnvSource, n_workers: int | None) -> int:
         """How many processes: none beside a vector environment, which has its own."""
-        vector_env = source.vector_env
-        self.given_workers = n_workers
+        vector_env, self.given_workers = source.vector_env, n_workers
         if n_workers is None:
             return available_cpus() if vector_env is None else 0
         if vector_env is not None and n_workers:
@@ -317,7 +317,7 @@ class FastES(SB3Interface):
         custom_objects: Mapping[str, Any] | None = None,
         print_system_info: bool = False,
         force_reset: bool = True,  # noqa: ARG003
-        **settings: Any,
+        **settings: Unpack[ChangedSettings],
     ) -> FastES:
         """Read a checkpoint; runs no code from it. Training goes on exactly where it was saved.
 

@@ -49,7 +49,7 @@ class History(NamedTuple):
     perturbations, job, fitness: the best candidate's; None, 0 and -inf before the first.
     mean: the highest mean fitness of a generation.
     idle: generations since the best candidate or the highest mean was a new one.
-    sigma_share, step_share: sigma as a share of the largest parameter, the last step as one of theta; infinite where theta is 0.
+    sigma_share, step_share: sigma over the largest parameter, the last step over theta; infinite where theta is 0.
     """
 
     perturbations: Perturbations | None = None

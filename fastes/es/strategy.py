@@ -15,7 +15,7 @@ from fastes import _core
 from fastes.errors import FastESError, check_int, check_seed
 from fastes.es.black_box import BlackBox, History
 from fastes.es.fitness_shaping import Float64, estimate_gradient, shape_returns
-from fastes.es.hyperparameters import make_hyperparameters
+from fastes.es.hyperparameters import MoreHyperparameters, Unpack, make_hyperparameters
 from fastes.es.noise_table import NoiseTable, default_table_size
 from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer
 from fastes.es.parameter_windows import window_size
@@ -95,7 +95,7 @@ class EvolutionStrategy(BlackBox):
         episodes: int = 1,
         table_size: int = 0,
         keep_best: bool = True,
-        **hyperparameters: Any,
+        **hyperparameters: Unpack[MoreHyperparameters],
     ) -> None:
         theta = _checked_theta(theta0)
         first = {"sigma": sigma, "learning_rate": learning_rate, "population_size": population_size}
