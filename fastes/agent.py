@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fastes.envs.rebuild import warn_of_memory
+from fastes.envs.rebuild import check_for_workers
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.es.perturbations import check_episodes
@@ -98,7 +98,7 @@ class FastES(SB3Interface):
         chosen = choose_settings(source.name, preset, changed_settings(settings, source, wanted, learning_rate))
         own = None if source.vector_env is not None else source()
         if own is not None:
-            warn_of_memory(own)
+            check_for_workers(own, n_workers)
         try:
             spec = spec_of(wanted, chosen, own or source.vector_env)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
