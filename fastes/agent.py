@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fastes.envs.rebuild import warn_of_memory
+from fastes.envs.rebuild import check_for_workers
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.es.perturbations import check_episodes
@@ -31,6 +31,7 @@ from fastes.rollout.episode import Episode
 from fastes.rollout.predictor import Predictor
 from fastes.sb3.callbacks import all_callbacks
 from fastes.sb3.interface import SB3Interface
+from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_loader import choose_settings
 from fastes.settings.settings import Settings
 from fastes.system.console import output_lasts
@@ -88,7 +89,7 @@ class FastES(SB3Interface):
         tensorboard_log: str | None = None,
         stats_window_size: int = 100,
         device: str = "auto",
-        **settings: Any,
+        **settings: Unpack[SettingsDict],
     ) -> None:
         fill_standard_descriptors()
         check_no_class(env, policy)
@@ -97,7 +98,7 @@ class FastES(SB3Interface):
         chosen = choose_settings(source.name, preset, changed_settings(settings, source, wanted, learning_rate))
         own = None if source.vector_env is not None else source()
         if own is not None:
-            warn_of_memory(own)
+            check_for_workers(own, n_workers)
         try:
             spec = spec_of(wanted, chosen, own or source.vector_env)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
@@ -128,8 +129,7 @@ class FastES(SB3Interface):
 
     def _checked_workers(self, source: EnvSource, n_workers: int | None) -> int:
         """How many processes: none beside a vector environment, which has its own."""
-        vector_env = source.vector_env
-        self.given_workers = n_workers
+        vector_env, self.given_workers = source.vector_env, n_workers
         if n_workers is None:
             return available_cpus() if vector_env is None else 0
         if vector_env is not None and n_workers:
@@ -317,7 +317,7 @@ class FastES(SB3Interface):
         custom_objects: Mapping[str, Any] | None = None,
         print_system_info: bool = False,
         force_reset: bool = True,  # noqa: ARG003
-        **settings: Any,
+        **settings: Unpack[ChangedSettings],
     ) -> FastES:
         """Read a checkpoint; runs no code from it. Training goes on exactly where it was saved.
 

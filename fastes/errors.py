@@ -14,8 +14,9 @@ class FastESError(Exception):
 
 
 class WorkerError(FastESError):
-    """An environment or a custom policy raised an exception; its own traceback is part of the message.
+    """An environment or a custom policy raised an exception: what it said, where it was, and the way there.
 
+    __cause__ is that exception, None where it could not be sent from a worker process.
     Attributes: generation (as in progress.csv; 0 outside of any), job (None while the environment was built) and env_seed
     say which episode it was.
     """
@@ -82,6 +83,14 @@ def summary_of(error: BaseException) -> str:
 def trace_of(error: BaseException) -> str:
     """An exception's traceback, as Python shows it; any text of it can be written and sent."""
     return writable("".join(traceback.format_exception(error)))
+
+
+def frames_of(error: BaseException) -> str:
+    """`trace_of` without its last line, where that says no more than `summary_of`, which stands above it in messages."""
+    trace, last = trace_of(error), [writable(line) for line in traceback.format_exception_only(error)]
+    if len(last) == 1 and last[0].rstrip("\n").endswith(summary_of(error)) and trace.endswith(last[0]):
+        return trace[: -len(last[0])].rstrip("\n")
+    return trace
 
 
 def writable(text: str) -> str:

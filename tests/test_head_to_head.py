@@ -731,3 +731,46 @@ def test_a_race_of_one_side_ends_well_and_says_what_is_next(
 def test_a_peer_whose_median_never_was_as_good_gives_no_ratio() -> None:
     theirs, ours = [run([0, 100]), run([0, 0], seed=1)], [run([0, 100]), run([0, 100], seed=1)]
     assert race.line_of("Hopper-v5", "trpo", theirs, ours, Budget(steps=100))[-2] == "peer: never"
+
+
+# --- pictures and environments of other kinds -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("evaluations", [3, 40])
+def test_few_evaluations_are_marked_in_the_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluations: int) -> None:
+    """A line between four evaluations, drawn over a logarithmic axis, looks like a measured curve."""
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    from benchmarks.learning.reports import plots
+
+    figures: list[Any] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    scores = [float(k**2) for k in range(evaluations)]
+    plots.draw({"ppo": [run(scores), run([2.0 * score for score in scores], seed=1)]}, "Toy", tmp_path / "toy.png")
+    for axes in figures[0].axes:
+        dots = [line for line in axes.lines if line.get_marker() == "o"]
+        assert len(dots) == (evaluations == 3)
+        if dots:
+            assert dots[0].get_ydata() == pytest.approx([1.5, 6.0], rel=1e-3), "the trained ones, the median of two seeds"
+    (axes,) = plots.new_figure(1)[1]
+    plots.draw_curves(axes, {"ppo": [run(scores)]})
+    assert len(axes.lines) == 1 + (evaluations == 3)
+
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+def test_a_peer_plays_where_actions_and_observations_are_numbers(algo: str) -> None:
+    """FrozenLake looks actions up in a dict, which takes no array; a Box's actions stay arrays."""
+    pytest.importorskip("sb3_contrib")
+    import gymnasium
+
+    from benchmarks.learning.runs.evaluation import play
+    from benchmarks.peers.sb3_peer import Way, make_peer
+
+    for env_id, kind in (("FrozenLake-v1", np.integer), ("Pendulum-v1", np.ndarray)):
+        peer = make_peer(algo, env_id, 0, settings_for(algo, env_id), Way(False, 1), 1, lambda: 1.0)
+        env = gymnasium.make(env_id)
+        with contextlib.closing(env):
+            assert isinstance(peer.act(env.reset(seed=0)[0]), kind)
+            if kind is np.integer:
+                assert len(play(env, peer.act, range(2))) == 2
+        peer.end()

@@ -124,3 +124,50 @@ def test_push_to_hub_takes_a_saved_file(
     assert hub.push_to_hub("someone/es", "es.zip", "") == "url"
     with FastES.load(tmp_path / "hub" / "es.zip", n_workers=0) as loaded:
         assert actions(loaded) == actions(model)
+
+
+def test_our_package_to_hub_leaves_no_todo_in_the_card(
+    model: FastES, hub: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the card tells readers to type gives the model back."""
+    from stable_baselines3.common.env_util import make_vec_env
+
+    from fastes.sb3.hub import package_to_hub
+
+    env = make_vec_env("CartPole-v1")
+    arguments = {"repo_id": "someone/es", "commit_message": "", "n_eval_episodes": 2, "video_length": 5}
+    with contextlib.closing(env):
+        assert package_to_hub(model, "es-CartPole-v1", "FastES", "CartPole-v1", env, **arguments) == "url"
+    uploaded = tmp_path / "hub"
+    card = (uploaded / "README.md").read_text()
+    results = json.loads((uploaded / "results.json").read_text())
+    assert "TODO" not in card
+    assert "..." not in card.partition("## Usage")[2]
+    assert f"value: {results['mean_reward']:.2f} +/- {results['std_reward']:.2f}" in card, "the tool's own figures stay"
+    assert f"{model.num_timesteps:,} environment steps, seed 1" in card
+    monkeypatch.setattr("huggingface_sb3.load_from_hub", lambda repo_id, filename: str(uploaded / filename))
+    names: dict[str, Any] = {}
+    exec(card.partition("```python\n")[2].partition("```")[0], names)
+    assert names["model"].theta.tobytes() == model.theta.tobytes()
+
+
+def test_a_card_names_the_environment_where_the_file_does_not(model: FastES) -> None:
+    from fastes.sb3.hub import model_card, package_to_hub
+
+    assert "FastES.load(path) as model" in model_card(model, "es", "FastES", "CartPole-v1", "someone/es")
+    with FastES(lambda: model.source(), n_workers=0, preset="default", population_size=4) as other:
+        assert "FastES.load(path, env='my:Env-v0') as model" in model_card(other, "es", "FastES", "my:Env-v0", "someone/es")
+    if importlib.util.find_spec("huggingface_sb3") is None:
+        with pytest.raises(ImportError, match=r"pip install 'fastes\[hub\]'"):
+            package_to_hub(model, "es", "FastES", "CartPole-v1", None, "someone/es", "")
+
+
+def test_the_extras_have_what_the_hub_needs() -> None:
+    """SB3 films with moviepy, which it does not install itself."""
+    from fastes.settings.preset_loader import tomllib
+
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    assert any(name.startswith("moviepy") for name in extras["sb3"])
+    assert "fastes[sb3]" in extras["hub"]
+    assert any(name.startswith("huggingface-sb3") for name in extras["hub"])

@@ -41,7 +41,7 @@ class Peer(NamedTuple):
     def act(self, observation: Any) -> Any:
         """The noise-free action; statistics are used as they are and not changed."""
         seen = observation if self.normalizer is None else self.normalizer.normalize_obs(observation)
-        return self.model.predict(seen, deterministic=True)[0]
+        return self.model.predict(seen, deterministic=True)[0][()]  # an int of Discrete: FrozenLake takes no array for one
 
 
 def make_vec_env(env: str, n_envs: int, seed: int, processes: bool, normalize: dict[str, Any] | None) -> Any:

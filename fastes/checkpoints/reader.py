@@ -13,7 +13,7 @@ from typing import IO, Any
 from safetensors import SafetensorError
 
 from fastes.checkpoints import version_1
-from fastes.checkpoints.file_format import DATA_MEMBER, FORMAT, Checkpoint, checkpoint_path
+from fastes.checkpoints.file_format import DATA_MEMBER, FORMAT, RUN_FILES, Checkpoint, checkpoint_path
 from fastes.errors import CheckpointError, shorten, writable
 from fastes.system.descriptors import fill_standard_descriptors
 
@@ -55,11 +55,18 @@ def _existing(path: str | os.PathLike[str]) -> Path:
         for candidate in (Path(path), checkpoint_path(path)):
             if candidate.is_file():
                 return candidate
-        folder = " (it is a folder)" if Path(path).is_dir() else ""
+        folder = _folder_hint(Path(path)) if Path(path).is_dir() else ""
     except (OSError, ValueError) as error:  # a name that no file can have, or a folder that cannot be read
         why = error.strerror if isinstance(error, OSError) else shorten(error)
         raise CheckpointError(f"there is no checkpoint at {reprlib.repr(os.fspath(path))}: {why}") from error
     raise CheckpointError(f"there is no checkpoint at {writable(str(path))}{folder}")
+
+
+def _folder_hint(folder: Path) -> str:
+    """What to do with a folder, which may be a run's."""
+    found = [name for name in RUN_FILES if (folder / name).is_file()]
+    files = [f"{writable(str(folder / name))!r} ({RUN_FILES[name]})" for name in found]
+    return f": it is a run folder, load {' or '.join(files)}" if files else " (it is a folder)"
 
 
 def _read_zip(file: IO[bytes]) -> Checkpoint:

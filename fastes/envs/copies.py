@@ -23,6 +23,8 @@ class Copies:
     def __init__(self, env: Env) -> None:
         if any(isinstance(layer, HumanRendering) for layer in layers(env)):
             raise ValueError(f"{env} shows itself on a screen, and workers have none")
+        if getattr(env, "render_mode", None) == "human":
+            raise ValueError("it has render_mode='human', and workers open no windows: make it without")
         self._pickled = cloudpickle.dumps(env)
         self.__name__ = type(env.unwrapped).__name__
         copy = self()

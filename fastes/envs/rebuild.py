@@ -60,6 +60,15 @@ def layers(env: Env) -> Iterator[Env]:
         yield env
 
 
+def as_code(env: Env) -> str:
+    """How a script may build it: gymnasium.make within the wrappers that were put around, their arguments left out."""
+    code = f"gymnasium.make({env.spec.id!r})" if env.spec is not None else f"{type(env.unwrapped).__name__}()"
+    for layer in reversed(list(layers(env))):
+        if layer is not env.unwrapped and not isinstance(layer, (OrderEnforcing, PassiveEnvChecker, TimeLimit)):
+            code = f"{type(layer).__name__}({code})"
+    return code
+
+
 def chain(env: Env) -> list[tuple[str, int]]:
     """Classes, innermost first, with the steps of time limits; those that follow each other are one, what only checks none."""
     found: list[tuple[str, int]] = []
@@ -125,8 +134,14 @@ def check_same(given: Env, rebuilt: Env) -> None:
             raise ValueError(f"its spec makes one with {name} {getattr(rebuilt, name)} instead of {getattr(given, name)}")
 
 
-def warn_of_memory(env: Env) -> None:
-    """Statistics of wrappers differ in each worker."""
+def check_for_workers(env: Env, n_workers: int | None) -> None:
+    """ValueError for one that would open a window in each worker; a warning where statistics of wrappers differ in each."""
+    if n_workers != 0 and getattr(env, "render_mode", None) == "human":
+        env.close()
+        raise ValueError(
+            "the function that builds the environment makes render_mode='human', and each worker would open a window: leave "
+            "render_mode out, and watch the trained policy (fastes play), or use n_workers=0"
+        )
     for layer in layers(env):
         if getattr(layer, "update_running_mean", False) is True:
             warnings.warn(

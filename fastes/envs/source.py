@@ -15,8 +15,9 @@ from gymnasium.envs.registration import EnvSpec
 
 from fastes.envs.copies import Copies
 from fastes.envs.import_hook import register_envs
+from fastes.envs.missing import EXTRAS, entry_point_advice, package_missing
 from fastes.envs.old_interface import advice_on_object
-from fastes.envs.rebuild import Wrapping, check_same, taken_apart, unwatched, without_monitor
+from fastes.envs.rebuild import Wrapping, as_code, check_same, taken_apart, unwatched, without_monitor
 from fastes.envs.vector.gymnasium_vector_env import GymnasiumVectorEnv
 from fastes.envs.vector.sb3_vec_env import Sb3VectorEnv, VecEnv, is_vec_env
 from fastes.envs.vector.vector_env import VectorEnv
@@ -30,16 +31,7 @@ Env = gymnasium.Env[Any, Any]
 Pair = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]  # of observations, of actions
 EnvArgument = str | EnvSpec | Env | Callable[[], Env] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
 
-# module in an ImportError -> what to install
-_EXTRAS = {
-    "mujoco": "pip install 'fastes[mujoco]'",
-    "imageio": "pip install 'fastes[mujoco]'",
-    "Box2D": "pip install 'fastes[box2d]'",
-    "box2d": "pip install 'fastes[box2d]'",
-    "ale_py": "pip install 'fastes[atari]', and write the id as 'ale_py:ALE/...' or import ale_py first",
-    "pygame": "pip install 'fastes[video]'",
-}
-_NAMESPACE_EXTRAS = {"ALE": _EXTRAS["ale_py"]}
+_NAMESPACE_EXTRAS = {"ALE": EXTRAS["ale_py"]}
 
 
 @dataclass(frozen=True)
@@ -131,6 +123,8 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
     for an unknown id, ValueError for an Env that cannot be rebuilt, TypeError for anything else.
     """
     kwargs = dict(env_kwargs or {})
+    if kwargs.get("render_mode") == "human":
+        del kwargs["render_mode"]  # as of an Env: workers have nobody to show it to
     if isinstance(env, EnvSource) and not kwargs:
         return env
     if isinstance(env, str):
@@ -234,8 +228,9 @@ def _copied_instead(env: Env, kwargs: dict[str, Any], reason: Exception) -> EnvS
     """Copies of an environment that cannot be rebuilt, under its own name."""
     try:
         copies = _source_of_copies(env, kwargs)
-    except Exception:
-        raise _cannot_be_rebuilt(f"environment {env}", reason) from reason
+    except Exception as error:
+        why = error.__cause__ or error
+        raise _cannot_be_rebuilt(f"environment {env}", reason, f" or copied ({why})", as_code(env)) from reason
     return replace(copies, name=env.spec.id if env.spec is not None else copies.name)
 
 
@@ -251,10 +246,12 @@ def _source_of_copies(env: Env, kwargs: dict[str, Any]) -> EnvSource:
     return EnvSource(_name_of(copies), None, copies, {})
 
 
-def _cannot_be_rebuilt(what: str, reason: Exception) -> ValueError:
+def _cannot_be_rebuilt(
+    what: str, reason: Exception, nor: str = "", example: str = "MyWrapper(gymnasium.make('CartPole-v1'))"
+) -> ValueError:
     return ValueError(
-        f"the {what} cannot be rebuilt ({reason}), as workers need to: pass a function that builds it instead, such as "
-        "FastES(lambda: MyWrapper(gymnasium.make('CartPole-v1')))"
+        f"the {what} cannot be rebuilt ({reason}){nor}, as workers need to: pass a function that builds it instead, such as "
+        f"FastES(lambda: {example})"
     )
 
 
@@ -263,10 +260,11 @@ def _make(spec: EnvSpec, kwargs: Mapping[str, Any]) -> Env:
     spec.disable_env_checker = True
     try:
         return gymnasium.make(spec, **kwargs)
+    except (AttributeError, ValueError, ModuleNotFoundError) as error:
+        if advice := entry_point_advice(spec):
+            raise EnvironmentUnavailable(advice) from error
+        if not isinstance(error, ImportError):
+            raise
+        raise package_missing(spec, error) from error
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
-        text = f"{error} {getattr(error, 'name', '')} {error.__cause__}"
-        extra = next((install for module, install in _EXTRAS.items() if module in text), None)
-        hint = f". To install it: {extra}" if extra else ""
-        raise EnvironmentUnavailable(
-            f"environment {spec.id!r} needs a package that is not installed ({error}){hint}"
-        ) from error
+        raise package_missing(spec, error) from error

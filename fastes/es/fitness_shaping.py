@@ -1,4 +1,4 @@
-"""Fitness shaping: from the returns of a generation to the weight of each pair in the gradient."""
+"""Fitness shaping: from the returns of a generation to the weight of each pair, and to the gradient."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import FastESError, suggest
+from fastes.es.perturbations import Perturbations
 from fastes.portable_math import log
 
 Float64 = npt.NDArray[np.float64]
@@ -49,6 +50,22 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
     shaped[top] = _RULES[shaping](returns[top], finite[top])
     scale = 1.0 / kept if shaping == "standardized" else 1.0 / (2 * kept * sigma)  # ARS's step size has sigma in it
     return Shaped(shaped, (shaped[:, 0] - shaped[:, 1]).astype(np.float32), scale, kept)
+
+
+def estimate_gradient(perturbations: Perturbations, shaped: Shaped, weight_decay: float) -> npt.NDArray[np.float32]:
+    """g = scale / share * sum_j w_j eps_j - weight_decay * theta, float32 (num_params,).
+
+    share: of the parameters that each pair perturbs. Where each parameter has its own sigma, its part of the sum is multiplied
+    by sigma_i over the mean sigma, as in PGPE: a parameter with twice the sigma takes twice the step.
+    """
+    theta = perturbations.theta
+    gradient = perturbations.table.weighted_sum(perturbations.noise_index, shaped.weights, len(theta), perturbations.windows)
+    gradient *= np.float32(shaped.scale * perturbations.inverse_share)
+    if perturbations.sigma_each is not None:
+        gradient *= perturbations.sigma_each / np.float32(perturbations.sigma)
+    if weight_decay:
+        gradient -= np.float32(weight_decay) * theta
+    return gradient
 
 
 def _centered_ranks(returns: Float64, _: Float64) -> Float64:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypedDict
 
 from fastes.errors import check_int, suggest
 from fastes.es.fitness_shaping import SHAPINGS
@@ -12,6 +13,11 @@ from fastes.es.optimizers import OPTIMIZERS
 from fastes.es.schedules import ScheduleSetting, make_schedule
 from fastes.es.setting_fields import checked, setting
 from fastes.es.sigma_adaptation import ADAPTATIONS, LARGEST_RATE, check_adaptation
+
+if sys.version_info >= (3, 11):
+    from typing import Unpack as Unpack
+else:
+    from typing_extensions import Unpack as Unpack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +99,21 @@ class Hyperparameters:
     def hyperparameters(self) -> dict[str, Any]:
         """These fields alone, by name."""
         return {item.name: getattr(self, item.name) for item in fields(Hyperparameters)}
+
+
+class MoreHyperparameters(TypedDict, total=False):
+    """Those fields that EvolutionStrategy takes as keywords, for editors and type checkers; a test compares them."""
+
+    sigma_adaptation: str
+    sigma_learning_rate: float
+    optimizer: str
+    momentum: float
+    beta2: float
+    max_speed: float
+    weight_decay: float
+    shaping: str
+    top_fraction: float
+    perturbed_share: float
 
 
 def make_hyperparameters(values: Mapping[str, Any]) -> Hyperparameters:

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import FastESError, check_int, check_seed
-from fastes.es.fitness_shaping import Float64, shape_returns
-from fastes.es.gradient import estimate_gradient
-from fastes.es.hyperparameters import make_hyperparameters
+from fastes.es.black_box import BlackBox, History
+from fastes.es.fitness_shaping import Float64, estimate_gradient, shape_returns
+from fastes.es.hyperparameters import MoreHyperparameters, Unpack, make_hyperparameters
 from fastes.es.noise_table import NoiseTable, default_table_size
 from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer
 from fastes.es.parameter_windows import window_size
@@ -49,9 +49,10 @@ class _State(NamedTuple):
     adaptation: SigmaAdaptation | None
     generation: int
     perturbations: Perturbations | None
+    history: History | None
 
 
-class EvolutionStrategy:
+class EvolutionStrategy(BlackBox):
     """Maximise a function of a vector by mirrored Gaussian perturbations.
 
     >>> import numpy as np
@@ -62,6 +63,8 @@ class EvolutionStrategy:
     >>> bool(np.abs(es.theta - solution).max() < 0.05)
     True
 
+    `minimize` and `maximize` are that loop; `best` and `should_stop` are for one of your own.
+
     theta0: where it starts, (num_params,), copied as float32.
     sigma: standard deviation of the noise. It and learning_rate are positive numbers, 'lin_A', 'lin_A_B', 'exp_A_B' or
         functions of the progress that remains (see schedules.py).
@@ -70,6 +73,7 @@ class EvolutionStrategy:
     seed: int >= 0; with the settings it determines everything.
     episodes: environment seeds drawn per pair.
     table_size: values of the noise table, 0 for one that fits theta.
+    keep_best: remember the best candidate, for best, should_stop, minimize and maximize; False saves an earlier theta's memory.
     hyperparameters: any other field of fastes.es.hyperparameters.Hyperparameters, such as optimizer ('adam', 'sgd' or
         'clipup'), momentum, weight_decay, shaping, top_fraction, sigma_adaptation or perturbed_share. ARS is
         optimizer='sgd', momentum=0, shaping='standardized'.
@@ -90,7 +94,8 @@ class EvolutionStrategy:
         *,
         episodes: int = 1,
         table_size: int = 0,
-        **hyperparameters: Any,
+        keep_best: bool = True,
+        **hyperparameters: Unpack[MoreHyperparameters],
     ) -> None:
         theta = _checked_theta(theta0)
         first = {"sigma": sigma, "learning_rate": learning_rate, "population_size": population_size}
@@ -108,7 +113,7 @@ class EvolutionStrategy:
         rule = chosen.optimizer, num_params, chosen.momentum, chosen.beta2, chosen.max_speed
         self._new_optimizer = partial(make_optimizer, *rule)
         adaptation = make_adaptation(chosen.sigma_adaptation, chosen.sigma, chosen.sigma_learning_rate, num_params)
-        self._state = _State(theta, self._new_optimizer(), adaptation, 0, None)
+        self._state = _State(theta, self._new_optimizer(), adaptation, 0, None, History() if keep_best else None)
         self.progress_remaining = 1.0  # what the last `ask` was given
 
     @property
@@ -130,6 +135,13 @@ class EvolutionStrategy:
         """Updates done so far."""
         return self._state.generation
 
+    @property
+    def history(self) -> History:
+        """What `tell` has seen since this strategy was made, or its state loaded. FastESError with keep_best=False."""
+        if self._state.history is None:
+            raise FastESError("this strategy remembers no candidates: make it with keep_best=True")
+        return self._state.history
+
     def restart(self, theta: npt.ArrayLike) -> None:
         """Go on from theta (num_params,) with an optimiser that knows of no step and an adapted sigma at its start.
 
@@ -138,7 +150,8 @@ class EvolutionStrategy:
         adaptation = copy.copy(self._state.adaptation)
         if adaptation is not None:
             adaptation.restart()
-        self._state = _State(self._fitting(theta), self._new_optimizer(), adaptation, self.generation, None)
+        new = self._fitting(theta), self._new_optimizer(), adaptation, self.generation, None, self._state.history
+        self._state = _State(*new)
 
     def _fitting(self, value: npt.ArrayLike) -> Float32:
         theta = _checked_theta(value)
@@ -169,7 +182,7 @@ class EvolutionStrategy:
         """
         count = self.num_pairs if num_pairs is None else check_int("num_pairs", num_pairs, 1, 2**30)
         self.progress_remaining = progress_remaining
-        theta, _, adaptation, generation, _ = self._state
+        theta, _, adaptation, generation, *_ = self._state
         if adaptation is None:
             sigma, each = checked_value("sigma", self._sigma(progress_remaining)), None
         else:
@@ -187,7 +200,7 @@ class EvolutionStrategy:
 
         Raises FastESError, and changes nothing, before `ask`, when no return is finite, or when the step is not finite.
         """
-        theta, optimizer, adaptation, generation, perturbations = self._state
+        theta, optimizer, adaptation, generation, perturbations, history = self._state
         if perturbations is None:
             raise FastESError("tell() was called before ask(): call ask(), evaluate its candidates, then tell()")
         fitness = _pairs_of_returns(returns, perturbations)
@@ -209,7 +222,9 @@ class EvolutionStrategy:
         ratio = step_norm / theta_norm if theta_norm > 0.0 else math.inf if step_norm else 0.0
         num_nonfinite = int(np.count_nonzero(~np.isfinite(fitness)))
         new_theta.flags.writeable = False
-        self._state = _State(new_theta, optimizer, adapted, generation + 1, None)
+        if history is not None:
+            history = history.after(perturbations, fitness, ratio)
+        self._state = _State(new_theta, optimizer, adapted, generation + 1, None, history)
         return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, perturbations.sigma)
 
     def _learning_rate_now(self) -> float:
@@ -224,19 +239,20 @@ class EvolutionStrategy:
 
     def state(self) -> Arrays:
         """Arrays that, with the settings and the generation, determine everything to come."""
-        theta, optimizer, adaptation, _, _ = self._state
+        theta, optimizer, adaptation, *_ = self._state
         sigma: Arrays = {} if adaptation is None else {"sigma": adaptation.values.copy()}
         return {"theta": theta.copy(), **{f"optimizer.{k}": v for k, v in optimizer.state().items()}, **sigma}
 
     def load_state(self, state: Mapping[str, AnyFloat], generation: int) -> None:
-        """Continue from `state()` taken after `generation` generations."""
+        """Continue from `state()` taken after `generation` generations; candidates before that are not known."""
         prefix = "optimizer."
         optimizer = self._new_optimizer()
         optimizer.load_state({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
         adaptation = copy.copy(self._state.adaptation)
         if adaptation is not None:
             adaptation.values = state["sigma"]
-        self._state = _State(self._fitting(state["theta"]), optimizer, adaptation, generation, None)
+        history = None if self._state.history is None else History()
+        self._state = _State(self._fitting(state["theta"]), optimizer, adaptation, generation, None, history)
 
 
 def _pairs_of_returns(returns: npt.ArrayLike | Sequence[float], perturbations: Perturbations) -> Float64:

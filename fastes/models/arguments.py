@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastes.envs.source import EnvSource
@@ -22,7 +23,7 @@ def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:
 
 
 def changed_settings(
-    settings: dict[str, Any], source: EnvSource, policy: str | CustomPolicy | None, learning_rate: Any
+    settings: Mapping[str, Any], source: EnvSource, policy: str | CustomPolicy | None, learning_rate: Any
 ) -> dict[str, Any]:
     """The settings that were given, with those that other arguments stand for."""
     changed = dict(settings)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from fastes.errors import WorkerError, origin_of, summary_of, trace_of
+from fastes.errors import WorkerError, frames_of, origin_of, summary_of, trace_of
 from fastes.pools.at_exit import close_at_exit
 from fastes.rollout.episode import Episode
 from fastes.rollout.job import Batch, PoolSpec, Request, Round, Where, collect, describe_episode, publish, warn_of_penalty
@@ -82,7 +82,7 @@ class SerialPool:
             where = self._describe(job, round_)
             raise WorkerError(
                 f"{summary_of(error)}\n[in the {origin_of(error)}: {where.text}; to play this episode again: "
-                f"{where.replay}]\n\n{trace_of(error)}",
+                f"{where.replay}]\n\n{frames_of(error)}",
                 where.generation,
                 job,
                 where.env_seed,

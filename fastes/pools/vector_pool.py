@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from fastes import _core
 from fastes.envs.vector.vector_env import VectorEnv
-from fastes.errors import WorkerError, origin_of, summary_of, trace_of
+from fastes.errors import WorkerError, frames_of, origin_of, summary_of
 from fastes.rollout.episode import Episode, EpisodeSettings, observation_flattener
 from fastes.rollout.job import Batch, PoolSpec, Request, Round, collect, publish
 from fastes.rollout.job_runner import parameter_loader
@@ -98,11 +98,11 @@ class VectorPool:
             try:
                 run.to_the_end()
             except Exception as error:
-                trace, origin = trace_of(error), _ORIGINS[origin_of(error)]
+                origin = _ORIGINS[origin_of(error)]
                 when = f", generation {round_.generation + 1}" if round_.generation >= 0 else ""
                 raise WorkerError(
                     f"{summary_of(error)}\n[in the {origin} {self.spec.source.name}{when}, while its "
-                    f"environments played jobs {run.job.tolist()} (-1: none)]\n\n{trace}",
+                    f"environments played jobs {run.job.tolist()} (-1: none)]\n\n{frames_of(error)}",
                     round_.generation + 1,
                     int(run.job.max(initial=_IDLE)),
                     -1,

@@ -15,7 +15,7 @@ from typing import Any
 
 import tomli_w
 
-from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.file_format import RUN_FILES, Checkpoint
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.errors import CheckpointError
 from fastes.models.checkpointing import versions
@@ -30,7 +30,8 @@ from fastes.system.atomic_files import append_whole, keep_aside, remove_leftover
 from fastes.system.console import losses
 from fastes.training.record import Record
 
-CHECKPOINT, BEST, PROGRESS, CONFIG, CURVE = "checkpoint.zip", "best.zip", "progress.csv", "config.toml", "learning_curve.png"
+BEST, CHECKPOINT = RUN_FILES
+PROGRESS, CONFIG, CURVE = "progress.csv", "config.toml", "learning_curve.png"
 NOTES = "notes.txt"
 
 

@@ -91,6 +91,7 @@ class TrainingState:
             seed=seed,
             episodes=settings.episodes_per_candidate,
             table_size=settings.noise_table_size,
+            keep_best=False,
             **settings.hyperparameters(),
         )
         self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)

@@ -24,6 +24,7 @@ COLOURS = {
     "ppo+CartPole-v1": "#17becf",
 }
 _COLUMNS = 4
+_FEW = 12  # evaluations: a line through so few hides how little is known
 
 
 def draw(contest: Contest, title: str, path: Path) -> None:
@@ -77,6 +78,7 @@ def draw_curves(axes: Any, contestants: Mapping[str, Sequence[Run]], colours: Ma
         found = median_interval(np.array([np.interp(along, run.steps, run.scores) for run in runs]))
         (line,) = axes.plot(along, found.median, label=f"{name} ({len(runs)})", color=(colours or {}).get(name))
         axes.fill_between(along, found.low, found.high, alpha=0.15, color=line.get_color(), linewidth=0)
+        _mark_few(axes, [run.steps for run in runs], along, found.median, line.get_color())
 
 
 def draw_finals(axes: Any, at: Sequence[float], groups: Sequence[Sequence[Run]], label: str, colour: Any = None) -> None:
@@ -91,7 +93,18 @@ def _plot(axes: Any, contest: Contest, measure: str) -> None:
     """Medians over seeds with 95 % bootstrap intervals, logarithmic along: early progress is seen beside late."""
     for algo, runs in contest.items():
         curve, colour = median_curve(runs, measure), COLOURS.get(algo)
-        axes.plot(curve.along, curve.scores.median, label=f"{algo} ({len(runs)})", color=colour)
+        (line,) = axes.plot(curve.along, curve.scores.median, label=f"{algo} ({len(runs)})", color=colour)
+        _mark_few(axes, [run.along(measure) for run in runs], curve.along, curve.scores.median, line.get_color())
         axes.fill_between(curve.along, curve.scores.low, curve.scores.high, alpha=0.2, color=colour, linewidth=0)
     axes.set_xscale("log")
     axes.set_xlabel(_AXES[measure])
+
+
+def _mark_few(axes: Any, evaluated: Sequence[Any], along: Any, median: Any, colour: Any) -> None:
+    """Dots on a line where the evaluations were that it is drawn through, the median over seeds; none where they are many."""
+    count = min(len(each) for each in evaluated)
+    if count > _FEW:
+        return
+    at = np.median([each[:count] for each in evaluated], axis=0)
+    at = at[(at >= along[0]) & (at <= along[-1])]
+    axes.plot(at, np.interp(at, along, median), linestyle="none", marker="o", markersize=4, color=colour)

@@ -224,9 +224,10 @@ class ProcessPool:
                 if never
                 else (f"{_MAX_CRASHES} workers were lost")
             )
+            output = worker.last_output()
             raise kind(
-                f"{lost} {what}; {'it' if never else 'the last one'} {how}.{again}\n"
-                f"Its last output:\n{worker.last_output() or '(none)'}",
+                f"{lost} {what}; {'it' if never else 'the last one'} {how}.{again}"
+                f"{output and f'{chr(10)}Its last output:{chr(10)}{output}'}",
                 round_.generation + 1,
                 episode.job if episode else None,
                 episode.env_seed if episode else None,

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, NoReturn
 
-from fastes.errors import origin_of, summary_of, trace_of, writable
+from fastes.errors import frames_of, origin_of, summary_of, writable
 from fastes.pools.processes.stdlib_shadowing import standard_name_among
 
 BUILDING = -1  # stands for a job while the environment was built
@@ -42,7 +42,7 @@ def failure(job: int, episode: int, error: Exception, penalised: bool = False) -
         pickle.loads(pickled)
     except Exception:
         pickled = b""
-    summary, trace = _shortened(summary_of(error), 2000), _shortened(trace_of(error), 6000)
+    summary, trace = _shortened(summary_of(error), 2000), _shortened(frames_of(error), 6000)
     return Failed(job, episode, summary, trace, pickled if len(pickled) <= 6000 else b"", penalised, origin_of(error))
 
 

@@ -1,0 +1,48 @@
+"""What is missing where an environment's class cannot be found or imported, and what to do about it."""
+
+from __future__ import annotations
+
+import importlib
+
+from gymnasium.envs.registration import EnvSpec
+
+from fastes.errors import EnvironmentUnavailable, suggest
+
+# module in an ImportError -> what to install
+EXTRAS = {
+    "mujoco": "pip install 'fastes[mujoco]'",
+    "imageio": "pip install 'fastes[mujoco]'",
+    "Box2D": "pip install 'fastes[box2d]'",
+    "box2d": "pip install 'fastes[box2d]'",
+    "ale_py": "pip install 'fastes[atari]', and write the id as 'ale_py:ALE/...' or import ale_py first",
+    "pygame": "pip install 'fastes[video]'",
+}
+
+
+def entry_point_advice(spec: EnvSpec) -> str:
+    """What is wrong with the name of a spec's class; '' where nothing is."""
+    if not isinstance(spec.entry_point, str):
+        return ""
+    said = f"environment {spec.id!r} is registered with entry_point={spec.entry_point!r}"
+    module, colon, name = spec.entry_point.partition(":")
+    if not colon:
+        return f"{said}: expected 'module:Class'"
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if f"{module}.".startswith(f"{missing}.") and missing not in EXTRAS:
+            return f"{said}, but there is no module {missing!r}: check its spelling, install it, or run where it lies"
+        return ""
+    except Exception:
+        return ""  # the module's own error says more
+    choices = [other for other, thing in vars(found).items() if callable(thing)]
+    return "" if hasattr(found, name) else f"{said}, but that module has no {name!r}{suggest(name, choices)}"
+
+
+def package_missing(spec: EnvSpec, error: Exception) -> EnvironmentUnavailable:
+    """The error of a package that an environment imports; with the command that installs it, where that is known."""
+    text = f"{error} {getattr(error, 'name', '')} {error.__cause__}"
+    extra = next((install for module, install in EXTRAS.items() if module in text), None)
+    hint = f". To install it: {extra}" if extra else ""
+    return EnvironmentUnavailable(f"environment {spec.id!r} needs a package that is not installed ({error}){hint}")

@@ -1,0 +1,216 @@
+"""Optimising a function from start to end: the best candidate so far, when to stop, and the loop of ask and tell."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.errors import FastESError, check_int
+from fastes.es.perturbations import Perturbations
+from fastes.es.setting_fields import checked_number
+
+Float32 = npt.NDArray[np.float32]
+PATIENCE = 100  # generations without anything better
+_RESOLVED = float(np.finfo(np.float32).eps) / 2  # a smaller share of a float32 changes nothing when it is added
+
+
+class Best(NamedTuple):
+    """The best candidate so far: its parameters, float32 (num_params,), and its fitness as `tell` was given it."""
+
+    parameters: Float32
+    fitness: float
+
+
+class Result(NamedTuple):
+    """What `minimize` or `maximize` found.
+
+    parameters: float32 (num_params,), the better of the best candidate and the last theta.
+    value: the function's there.
+    evaluations: calls of the function.
+    generations: updates.
+    reason: why it ended, in words.
+    """
+
+    parameters: Float32
+    value: float
+    evaluations: int
+    generations: int
+    reason: str
+
+
+class History(NamedTuple):
+    """What `tell` has seen so far. A candidate is kept as its draw, and rebuilt when somebody asks for it.
+
+    perturbations, job, fitness: the best candidate's; None, 0 and -inf before the first.
+    mean: the highest mean fitness of a generation.
+    idle: generations since the best candidate or the highest mean was a new one.
+    sigma_share, step_share: sigma over the largest parameter, the last step over theta; infinite where theta is 0.
+    """
+
+    perturbations: Perturbations | None = None
+    job: int = 0
+    fitness: float = -math.inf
+    mean: float = -math.inf
+    idle: int = 0
+    sigma_share: float = math.inf
+    step_share: float = math.inf
+
+    def after(self, perturbations: Perturbations, fitness: npt.NDArray[np.float64], step_share: float) -> History:
+        """And a generation of this fitness (pairs, 2), of which some is finite."""
+        finite = np.isfinite(fitness)
+        job = int(np.where(finite, fitness, -math.inf).argmax())
+        with np.errstate(over="ignore"):
+            best, mean = float(fitness.flat[job]), float(fitness[finite].mean())
+        largest = float(np.abs(perturbations.theta).max())
+        sigma_share = perturbations.sigma / largest if largest else math.inf
+        rest = max(mean, self.mean), 0 if best > self.fitness or mean > self.mean else self.idle + 1, sigma_share, step_share
+        if best > self.fitness:
+            return History(perturbations, job, best, *rest)
+        return History(self.perturbations, self.job, self.fitness, *rest)
+
+
+class BlackBox:
+    """What EvolutionStrategy has beside ask and tell, for functions that are optimised from start to end."""
+
+    @property
+    @abstractmethod
+    def history(self) -> History:
+        """What `tell` has seen. FastESError for a strategy that keeps none."""
+
+    @property
+    @abstractmethod
+    def theta(self) -> Float32:
+        """The parameters."""
+
+    @property
+    @abstractmethod
+    def generation(self) -> int:
+        """Updates done so far."""
+
+    @abstractmethod
+    def ask(self, progress_remaining: float = 1.0, num_pairs: int | None = None) -> Perturbations:
+        """A generation's candidates."""
+
+    @abstractmethod
+    def tell(self, returns: Any) -> Any:
+        """Their fitness, higher is better."""
+
+    @property
+    def best(self) -> Best:
+        """The best candidate told so far, a copy. FastESError before the first `tell`.
+
+        Where fitness is noisy that candidate was lucky, too: theta is then the better choice.
+        """
+        _, job, fitness, *_ = history = self.history
+        if history.perturbations is None:
+            raise FastESError("there is no best candidate before the first tell(): call ask(), evaluate its candidates, tell()")
+        return Best(history.perturbations[job], fitness)
+
+    def should_stop(self, patience: int = PATIENCE) -> bool:
+        """Whether there is a `stop_reason`; False before the first `tell`."""
+        return bool(self.stop_reason(patience))
+
+    def stop_reason(self, patience: int = PATIENCE) -> str:
+        """Why going on is of no use, in words; '' where it may be.
+
+        - Neither the best fitness nor the mean fitness of a generation has risen for `patience` generations.
+        - sigma is so small beside the parameters that float32 candidates are all alike.
+        - The last step was so short beside theta that it changed nothing.
+
+        Fitness that is not finite counts as worst; a generation of nothing else is an error of `tell`.
+        """
+        check_int("patience", patience, 1)
+        history = self.history
+        if history.idle >= patience:
+            return f"no better fitness for {history.idle} generations"
+        if history.sigma_share < _RESOLVED:
+            return "sigma is too small to change the parameters"
+        if 0.0 < history.step_share < _RESOLVED:
+            return "the steps are too short to change the parameters"
+        return ""
+
+    def minimize(
+        self,
+        function: Callable[[Float32], float],
+        max_evaluations: float,
+        *,
+        target: float | None = None,
+        patience: int = PATIENCE,
+    ) -> Result:
+        """Search for the parameters at which the function is SMALLEST: ask, evaluate and tell -value until it is time to stop.
+
+        function: of a candidate, float32 (num_params,); NaN and infinities count as worst.
+        max_evaluations: calls of the function, at least a population's and one more, for theta at the end.
+        target: a value at which to stop.
+        patience: see `stop_reason`.
+
+        Schedules of sigma and the learning rate run over max_evaluations. A second call goes on from where the first ended.
+        `best.fitness` is -value, since tell's fitness is higher for better candidates.
+        """
+        return _search(self, function, -1.0, max_evaluations, target, patience)
+
+    def maximize(
+        self,
+        function: Callable[[Float32], float],
+        max_evaluations: float,
+        *,
+        target: float | None = None,
+        patience: int = PATIENCE,
+    ) -> Result:
+        """Search for the parameters at which the function is LARGEST; see `minimize`."""
+        return _search(self, function, 1.0, max_evaluations, target, patience)
+
+
+def _search(
+    strategy: BlackBox,
+    function: Callable[[Float32], float],
+    sign: float,
+    max_evaluations: float,
+    target: float | None,
+    patience: int,
+) -> Result:
+    """sign: 1 for the largest value, -1 for the smallest."""
+    check_int("patience", patience, 1)
+    goal = math.inf if target is None else sign * checked_number("target", target, "a number")
+    needed = len(strategy.ask()) + 1
+    whole = isinstance(max_evaluations, float) and max_evaluations.is_integer()  # scripts write 1e4 as well
+    budget = check_int("max_evaluations", int(max_evaluations) if whole else max_evaluations, needed)
+    begun, evaluations = strategy.generation, 0
+    found = Best(strategy.theta.copy(), -math.inf)
+
+    def fitness_of(candidate: Float32) -> float:
+        return sign * _number(function(candidate))
+
+    while True:
+        candidates = strategy.ask(1.0 - evaluations / budget)
+        fitness = [fitness_of(candidate) for candidate in candidates]
+        strategy.tell(fitness)
+        evaluations += len(fitness)
+        highest = max((value for value in fitness if math.isfinite(value)), default=-math.inf)
+        if highest > found.fitness:
+            found = Best(candidates[fitness.index(highest)], highest)
+        if found.fitness >= goal:
+            reason = f"the target {target:g} is reached"
+        elif evaluations + needed > budget:
+            reason = f"max_evaluations = {budget} are used up"
+        else:
+            reason = strategy.stop_reason(patience)
+        if reason:
+            break
+    last = fitness_of(strategy.theta)
+    if last >= found.fitness:
+        found = Best(strategy.theta.copy(), last)
+    return Result(found.parameters, sign * found.fitness, evaluations + 1, strategy.generation - begun, reason)
+
+
+def _number(value: Any) -> float:
+    """What a function returned, as a float."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"the function returned {value!r}, a {type(value).__name__}: expected one number") from None

@@ -1,0 +1,51 @@
+"""The fields of Settings as keywords, for editors and type checkers; tests/test_keywords.py compares both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastes.es.hyperparameters import MoreHyperparameters, Unpack
+from fastes.es.schedules import ScheduleSetting
+
+__all__ = ["ChangedSettings", "SettingsDict", "Unpack"]
+
+
+class SettingsDict(MoreHyperparameters, total=False):
+    """What FastES takes beside its own arguments; policy and learning_rate are among those."""
+
+    population_size: int
+    sigma: ScheduleSetting
+    total_timesteps: int
+    target_return: float | str
+    target_episodes: int
+    policy_kwargs: dict[str, Any]
+    generation_timesteps: int
+    max_population_size: int
+    noise_table_size: int
+    rollback_drop: float
+    rollback_window: int
+    starts: int
+    starts_share: float
+    episodes_per_candidate: int
+    eval_episodes: int
+    action_noise: float
+    sample_actions: bool
+    alive_bonus: ScheduleSetting
+    max_episode_steps: int
+    episode_cap: str
+    episode_cap_start: int
+    episode_cap_factor: float
+    episode_cap_share: float
+    on_env_error: str
+    step_timeout: float | str
+    normalize_obs: bool
+    obs_warmup: bool
+    obs_freeze_after: int
+    obs_clip: float
+    obs_std_floor: float
+
+
+class ChangedSettings(SettingsDict, total=False):
+    """What FastES.load takes beside its own arguments."""
+
+    learning_rate: ScheduleSetting

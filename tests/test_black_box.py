@@ -1,0 +1,161 @@
+"""Risk: minimising goes the wrong way, the best candidate is another one, or a search never ends."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastes import EvolutionStrategy, FastES, FastESError
+
+SOLUTION = np.array([0.5, 0.1, -0.3])
+
+
+def sphere(x: np.ndarray[Any, Any]) -> float:
+    return float(np.sum((x - SOLUTION) ** 2))
+
+
+def make(**changes: Any) -> EvolutionStrategy:
+    return EvolutionStrategy(np.zeros(3), population_size=10, **{"seed": 0, "learning_rate": 0.05, **changes})
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"sigma_adaptation": "per_parameter"}, {"perturbed_share": 0.4}], ids=["plain", "each", "window"]
+)
+def test_best_is_the_best_candidate_that_was_told(settings: dict[str, Any]) -> None:
+    es = make(**settings)
+    told = []
+    for _ in range(20):
+        candidates = list(es.ask())
+        fitness = [-sphere(x) for x in candidates]
+        fitness[3] = math.nan
+        fitness[4] = math.inf
+        es.tell(fitness)
+        told += [(f, x) for f, x in zip(fitness, candidates, strict=True) if math.isfinite(f)]
+        value, parameters = max(told, key=lambda pair: pair[0])
+        assert es.best.fitness == value
+        assert es.best.parameters.tobytes() == parameters.tobytes()
+    es.best.parameters[:] = 7.0
+    assert es.best.parameters.tobytes() == parameters.tobytes(), "a copy"
+    for again in (copy.deepcopy(es), pickle.loads(pickle.dumps(es))):
+        assert again.best.parameters.tobytes() == parameters.tobytes()
+    es.theta = np.ones(3)
+    es.reseed(5)
+    es.restart(np.zeros(3))
+    assert es.best.parameters.tobytes() == parameters.tobytes(), "of the draws before"
+    es.load_state(es.state(), 20)
+    with pytest.raises(FastESError, match=r"no best candidate before the first tell\(\)"):
+        es.best  # noqa: B018
+
+
+def test_what_remembers_changes_no_bit_and_training_pays_nothing() -> None:
+    first, second = make(), make(keep_best=False)
+    for _ in range(5):
+        updates = [es.tell([-sphere(x) for x in es.ask()]) for es in (first, second)]
+        assert updates[0] == updates[1]
+    assert first.theta.tobytes() == second.theta.tobytes()
+    with pytest.raises(FastESError, match="keep_best=True"):
+        second.best  # noqa: B018
+    with FastES("CartPole-v1", n_workers=0, preset="default", population_size=4, seed=0) as model:
+        model.learn(100)
+        assert model.strategy._state.history is None
+
+
+def test_no_candidate_is_rebuilt_that_nobody_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastes.es.perturbations import Perturbations
+
+    es = make()
+    fitness = [-sphere(x) for x in es.ask()]
+    monkeypatch.setattr(Perturbations, "__getitem__", lambda *_: pytest.fail("rebuilt"))
+    es.tell(fitness)
+    assert not es.should_stop()
+
+
+def test_minimize_and_maximize_go_where_their_names_say() -> None:
+    seen: list[np.ndarray[Any, Any]] = []
+
+    def counted(x: np.ndarray[Any, Any]) -> float:
+        seen.append(x.copy())
+        return sphere(x)
+
+    least = make().minimize(counted, 2000)
+    assert len(seen) == least.evaluations <= 2000
+    assert least.value == min(map(sphere, seen)) == sphere(least.parameters) < 1e-3
+    assert least.generations == least.evaluations // 10
+    assert least.reason == "max_evaluations = 2000 are used up"
+    most = make().maximize(lambda x: -sphere(x), 2000)
+    assert most.value == -least.value
+    assert most.parameters.tobytes() == least.parameters.tobytes()
+
+
+def test_minimize_is_the_loop_of_ask_and_tell() -> None:
+    one, other = make(sigma="lin_0.1_0.01"), make(sigma="lin_0.1_0.01")
+    one.minimize(sphere, 101)
+    for generation in range(10):
+        other.tell([-sphere(x) for x in other.ask(1.0 - 10 * generation / 101)])
+    assert one.theta.tobytes() == other.theta.tobytes()
+    assert one.best.fitness == other.best.fitness == -sphere(one.best.parameters)
+
+
+def test_a_search_ends_at_its_target() -> None:
+    result = make().minimize(sphere, 100_000, target=0.01)
+    assert result.value <= 0.01
+    assert result.evaluations < 2000
+    assert result.reason == "the target 0.01 is reached"
+    assert make().maximize(lambda x: -sphere(x), 100_000, target=-0.01).evaluations == result.evaluations
+
+
+def test_a_search_ends_where_nothing_gets_better() -> None:
+    flat = make().minimize(lambda x: 1.0, 100_000, patience=7)
+    assert flat.evaluations == 8 * 10 + 1
+    assert flat.reason == "no better fitness for 7 generations"
+    assert make().minimize(sphere, 500_000).reason == "no better fitness for 100 generations"
+
+
+def test_a_lucky_candidate_does_not_end_a_noisy_search() -> None:
+    """The mean of the generations goes on rising long after no candidate beats the luckiest one."""
+    es = EvolutionStrategy(np.full(20, 3.0), sigma=0.1, learning_rate=0.01, population_size=40, seed=1)
+    luck = np.random.default_rng(0)
+    first = True
+    for _ in range(200):
+        fitness = [-float(np.sum(x**2)) + luck.normal() for x in es.ask()]
+        if first:
+            fitness[0], first = 1000.0, False
+        es.tell(fitness)
+    assert not es.should_stop(patience=50)
+    assert es.best.fitness == 1000.0
+
+
+def test_steps_that_change_nothing_end_a_search() -> None:
+    es = EvolutionStrategy(np.ones(3), learning_rate=1e-12, population_size=4, seed=0)
+    es.ask()
+    es.tell([1.0, 2.0, 3.0, 4.0])
+    assert es.stop_reason() == "the steps are too short to change the parameters"
+    es = EvolutionStrategy(np.ones(3), sigma=1e-9, population_size=4, seed=0)
+    es.ask()
+    es.tell([1.0, 2.0, 3.0, 4.0])
+    assert es.stop_reason() == "sigma is too small to change the parameters"
+    es = make()
+    assert not es.should_stop()
+    es.ask()
+    es.tell([1.0] * 10)
+    assert not es.should_stop(), "theta is 0 and has not moved: the next draw may find a way"
+
+
+def test_arguments_that_cannot_be() -> None:
+    es = make()
+    with pytest.raises(ValueError, match=r"max_evaluations = 10 is out of range: expected an int at least 11"):
+        es.minimize(sphere, 10)
+    with pytest.raises(ValueError, match="patience = 0"):
+        es.minimize(sphere, 100, patience=0)
+    with pytest.raises(TypeError, match="target = True is a bool"):
+        es.minimize(sphere, 100, target=True)
+    with pytest.raises(TypeError, match=r"the function returned None, a NoneType: expected one number"):
+        es.minimize(lambda x: None, 100)  # type: ignore[arg-type,return-value]
+    with pytest.raises(FastESError, match="none of the 10 returns of this generation is finite"):
+        es.minimize(lambda x: math.nan, 100)
+    assert es.minimize(sphere, 2e3).evaluations > 1000, "scripts write 2e3 as well"

@@ -1,0 +1,171 @@
+"""Risk: a first mistake is answered with an error of the inside, or with the same sentence three times."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from fastes import CheckpointError, EnvironmentUnavailable, FastES, WorkerCrashed, WorkerError
+
+SETTINGS: dict[str, Any] = {"preset": "default", "population_size": 4, "seed": 0}
+
+
+class Toy(gymnasium.Env[Any, Any]):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    metadata = {"render_modes": ["human"]}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(2, np.float32), 1.0, True, False, {}
+
+
+class Fails(Toy):
+    def step(self, action: Any) -> Any:
+        raise ValueError("the pole is gone")
+
+
+class Dies(Toy):
+    def step(self, action: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Locked(gymnasium.Wrapper[Any, Any, Any, Any]):
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.lock = threading.Lock()
+
+
+@pytest.fixture
+def registered() -> Iterator[Any]:
+    known = set(gymnasium.registry)
+
+    def register(entry_point: str) -> str:
+        gymnasium.register("Typo-v0", entry_point=entry_point)
+        return "Typo-v0"
+
+    yield register
+    for name in set(gymnasium.registry) - known:
+        del gymnasium.registry[name]
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "words"),
+    [
+        (f"{__name__}:Failz", f"entry_point='{__name__}:Failz', but that module has no 'Failz'; did you mean 'Fails'?"),
+        ("no_such_modul:Toy", "entry_point='no_such_modul:Toy', but there is no module 'no_such_modul': check its spelling"),
+        ("no_such_modul.envs:Toy", "but there is no module 'no_such_modul'"),
+        (f"{__name__}.Toy", f"entry_point='{__name__}.Toy': expected 'module:Class'"),
+    ],
+)
+def test_a_class_that_is_registered_under_a_wrong_name(registered: Any, entry_point: str, words: str) -> None:
+    with pytest.raises(EnvironmentUnavailable) as caught:
+        FastES(registered(entry_point), **SETTINGS)
+    assert words in str(caught.value)
+    assert "'Typo-v0' is registered with" in str(caught.value)
+
+
+def test_what_a_right_class_raises_comes_as_it_is(registered: Any) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'size'"):
+        FastES(registered(f"{__name__}:Toy"), env_kwargs={"size": 3}, **SETTINGS)
+
+
+def test_a_run_folder_in_the_place_of_a_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"there is no checkpoint at .* \(it is a folder\)"):
+        FastES.load(tmp_path)
+    for name in ("best.zip", "checkpoint.zip"):
+        (tmp_path / name).touch()
+    with pytest.raises(CheckpointError, match="it is a run folder") as caught:
+        FastES.load(tmp_path)
+    words = f"load '{tmp_path}/best.zip' (the best parameters) or '{tmp_path}/checkpoint.zip' (the last ones)"
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_an_error_says_what_then_where_then_the_way_there(n_workers: int) -> None:
+    with FastES(Fails, n_workers=n_workers, **SETTINGS) as model, pytest.raises(WorkerError) as caught:
+        model.learn(10)
+    message = str(caught.value)
+    what, where, *way = message.splitlines()
+    assert what == "ValueError: the pole is gone"
+    assert where.startswith("[in the environment: Fails, generation 1, evaluation episode 0, env seed")
+    assert message.count("the pole is gone") == 2, "once, and in the line of the code"
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.count("ValueError: the pole is gone") == 2, "Python's cause, and ours"
+    assert way[:2] == ["", "Traceback (most recent call last):"]
+    assert way[-1] == '    raise ValueError("the pole is gone")'
+
+
+def test_notes_and_causes_stay_in_the_way_there() -> None:
+    def fails() -> Any:
+        env = Toy()
+
+        def step(action: Any) -> Any:
+            try:
+                raise KeyError("first")
+            except KeyError as first:
+                error = ArithmeticError("second")
+                if sys.version_info >= (3, 11):
+                    error.add_note("a note")
+                raise error from first
+
+        env.step = step  # type: ignore[method-assign]
+        return env
+
+    with FastES(fails, n_workers=1, **SETTINGS) as model, pytest.raises(WorkerError) as caught:
+        model.learn(10)
+    message = str(caught.value)
+    assert message.startswith("ArithmeticError: second\n[in the environment")
+    assert "KeyError: 'first'" in message
+    assert "a note" in message or sys.version_info < (3, 11)
+
+
+def test_a_worker_that_said_nothing_has_no_last_output() -> None:
+    with FastES(Dies, n_workers=1, **SETTINGS) as model:
+        with (
+            pytest.warns(RuntimeWarning, match="it is replaced"),
+            pytest.raises(WorkerCrashed, match="workers were lost") as caught,
+        ):
+            model.learn(10)
+        assert "output" not in str(caught.value)
+
+
+def test_workers_open_no_windows() -> None:
+    """Whoever passes an environment that is shown gets workers that show nothing, or an error where that cannot be had."""
+    env = gymnasium.make("CartPole-v1", render_mode="human")
+    with FastES(env, **SETTINGS) as model:
+        assert model.env.render_mode is None
+    with FastES("CartPole-v1", env_kwargs={"render_mode": "human"}, **SETTINGS) as model:
+        assert model.env.render_mode is None
+    with pytest.raises(ValueError, match="render_mode='human', and each worker would open a window"):
+        FastES(lambda: Toy("human"), **SETTINGS)
+    with FastES(lambda: Toy("human"), n_workers=0, **SETTINGS) as model:
+        assert model.env.render_mode == "human", "this process may show one"
+    with pytest.raises(ValueError, match="it has render_mode='human', and workers open no windows"):
+        FastES(Toy("human"), **SETTINGS)
+
+
+def test_wrappers_that_cannot_be_rebuilt_are_named_in_what_to_write() -> None:
+    env = gymnasium.wrappers.TimeAwareObservation(Locked(gymnasium.make("CartPole-v1")))
+    with pytest.raises(ValueError, match="cannot be rebuilt") as caught:
+        FastES(env, **SETTINGS)
+    message = str(caught.value)
+    assert "the wrapper Locked does not record its arguments" in message
+    assert "or copied (cannot pickle '_thread.lock' object)" in message
+    assert message.endswith("such as FastES(lambda: TimeAwareObservation(Locked(gymnasium.make('CartPole-v1'))))")
