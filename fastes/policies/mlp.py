@@ -23,6 +23,10 @@ _OF_NETWORKS = (
     "n_critics", "clip_mean", "sde_net_arch", "n_lstm_layers", "lstm_hidden_size", "enable_critic_lstm", "shared_lstm",
 )
 # fmt: on
+_IMAGES = (
+    ". It gets images as their space has them, as float32 with an axis in front: put permute(0, 3, 1, 2) before convolutions "
+    "of images (height, width, channels), and normalize_obs=False with a division by 255 spares their statistics"
+)
 _ANSWERS = {  # keys of SB3's policy_kwargs
     **dict.fromkeys(_OF_NETWORKS, "it has no counterpart here: leave it out"),
     "squash_output": "it is action_mapping='squash' here",
@@ -50,7 +54,7 @@ def make_policy_spec(
     if policy not in POLICIES:
         raise ValueError(
             f"unknown policy {policy!r}: expected one of {POLICIES}{suggest(policy, POLICIES)}, or fastes.TorchPolicy(module) "
-            "for any other network"
+            f"for any other network{_IMAGES if policy == 'CnnPolicy' else ''}"
         )
     kwargs = dict(policy_kwargs or {})
     for key in kwargs:
