@@ -1,4 +1,4 @@
-"""Risk: evaluation on several environments beside each other gives other figures than on one. Training: test_sb3_vec_envs.py."""
+"""Risk: evaluation on several environments gives other figures than on one. For training see test_sb3_vec_envs.py."""
 
 from __future__ import annotations
 
