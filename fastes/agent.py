@@ -9,7 +9,7 @@ import secrets
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fastes.envs.rebuild import check_for_workers
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.es.perturbations import check_episodes
-from fastes.models.arguments import changed_settings, checked_timesteps, env_and_policy, spec_of
+from fastes.models.arguments import changed_settings, checked_timesteps, env_and_policy, refuse_arguments, spec_of
 from fastes.models.checkpointing import read_parts, restore_state, settings_among, versions
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.one_thread import OneThread
@@ -167,6 +167,7 @@ class FastES(SB3Interface):
         tb_log_name: str = "FastES",
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
+        **removed: Any,
     ) -> FastES:
         """Train until the target return is confirmed, the budget is spent, or a callback says stop.
 
@@ -182,6 +183,7 @@ class FastES(SB3Interface):
         after its last whole generation: it can be saved, and learn goes on from there.
         """
         refuse_training()
+        refuse_arguments(removed)
         steps = self.settings.total_timesteps if total_timesteps is None else total_timesteps
         budget = checked_timesteps(steps, least=1 if reset_num_timesteps else 0)
         with self._one_thread.using("learn()"), output_lasts():
@@ -289,22 +291,20 @@ class FastES(SB3Interface):
         episode_start: Any = None,  # noqa: ARG002
         deterministic: bool = False,
     ) -> tuple[Any, None]:
-        """The action for one observation, or an array of actions for a batch (n, *observation shape), and None.
+        """The action for one observation as an array, () for Discrete, or those of a batch (n, *observation shape), and None.
 
         Batches of Dict and Tuple observations are dicts and tuples of such arrays, or lists of observations.
         deterministic=False acts as in training: with the settings' action noise, or sampling when sample_actions is on.
         state and episode_start are there for SB3's signature; the policies have no memory.
         """
-        noise = (0.0, False) if deterministic else (self.settings.action_noise, self.settings.sample_actions)
-        space = self.observation_space if self.policy_spec.flattened else None
-        return self._predictor.act(self.theta, self.normalizer, observation, noise, space), None
+        return self._act(observation, deterministic), None
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     @classmethod
     def load(
         cls,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | IO[bytes],
         env: EnvArgument | None = None,
         n_workers: int | None = None,
         *,
@@ -321,7 +321,7 @@ class FastES(SB3Interface):
     ) -> FastES:
         """Read a checkpoint; runs no code from it. Training goes on exactly where it was saved.
 
-        path: of the checkpoint.
+        path: of the checkpoint, or a binary file that is open.
         env: needed when the checkpoint cannot rebuild its own.
         n_workers, verbose, tensorboard_log, device: as in FastES.
         policy: the TorchPolicy or CallablePolicy that was trained, of which a file holds the parameters only.

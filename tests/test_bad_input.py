@@ -301,7 +301,7 @@ def test_mappings_that_need_bounds() -> None:
         ({"policy_kwargs": {"net_arch": {"vf": [64]}}}, ValueError, ("net_arch", "{'vf': [64]}", "'pi'")),
         ({"policy_kwargs": {"net_arch": {"pi": [64], "q": [64]}}}, ValueError, ("net_arch", "'q'", "'pi'", "'qf'")),
         ({"policy_kwargs": {"net_arch": {"pi": [64, 0]}}}, ValueError, ("net_arch", "0", "positive")),
-        ({"policy_kwargs": {"net_arch": [{"pi": [64]}]}}, ValueError, ("net_arch", "pi", "positive")),
+        ({"policy_kwargs": {"net_arch": [64, {"pi": [64]}]}}, ValueError, ("net_arch", "pi", "shares layers", "a list of")),
         ({"policy_kwargs": {"activation_fn": "sigmoid"}}, ValueError, ("activation_fn", "sigmoid", "tanh", "TorchPolicy")),
         ({"policy_kwargs": {"activation_fn": "TanH1"}}, ValueError, ("TanH1", "did you mean 'tanh'")),
         ({"policy_kwargs": {"activation_fn": None}}, ValueError, ("activation_fn", "None", "tanh")),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +20,8 @@ from gymnasium.utils import EzPickle
 from processes import run_script
 from training import assert_same, assert_same_state, learn, train
 
-from fastes import CheckpointMismatch, FastES
+from fastes import CheckpointError, CheckpointMismatch, FastES
+from fastes.cli.main import main
 from fastes.sb3 import logger as own_logger
 
 
@@ -246,3 +249,211 @@ def test_small_liberties_of_sb3() -> None:
             model.learn(100, callback="x")
         with pytest.raises(CheckpointMismatch, match=r"actions with 3 choices from 0 on.*2 choices"):
             model.set_env("Acrobot-v1")
+
+
+# --- what SB3's scripts pass, read and keep ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("env", ["FrozenLake-v1", "Taxi-v4", "CartPole-v1", "Pendulum-v1"])
+def test_one_action_is_an_array_that_its_environment_takes(env: str) -> None:
+    with FastES(env, n_workers=0, seed=0) as model:
+        env_ = gymnasium.make(env)
+        observation, _ = env_.reset(seed=0)
+        action, state = model.predict(observation, deterministic=True)
+        assert isinstance(action, np.ndarray)
+        assert state is None
+        assert action.shape == env_.action_space.shape
+        assert action.dtype == env_.action_space.dtype
+        assert env_.action_space.contains(action)
+        env_.step(action)  # toy text's tables have the action as a key
+        if action.ndim == 0:
+            assert {action.item(): 1}[action] == 1
+            assert type(action + 1) is np.int64
+
+
+class Recording(Toy):
+    """Writes down the types of the actions that it is given."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.action_space, self.path = spaces.Discrete(3), path
+
+    def step(self, action: Any) -> Any:
+        Path(self.path).write_text(type(action).__name__)
+        return super().step(np.zeros(2))
+
+
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_environments_are_given_ints_as_ever(n_workers: int, tmp_path: Path) -> None:
+    with FastES(lambda: Recording(str(tmp_path / "kind")), n_workers=n_workers, **SETTINGS) as model:
+        learn(model, 1)
+    assert (tmp_path / "kind").read_text() == "int"
+
+
+def test_save_takes_sb3s_arguments(tmp_path: Path) -> None:
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        learn(model, 1)
+        model.save(tmp_path / "all")
+        model.save(tmp_path / "some", exclude=["replay_buffer", "env", "device", "logger"], include=["rollout_buffer", "seed"])
+        assert (tmp_path / "all.zip").read_bytes() == (tmp_path / "some.zip").read_bytes()
+        with pytest.raises(ValueError, match=r"exclude=\['policy'\].*always holds the whole training"):
+            model.save(tmp_path / "none", exclude={"policy"})
+        with pytest.raises(ValueError, match=r"include=\['env'\]\): a checkpoint cannot hold 'env'; pass env= to load"):
+            model.save(tmp_path / "none", include=("env",))
+        with pytest.raises(TypeError, match=r"exclude='env'\): expected a list of names"):
+            model.save(tmp_path / "none", exclude="env")
+        assert not (tmp_path / "none.zip").exists()
+
+
+class OneWay(io.RawIOBase):
+    """A stream that cannot go back."""
+
+    def __init__(self, content: bytes) -> None:
+        self.inner = io.BytesIO(content)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self.inner.readinto(buffer)
+
+
+def test_models_are_kept_in_open_files(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        learn(model, 1)
+        model.save(buffer)
+        model.save(tmp_path / "m")
+        assert buffer.getvalue() == (tmp_path / "m.zip").read_bytes()
+        with pytest.raises(TypeError, match=r"save\(\) got .*StringIO.*open for bytes"):
+            model.save(io.StringIO())  # type: ignore[arg-type]
+        with open(tmp_path / "m.zip", "rb") as file:
+            for stream in (buffer, file, OneWay(buffer.getvalue())):
+                with FastES.load(stream, env=toy(), n_workers=0) as copy:  # type: ignore[arg-type]
+                    assert (copy.theta == model.theta).all()
+                assert not stream.closed
+    for wrong, kind, said in (
+        (io.BytesIO(buffer.getvalue()[:-5]), CheckpointError, "BytesIO.*cut off"),
+        (io.StringIO("x"), TypeError, r"load\(\) got .*StringIO.*open for bytes"),
+        (5, TypeError, r"load\(\) got 5"),
+    ):
+        with pytest.raises(kind, match=said):
+            FastES.load(wrong)  # type: ignore[arg-type]
+
+
+def test_attributes_of_sb3_follow_the_training() -> None:
+    with FastES(toy(), n_workers=0, learning_rate="lin_0.2_0.1", **SETTINGS) as model:
+        assert model._current_progress_remaining == 1.0
+        learn(model, 3)
+        assert model._total_timesteps == model.budget >= model.num_timesteps
+        assert model._n_updates == model.generation == 3
+        assert model._episode_num == model.num_episodes
+        assert 0.0 <= model._current_progress_remaining < 1.0
+        assert model.lr_schedule(0.5) == pytest.approx(0.15)
+        assert abs(model.start_time / 1e9 - time.time()) < 60.0
+        assert model._last_obs is model._last_episode_starts is model._vec_normalize_env is None
+        assert (model.use_sde, model.sde_sample_freq, model._custom_logger) == (False, -1, False)
+        assert model.policy_kwargs == model.settings.policy_kwargs
+        assert not hasattr(model, "replay_buffer"), "CheckpointCallback asks"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gamma", "it has no counterpart in ES$"),
+        ("n_steps", "it has no counterpart in ES$"),
+        ("replay_buffer", "ES keeps no transitions"),
+        ("action_noise", r"here it is the number model\.settings\.action_noise"),
+        ("population_size", r"it is a setting, model\.settings\.population_size"),
+        ("collect_rollouts", "inside SB3's algorithms"),
+        ("frobnicate", "'FastES' object has no attribute 'frobnicate'"),
+    ],
+)
+def test_attributes_that_are_absent_say_why(name: str, said: str) -> None:
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        with pytest.raises(AttributeError, match=said):
+            getattr(model, name)
+        assert getattr(model, name, None) is None
+
+
+def test_a_new_environment_leaves_nothing_of_the_old_one() -> None:
+    vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
+    lanes = vec_env.VecNormalize(vec_env.DummyVecEnv([Toy, Toy]))
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        learn(model, 1)
+        before, theta = model.get_env(), model.theta
+        model.set_env(lanes)
+        assert model.get_env() is lanes is not before
+        assert (model.n_envs, model._vec_normalize_env) == (2, lanes)
+        model.set_env(toy(), force_reset=False)
+        assert (model.n_envs, model.get_vec_normalize_env(), model._last_obs) == (1, None, None)
+        assert model.get_env() not in (before, lanes)
+        assert len(model.ep_info_buffer) == 8, "as in SB3"
+        assert model.theta is theta
+
+
+@pytest.mark.parametrize("name", ["eval_env", "eval_freq", "n_eval_episodes", "eval_log_path"])
+def test_what_sb3_has_removed_from_learn_is_named(name: str) -> None:
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        with pytest.raises(TypeError, match=rf"learn\(\) got .* '{name}': SB3 2.0 has removed it: pass callback=EvalCallback"):
+            model.learn(100, **{name: 3})
+        with pytest.raises(TypeError, match=r"'sigma': it is a setting, an argument of FastES"):
+            model.learn(100, sigma=3)
+        with pytest.raises(TypeError, match=r"'calback'; did you mean 'callback'\?"):
+            model.learn(100, calback=None)
+        assert model.num_timesteps == 0
+    with pytest.raises(TypeError, match=r"'create_eval_env': SB3 2\.0 has removed it"):
+        FastES(toy(), create_eval_env=True)
+
+
+def test_what_sb3_deprecates_warns() -> None:
+    layers = {"pi": [5], "vf": [7]}
+    with pytest.warns(UserWarning, match=r"dict in a list, which SB3 has deprecated.*pass the dict itself") as caught:
+        model = FastES("MlpPolicy", toy(), n_workers=0, **{**SETTINGS, "policy_kwargs": {"net_arch": [layers]}})
+    assert len(caught) == 1
+    with model:
+        assert model.settings.policy_kwargs["net_arch"] == layers, "a file of it warns no more"
+        assert next(iter(model.policy_spec.parameter_shapes().values())) == (3, 5)
+        with pytest.warns(UserWarning, match=r"use model\.dump_logs"):
+            model._dump_logs()
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "said"),
+    [
+        ({"net_arch": [8, {"pi": [8]}]}, "shares layers with a critic, which SB3 has removed.*expected a list of layer sizes"),
+        ({"ortho_init": False}, "'ortho_init'.*no counterpart here: leave it out"),
+        ({"squash_output": True}, "it is action_mapping='squash' here"),
+        ({"features_extractor_class": object}, r"fastes\.TorchPolicy\(module\)"),
+    ],
+)
+def test_policy_kwargs_of_sb3_are_answered(kwargs: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        FastES("MlpPolicy", toy(), n_workers=0, **{**SETTINGS, "policy_kwargs": kwargs})
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "flag"),
+    [
+        ("n_delta", "population_size is twice that here", "population_size is twice that"),
+        ("delta_std", "it is sigma here", "it is --sigma here"),
+        ("delta_schedule", "sigma takes a schedule", "sigma takes a schedule"),
+        ("n_top", "top_fraction is n_top / n_delta here", "top_fraction is"),
+        ("zero_policy", "LinearPolicy begins at zero", "LinearPolicy begins at zero"),
+        ("alive_bonus_offset", "it is alive_bonus here, with the other sign", "it is alive_bonus here"),
+        ("lr", "it is learning_rate here", "it is --learning-rate here"),
+        ("std", "it is sigma here", "it is --sigma here"),
+        ("noise_std", "it is sigma here", "it is --sigma here"),
+        ("popsize", "it is population_size here", "it is --population-size here"),
+        ("l2_coeff", "it is weight_decay here", "it is --weight-decay here"),
+        ("num_workers", "it is n_workers here", "it is --workers here"),
+        ("n_envs", "n_workers processes play the episodes here", "n_workers processes"),
+        ("random_seed", "it is seed here", "it is --seed here"),
+    ],
+)
+def test_names_of_other_packages_are_answered(name: str, said: str, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(TypeError, match=f"'{name}': {said}"):
+        FastES(toy(), **{name: 1})  # type: ignore[arg-type]
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "CartPole-v1", f"--{name.replace('_', '-')}", "1"])
+    assert f"--{name.replace('_', '-')} 1: {flag}" in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import reprlib
@@ -25,21 +27,37 @@ _MAX_FILE_BYTES = (4 << 30) - 1  # more would need zip64
 _END_RECORD, _ZIP64_LOCATOR = 22, 20  # bytes, without names and comments
 
 
-def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint (with or without its suffix .zip). Raises CheckpointError that says what is wrong.
+def read_checkpoint(path: str | os.PathLike[str] | IO[bytes]) -> Checkpoint:
+    """Read a checkpoint (with or without its suffix .zip), or a binary file that is open, from its beginning.
+
+    Raises CheckpointError that says what is wrong, TypeError for what is neither a path nor such a file.
 
     Memory stays within a few times the file's size; nothing is written, and no code from the file runs.
     """
-    path = _existing(path)
     fill_standard_descriptors()
+    if not isinstance(path, (str, os.PathLike)):
+        _check_open(path)
+        with _damage_is_said(path, ""):
+            return _read_zip(path if path.seekable() else io.BytesIO(path.read()))
+    path = _existing(path)
+    with _damage_is_said(path, _hint(path)), open(path, "rb") as file:
+        return _read_zip(file)
+
+
+def _check_open(file: Any) -> None:
+    if not callable(getattr(file, "read", None)) or isinstance(file, io.TextIOBase):
+        raise TypeError(f"load() got {file!r:.99}: expected a path, or a file that is open for bytes, as by open(path, 'rb')")
+
+
+@contextlib.contextmanager
+def _damage_is_said(what: object, hint: str) -> Iterator[None]:
     try:
-        with open(path, "rb") as file:
-            return _read_zip(file)
+        yield
     except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}{_hint(path)}") from error
+        raise CheckpointError(f"{what}: {error}{hint}") from error
     except Exception as error:  # whatever zipfile, json, safetensors or the memory has to say about hostile bytes
         reason = f"{type(error).__name__}: {error}" if not isinstance(error, _EXPECTED) else error
-        raise CheckpointError(f"{path} is damaged or no checkpoint: {reason}{_hint(path)}") from error
+        raise CheckpointError(f"{what} is damaged or no checkpoint: {reason}{hint}") from error
 
 
 _EXPECTED = (zipfile.BadZipFile, SafetensorError, OSError, ValueError)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import zipfile
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from safetensors.numpy import save as save_tensors
@@ -36,6 +37,15 @@ def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Pa
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, lambda file: write_zip(file, checkpoint), lambda: keep_previous(path))
     return path
+
+
+def write_into(file: Any, checkpoint: Checkpoint) -> None:
+    """Write the whole file into one that is open, at its position, with one call of `write`. TypeError for what is none."""
+    if not callable(getattr(file, "write", None)) or isinstance(file, io.TextIOBase):
+        raise TypeError(f"save() got {file!r:.99}: expected a path, or a file that is open for bytes, as by open(path, 'wb')")
+    content = io.BytesIO()
+    write_zip(content, checkpoint)
+    file.write(content.getvalue())
 
 
 def write_zip(file: IO[bytes], checkpoint: Checkpoint) -> None:

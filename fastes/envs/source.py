@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import importlib
@@ -14,6 +15,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from fastes.envs.copies import Copies
+from fastes.envs.declared_spaces import check_declared
 from fastes.envs.import_hook import register_envs
 from fastes.envs.missing import EXTRAS, entry_point_advice, package_missing
 from fastes.envs.old_interface import advice_on_object
@@ -64,7 +66,14 @@ class EnvSource:
         Handlers of SIGINT, SIGTERM and SIGHUP stay as they are, whatever the environment installs.
         """
         with handlers_kept():
-            return self._build(extra)
+            env = self._build(extra)
+        try:
+            check_declared(env)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                env.close()
+            raise
+        return env
 
     def _build(self, extra: Mapping[str, Any]) -> Env:
         if self.vector_env is not None and not self.rebuilds:
@@ -205,6 +214,7 @@ def _source_of_spec(spec: EnvSpec, kwargs: dict[str, Any]) -> EnvSource:
 
 
 def _source_of_env(env: Env, kwargs: dict[str, Any]) -> EnvSource:
+    check_declared(env)
     inner, monitor_file = without_monitor(env)
     return replace(_source_of_inner(inner, kwargs), monitor_file=monitor_file)
 

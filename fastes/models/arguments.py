@@ -10,7 +10,8 @@ from fastes.errors import check_int
 from fastes.policies.choose_policy import AnySpec, check_noise, spec_for
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.mlp import POLICIES
-from fastes.settings.settings import Settings
+from fastes.settings.aliases import answer_in_learn
+from fastes.settings.settings import Settings, setting_names
 
 
 def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:
@@ -42,6 +43,13 @@ def spec_of(policy: str | CustomPolicy | None, settings: Settings, env: Any) -> 
     spec = spec_for(wanted, env.observation_space, env.action_space, settings.policy_kwargs)
     check_noise(spec, settings.action_noise, settings.sample_actions)
     return spec
+
+
+def refuse_arguments(removed: Mapping[str, Any]) -> None:
+    """TypeError for arguments that learn does not have, with what to do about those that SB3's once had."""
+    for name in removed:
+        advice = ": it is a setting, an argument of FastES" if name in setting_names() else answer_in_learn(name)
+        raise TypeError(f"learn() got an unexpected keyword argument {name!r}{advice}")
 
 
 def checked_timesteps(timesteps: float, least: int) -> int:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from fastes import _core
 from fastes.checkpoints.env_fields import from_json, plain_kwargs, to_json
@@ -101,7 +101,7 @@ class Parts(NamedTuple):
 
 
 def read_parts(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | IO[bytes],
     env: EnvArgument | None,
     env_kwargs: Mapping[str, Any] | None,
     policy: str | CustomPolicy | None,

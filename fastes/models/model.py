@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Iterable
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes.checkpoints.file_format import Checkpoint
-from fastes.checkpoints.writer import write_checkpoint
+from fastes.checkpoints.writer import write_checkpoint, write_into
 from fastes.envs.source import EnvSource
 from fastes.es.strategy import EvolutionStrategy
 from fastes.models.checkpointing import checkpoint_of
+from fastes.models.saved_names import check_saved_names
 from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.rollout.predictor import Predictor
 from fastes.settings.settings import Settings
 from fastes.training.episode_cap import EpisodeCap
 from fastes.training.evaluation import Evaluation
@@ -49,6 +52,8 @@ class Model:
     evaluator: Evaluator
     n_workers: int
     verbose: int
+    _predictor: Predictor
+    observation_space: Any
 
     num_timesteps: int = _counter("num_timesteps")
     eval_timesteps: int = _counter("eval_timesteps")
@@ -144,10 +149,29 @@ class Model:
         """See FastES.predict."""
         raise NotImplementedError
 
+    def _act(self, observation: Any, deterministic: bool) -> Any:
+        settings, space = self.settings, self.observation_space if self.policy_spec.flattened else None
+        noise = (0.0, False) if deterministic else (settings.action_noise, settings.sample_actions)
+        return self._predictor.act(self.theta, self.normalizer, observation, noise, space)
+
     def snapshot(self) -> Checkpoint:
         """Everything a checkpoint holds, as copies."""
         return checkpoint_of(self.state, self.source)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a checkpoint to path ('.zip' is added when missing): whole or not at all, the previous one stays as .bak."""
-        write_checkpoint(path, self.snapshot())
+    def save(
+        self,
+        path: str | os.PathLike[str] | IO[bytes],
+        exclude: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+    ) -> None:
+        """Write a checkpoint to path ('.zip' is added when missing): whole or not at all, the previous one stays as .bak.
+
+        path: or a binary file that is open for writing, such as io.BytesIO().
+        exclude, include: SB3's, and change nothing: a checkpoint always holds the whole training, and nothing else. ValueError
+            for a part of it that is to be left out, and for what it cannot hold.
+        """
+        check_saved_names(exclude, include)
+        if isinstance(path, (str, os.PathLike)):
+            write_checkpoint(path, self.snapshot())
+        else:
+            write_into(path, self.snapshot())

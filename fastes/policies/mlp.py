@@ -16,6 +16,25 @@ from fastes.policies.policy_spec import PolicySpec, flat_size
 POLICIES = ("MlpPolicy", "LinearPolicy")
 CUSTOM_POLICIES = ("TorchPolicy", "CallablePolicy")  # classes, in other files: no names
 _KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins")
+# fmt: off
+_OF_NETWORKS = (
+    "ortho_init", "use_sde", "log_std_init", "full_std", "use_expln", "squash_output", "features_extractor_class",
+    "features_extractor_kwargs", "share_features_extractor", "normalize_images", "optimizer_class", "optimizer_kwargs",
+    "n_critics", "clip_mean", "sde_net_arch", "n_lstm_layers", "lstm_hidden_size", "enable_critic_lstm", "shared_lstm",
+)
+# fmt: on
+_IMAGES = (
+    ". It gets images as their space has them, as float32 with an axis in front: put permute(0, 3, 1, 2) before convolutions "
+    "of images (height, width, channels), and normalize_obs=False with a division by 255 spares their statistics"
+)
+_ANSWERS = {  # keys of SB3's policy_kwargs
+    **dict.fromkeys(_OF_NETWORKS, "it has no counterpart here: leave it out"),
+    "squash_output": "it is action_mapping='squash' here",
+    "optimizer_class": "optimizer is a setting here, beside policy_kwargs",
+    "features_extractor_class": "put the extractor and the layers into one module, as in fastes.TorchPolicy(module)",
+    "features_extractor_kwargs": "put the extractor and the layers into one module, as in fastes.TorchPolicy(module)",
+    "with_bias": "it is use_bias here",
+}
 
 
 def make_policy_spec(
@@ -35,12 +54,13 @@ def make_policy_spec(
     if policy not in POLICIES:
         raise ValueError(
             f"unknown policy {policy!r}: expected one of {POLICIES}{suggest(policy, POLICIES)}, or fastes.TorchPolicy(module) "
-            "for any other network"
+            f"for any other network{_IMAGES if policy == 'CnnPolicy' else ''}"
         )
     kwargs = dict(policy_kwargs or {})
     for key in kwargs:
         if key not in _KWARGS:
-            raise ValueError(f"unknown policy_kwargs key {key!r}: expected {_KWARGS}{suggest(key, _KWARGS)}")
+            known = f"; {_ANSWERS[key]}" if key in _ANSWERS else suggest(key, _KWARGS)
+            raise ValueError(f"unknown policy_kwargs key {key!r}: expected {_KWARGS}{known}")
     linear = policy == "LinearPolicy"
     hidden = _checked_layers(kwargs.get("net_arch"), linear)
     head = head_from(action_space, kwargs)
@@ -65,6 +85,11 @@ def _checked_layers(given: Sequence[int] | Mapping[str, Any] | None, linear: boo
         return ()
     sizes = (64, 64) if net_arch is None else net_arch
     listed = isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes))
+    if listed and any(isinstance(n, Mapping) for n in sizes):
+        raise ValueError(
+            f"net_arch = {given!r} shares layers with a critic, which SB3 has removed, and there is no critic here: expected "
+            "a list of layer sizes, those of the dict's 'pi' behind the shared ones"
+        )
     if not listed or not all(isinstance(n, (int, np.integer)) and n > 0 for n in sizes):
         raise ValueError(f"net_arch = {given!r}: expected a list of positive layer sizes, such as [64, 64]")
     return tuple(int(n) for n in sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -94,14 +95,29 @@ def initial_theta(spec: PolicySpec, seed: int) -> npt.NDArray[np.float32]:
     return theta
 
 
+def _part_without_length(space: spaces.Space[Any], where: str) -> str:
+    """Which part of a space, by its keys, cannot be flattened to a fixed length."""
+    parts: list[tuple[Any, spaces.Space[Any]]] = list(space.spaces.items()) if isinstance(space, spaces.Dict) else []
+    parts = list(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else parts
+    for key, part in parts:
+        with contextlib.suppress(ValueError, NotImplementedError):
+            spaces.flatdim(part)
+            continue
+        return _part_without_length(part, f"its part {key!r}" if where == "it" else f"{where}[{key!r}]")
+    return where if where == "it" else f"{where}, {space},"
+
+
 def flat_size(space: spaces.Space[Any]) -> int:
     """Length of a flattened observation, or ValueError for a space that has none."""
     try:
         size = int(spaces.flatdim(space))
     except (ValueError, NotImplementedError):
+        where = _part_without_length(space, "it")
+        keys = " (gymnasium.wrappers.FilterObservation keeps those keys of a Dict that it is given)"
         raise ValueError(
-            f"observation space {space} is not supported: it has no fixed length. Expected Box, Discrete, MultiDiscrete, "
+            f"observation space {space} is not supported: {where} has no fixed length. Expected Box, Discrete, MultiDiscrete, "
             "MultiBinary, or Dict and Tuple of these; wrap the environment to return one of them"
+            f"{keys if isinstance(space, spaces.Dict) else ''}"
         ) from None
     if size == 0:
         raise ValueError(f"observation space {space} is empty: expected at least one value")

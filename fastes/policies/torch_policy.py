@@ -106,6 +106,23 @@ class TorchSpec(CustomSpec):
                 parameter.copy_(torch.from_numpy(values[name]))
         return module
 
+    def theta_of(self, theta: Float32, state_dict: Mapping[str, Any], strict: bool = True) -> Float32:
+        """Parameters (num_params,) as a state_dict of the module has them; with strict=False theta's where it has none.
+
+        RuntimeError, torch's own, for names and shapes that do not fit; ValueError for other values of what is not trained.
+        """
+        import torch
+
+        module = self.module_with(theta)
+        before = {name: value.clone() for name, value in module.state_dict().items()}
+        module.load_state_dict({name: torch.as_tensor(value) for name, value in state_dict.items()}, strict=strict)
+        trained = dict(_trained(module))
+        places = {parameter.data_ptr() for parameter in trained.values()}
+        for name, value in module.state_dict().items():
+            if value.data_ptr() not in places and not torch.equal(value, before[name]):
+                raise ValueError(f"{name!r} is not trained and cannot change: make a TorchPolicy of a module that has it so")
+        return np.concatenate([parameter.detach().reshape(-1).numpy() for parameter in trained.values()])
+
 
 class TorchActor(_core.Actor):
     """A copy of the module whose parameters are views of the actor's `parameters`."""

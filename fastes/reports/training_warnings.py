@@ -44,7 +44,7 @@ class StatisticsWarnings:
             self._say(
                 "observations",
                 f"{state.normalizer.skipped} candidates up to generation {generation} saw observations that are not finite or "
-                "too large to square: the statistics leave them out",
+                "too large to square: the statistics leave them out. gymnasium.utils.env_checker.check_env(env) finds NaN",
             )
 
     def _check_longest_episode(self, state: TrainingState, generation: int, batch: Batch) -> None:

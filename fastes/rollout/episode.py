@@ -13,6 +13,7 @@ from fastes._core import Actor
 from fastes.envs.infos import success_of
 from fastes.envs.old_interface import advice_on_episode
 from fastes.rollout.random_state import seed_global_random
+from fastes.rollout.step_advice import advice_on_step
 
 STEP_GUARD = 1_000_000  # steps after which an episode is cut when neither the environment nor a setting ends it
 
@@ -71,8 +72,10 @@ def run_episode(
             return raw_act(flatten(obs))
 
     episode_return, length = 0.0, 0
+    obs: Any = None
     info: Any = None
     first: Any = None
+    reward: Any = 0.0
     try:
         first = env.reset(seed=env_seed)
         obs, _ = first
@@ -81,7 +84,9 @@ def run_episode(
             episode_return += float(reward)
             if terminated or truncated:
                 break
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, LookupError) as error:
+        if wrong := advice_on_step(env.observation_space, flatten, actor.observation.size, obs, reward):
+            raise (TypeError if isinstance(error, TypeError) else ValueError)(wrong) from error
         if advice := advice_on_episode(error, first):
             raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{error}: {advice}") from error
         raise

@@ -45,6 +45,15 @@ def observation_rows(space: Space, observation: Any) -> tuple[list[Any], bool]:
     return [_row(space, observation, index) for index in range(lengths.pop())], False
 
 
+def misfit(space: Space, observation: Any) -> str:
+    """Why an observation is not a single one of a space, and at which part; '' where it is one."""
+    try:
+        lengths = _lengths(space, observation, "observation") or {_ONE}
+    except _Misfit as found:
+        return str(found).partition(", or (n")[0]
+    return "" if lengths == {_ONE} else f"observation is {_short(observation)}, a batch of {lengths.pop()}"
+
+
 def _is_listed(space: Space, observation: Any) -> bool:
     """Whether each item is an observation of a Dict or Tuple space."""
     if not _has_items(observation) or not isinstance(space, (spaces.Dict, spaces.Tuple)):

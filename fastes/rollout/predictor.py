@@ -15,6 +15,25 @@ from fastes.rollout.observation_rows import observation_rows
 from fastes.rollout.random_state import one_thread
 
 
+class Choice(np.ndarray[Any, np.dtype[Any]]):
+    """An array () with one choice, as SB3 gives it, that is a key of dicts as an int is: Gymnasium's tables ask for P[s][a]."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(self.item())
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return np.asarray(array)[()]
+
+
+def single_action(action: Any) -> Any:
+    """One action as an array; a dict, a tuple and what is no number stay as a function of the user's returns them."""
+    if isinstance(action, int):
+        action = np.int64(action)
+    if isinstance(action, (np.integer, np.bool_)):
+        return np.array(action).view(Choice)
+    return np.array(action) if isinstance(action, (float, np.floating, list)) else action
+
+
 class Predictor:
     """An actor of this process that follows theta and the normaliser as they change."""
 
@@ -36,7 +55,7 @@ class Predictor:
         noise: tuple[float, bool],
         flat_space: Any = None,
     ) -> Any:
-        """The action for one observation, or an array (n, ...) of them for a batch.
+        """The action for one observation as an array, or an array (n, ...) of them for a batch.
 
         noise: action_noise and whether to sample, as Actor.begin_episode takes them; each call and row draws its own.
         flat_space: the observation space when its observations are flattened first, None for a Box. What counts as one and
@@ -50,7 +69,7 @@ class Predictor:
         with contextlib.nullcontext() if self.spec.layers else one_thread():
             actions = [self._actor.act(row) for row in rows]
         if single:
-            return np.int64(actions[0]) if isinstance(actions[0], int) else actions[0]
+            return single_action(actions[0])
         head = self.spec.head
         if head is None:
             return np.array(actions)

@@ -155,6 +155,7 @@ def _play_episode(
         elif window:
             _draw(model, env)
         action, _ = model.predict(obs, deterministic=True)
+        action = action[()] if isinstance(action, np.ndarray) else action  # a choice as an int, as in training
         obs, reward, terminated, truncated, _ = env.step(action)
         total, length = total + float(reward), length + 1
         done = terminated or truncated

@@ -18,9 +18,10 @@ import numpy.typing as npt
 from fastes.envs.source import EnvArgument, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.models.checkpointing import check_same_spaces
-from fastes.models.model import Model
-from fastes.rollout.predictor import Predictor
+from fastes.models.parameters import theta_with
 from fastes.sb3 import logger as logging
+from fastes.sb3.attributes import SB3Attributes
+from fastes.sb3.policy import Policy, check_device, device
 from fastes.system.cpus import available_cpus
 from fastes.system.forks import tell_of_forks
 from fastes.training.evaluator import Evaluator
@@ -37,7 +38,7 @@ class _Recent(NamedTuple):
     successes: deque[float]
 
 
-class SB3Interface(Model):
+class SB3Interface(SB3Attributes):
     """What a Stable-Baselines3 algorithm has beside learn, predict, save and load.
 
     Attributes: ep_info_buffer, deque of {'r', 'l', 't'} of the last stats_window_size training episodes (of candidates:
@@ -45,12 +46,9 @@ class SB3Interface(Model):
     """
 
     given_workers: int | None  # None for one a usable core
-    _predictor: Predictor
-    use_sde = False
 
     def _init_interface(self, tensorboard_log: str | None = None, stats_window_size: int = 100, device: str = "auto") -> None:
-        if str(device) not in ("auto", "cpu"):
-            raise ValueError(f"device = {device!r}: FastES runs on the CPU, expected 'auto' or 'cpu'")
+        check_device(device)
         self.tensorboard_log = tensorboard_log
         window = check_int("stats_window_size", stats_window_size, 1)
         self.stats_window_size = window
@@ -66,8 +64,7 @@ class SB3Interface(Model):
     @property
     def device(self) -> Any:
         """Where policies run: torch.device('cpu') where torch is in use, which scripts ask for its type; else 'cpu'."""
-        torch = sys.modules.get("torch")
-        return "cpu" if torch is None else torch.device("cpu")
+        return device()
 
     @property
     def learning_rate(self) -> Any:
@@ -91,32 +88,26 @@ class SB3Interface(Model):
         """{'policy': parameter name -> array}, copies."""
         return {"policy": {name: view.copy() for name, view in self.policy_spec.split(self.strategy.theta).items()}}
 
-    def set_parameters(self, parameters: Mapping[str, Mapping[str, npt.ArrayLike]], exact_match: bool = True) -> None:
+    def set_parameters(
+        self, parameters: Mapping[str, Mapping[str, npt.ArrayLike]], exact_match: bool = True, device: str = "auto"
+    ) -> None:
         """Set the policy's parameters from what `get_parameters` returns.
 
-        exact_match: False leaves parameters that are not named as they are. ValueError for unknown names, other shapes, and
-        with exact_match for missing names; TypeError for anything but dicts, a file's path among them.
+        exact_match: False leaves parameters that are not named as they are. ValueError that says which names are unknown, or
+        with exact_match missing, and for other shapes; TypeError for anything but dicts, a file's path among them.
         """
-        shapes = self.policy_spec.parameter_shapes()
+        check_device(device)
         given = parameters.get("policy", {}) if isinstance(parameters, Mapping) else parameters
         if not isinstance(given, Mapping):
             raise TypeError(
                 f"set_parameters() got {given!r:.100}, a {type(given).__name__}: expected {{'policy': {{name: array}}}} as "
                 "get_parameters() returns it; those of a file are FastES.load(path).get_parameters()"
             )
-        if set(parameters) - {"policy"} or set(given) - set(shapes) or (exact_match and set(given) != set(shapes)):
-            raise ValueError(
-                f"set_parameters() got {sorted(parameters)} with {sorted(given)}, expected {{'policy': {{name: array}}}} with "
-                f"{list(shapes)}"
-            )
-        theta = self.theta.copy()
-        views = self.policy_spec.split(theta)
-        for name in given:
-            value, view = np.asarray(given[name], dtype=np.float32), views[name]
-            if value.shape != view.shape:
-                raise ValueError(f"parameter {name!r} has shape {value.shape}, expected {view.shape}")
-            view[...] = value
-        self.state = self.state.given(theta)
+        if odd := sorted(set(parameters) - {"policy"}):
+            raise ValueError(f"set_parameters() got {odd}: expected {{'policy': {{name: array}}}}, there is no other network")
+        self.state = self.state.given(
+            theta_with(self.policy_spec, self.theta, given, exact_match, ("set_parameters()", "exact_match"))
+        )
 
     # --- environment ------------------------------------------------------------------------------------------------
 
@@ -187,9 +178,11 @@ class SB3Interface(Model):
         return next(iter(getattr(self.source.vector_env, "statistics", ())), None)
 
     @property
-    def policy(self) -> SB3Interface:
-        """Itself: `model.policy.predict` acts as `model.predict`."""
-        return self
+    def policy(self) -> Policy:
+        """Its parameters and actions by the names that SB3's policies have."""
+        return Policy(self)
+
+    policy_class = Policy
 
     def set_random_seed(self, seed: int | None = None) -> None:
         """Draw noise and environment seeds from another seed from now on; parameters stay. None changes nothing."""
@@ -266,6 +259,11 @@ class SB3Interface(Model):
         logger.record("time/time_elapsed", int(self.elapsed), exclude="tensorboard")
         logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         logger.dump(step=self.num_timesteps)
+
+    def _dump_logs(self, *arguments: Any) -> None:
+        """SB3's older name."""
+        warnings.warn("model._dump_logs() is deprecated, as in SB3: use model.dump_logs()", UserWarning, stacklevel=2)
+        self.dump_logs(*arguments)
 
 
 class _OneEnv:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,16 @@ def plain_policy_kwargs(value: object) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise TypeError(f"policy_kwargs = {value!r}: expected a dict such as {{'net_arch': [64, 64]}}")
-    return {key: _plain(item) for key, item in value.items()}
+    plain = {key: _plain(item) for key, item in value.items()}
+    if isinstance(layers := plain.get("net_arch"), list) and len(layers) == 1 and isinstance(layers[0], dict):
+        warnings.warn(
+            f"net_arch = {layers!r} is a dict in a list, which SB3 has deprecated since it shares no layers: pass the dict "
+            f"itself, net_arch = {layers[0]!r}",
+            UserWarning,
+            stacklevel=2,
+        )
+        plain["net_arch"] = layers[0]
+    return plain
 
 
 def _plain(value: Any) -> Any:

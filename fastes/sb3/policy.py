@@ -1,0 +1,200 @@
+"""`model.policy`: a model's parameters and actions by the names that SB3's policies have, also without a model."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.envs.source import EnvArgument
+from fastes.models.checkpointing import Parts, read_parts, restore_state
+from fastes.models.model import Model
+from fastes.models.parameters import theta_with
+from fastes.policies.custom_policy import CustomPolicy
+from fastes.policies.policy_spec import PolicySpec
+from fastes.policies.torch_policy import TorchSpec
+from fastes.rollout.predictor import Predictor
+from fastes.training.state import TrainingState
+
+# fmt: off
+_OF_TORCH = (
+    "optimizer", "forward", "evaluate_actions", "get_distribution", "predict_values", "mlp_extractor", "action_net",
+    "value_net", "features_extractor", "extract_features", "obs_to_tensor", "actor", "critic", "q_net", "log_std",
+    "reset_noise", "modules", "children", "zero_grad",
+)
+# fmt: on
+
+
+def device() -> Any:
+    """Where policies run: torch.device('cpu') where torch is in use, which scripts ask for its type; else 'cpu'."""
+    torch = sys.modules.get("torch")
+    return "cpu" if torch is None else torch.device("cpu")
+
+
+def check_device(given: Any) -> None:
+    if str(given) not in ("auto", "cpu"):
+        raise ValueError(f"device = {given!r}: FastES runs on the CPU, expected 'auto' or 'cpu'")
+
+
+class Policy:
+    """A model's policy. It has no parameters of its own: what it gives and takes is the model's.
+
+    A TorchPolicy's parameters are torch tensors, all of the module's with its buffers, under the module's names; others are
+    NumPy arrays. `training` is always False: candidates play with the module in eval mode.
+    """
+
+    training = False
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    observation_space = property(lambda self: self._model.observation_space)
+    action_space = property(lambda self: self._model.action_space)
+    device = property(lambda _: device())
+    squash_output = property(lambda self: getattr(self._model.policy_spec.head, "kind", None) == "squash")
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[Any, None]:
+        """See FastES.predict."""
+        return self._model.predict(observation, state, episode_start, deterministic)  # type: ignore[no-any-return]
+
+    # --- parameters -------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> OrderedDict[str, Any]:
+        """Parameter name -> copy, in the order of theta."""
+        spec, theta = self._model.policy_spec, self._model.theta
+        if isinstance(spec, TorchSpec):
+            return OrderedDict(spec.module_with(theta).state_dict())
+        return OrderedDict((name, view.copy()) for name, view in spec.split(theta).items())
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
+        """Set the model's parameters; strict=False takes a part. ValueError that names what does not fit."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"load_state_dict() got {state_dict!r:.100}, a {type(state_dict).__name__}: expected a dict")
+        spec, theta = self._model.policy_spec, self._model.theta
+        if isinstance(spec, TorchSpec):
+            self._set(spec.theta_of(theta, state_dict, strict))
+        else:
+            self._set(theta_with(spec, theta, state_dict, strict, ("load_state_dict()", "strict")))
+
+    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        """Name and parameter: read-only views of theta; tensors of a copy for a TorchPolicy."""
+        spec, theta = self._model.policy_spec, self._model.theta
+        return iter(spec.module_with(theta).named_parameters() if isinstance(spec, TorchSpec) else spec.split(theta).items())
+
+    def parameters(self) -> Iterator[Any]:
+        """See named_parameters."""
+        return (parameter for _, parameter in self.named_parameters())
+
+    def parameters_to_vector(self) -> npt.NDArray[np.float32]:
+        """A copy of theta, float32 (num_params,)."""
+        return np.array(self._model.theta)
+
+    def load_from_vector(self, vector: npt.ArrayLike) -> None:
+        """Set theta (num_params,)."""
+        self._set(vector)
+
+    def _set(self, theta: npt.ArrayLike) -> None:
+        self._model.state = self._model.state.given(theta)
+
+    # --- keeping ----------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
+        """Write the model's checkpoint, which holds the policy, the statistics of its observations, and the training."""
+        self._model.save(path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str] | IO[bytes],
+        device: str = "auto",
+        *,
+        env: EnvArgument | None = None,
+        policy: CustomPolicy | None = None,
+    ) -> Policy:
+        """The policy of a checkpoint, of `policy.save` or of `model.save`, to act without a training.
+
+        env: needed for observations that are flattened (Dict, Tuple, Discrete, ...) where the file cannot rebuild its own.
+        policy: the TorchPolicy or CallablePolicy that was trained. Runs no code from the file.
+        """
+        check_device(device)
+        return cls(_Acting(read_parts(path, env, None, policy, {})))
+
+    # --- modes that torch modules have --------------------------------------------------------------------------------
+
+    def set_training_mode(self, mode: bool) -> None:
+        """Nothing: see Policy."""
+
+    def train(self, mode: bool = True) -> Policy:  # noqa: ARG002
+        """Itself, as it was: see Policy."""
+        return self
+
+    def eval(self) -> Policy:
+        """Itself, as it was: see Policy."""
+        return self
+
+    def to(self, device: Any) -> Policy:
+        """Itself; ValueError for anything but the CPU."""
+        check_device(device)
+        return self
+
+    def __repr__(self) -> str:
+        spec = self._model.policy_spec
+        if isinstance(spec, TorchSpec):
+            return f"Policy({spec.own_copy()!r})"
+        layers = f"{' - '.join(map(str, spec.layer_sizes))}, " if isinstance(spec, PolicySpec) else ""
+        return f"Policy({self._model.settings.policy}: {layers}{spec.num_params:,} parameters)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Policy) and other._model is self._model
+
+    def __hash__(self) -> int:
+        return id(self._model)
+
+    if not TYPE_CHECKING:  # a type checker is to go on knowing the names
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _OF_TORCH:
+                return object.__getattribute__(self, name)
+            raise AttributeError(
+                f"FastES's policy has no {name!r}: it is no torch module and has no gradients. It has predict, state_dict and "
+                "parameters; of a TorchPolicy, model.policy_spec.module_with(model.theta) is the module"
+            )
+
+
+class _Acting(Model):
+    """A checkpoint's parameters and statistics without workers, and without an environment unless its spaces are asked for."""
+
+    n_workers = verbose = 0
+
+    def __init__(self, parts: Parts) -> None:
+        self.source, self.state = parts.source, TrainingState(parts.settings, parts.spec, parts.seed)
+        restore_state(self.state, parts.checkpoint)
+        self._predictor = Predictor(parts.spec, parts.settings.normalize_obs, parts.seed)
+        self._spaces: tuple[Any, Any] | None = None
+
+    def _both_spaces(self) -> tuple[Any, Any]:
+        if self._spaces is None:
+            env: Any = self.source.vector_env or self.source()
+            self._spaces = env.observation_space, env.action_space
+            if self.source.vector_env is None:
+                env.close()
+        return self._spaces
+
+    observation_space = property(lambda self: self._both_spaces()[0])
+    action_space = property(lambda self: self._both_spaces()[1])
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,  # noqa: ARG002
+        episode_start: Any = None,  # noqa: ARG002
+        deterministic: bool = False,
+    ) -> tuple[Any, None]:
+        return self._act(observation, deterministic), None
