@@ -412,7 +412,7 @@ INSTRUMENTED = (
         "policies.policy_spec",
         "rollout.predictor",
     ),
-    *(f"checkpoints.{name}" for name in ("reader", "version_1", "field_checks", "policy_fields", "env_fields")),
+    *(f"checkpoints.{name}" for name in ("reader", "version_1", "field_checks", "policy_description", "env_description")),
     *(f"es.{name}" for name in ("optimizers", "schedules", "strategy")),
     *("rollout.obs_normalizer", "settings.settings", "training.episode_cap", "training.population", "models.restore"),
     *("training.rollback", "training.starts"),

@@ -176,7 +176,7 @@ def test_a_strategy_knows_no_process_and_no_environment() -> None:
 
 
 def test_only_the_reference_is_for_tests() -> None:
-    assert [name for name in module_files() if "reference" in imports_of(name)] == []
+    assert [name for name in module_files() if "numpy_twin" in imports_of(name)] == []
 
 
 def test_nothing_imports_torch_or_ray() -> None:

@@ -17,7 +17,7 @@ from training import learn, without_times
 
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.reports.progress_csv import CsvLog
+from fastes.reports.csv_log import CsvLog
 from fastes.runs.run_folder import RunFolder
 from fastes.training.record import Record
 

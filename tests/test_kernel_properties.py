@@ -20,8 +20,8 @@ from fastes.es import noise_table as noise
 from fastes.es.fitness_shaping import SHAPINGS, shape_returns
 from fastes.es.noise_table import NoiseTable
 from fastes.es.perturbations import draw_eval_seeds, draw_pairs
+from fastes.numpy_twin import assert_same_bits
 from fastes.policies.mlp import make_policy_spec
-from fastes.reference import assert_same_bits
 
 modest = settings(max_examples=60, deadline=None)
 

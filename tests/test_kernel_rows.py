@@ -10,8 +10,8 @@ from gymnasium import spaces
 from test_kernel_parity import Ends, actors, mlp, normals, unbounded, variant  # noqa: F401
 
 from fastes import _core
+from fastes.numpy_twin import assert_same_bits
 from fastes.policies.action_head import make_action_head
-from fastes.reference import assert_same_bits
 
 OBS_SIZE, OUTPUTS = 5, 3
 OBSERVATIONS = normals(2 * OBS_SIZE).reshape(2, OBS_SIZE)

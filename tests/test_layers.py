@@ -11,13 +11,13 @@ import pytest
 from gymnasium import spaces
 from test_kernel_parity import actors, awkward, check_steps, mlp, normals, unbounded, variant  # noqa: F401
 
-from fastes import _core, reference
+from fastes import _core, numpy_twin
 from fastes.es.fitness_shaping import shape_returns
 from fastes.es.optimizers import make_optimizer
+from fastes.numpy_twin import assert_same_bits
 from fastes.policies.action_head import BOX_MAPPINGS, KINDS, ActionHead, make_action_head
 from fastes.policies.layers import Dense, Layer, dense_layers, describe_layers, described_layers, layer_sizes
 from fastes.policies.policy_spec import PolicySpec
-from fastes.reference import assert_same_bits
 
 # One of each kind, by its name.
 ONE_LAYER: dict[str, Layer] = {"dense": Dense(5, 19, "tanh", use_bias=True)}
@@ -28,8 +28,8 @@ def policy(*layers: Layer) -> PolicySpec:
 
 
 def test_each_kind_has_a_twin() -> None:
-    assert set(ONE_LAYER) == set(_core.LAYER_KINDS) == set(reference.LAYERS)
-    assert set(_core.ACTIVATIONS) == set(reference.ACTIVATIONS)
+    assert set(ONE_LAYER) == set(_core.LAYER_KINDS) == set(numpy_twin.LAYERS)
+    assert set(_core.ACTIVATIONS) == set(numpy_twin.ACTIVATIONS)
     assert set(KINDS) == set(_core.ACTION_KINDS) == set(_core.DTYPES_OF_ACTIONS) >= set(BOX_MAPPINGS)
     assert {dtype for dtypes in _core.DTYPES_OF_ACTIONS.values() for dtype in dtypes} == set(_core.ACTION_DTYPES)
 
@@ -46,7 +46,7 @@ def test_a_layer_is_its_twin(variant: str, kind: str, values: Callable[[int, int
     for seed in range(5):
         x = normals(layer.inputs, seed)
         with np.errstate(all="ignore"):
-            expected = reference.clip(reference.LAYERS[kind](x, parameters), -np.inf, np.inf)
+            expected = numpy_twin.clip(numpy_twin.LAYERS[kind](x, parameters), -np.inf, np.inf)
         assert_same_bits(f"{variant} {kind}", actor.act(x), expected)
 
 
@@ -118,7 +118,7 @@ def test_actions_that_the_core_does_not_know_are_refused(kind: str) -> None:
     for dtype in {*_core.ACTION_DTYPES, "int32", "float16"} - set(fitting):
         with pytest.raises(ValueError, match=f"'{kind}' actions have dtype '{dtype}': expected one of "):
             actor(dtype=dtype)
-    twin = reference.Actor(mlp(4, (), replace(HEADS[kind], kind="argmin")))
+    twin = numpy_twin.Actor(mlp(4, (), replace(HEADS[kind], kind="argmin")))
     with pytest.raises(ValueError, match="unknown kind of action 'argmin'"):
         twin.act(np.zeros(4))
 

@@ -15,7 +15,7 @@ from training import assert_same, train
 from fastes import EvolutionStrategy
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.es.fitness_shaping import nes_utilities, shape_returns
-from fastes.reference import assert_same_bits
+from fastes.numpy_twin import assert_same_bits
 
 
 def papers(count: int) -> Any:

@@ -24,7 +24,7 @@ from fastes import FastES, FastESError
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
-from fastes.reports.progress_csv import read_progress
+from fastes.reports.csv_log import read_progress
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
 

@@ -11,7 +11,7 @@ from training import assert_same, train
 
 from fastes import EvolutionStrategy
 from fastes.es.fitness_shaping import shape_returns, signed_ranks
-from fastes.reference import assert_same_bits
+from fastes.numpy_twin import assert_same_bits
 
 
 def test_the_size_of_a_difference_is_ranked_and_its_sign_kept() -> None:

@@ -11,8 +11,8 @@ from gymnasium import spaces
 from training import assert_same
 
 from fastes import FastES
+from fastes.numpy_twin import assert_same_bits
 from fastes.pools.base import make_pool
-from fastes.reference import assert_same_bits
 from fastes.rollout.job import Request, publish
 from fastes.rollout.job_runner import parameter_loader
 

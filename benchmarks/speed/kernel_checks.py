@@ -1,4 +1,4 @@
-"""Compare every kernel with its twin in fastes.reference, bit for bit, before anything is timed."""
+"""Compare every kernel with its twin in fastes.numpy_twin, bit for bit, before anything is timed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.speed.policy_steps import POLICIES, filled_actor
-from fastes import _core, reference
-from fastes.reference import assert_same_bits
+from fastes import _core, numpy_twin
+from fastes.numpy_twin import assert_same_bits
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
@@ -54,7 +54,7 @@ def verify_large_sum(table: Float32, noise_index: Int64, weights: Float32, num_p
     """noise_sum of the very arrays that will be timed, against its twin."""
     actual, expected = np.empty(num_params, dtype=np.float32), np.empty(num_params, dtype=np.float32)
     _core.noise_sum(actual, table, noise_index, weights)
-    reference.noise_sum(expected, table, noise_index, weights)
+    numpy_twin.noise_sum(expected, table, noise_index, weights)
     with refused_when_different(_core.variant()):
         assert_same_bits("noise_sum", actual, expected)
 
@@ -64,7 +64,7 @@ def _verify_fill() -> None:
         for size in SIZES:
             actual, expected = np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
             _core.normal_fill(actual, 2**40 + 7, start)
-            reference.normal_fill(expected, 2**40 + 7, start)
+            numpy_twin.normal_fill(expected, 2**40 + 7, start)
             assert_same_bits(f"normal_fill(start={start}, {size} values)", actual, expected)
 
 
@@ -76,11 +76,11 @@ def _verify_perturb() -> None:
         actual, expected = np.empty_like(theta), np.empty_like(theta)
         for scale in (0.02, -0.02):
             _core.perturb(actual, theta, table, 3, scale)
-            reference.perturb(expected, theta, table, 3, scale)
+            numpy_twin.perturb(expected, theta, table, 3, scale)
             assert_same_bits(f"perturb({size} values)", actual, expected)
         for side in (0, 1):
             _core.perturb_each(actual, theta, table, 3, table[:size], side)
-            reference.perturb_each(expected, theta, table, 3, table[:size], side)
+            numpy_twin.perturb_each(expected, theta, table, 3, table[:size], side)
             assert_same_bits(f"perturb_each({size} values)", actual, expected)
 
 
@@ -94,13 +94,13 @@ def _verify_noise_sum() -> None:
             actual, expected = np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
             for name in ("noise_sum", "noise_square_sum"):
                 getattr(_core, name)(actual, table, noise_index, weights)
-                getattr(reference, name)(expected, table, noise_index, weights)
+                getattr(numpy_twin, name)(expected, table, noise_index, weights)
                 assert_same_bits(f"{name}({slices} slices of {size})", actual, expected)
             begin = rng.integers(0, size, slices)
             end = rng.integers(begin, size + 1)
             for squares in (False, True):
                 _core.noise_sum_pieces(actual, table, noise_index, begin, end, weights, squares)
-                reference.noise_sum_pieces(expected, table, noise_index, begin, end, weights, squares)
+                numpy_twin.noise_sum_pieces(expected, table, noise_index, begin, end, weights, squares)
                 assert_same_bits(f"noise_sum_pieces({slices} pieces of {size})", actual, expected)
 
 
@@ -108,16 +108,16 @@ def _verify_sums_and_ranks() -> None:
     rng = np.random.default_rng(3)
     for size in SIZES:
         x = rng.standard_normal(size, dtype=np.float32)
-        assert_same_bits(f"sum_squares({size} values)", _core.sum_squares(x), reference.sum_squares(x))
+        assert_same_bits(f"sum_squares({size} values)", _core.sum_squares(x), numpy_twin.sum_squares(x))
         values = rng.integers(0, 40, size).astype(np.float64)
         values[rng.random(size) < 0.1] = np.nan
-        assert_same_bits(f"centered_ranks({size} values)", _core.centered_ranks(values), reference.centered_ranks(values))
+        assert_same_bits(f"centered_ranks({size} values)", _core.centered_ranks(values), numpy_twin.centered_ranks(values))
 
 
 def _verify_act(name: str) -> None:
     """A few steps with normalisation, moments and, where the policy has any, action noise or sampling."""
     actor, observation = filled_actor(POLICIES[name], _core.Actor)
-    twin, _ = filled_actor(POLICIES[name], reference.Actor)
+    twin, _ = filled_actor(POLICIES[name], numpy_twin.Actor)
     for noise, sample in ((0.0, False), (0.1, True)):
         for each in (actor, twin):
             each.count_moments(True)

@@ -13,14 +13,14 @@ from importlib import metadata
 from typing import IO, Any, NamedTuple
 
 from fastes import _core
-from fastes.checkpoints.env_fields import from_json, plain_kwargs, to_json
+from fastes.checkpoints.env_description import from_json, plain_kwargs, to_json
 from fastes.checkpoints.field_checks import MAX_COUNTER, check_arrays, require
 from fastes.checkpoints.file_format import Checkpoint
-from fastes.checkpoints.policy_fields import describe_policy, spec_from
+from fastes.checkpoints.policy_description import describe_policy, spec_from
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten
-from fastes.policies.action_head import ActionHead, head_from
+from fastes.policies.action_head import ActionHead, actions_in_words, head_from
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
 from fastes.policies.mlp import make_policy_spec
@@ -205,21 +205,9 @@ def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings) -> N
             env.close()
     if found != (spec.obs_shape, spec.head):
         raise CheckpointMismatch(
-            f"env = {source.name!r} does not fit the policy: it has observations {found[0]} and {_in_words(found[1])}, the "
-            f"policy was made for {spec.obs_shape} and {_in_words(spec.head)}"
+            f"env = {source.name!r} does not fit the policy: it has observations {found[0]} and {actions_in_words(found[1])}, "
+            f"the policy was made for {spec.obs_shape} and {actions_in_words(spec.head)}"
         )
-
-
-def _in_words(head: ActionHead | None) -> str:
-    """The actions of a head, for a message."""
-    if head is None:
-        return "actions of its own"
-    if head.kind == "categorical":
-        return f"actions with {' x '.join(map(str, head.nvec))} choices from {' x '.join(map(str, head.start))} on"
-    if head.kind == "binary":
-        return f"{head.size} switches"
-    numbers = ", ".join(f"{low:g} to {high:g}" for low, high in zip(head.low, head.high, strict=True))
-    return f"actions {head.shape} of {head.dtype}, {head.kind}, from {numbers}"
 
 
 def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:

@@ -74,6 +74,18 @@ class ActionHead:
         return self.kind == "categorical" and self.shape == ()
 
 
+def actions_in_words(head: ActionHead | None) -> str:
+    """The actions of a head, for a message."""
+    if head is None:
+        return "actions of its own"
+    if head.kind == "categorical":
+        return f"actions with {' x '.join(map(str, head.nvec))} choices from {' x '.join(map(str, head.start))} on"
+    if head.kind == "binary":
+        return f"{head.size} switches"
+    numbers = ", ".join(f"{low:g} to {high:g}" for low, high in zip(head.low, head.high, strict=True))
+    return f"actions {head.shape} of {head.dtype}, {head.kind}, from {numbers}"
+
+
 def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bins: int = 10) -> ActionHead:
     """The head for an action space.
 

@@ -6,7 +6,7 @@ import io
 import math
 from pathlib import Path
 
-from fastes.reports.progress_csv import read_progress
+from fastes.reports.csv_log import read_progress
 from fastes.system.atomic_files import write_bytes
 
 

@@ -21,8 +21,8 @@ from fastes.errors import CheckpointError
 from fastes.models.checkpointing import versions
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
+from fastes.reports.csv_log import CsvLog
 from fastes.reports.plots import plot_learning_curve
-from fastes.reports.progress_csv import CsvLog
 from fastes.runs.folder_lock import FolderLock
 from fastes.runs.run_config import read_config, without_surrogates
 from fastes.sb3.files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.reference import assert_same_bits
+from fastes.numpy_twin import assert_same_bits
 from fastes.runs.run_folder import BEST, CHECKPOINT, PROGRESS
 from fastes.training.record import Record
 
