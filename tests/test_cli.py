@@ -226,8 +226,23 @@ def test_play_of_a_factory_environment_asks_for_env(tmp_path: Path, capsys: pyte
     with FastES(lambda: Toy(), n_workers=0, population_size=4, seed=0) as model:
         model.save(tmp_path / "m")
     assert main(["play", str(tmp_path / "m")]) == 2
-    assert "env" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"type: fastes play {tmp_path / 'm'} --env my_envs:MyEnv-v0" in error
+    assert "env=" not in error, "words of Python"
     assert main(["play", str(tmp_path / "m.zip"), "--env", "Toy-v0"]) == 0
+
+
+def test_an_argument_of_the_environment_needs_no_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is put in front of those that the checkpoint has."""
+    with FastES("Toy-v0", n_workers=0, population_size=4, seed=0, env_kwargs={"length": 8, "noisy": True}) as model:
+        model.save(tmp_path / "m")
+    for flags, kept in (([], True), (["--env-kwargs", "at_step=2"], True), (["--env-kwargs", "length=12"], False)):
+        assert main(["play", str(tmp_path / "m"), "--episodes", "1", *flags]) == 0
+        assert (", 8 steps" in capsys.readouterr().out) == kept
+    with FastES(lambda: Toy(), n_workers=0, population_size=4, seed=0) as model:
+        model.save(tmp_path / "factory")
+    assert main(["play", str(tmp_path / "factory"), "--env-kwargs", "length=8"]) == 2
+    assert "fastes play" in capsys.readouterr().err
 
 
 # --- help and flags --------------------------------------------------------------------------------------------------

@@ -192,7 +192,8 @@ def _resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack)
     resume = _absolute(arguments.resume)
     checkpoint = find_checkpoint(resume, "last")
     folder = until_the_end.enter_context(_run_folder(resume, arguments, arguments.resume))
-    model = buildable(FastES.load(checkpoint, arguments.env, arguments.workers, **given_settings(arguments)))
+    model = FastES.load(checkpoint, arguments.env, arguments.workers, **given_settings(arguments))
+    buildable(model, f"fastes train {{}} --resume {shlex.quote(str(arguments.resume))}")
     if model.settings.total_timesteps <= model.num_timesteps and folder.finished:
         raise ValueError(
             f"{arguments.resume} has spent its budget ({model.num_timesteps} of {model.settings.total_timesteps} timesteps): "
