@@ -17,12 +17,12 @@ from fastes.agent import FastES
 from fastes.cli.arguments import add_workers, parse_env_kwargs
 from fastes.cli.saved_model import buildable
 from fastes.cli.setting_flags import add_settings, given_settings
-from fastes.cli.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.cli.train_report import Session, counted, replay_command, report, resume_command
 from fastes.errors import FastESError, WorkerError
 from fastes.es.schedules import ANY_NUMBER, make_schedule
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog, ProgressBar
+from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.runs.run_folder import RunFolder, find_checkpoint, new_run_folder
 from fastes.sb3.files import EVALUATIONS, MONITOR
 from fastes.settings.preset_loader import all_presets
