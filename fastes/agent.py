@@ -222,7 +222,7 @@ class FastES(SB3Interface):
     def _warn_of_no_training(self) -> None:
         warnings.warn(
             f"nothing was trained: the parameters reach target_return = {self.target_return:g} already. "
-            "target_return='none' goes on",
+            "target_return='none' (--target-return none) goes on",
             UserWarning,
             stacklevel=3,
         )

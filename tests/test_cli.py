@@ -187,7 +187,40 @@ def test_resume_of_a_spent_run_says_what_to_do(run: Path, capsys: pytest.Capture
     assert main(["train", "--resume", str(run)]) == 2
     error = capsys.readouterr().err
     assert "--total-timesteps" in error
-    assert "2000" in error
+    assert "has spent its budget of 2000 timesteps" in error
+    assert main(["train", "--resume", str(run), "--total-timesteps", "1000"]) == 2
+    error = capsys.readouterr().err
+    assert f"has made {rows(run)[-1]['timesteps']} timesteps already" in error
+    assert "of 1000)" not in error, "2004 of 1000 is no budget that was spent"
+
+
+def test_a_solved_run_that_is_resumed_tells_its_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--workers", "0", "--quiet", "--runs", str(tmp_path), "--target-return", "100", "--seed", "1"]
+    assert main(["train", "CartPole-v1", *flags]) == 0
+    first = capsys.readouterr().out
+    assert re.search(r"^\d+ timesteps in \d+ generations?, \d+\.\d s$", first, re.MULTILINE), first
+    run = tmp_path / "CartPole-v1" / "1"
+    with pytest.warns(UserWarning, match="--target-return none"):
+        assert main(["train", "--resume", str(run), "--workers", "0", "--quiet"]) == 0
+    assert ", none of them since it was resumed\n" in capsys.readouterr().out
+    more = int(rows(run)[-1]["timesteps"]) + 1000
+    on = ["--workers", "0", "--quiet", "--target-return", "none", "--total-timesteps", str(more)]
+    assert main(["train", "--resume", str(run), *on]) == 0
+    assert re.search(r"generations, \d{4,} of them in \d+\.\d s since it was resumed\n", capsys.readouterr().out)
+
+
+def test_a_target_that_the_last_evaluation_reaches_is_not_called_missed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training ends unsolved all the same when no evaluation in it was confirmed."""
+    monkeypatch.setattr("fastes.agent.confirm_target", lambda state, *_: (False, state))
+    flags = ["--workers", "0", "--quiet", "--runs", str(tmp_path), "--preset", "default", "--seed", "1"]
+    for target, said in (("5", "target 5 reached here, but the run is not solved"), ("600", "(target 600 not reached)")):
+        assert main(["train", "CartPole-v1", *flags, "--total-timesteps", "300", "--target-return", target]) == 0
+        text = capsys.readouterr().out
+        assert said in text
+        assert "solved: return" not in text
+        assert text.count("not reached") == (target == "600")
 
 
 # --- eval, play ------------------------------------------------------------------------------------------------------
@@ -226,8 +259,23 @@ def test_play_of_a_factory_environment_asks_for_env(tmp_path: Path, capsys: pyte
     with FastES(lambda: Toy(), n_workers=0, population_size=4, seed=0) as model:
         model.save(tmp_path / "m")
     assert main(["play", str(tmp_path / "m")]) == 2
-    assert "env" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"type: fastes play {tmp_path / 'm'} --env my_envs:MyEnv-v0" in error
+    assert "env=" not in error, "words of Python"
     assert main(["play", str(tmp_path / "m.zip"), "--env", "Toy-v0"]) == 0
+
+
+def test_an_argument_of_the_environment_needs_no_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is put in front of those that the checkpoint has."""
+    with FastES("Toy-v0", n_workers=0, population_size=4, seed=0, env_kwargs={"length": 8, "noisy": True}) as model:
+        model.save(tmp_path / "m")
+    for flags, kept in (([], True), (["--env-kwargs", "at_step=2"], True), (["--env-kwargs", "length=12"], False)):
+        assert main(["play", str(tmp_path / "m"), "--episodes", "1", *flags]) == 0
+        assert (", 8 steps" in capsys.readouterr().out) == kept
+    with FastES(lambda: Toy(), n_workers=0, population_size=4, seed=0) as model:
+        model.save(tmp_path / "factory")
+    assert main(["play", str(tmp_path / "factory"), "--env-kwargs", "length=8"]) == 2
+    assert "fastes play" in capsys.readouterr().err
 
 
 # --- help and flags --------------------------------------------------------------------------------------------------
@@ -465,6 +513,8 @@ def test_two_interrupts_stop_at_once_with_the_last_checkpoint(tmp_path: Path) ->
     assert status == 130
     assert "Traceback" not in err
     assert "fastes train --resume runs/Toy-v0/1" in err
+    last = int(rows(tmp_path / "runs" / "Toy-v0" / "1")[-1]["timesteps"])
+    assert f"holds {last} timesteps, the generation that was running is lost, to go on: fastes train" in err
     with FastES.load(tmp_path / "runs" / "Toy-v0" / "1" / "checkpoint.zip", n_workers=0) as model:
         assert model.generation == 2
 
@@ -473,7 +523,10 @@ def test_two_interrupts_before_the_first_checkpoint_promise_nothing_that_is_not_
     status, err = _interrupt_twice(tmp_path)
     assert status == 130
     if "--resume" in err:
-        FastES.load(tmp_path / "runs" / "Toy-v0" / "1" / "checkpoint.zip", n_workers=0).close()
+        run = tmp_path / "runs" / "Toy-v0" / "1"
+        FastES.load(run / "checkpoint.zip", n_workers=0).close()
+        lost = int(rows(run)[-1]["timesteps"])
+        assert f"holds 0 timesteps, {lost} timesteps after it and the generation that was running are lost" in err
 
 
 # --- where it runs ---------------------------------------------------------------------------------------------------

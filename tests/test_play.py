@@ -6,18 +6,22 @@ import builtins
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import gymnasium
 import imageio_ffmpeg
 import numpy as np
 import pytest
 from envs_for_tests import AnySpaces, Toy
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
+from tqdm import tqdm
 
 from fastes import FastES, FastESError
 from fastes.cli.main import main
+from fastes.runs.mujoco_view import follow_robot
 from fastes.runs.video import play
 
 TINY = {"population_size": 4, "seed": 5, "preset": "default"}
@@ -207,3 +211,124 @@ def test_playing_changes_nothing(tmp_path: Path) -> None:
         after = model.snapshot()
         assert before.data == after.data
         assert before.arrays["normalizer"]["counts"].tolist() == after.arrays["normalizer"]["counts"].tolist()
+
+
+# --- cameras ---------------------------------------------------------------------------------------------------------
+
+
+def _camera_of(env: Any, **kwargs: Any) -> tuple[int | None, dict[str, Any]]:
+    """What a MuJoCo environment is drawn with: the camera's number for pictures, the configuration for windows, too."""
+    try:
+        follow_robot(env, kwargs)
+        renderer = env.unwrapped.mujoco_renderer
+        return renderer.camera_id, dict(renderer.default_cam_config or {})
+    finally:
+        env.close()
+
+
+@pytest.mark.parametrize("env", ["Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "Swimmer-v5"])
+def test_robots_that_run_away_are_followed(env: str) -> None:
+    mujoco = pytest.importorskip("mujoco")
+    made = gymnasium.make(env)
+    number, window = _camera_of(made)
+    model = made.unwrapped.model  # type: ignore[attr-defined]
+    assert model.camera(number).name == "track"
+    assert window["type"] == mujoco.mjtCamera.mjCAMERA_FIXED
+    assert window["fixedcamid"] == number
+
+
+@pytest.mark.parametrize("kwargs", [{"camera_id": -1}, {"camera_name": "track"}, {"default_camera_config": {"distance": 9.0}}])
+def test_a_camera_that_was_chosen_stays(kwargs: dict[str, Any]) -> None:
+    pytest.importorskip("mujoco")
+    expected = gymnasium.make("HalfCheetah-v5", **kwargs).unwrapped.mujoco_renderer  # type: ignore[attr-defined]
+    for said in (kwargs, {}):  # in --env-kwargs, or by a factory
+        number, window = _camera_of(gymnasium.make("HalfCheetah-v5", **kwargs), **said)
+        assert number == expected.camera_id
+        assert window == expected.default_cam_config
+
+
+def test_an_environment_of_ones_own_is_followed(tmp_path: Path) -> None:
+    """By a camera of its model that goes with a body, whatever it is called; or as its configuration says."""
+    mujoco = pytest.importorskip("mujoco")
+    from gymnasium.envs.mujoco import MujocoEnv
+
+    class Own(MujocoEnv):
+        metadata: ClassVar[dict[str, Any]] = {"render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"]}
+
+        def __init__(self, camera: str, config: dict[str, Any] | None = None) -> None:
+            (tmp_path / "own.xml").write_text(
+                f"<mujoco><worldbody><camera name='side'/><body>{camera}<freejoint/><geom size='.1'/></body></worldbody>"
+                "</mujoco>"
+            )
+            super().__init__(str(tmp_path / "own.xml"), 5, spaces.Box(-1, 1, (1,)), default_camera_config=config)
+
+    assert _camera_of(Own("<camera name='behind' mode='trackcom'/>"))[0] == 1
+    assert _camera_of(Own("<camera mode='trackcom'/><camera name='tracker' mode='track'/>"))[0] == 2
+    number, window = _camera_of(Own("", {"trackbodyid": 1, "distance": 3.0}))
+    assert number is None
+    assert window == {"trackbodyid": 1, "distance": 3.0, "type": mujoco.mjtCamera.mjCAMERA_TRACKING}
+    assert _camera_of(Own(""))[0] == -1
+
+
+# --- how long, how fast ----------------------------------------------------------------------------------------------
+
+
+def test_an_environment_with_many_steps_a_second_has_frames_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(Toy.metadata, "render_fps", 125)
+    video = tmp_path / "v.mp4"
+    with FastES("Toy-v0", n_workers=0, **TINY) as model:
+        ((_, _, length, frames),) = play(model, 1, first_seed=3, video=video)
+    assert frames == -(-length // 4)
+    assert imageio_ffmpeg.count_frames_and_secs(str(video))[1] == pytest.approx(frames * 4 / 125, abs=0.04)
+    decoded = frames_of(video, 50, 36)
+    assert [round(float(frame.mean())) for frame in decoded] == pytest.approx([40 * k for k in range(frames)], abs=6)
+
+
+def test_seconds_bound_the_video(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    video = cartpole.with_name("v.mp4")
+    command = ["play", str(cartpole), "--video", str(video), "--episodes", "2"]
+    assert main([*command, "--max-seconds", "0.1"]) == 0
+    assert imageio_ffmpeg.count_frames_and_secs(str(video)) == (5, pytest.approx(0.1, abs=0.02))
+    said = capsys.readouterr().out
+    assert "drawing 5 frames at most (0 s)" in said
+    assert "v.mp4: 5 frames, 0.1 s (cut; --max-seconds" in said
+    assert main([*command, "--max-seconds", "inf"]) == 0
+    assert "cut" not in capsys.readouterr().out
+    for wrong in ("0", "-1", "nan"):
+        assert main([*command, "--max-seconds", wrong]) == 2
+
+
+def test_a_terminal_sees_how_far_the_drawing_is(
+    cartpole: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("tqdm.std.tqdm.__init__", partialmethod(tqdm.__init__, mininterval=0.0))
+    assert main(["play", str(cartpole), "--video", str(cartpole.with_name("v.mp4")), "--max-frames", "5"]) == 0
+    captured = capsys.readouterr()
+    assert "5/5" in captured.err
+    assert "frames drawn" not in captured.out
+    assert "return" in captured.out
+
+
+# --- environments of one's own ---------------------------------------------------------------------------------------
+
+
+def make_toy(render_mode: str | None = None) -> Toy:
+    return Toy(render_mode=render_mode)
+
+
+@pytest.mark.parametrize("env", [make_toy, partial(Toy, length=8), Toy(length=8), TimeLimit(Toy(), 6)], ids=str)
+def test_an_environment_that_takes_render_mode_is_drawn(env: Any, tmp_path: Path) -> None:
+    with FastES(env, n_workers=0, **TINY) as model:
+        ((_, _, length, frames),) = play(model, 1, video=tmp_path / "v.mp4")
+        assert frames == length
+        assert model.env.render_mode is None, "training draws nothing"
+
+
+def test_a_constructor_without_render_mode_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = Toy.__init__
+    monkeypatch.setattr(Toy, "__init__", lambda self: build(self))
+    with FastES("Toy-v0", n_workers=0, **TINY) as model, pytest.raises(FastESError) as caught:
+        list(play(model, 1, video=tmp_path / "v.mp4"))
+    assert "has to take render_mode" in str(caught.value)
+    assert "libegl1" not in str(caught.value)

@@ -352,9 +352,14 @@ def test_a_module_id_that_is_missing_is_asked_for_before_anything_happens(tmp_pa
     assert run_fastes("train", "envs_for_tests:Toy-v0", *flags, "--total-timesteps", "200", cwd=tmp_path).returncode == 0
     (run,) = (tmp_path / "runs").glob("*/1")
     before = {path.name: path.read_bytes() for path in run.iterdir()}
-    for command in (["train", "--resume", str(run), "--total-timesteps", "400"], ["eval", str(run)], ["play", str(run)]):
+    for command, typed in (
+        (["train", "--resume", str(run), "--total-timesteps", "400"], f"fastes train envs_for_tests:Toy-v0 --resume {run}"),
+        (["eval", str(run)], f"fastes eval {run} --env envs_for_tests:Toy-v0"),
+        (["play", str(run)], f"fastes play {run} --env envs_for_tests:Toy-v0"),
+    ):
         result = run_fastes(*command, cwd=tmp_path)
         assert result.returncode == 2, result.stderr
-        assert "--env envs_for_tests:Toy-v0" in result.stderr
+        assert typed in result.stderr
+        assert "env=" not in result.stderr, "words of Python"
         assert "Traceback" not in result.stderr
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before

@@ -13,6 +13,15 @@ from fastes.envs.source import EnvSource
 from fastes.envs.worker_registry import portable
 from fastes.errors import EnvironmentUnavailable, suggest
 
+
+class CannotRebuild(EnvironmentUnavailable):
+    """A checkpoint's environment cannot be built from the file. reason: why, without the advice for Python."""
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(f"{reason}{advice}")
+        self.reason = reason
+
+
 # ids of Gymnasium's own whose arguments name code
 _COMPATIBILITY = ("GymV21Environment-v0", "GymV26Environment-v0")
 
@@ -36,26 +45,27 @@ def to_json(source: EnvSource) -> dict[str, Any] | None:
 def from_json(data: Mapping[str, Any] | None) -> EnvSource:
     """The source that `to_json` described. Only ids that this process has registered are built: a file names no code."""
     if data is None:
-        raise ValueError(
-            "the checkpoint does not say how to build its environment (a factory, wrappers, or an id that was not "
-            "registered): pass it, as in FastES.load(path, env=make_env)"
+        raise CannotRebuild(
+            "the checkpoint does not say how to build its environment (a factory, wrappers, or an id that was not registered)",
+            ": pass it, as in FastES.load(path, env=make_env)",
         )
     env_id, kwargs = str(data["id"]), plain_kwargs(data)
     if env_id not in gymnasium.registry:
-        raise EnvironmentUnavailable(
-            f"environment {env_id!r} of the checkpoint is not registered here{suggest(env_id, gymnasium.registry)}; import the "
-            "package that registers it first, or pass env="
+        raise CannotRebuild(
+            f"environment {env_id!r} of the checkpoint is not registered here{suggest(env_id, gymnasium.registry)}",
+            "; import the package that registers it first, or pass env=",
         )
     return EnvSource(env_id, portable(gymnasium.registry[env_id]), None, kwargs)
 
 
 def plain_kwargs(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that a checkpoint has for its environment, or ValueError when they may name code or a file."""
+    """The arguments that a checkpoint has for its environment, or CannotRebuild when they may name code or a file."""
     env_id, kwargs = str(data["id"]), dict(data.get("kwargs", {}))
     if env_id in _COMPATIBILITY or not _harmless(kwargs):
-        raise ValueError(
+        raise CannotRebuild(
             f"the checkpoint's environment {env_id!r} has arguments {kwargs} that may name a file or a module, which FastES "
-            "does not take from a file: check them and pass env= and env_kwargs="
+            "does not take from a file",
+            ": check them and pass env= and env_kwargs=",
         )
     return kwargs
 

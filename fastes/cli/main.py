@@ -1,4 +1,4 @@
-"""The command line: fastes train, play, eval, replay."""
+"""The command line: fastes train, play, eval, plot, replay."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from fastes import __version__
 from fastes.cli.arguments import Parser
 from fastes.cli.eval import add_eval, run_eval
 from fastes.cli.play import add_play, run_play
+from fastes.cli.plot import add_plot, run_plot
 from fastes.cli.replay import add_replay, run_replay
-from fastes.cli.stop_on_signal import INTERRUPTED
 from fastes.cli.train import add_train, run_train
 from fastes.errors import FastESError
+from fastes.reports.stop_on_signal import INTERRUPTED
 from fastes.system.console import let_go, output_is_the_result, output_lasts
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.interrupts import Terminated
 
-_COMMANDS = {"train": run_train, "eval": run_eval, "play": run_play, "replay": run_replay}
+_COMMANDS = {"train": run_train, "eval": run_eval, "play": run_play, "plot": run_plot, "replay": run_replay}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,6 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_train(commands)
     add_eval(commands)
     add_play(commands)
+    add_plot(commands)
     add_replay(commands)
     return parser
 

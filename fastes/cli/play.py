@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import math
+import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastes.cli.saved_model import add_episodes, check_episodes, load_model
+
+if TYPE_CHECKING:
+    from fastes.models.model import Model
+    from fastes.runs.video import VideoWriter
 
 _FRAMES_SECONDS = 10.0
 
@@ -21,21 +26,24 @@ def add_play(commands: Any) -> None:
     show.add_argument("--video", type=Path, metavar="FILE", help="write an mp4; needs no screen")
     show.add_argument("--render", action="store_true", help="open a window")
     player.add_argument(
-        "--max-frames",
-        type=int,
-        default=1000,
-        metavar="N",
-        help="frames the video has at most (default: 1000); episodes end as always",
+        "--max-seconds",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="how long the video is at most (default: 30, inf for no limit); episodes end as always",
     )
+    player.add_argument("--max-frames", type=int, metavar="N", help="frames it has at most (default: as --max-seconds says)")
 
 
 def run_play(arguments: argparse.Namespace) -> int:
     check_episodes(arguments)
-    if arguments.max_frames < 1:
+    if arguments.max_frames is not None and arguments.max_frames < 1:
         raise ValueError(f"--max-frames {arguments.max_frames}: expected at least 1")
+    if not arguments.max_seconds > 0.0:
+        raise ValueError(f"--max-seconds {arguments.max_seconds}: expected more than 0")
     from fastes.runs.video import play
 
-    with load_model(arguments, 0) as model:
+    with load_model(arguments, 0) as model, _Drawing(model, arguments.episodes) as drawing:
         episodes = play(
             model,
             arguments.episodes,
@@ -43,27 +51,59 @@ def run_play(arguments: argparse.Namespace) -> int:
             video=arguments.video,
             render=arguments.render,
             max_frames=arguments.max_frames,
-            on_frame=_tell_frames(),
+            max_seconds=arguments.max_seconds,
+            on_frame=drawing.tell,
+            on_start=drawing.begin,
         )
-        if arguments.video:
-            print(f"drawing {arguments.max_frames} frames at most to {arguments.video}", flush=True)
-        frames = steps = 0
-        for seed, episode_return, length, written in episodes:
-            frames, steps = frames + written, steps + length
-            print(f"env seed {seed}: return {episode_return:.2f}, {length} steps", flush=True)
-    if arguments.video:
-        print(f"{arguments.video}: {frames} frames" + (" (cut by --max-frames)" if frames < steps else ""))
+        for seed, episode_return, length, _ in episodes:
+            drawing.write(f"env seed {seed}: return {episode_return:.2f}, {length} steps")
+    drawing.end()
     return 0
 
 
-def _tell_frames() -> Callable[[int], None]:
-    """Says how many frames there are when that was not said for _FRAMES_SECONDS."""
-    said = time.monotonic()
+class _Drawing:
+    """Says how far the drawing of a video is: a bar on a terminal, elsewhere a line every _FRAMES_SECONDS."""
 
-    def tell(frames: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= _FRAMES_SECONDS:
-            said = time.monotonic()
+    def __init__(self, model: Model, episodes: int) -> None:
+        spec = model.source.spec
+        longest = model.settings.max_episode_steps or (spec.max_episode_steps if spec else None)
+        self.steps = episodes * longest if longest else math.inf
+        self.writer: VideoWriter | None = None
+        self._bar: Any = None
+        self._said = time.monotonic()
+
+    def __enter__(self) -> _Drawing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def begin(self, writer: VideoWriter) -> None:
+        from tqdm import tqdm
+
+        self.writer = writer
+        most = min(writer.most, math.ceil(self.steps / writer.every) if self.steps < math.inf else math.inf)
+        limit = "" if most == math.inf else f"{most:.0f} frames at most ({most / writer.fps:.0f} s) "
+        print(f"drawing {limit}to {writer.path}", flush=True)
+        disable = None if sys.stderr is not None else True  # not where nobody watches: a file, a pipe, or nothing
+        self._bar = tqdm(total=None if most == math.inf else int(most), unit="frame", dynamic_ncols=True, disable=disable)
+
+    def tell(self, frames: int) -> None:
+        self._bar.update(frames - self._bar.n)
+        if self._bar.disable and time.monotonic() - self._said >= _FRAMES_SECONDS:
+            self._said = time.monotonic()
             print(f"{frames} frames drawn", flush=True)
 
-    return tell
+    def write(self, line: str) -> None:
+        """A line of its own, above the bar."""
+        if self._bar is None or self._bar.disable:
+            print(line, flush=True)
+        else:
+            self._bar.write(line, file=sys.stdout)
+
+    def end(self) -> None:
+        if self.writer is not None:
+            frames, seconds = self.writer.frames, self.writer.frames / self.writer.fps
+            cut = " (cut; --max-seconds and --max-frames say how long it may be)" if self.writer.cut else ""
+            print(f"{self.writer.path}: {frames} frames, {seconds:.1f} s{cut}")

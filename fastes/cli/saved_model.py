@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+
 from fastes.agent import FastES
+from fastes.checkpoints.env_description import plain_kwargs
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.arguments import parse_env_kwargs
 from fastes.envs.source import MissingEnv
 from fastes.runs.run_folder import find_checkpoint
@@ -30,13 +36,28 @@ def add_episodes(parser: Any, episodes: int) -> None:
 
 def add_env(parser: Any) -> None:
     parser.add_argument("--env", help="environment id, when the checkpoint cannot rebuild its own")
-    parser.add_argument("--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="arguments for --env, values as JSON")
+    parser.add_argument(
+        "--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of the environment, values as JSON"
+    )
 
 
 def load_model(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
     path = find_checkpoint(arguments.model, arguments.checkpoint)
-    model = FastES.load(path, arguments.env, n_workers, env_kwargs=parse_env_kwargs(arguments.env_kwargs) or None)
-    return buildable(model)
+    env, kwargs = arguments.env, parse_env_kwargs(arguments.env_kwargs)
+    if kwargs and env is None:
+        env, kwargs = _with_kwargs(path, kwargs)
+    command = f"fastes {arguments.command} {shlex.quote(str(arguments.model))}"
+    if arguments.command == "replay":
+        command += f" --generation {arguments.generation} --job {arguments.job}"
+    return buildable(FastES.load(path, env, n_workers, env_kwargs=kwargs or None), command + " --env {}")
+
+
+def _with_kwargs(path: Path, kwargs: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The id of the checkpoint's environment, and its arguments with these in front; no id where it has none."""
+    data = read_checkpoint(path).data.get("env")
+    if not isinstance(data, dict) or "id" not in data or data["id"] not in gymnasium.registry:
+        return None, {}  # the model says what is missing
+    return str(data["id"]), {**plain_kwargs(data), **kwargs}
 
 
 def check_episodes(arguments: argparse.Namespace) -> None:
@@ -44,8 +65,22 @@ def check_episodes(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--episodes {arguments.episodes} --first-seed {arguments.first_seed}: expected at least 1 and 0")
 
 
-def buildable(model: FastES) -> FastES:
-    """The model, unless its environment cannot be built: better said now than by a worker."""
-    if isinstance(model.source.factory, MissingEnv):
-        model.source()
+def buildable(model: FastES, command: str) -> FastES:
+    """The model, unless its environment cannot be built: better said now than by a worker.
+
+    command: what to type instead, with {} for the environment.
+    """
+    missing = model.source.factory
+    if isinstance(missing, MissingEnv):
+        raise ValueError(f"{missing.bare}. {_how_to_name(model.source.name, command)}")
     return model
+
+
+def _how_to_name(name: str, command: str) -> str:
+    """What to type so that an environment is found."""
+    if ":" in name:
+        return f"Type: {command.format(name)}"
+    if re.search(r"-v\d+$", name) and name not in gymnasium.registry:
+        return f"Name the module that registers it, as in: {command.format(f'my_package:{name}')}"
+    register = "gymnasium.register('MyEnv-v0', entry_point=make_env)"
+    return f"Register it in a file my_envs.py that lies here ({register}) and type: {command.format('my_envs:MyEnv-v0')}"

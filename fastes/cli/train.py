@@ -17,12 +17,12 @@ from fastes.agent import FastES
 from fastes.cli.arguments import add_workers, parse_env_kwargs
 from fastes.cli.saved_model import buildable
 from fastes.cli.setting_flags import add_settings, given_settings
-from fastes.cli.stop_on_signal import INTERRUPTED, StopOnSignal
-from fastes.cli.train_report import counted, replay_command, report, resume_command
-from fastes.errors import WorkerError
+from fastes.cli.train_report import Session, counted, replay_command, report, resume_command
+from fastes.errors import FastESError, WorkerError
 from fastes.es.schedules import ANY_NUMBER, make_schedule
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog, ProgressBar
+from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.runs.run_folder import RunFolder, find_checkpoint, new_run_folder
 from fastes.sb3.files import EVALUATIONS, MONITOR
 from fastes.settings.preset_loader import all_presets
@@ -94,14 +94,14 @@ def run_train(arguments: argparse.Namespace) -> int:
 def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> int:
     _note_start(arguments, model, folder)
     callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(), folder, ProgressBar()]
-    started = time.perf_counter()
+    started, before = time.perf_counter(), (model.num_timesteps, model.generation)
     with model, StopOnSignal() as interrupt:
         status = _learn(model, folder, [*callbacks, interrupt])
         if status:
             return status
-        seconds = time.perf_counter() - started
+        session = Session(*before, time.perf_counter() - started)
         try:
-            report(model, folder, seconds, interrupt.requested)
+            report(model, folder, session, interrupt.requested)
         except (KeyboardInterrupt, Terminated):
             print(f"\nstopped before the report was whole; for that: {resume_command(model, folder.shown)}", file=sys.stderr)
             raise
@@ -131,12 +131,14 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback]) -> i
         with interrupts_wait():
             saved = folder.save_somewhere(model)
     except KeyboardInterrupt:
-        print(f"\nstopped at once; the last checkpoint is whole: {resume_command(model, folder.shown)}", file=sys.stderr)
+        print(f"\nstopped at once; {_what_is_lost(model, folder)}: {resume_command(model, folder.shown)}", file=sys.stderr)
         return INTERRUPTED
     except Terminated as ended:
         saved = folder.save_somewhere(model)
         name = signal.Signals(ended.number).name
         print(f"\n{name}: {saved} is written; to go on: {resume_command(model, folder.shown)}", file=sys.stderr)
+        with contextlib.suppress(OSError, FastESError):
+            folder.draw(model)
         return ended.exit_status
     except Exception as error:
         with interrupts_wait():
@@ -192,15 +194,37 @@ def _resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack)
     resume = _absolute(arguments.resume)
     checkpoint = find_checkpoint(resume, "last")
     folder = until_the_end.enter_context(_run_folder(resume, arguments, arguments.resume))
-    model = buildable(FastES.load(checkpoint, arguments.env, arguments.workers, **given_settings(arguments)))
+    model = FastES.load(checkpoint, arguments.env, arguments.workers, **given_settings(arguments))
+    buildable(model, f"fastes train {{}} --resume {shlex.quote(str(arguments.resume))}")
     if model.settings.total_timesteps <= model.num_timesteps and folder.finished:
-        raise ValueError(
-            f"{arguments.resume} has spent its budget ({model.num_timesteps} of {model.settings.total_timesteps} timesteps): "
-            "give a larger one with --total-timesteps"
-        )
+        raise ValueError(_spent(arguments, model))
     if model.budget and model.num_timesteps < model.settings.total_timesteps != model.budget:
         _tell_of_stretched_schedules(model)
     return model, folder
+
+
+def _spent(arguments: argparse.Namespace, model: FastES) -> str:
+    """Why a run does not go on."""
+    budget, made = model.settings.total_timesteps, model.num_timesteps
+    if "total_timesteps" in given_settings(arguments):
+        return (
+            f"--total-timesteps {budget} is the budget of the whole run, and {arguments.resume} has made {made} timesteps "
+            f"already: give a larger one with --total-timesteps, such as {2 * made}"
+        )
+    return (
+        f"{arguments.resume} has spent its budget of {budget} timesteps, with {made} when its last generation ended: give a "
+        "larger one with --total-timesteps"
+    )
+
+
+def _what_is_lost(model: FastES, folder: RunFolder) -> str:
+    """Of a training that ended in the middle of a generation."""
+    lost = model.num_timesteps - folder.saved_timesteps
+    before = f"{lost} timesteps after it and " if lost else ""
+    return (
+        f"the last checkpoint is whole and holds {folder.saved_timesteps} timesteps, {before}the generation that was running "
+        f"{'are' if lost else 'is'} lost, to go on"
+    )
 
 
 def _tell_of_stretched_schedules(model: FastES) -> None:

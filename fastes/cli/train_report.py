@@ -6,15 +6,24 @@ import math
 import re
 import shlex
 from pathlib import Path
+from typing import NamedTuple
 
 from fastes.agent import FastES
 from fastes.errors import WorkerError
 from fastes.runs.run_folder import BEST, CHECKPOINT, RunFolder
 
 
-def report(model: FastES, folder: RunFolder, seconds: float, interrupted: bool) -> None:
+class Session(NamedTuple):
+    """What the model had counted when this command began, and the seconds that it has trained since."""
+
+    timesteps: int
+    generations: int
+    seconds: float
+
+
+def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool) -> None:
     path = shlex.quote(str(folder.shown))
-    print(f"{model.num_timesteps} timesteps in {counted(model.generation, 'generation')}, {seconds:.1f} s")
+    print(_counts(model, session))
     if interrupted:
         print(f"stopped by Ctrl-C; to go on: {resume_command(model, folder.shown)}")
     else:
@@ -24,6 +33,16 @@ def report(model: FastES, folder: RunFolder, seconds: float, interrupted: bool) 
     if not interrupted:
         folder.finish()
     print(f"to play it back: fastes play {path}{_env_flag(model)} --video {re.split('[/:]', model.source.name)[-1]}.mp4")
+
+
+def _counts(model: FastES, session: Session) -> str:
+    """How much was trained: in all, and since the run was resumed."""
+    whole = f"{model.num_timesteps} timesteps in {counted(model.generation, 'generation')}"
+    if not session.generations:
+        return f"{whole}, {session.seconds:.1f} s"
+    more = model.num_timesteps - session.timesteps
+    since = f"{more} of them in {session.seconds:.1f} s since it was resumed"
+    return f"{whole}, {since if more else 'none of them since it was resumed'}"
 
 
 def _choose_best(model: FastES, folder: RunFolder) -> None:
@@ -46,8 +65,19 @@ def _choose_best(model: FastES, folder: RunFolder) -> None:
     print(f"best parameters: return {best.mean:.1f} +- {best.std:.1f} over the same seeds")
     if last.mean >= best.mean:
         folder.keep_as_best(model)
-    target = "" if math.isinf(model.target_return) else f" (target {model.target_return:g} not reached)"
-    print(f"{BEST} holds the better of the two, {CHECKPOINT} the last{target}")
+    print(f"{BEST} holds the better of the two, {CHECKPOINT} the last{_about_target(model, max(last.mean, best.mean))}")
+
+
+def _about_target(model: FastES, mean: float) -> str:
+    """What of the target is left, in brackets: training itself has not confirmed it."""
+    if math.isinf(model.target_return):
+        return ""
+    if mean < model.target_return:
+        return f" (target {model.target_return:g} not reached)"
+    return (
+        f" (target {model.target_return:g} reached here, but the run is not solved: no evaluation in training was confirmed "
+        f"by {counted(model.settings.target_episodes, 'episode')} on fresh seeds)"
+    )
 
 
 def _module_id(model: FastES) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from fastes.envs.copies import Copies
+from fastes.envs.copies import Copies, made_by
 from fastes.envs.declared_spaces import check_declared
 from fastes.envs.import_hook import register_envs
 from fastes.envs.missing import EXTRAS, entry_point_advice, package_missing
@@ -61,7 +61,7 @@ class EnvSource:
     monitor_file: str | None = field(default=None, compare=False)
 
     def __call__(self, **extra: Any) -> Env:
-        """Build one environment; extra: more keyword arguments for gymnasium.make, such as render_mode.
+        """Build one environment; extra: more keyword arguments for gymnasium.make; of these a factory gets render_mode.
 
         Handlers of SIGINT, SIGTERM and SIGHUP stay as they are, whatever the environment installs.
         """
@@ -81,7 +81,7 @@ class EnvSource:
                 f"{self.name}: single environments cannot be built from {self.vector_env.env}: pass env= to build one"
             )
         if self.factory is not None:
-            made = self.factory()
+            made = made_by(self.factory, extra.get("render_mode"))
             if not isinstance(made, gymnasium.Env):
                 raise TypeError(
                     f"the function {self.name!r} made {made!r}, a {type(made).__name__}: expected a gymnasium.Env"
@@ -108,10 +108,10 @@ class EnvSource:
 
 
 class MissingEnv:
-    """An environment factory that says why there is none."""
+    """An environment factory that says why there is none. bare: the reason, without what to do about it in Python."""
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    def __init__(self, reason: str, bare: str = "") -> None:
+        self.reason, self.bare = reason, bare or reason
 
     def __call__(self) -> Any:
         raise ValueError(self.reason)

@@ -13,7 +13,7 @@ from importlib import metadata
 from typing import IO, Any, NamedTuple
 
 from fastes import _core
-from fastes.checkpoints.env_description import from_json, plain_kwargs, to_json
+from fastes.checkpoints.env_description import CannotRebuild, from_json, plain_kwargs, to_json
 from fastes.checkpoints.field_checks import MAX_COUNTER, check_arrays, require
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.policy_description import describe_policy, spec_from
@@ -147,8 +147,8 @@ def source_from(
     try:
         return from_json(data)
     except ValueError as error:
-        hint = f" (on the command line: --env {name})" if ":" in name else ""
-        return EnvSource(name, None, MissingEnv(f"{error}{hint}"), {})
+        bare = error.reason if isinstance(error, CannotRebuild) else ""
+        return EnvSource(name, None, MissingEnv(str(error), bare), {})
 
 
 def seed_from(checkpoint: Checkpoint) -> int:

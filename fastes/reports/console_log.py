@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
+import warnings
 from typing import Any, TextIO
 
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
-from fastes.system.console import lasting
+from fastes.system.console import in_notebook, lasting
 from fastes.system.forks import tell_of_forks
 from fastes.training.record import Record
 
@@ -41,9 +43,13 @@ class ConsoleLog(Callback):
 
 
 class ProgressBar(Callback):
-    """tqdm over timesteps."""
+    """tqdm over timesteps: on a terminal, and in a notebook as its widget.
 
-    def __init__(self) -> None:
+    line_seconds: elsewhere, in a file or a pipe, a line on stderr so often; None for nothing.
+    """
+
+    def __init__(self, line_seconds: float | None = None) -> None:
+        self.line_seconds = line_seconds
         self._bar: Any = None
         tell_of_forks(self)
 
@@ -53,15 +59,16 @@ class ProgressBar(Callback):
             self._bar.disable = True
 
     def on_start(self, model: Model, total_timesteps: int) -> None:
-        from tqdm import tqdm
-
-        self._bar = tqdm(
+        if sys.stderr is not None and self.line_seconds is not None and not (in_notebook() or sys.stderr.isatty()):
+            self._bar = ProgressLines(total_timesteps, model.num_timesteps, self.line_seconds)
+            return
+        self._bar = _tqdm_class()(
             total=total_timesteps,
             initial=model.num_timesteps,
             unit="step",
             unit_scale=True,
             dynamic_ncols=True,
-            disable=None if sys.stderr is not None else True,  # not where nobody watches: a file, a pipe, or nothing
+            disable=False if in_notebook() else None if sys.stderr is not None else True,  # not where nobody watches
         )
 
     def on_generation(self, model: Model, record: Record) -> None:
@@ -70,6 +77,49 @@ class ProgressBar(Callback):
 
     def on_end(self, model: Model) -> None:  # noqa: ARG002
         self._bar.close()
+
+
+def _tqdm_class() -> Any:
+    if not in_notebook():
+        from tqdm import tqdm
+
+        return tqdm
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without ipywidgets it is a bar of text, which does
+        from tqdm.autonotebook import tqdm as notebook_tqdm
+    return notebook_tqdm
+
+
+class ProgressLines:
+    """What a ProgressBar needs of tqdm, as lines for a stream that keeps them: one every `seconds`, and one at the end."""
+
+    def __init__(self, total: int, initial: int, seconds: float) -> None:
+        self.total, self.initial, self.n, self.seconds = total, initial, initial, seconds
+        self.disable, self._postfix, self._shown = False, "", -1
+        self._begun = self._said = time.monotonic()
+
+    def set_postfix_str(self, text: str, refresh: bool = False) -> None:  # noqa: ARG002
+        self._postfix = text
+
+    def update(self, steps: int) -> None:
+        self.n += steps
+        if time.monotonic() - self._said >= self.seconds:
+            self._say()
+
+    def close(self) -> None:
+        if self._shown < self.n:
+            self._say()
+
+    def _say(self) -> None:
+        from tqdm import tqdm
+
+        if self.disable:
+            return
+        self._said, self._shown = time.monotonic(), self.n
+        counts = (self.n, max(self.n, self.total), self._said - self._begun)
+        form = "{percentage:3.0f}% of {total_fmt} steps: {n_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
+        how = {"unit": "step", "unit_scale": True, "initial": self.initial, "bar_format": form, "postfix": self._postfix}
+        print(tqdm.format_meter(*counts, **how), file=lasting(sys.stderr), flush=True)
 
 
 _COLUMNS = (

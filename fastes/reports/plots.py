@@ -1,33 +1,148 @@
-"""Pictures of a training."""
+"""Pictures of trainings."""
 
 from __future__ import annotations
 
 import io
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from fastes.reports.csv_log import read_progress
+import numpy as np
+import numpy.typing as npt
+
 from fastes.system.atomic_files import write_bytes
 
+Numbers = npt.NDArray[np.float64]
 
-def plot_learning_curve(progress: Path, picture: Path, title: str, target: float = math.inf) -> None:
-    """Draw returns over timesteps from a progress.csv into a PNG. Raises ImportError without matplotlib."""
+_COLOURS = ("#c2452d", "#3465a4", "#3d8f5f", "#8a5aa8", "#c98a1b", "#4f9da6", "#8c564b", "#6b6b6b")
+_LEAST_SMOOTHED = 10  # fewer evaluations are joined as they are
+_MOST_SMOOTHED = 51  # evaluations under one median
+
+
+class Curve(NamedTuple):
+    """A training as a line: its noise-free evaluations over the timesteps of candidates.
+
+    steps, returns: float64 (evaluations,), what is not finite is left out. start_ends: timesteps at which each of several
+    starts was judged, those of the first starts if not all were. alike: equal for trainings that differ in their seeds alone.
+    """
+
+    name: str
+    steps: Numbers
+    returns: Numbers
+    target: float = math.inf
+    start_ends: tuple[float, ...] = ()
+    starts: int = 1
+    alike: object = None
+
+
+def smoothed(returns: Numbers) -> Numbers:
+    """The running median, which single falls do not move: over a tenth of the evaluations, at least 5.
+
+    At the beginning over fewer, as many before as after, since a first rise must not be hidden; at the end over those before.
+    """
+    count = len(returns)
+    if count < _LEAST_SMOOTHED:
+        return returns
+    half = min(max(count // 10, 5), _MOST_SMOOTHED) // 2
+    return np.array([np.median(returns[max(0, k - half) : k + min(half, k) + 1]) for k in range(count)])
+
+
+def plot_curves(curves: Sequence[Curve], picture: Path, title: str) -> None:
+    """Draw one training with its evaluations, or several with a legend. Raises ImportError without matplotlib, OSError."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = read_progress(progress)
-    steps = columns["timesteps"]
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.plot(steps, columns["return_max"], color="#b8c4d6", linewidth=0.8, label="best candidate")
-    axes.plot(steps, columns["return_mean"], color="#5b7db1", linewidth=1.0, label="mean of the candidates")
-    axes.plot(steps, columns["eval_return"], color="#c2452d", linewidth=1.6, label="noise-free evaluation")
-    if math.isfinite(target):
-        axes.axhline(target, color="#3d8f5f", linewidth=0.9, linestyle="--", label=f"target {target:g}")
-    axes.set(title=title, xlabel="timesteps", ylabel="return")
+    if len(curves) == 1:
+        _draw_one(axes, curves[0])
+    else:
+        _draw_several(axes, curves)
+    for target in sorted({curve.target for curve in curves if math.isfinite(curve.target)}):
+        axes.axhline(target, color="#3d8f5f", linewidth=1.0, linestyle="--", label=f"target {target:g}", zorder=1)
+    axes.set_title(title, fontsize=13)
+    axes.set_xlabel("environment steps", fontsize=11)
+    axes.set_ylabel("return of an episode", fontsize=11)
+    axes.xaxis.set_major_formatter(_short_number)
+    axes.set_xlim(left=0.0)
+    axes.margins(y=0.08)
     axes.grid(alpha=0.25)
-    axes.legend(frameon=False, loc="lower right")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize=10, loc="best")
     content = io.BytesIO()
-    figure.savefig(content, dpi=120, format="png")
+    figure.savefig(content, dpi=120, format=picture.suffix.lstrip(".").lower() or "png")
     write_bytes(picture, content.getvalue())
+
+
+def _draw_one(axes: Any, curve: Curve) -> None:
+    colour = _COLOURS[0]
+    few = len(curve.steps) < _LEAST_SMOOTHED
+    _draw_starts(axes, curve)
+    axes.plot(
+        *(curve.steps, curve.returns), "o", color=colour, alpha=0.8 if few else 0.45, markersize=5 if few else 3,
+        markeredgewidth=0, label="one evaluation", zorder=2,
+    )  # fmt: skip
+    for number, (steps, returns) in enumerate(_pieces(curve)):
+        label = None if number else "evaluations, joined" if few else "running median"
+        axes.plot(steps, smoothed(returns), color=colour, linewidth=1.2 if few else 2.2, label=label, zorder=3)
+    if len(curve.returns):
+        best = int(np.argmax(curve.returns))
+        highest = float(curve.returns[best])
+        label = f"best evaluation: {highest:.{0 if abs(highest) >= 100 else 1}f}"
+        look = {"color": "#e0a100", "markeredgecolor": "black", "markeredgewidth": 0.6, "markersize": 14}
+        axes.plot(curve.steps[best], highest, "*", label=label, zorder=4, **look)
+
+
+def _pieces(curve: Curve) -> list[tuple[Numbers, Numbers]]:
+    """The evaluations of each start, and of what followed: nothing is smoothed over where another policy begins."""
+    cuts = np.searchsorted(curve.steps, curve.start_ends, side="right")
+    pieces = zip(np.split(curve.steps, cuts), np.split(curve.returns, cuts), strict=True)
+    return [(steps, returns) for steps, returns in pieces if len(steps)]
+
+
+def _draw_starts(axes: Any, curve: Curve) -> None:
+    """A grey ground under every second start, and what each part is."""
+    if curve.starts < 2 or not len(curve.steps):
+        return
+    begins, ends = [0.0, *curve.start_ends], [*curve.start_ends, float(curve.steps[-1])]
+    for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        if end <= begin:
+            continue
+        name = f"start {number + 1} of {curve.starts}" if number < curve.starts else "the best start goes on"
+        narrow = end - begin < 0.18 * ends[-1]
+        if number % 2 == 0:
+            axes.axvspan(begin, end, color="#eef0f4", zorder=0, linewidth=0)
+        if number:
+            axes.axvline(begin, color="#9aa3b2", linewidth=0.8, zorder=1)
+        axes.annotate(
+            *(name, (begin, 1.0)), xycoords=("data", "axes fraction"), xytext=(3, -4), textcoords="offset points",
+            fontsize=9, color="#5b6472", va="top", rotation=90 if narrow else 0,
+        )  # fmt: skip
+
+
+def _draw_several(axes: Any, curves: Sequence[Curve]) -> None:
+    alike = len({repr(curve.alike) for curve in curves}) == 1 and curves[0].alike is not None
+    for number, curve in enumerate(curves):
+        look = {"color": _COLOURS[number % len(_COLOURS)], "linewidth": 1.2 if alike else 2.0, "alpha": 0.6 if alike else 1.0}
+        for piece, (steps, returns) in enumerate(_pieces(curve)):
+            axes.plot(steps, smoothed(returns), label=None if piece else curve.name, **look)
+    common = [curve for curve in curves if len(curve.steps)]
+    if alike and len(common) > 1:
+        steps, median = _median_of(common)
+        axes.plot(steps, median, color="black", linewidth=2.4, label=f"median of {len(common)} runs")
+
+
+def _median_of(curves: Sequence[Curve]) -> tuple[Numbers, Numbers]:
+    """The median of the smoothed lines over the timesteps that all of them have."""
+    begin, end = max(curve.steps[0] for curve in curves), min(curve.steps[-1] for curve in curves)
+    steps = np.linspace(begin, max(begin, end), 200)
+    lines = [np.concatenate([smoothed(returns) for _, returns in _pieces(curve)]) for curve in curves]
+    return steps, np.median([np.interp(steps, c.steps, line) for c, line in zip(curves, lines, strict=True)], axis=0)
+
+
+def _short_number(value: float, _: object) -> str:
+    """200k, 1.5M."""
+    size, unit = next(((size, unit) for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(value) >= size), (1.0, ""))
+    return f"{value / size:g}{unit}"

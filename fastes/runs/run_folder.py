@@ -22,7 +22,8 @@ from fastes.models.checkpointing import versions
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.reports.csv_log import CsvLog
-from fastes.reports.plots import plot_learning_curve
+from fastes.reports.plots import plot_curves
+from fastes.runs.curves import read_curve
 from fastes.runs.folder_lock import FolderLock
 from fastes.runs.run_config import read_config, without_surrogates
 from fastes.sb3.files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile
@@ -95,6 +96,7 @@ class RunFolder(Callback):
         self._failing: set[str] = set()  # what could not be written at the last try
         self._best: Checkpoint | None = None
         self._saved_at = time.monotonic()
+        self.saved_timesteps = 0  # that the checkpoint holds
         self._log: CsvLog | None = None
         self.files: list[MonitorFile | EvaluationsFile] = []
         if monitor_csv or (path / MONITOR).exists():
@@ -121,8 +123,10 @@ class RunFolder(Callback):
         A file that cannot be understood is kept under another name.
         """
         settings = {name: value for name, value in model.settings.to_dict().items() if value is not None}
+        target = {"target_return": model.target_return} if math.isfinite(model.target_return) else {}
         config: dict[str, Any] = {
             "run": {
+                **target,
                 "env": model.source.name,
                 "seed": model.seed,
                 "n_workers": model.n_workers,
@@ -241,6 +245,7 @@ class RunFolder(Callback):
             write_checkpoint(self.path / BEST, self._best)
             self._best = None
         model.save(self.path / CHECKPOINT)
+        self.saved_timesteps = model.num_timesteps
 
     def save_somewhere(self, model: Model) -> Path:
         """`save` at the end; where the folder cannot take it, the checkpoint goes to the first other place that can."""
@@ -269,10 +274,9 @@ class RunFolder(Callback):
 
     def draw(self, model: Model) -> bool:
         """Draw the learning curve; False when matplotlib is missing. Raises OSError when it cannot be written."""
-        target = model.target_return
-        title = f"{model.source.name}, seed {model.seed}"
+        curve = read_curve(self.shown, self.path / PROGRESS, self.path / CONFIG)._replace(target=model.target_return)
         try:
-            plot_learning_curve(self.path / PROGRESS, self.path / CURVE, title, target if target < math.inf else math.inf)
+            plot_curves([curve], self.path / CURVE, f"{model.source.name}, seed {model.seed}")
         except ImportError:
             return False
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from fastes.errors import EnvironmentUnavailable, FastESError
 from fastes.models.model import Model
+from fastes.runs.mujoco_view import follow_robot
 
 Frame = npt.NDArray[np.uint8]
 
@@ -26,6 +28,7 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
 _CONTAINERS = (".mp4", ".m4v", ".mov", ".mkv")  # of H.264
+_LEAST_FPS = 30  # an environment with more steps a second than twice that has frames left out
 
 
 class RenderError(FastESError):
@@ -40,12 +43,18 @@ def play(
     video: str | os.PathLike[str] | None = None,
     render: bool = False,
     max_frames: int | None = None,
+    max_seconds: float | None = None,
     on_frame: Callable[[int], object] | None = None,
+    on_start: Callable[[VideoWriter], object] | None = None,
 ) -> Iterator[tuple[int, float, int, int]]:
     """Play noise-free episodes, yielding (env seed, return, length, frames written) of each.
 
-    video: an mp4 to write, frame by frame. render: open a window instead. max_frames: frames the video has at most;
-    episodes are played to their end all the same. on_frame: called with the number of frames after each one that was written.
+    video: an mp4 to write, frame by frame. It plays as fast as its environment says (render_fps): of one with 60 steps a second
+    or more, every second or n-th is shown. MuJoCo's robots are followed, unless the environment's arguments name a camera.
+    render: open a window instead.
+    max_frames, max_seconds: how long the video is at most; episodes are played to their end all the same.
+    on_frame: called with the number of frames after each one that was written.
+    on_start: called with what writes the video, before the first one.
     Raises RenderError when the environment cannot be drawn.
     """
     mode = "human" if render else "rgb_array" if video else None
@@ -54,9 +63,13 @@ def play(
     env = _build(model, mode)
     try:
         with _writer(video, env, on_frame) as writer:
+            if writer is not None:
+                writer.limit(max_frames, max_seconds)
+                if on_start is not None:
+                    on_start(writer)
             for number in range(episodes):
                 seed = first_seed + number
-                yield (seed, *_play_episode(model, env, seed, writer, max_frames, mode == "human"))
+                yield (seed, *_play_episode(model, env, seed, writer, mode == "human"))
     finally:
         env.close()
 
@@ -66,30 +79,53 @@ def _build(model: Model, mode: str | None) -> Any:
         return model.source()
     if mode == "human" and sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
         raise RenderError("a window needs a display and this machine has none (DISPLAY is not set): write a --video instead")
+    source = model.source
     try:
-        env = model.source(render_mode=mode) if model.source.factory is None else model.source()
+        env = source(render_mode=mode)
     except EnvironmentUnavailable:
         raise
     except Exception as error:
-        raise RenderError(f"{model.source.name} cannot be drawn: {type(error).__name__}: {error}. {_HINT}") from error
+        raise RenderError(f"{source.name} cannot be drawn: {type(error).__name__}: {error}. {_advice(error)}") from error
     if env.render_mode != mode:
         env.close()
         raise RenderError(
-            f"the environment's factory made render_mode={env.render_mode!r}: it has to make {mode!r} to be shown"
+            f"the environment's factory made render_mode={env.render_mode!r}: it has to make {mode!r} to be shown, so let it "
+            "take a parameter render_mode and pass that on"
         )
+    follow_robot(env, {**(source.spec.kwargs if source.spec else {}), **source.make_kwargs})
     return env
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, TypeError) and "render_mode" in str(error):
+        return "To be drawn, its constructor has to take render_mode, and its render() to return a picture for 'rgb_array'"
+    return _HINT
 
 
 class VideoWriter:
     """Streams frames to ffmpeg (H.264) as they come; the first one sets the size.
 
-    The file gets its name when it is whole: one that was cut off has no index and plays nowhere.
+    Of an environment with many steps a second, every so many are left out: it plays as fast all the same. The file gets its
+    name when it is whole: one that was cut off has no index and plays nowhere.
     """
 
     def __init__(self, path: Path, fps: float, on_frame: Callable[[int], object] | None = None) -> None:
-        self.path, self.fps, self.frames, self.on_frame = path, fps, 0, on_frame
+        self.path, self.frames, self.on_frame = path, 0, on_frame
+        self.every = max(1, int(fps // _LEAST_FPS))  # steps a frame
+        self.fps = fps / self.every
+        self.most, self.cut = math.inf, False  # frames, and whether there would be more
         self.part = path.with_name(f".{path.stem}.part{path.suffix}")
         self._ffmpeg: Generator[None, Any, None] | None = None
+
+    def limit(self, frames: int | None, seconds: float | None) -> None:
+        """How long the video is at most."""
+        self.most = min(math.inf if frames is None else frames, math.inf if seconds is None else seconds * self.fps)
+
+    def wants(self, step: int) -> bool:
+        """Whether an episode's step, counted from 0, is to be seen."""
+        due = step % self.every == 0
+        self.cut = self.cut or (due and self.frames >= self.most)
+        return due and not self.cut
 
     def write(self, frame: Frame) -> None:
         height, width = (n - n % 2 for n in frame.shape[:2])  # H.264 wants even sides
@@ -142,15 +178,13 @@ def _writer(
         writer.close()
 
 
-def _play_episode(
-    model: Model, env: Any, seed: int, writer: VideoWriter | None, max_frames: int | None, window: bool
-) -> tuple[float, int, int]:
+def _play_episode(model: Model, env: Any, seed: int, writer: VideoWriter | None, window: bool) -> tuple[float, int, int]:
     obs, _ = env.reset(seed=seed)
     total, length, before = 0.0, 0, writer.frames if writer else 0
     limit = model.settings.max_episode_steps or sys.maxsize
     done = False
     while not done and length < limit:
-        if writer is not None and (max_frames is None or writer.frames < max_frames):
+        if writer is not None and writer.wants(length):
             writer.write(_draw(model, env))
         elif window:
             _draw(model, env)

@@ -23,6 +23,7 @@ from fastes.training.record import Record
 
 # attributes that say "act when n_calls is a multiple of this"
 _PERIODS = ("eval_freq", "save_freq", "check_freq", "model_save_freq")
+_LINE_SECONDS = 10.0  # between lines of a progress bar in a file or a pipe
 # SB3's callbacks that only add up what a generation brought
 _SUMS = {"ProgressBarCallback", "EveryNTimesteps", "StopTrainingOnMaxEpisodes"}
 
@@ -175,7 +176,7 @@ def all_callbacks(model: SB3Interface, callback: Any, progress_bar: bool) -> Cal
     if model.verbose:
         callbacks.insert(0, ConsoleLog())
     if progress_bar:
-        callbacks.append(ProgressBar())
+        callbacks.append(ProgressBar(line_seconds=_LINE_SECONDS))
     return CallbackList(callbacks)
 
 

@@ -121,6 +121,13 @@ def _check(result: Result) -> None:
         raise OSError(result.lost)
 
 
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook: its output is seen, though no stream of it is a terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and "IPKernelApp" in shell.config
+
+
 def losses() -> list[str]:
     """What could not be written to sys.stdout and sys.stderr, in words."""
     return [stream.lost for stream in (sys.stdout, sys.stderr) if isinstance(stream, Lasting) and stream.lost]

@@ -27,3 +27,9 @@ class Evaluation(NamedTuple):
     def std(self) -> float:
         """Population standard deviation of the returns; NaN when one is not finite."""
         return mean_and_std(self.returns.tolist())[1] if np.isfinite(self.returns).all() else math.nan
+
+    def __repr__(self) -> str:
+        low, high = (self.returns.min(), self.returns.max()) if len(self.returns) else (math.nan, math.nan)
+        return (
+            f"Evaluation(mean={self.mean:.2f}, std={self.std:.2f}, min={low:.2f}, max={high:.2f}, episodes={len(self.returns)})"
+        )

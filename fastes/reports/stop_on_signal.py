@@ -7,7 +7,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from fastes.agent import FastES
+from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.system.interrupts import Terminated
 from fastes.training.record import Record
@@ -49,7 +49,7 @@ class StopOnSignal(Callback):
             self.terminated = number
             raise Terminated(number)
 
-    def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
+    def on_generation(self, model: Model, record: Record) -> bool:  # noqa: ARG002
         if self.terminated:  # somebody has caught the exception
             raise Terminated(self.terminated)
         return not self.requested

@@ -1,0 +1,42 @@
+"""fastes plot: the learning curves of runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from fastes.errors import FastESError
+from fastes.runs.curves import read_curves, title_of
+from fastes.runs.run_folder import CONFIG, CURVE, PROGRESS
+
+_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def add_plot(commands: Any) -> None:
+    plot = commands.add_parser(
+        "plot",
+        help="draw the learning curves of runs",
+        description="Draw the noise-free evaluations of a run and their running median, or those of several runs in one "
+        "picture; runs that differ in their seeds alone get a median.",
+    )
+    plot.set_defaults(command="plot", env=None)
+    plot.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run folder, whether it is finished or not")
+    plot.add_argument(
+        "--out", type=Path, metavar="FILE", help=f".png, .svg or .pdf (default: {CURVE} in the run, or here for several)"
+    )
+
+
+def run_plot(arguments: argparse.Namespace) -> int:
+    from fastes.reports.plots import plot_curves
+
+    curves = read_curves(arguments.runs, PROGRESS, CONFIG)
+    out = arguments.out or (arguments.runs[0] / CURVE if len(curves) == 1 else Path(CURVE))
+    if out.suffix.lower() not in _SUFFIXES:
+        raise ValueError(f"--out {out}: expected a name that ends in one of {', '.join(_SUFFIXES)}")
+    try:
+        plot_curves(curves, out, title_of(curves))
+    except ImportError as error:
+        raise FastESError("drawing needs matplotlib: pip install 'fastes[plots]'") from error
+    print(out)
+    return 0

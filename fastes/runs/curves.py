@@ -1,0 +1,76 @@
+"""A run folder as a line in a picture, from progress.csv and config.toml alone."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastes.errors import FastESError
+from fastes.reports.csv_log import read_progress
+from fastes.reports.plots import Curve, Numbers
+from fastes.runs.run_config import read_config
+
+_OF_A_BUDGET = ("total_timesteps", "target_return", "target_episodes")  # settings that change no evaluation before the end
+
+
+def read_curve(folder: Path, progress: Path, config: Path) -> Curve:
+    """The curve of a run; without a configuration it has no target and no starts. Raises OSError when it cannot be read."""
+    columns = read_progress(progress)
+    steps, returns = np.array(columns["timesteps"]), np.array(columns["eval_return"])
+    written = read_config(config) or {}
+    sessions = [*written.get("earlier", []), written]
+    run, settings = written.get("run", {}), written.get("settings", {})
+    known = np.isfinite(steps) & np.isfinite(returns)
+    alike = {key: value for key, value in settings.items() if key not in _OF_A_BUDGET}
+    return Curve(
+        f"{run.get('env', folder.name)}, seed {run.get('seed', '?')} ({folder})",
+        steps[known],
+        returns[known],
+        _number(run.get("target_return"), _number(settings.get("target_return"), math.inf)),
+        _start_ends(steps, sessions),
+        int(_number(settings.get("starts"), 1)),
+        (run.get("env"), run.get("env_kwargs"), alike) if settings else None,
+    )
+
+
+def read_curves(folders: list[Path], progress: str, config: str) -> list[Curve]:
+    """Of several runs. Raises FastESError for a folder without a whole row in its progress."""
+    curves = [read_curve(folder, folder / progress, folder / config) for folder in folders]
+    for folder, curve in zip(folders, curves, strict=True):
+        if not len(curve.steps):
+            raise FastESError(
+                f"{folder} has no evaluations in {progress}: expected a run folder such as runs/CartPole-v1/1, after its "
+                "first generation"
+            )
+    return curves
+
+
+def title_of(curves: list[Curve]) -> str:
+    """What the curves share."""
+    names = [curve.name.partition(" (")[0] for curve in curves]
+    envs = {name.partition(", seed")[0] for name in names}
+    if len(curves) == 1:
+        return names[0]
+    return f"{envs.pop()}, {len(curves)} runs" if len(envs) == 1 else f"{len(curves)} runs"
+
+
+def _start_ends(steps: Numbers, sessions: list[dict[str, Any]]) -> tuple[float, ...]:
+    """Timesteps at which starts were judged, as `Starts.due` decides with the budget of each session."""
+    ends: list[float] = []
+    begun = 0.0
+    for now in steps.tolist():
+        session = next((s for s in reversed(sessions) if _number(s.get("run", {}).get("at_timesteps"), 0) < now), sessions[0])
+        settings = session.get("settings", {})
+        starts, share = int(_number(settings.get("starts"), 1)), _number(settings.get("starts_share"), 0.0)
+        budget = _number(settings.get("total_timesteps"), math.inf)
+        if len(ends) < starts and starts > 1 and now - begun >= share * budget / starts:
+            ends.append(now)
+            begun = now
+    return tuple(ends)
+
+
+def _number(value: object, otherwise: float) -> float:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else otherwise

@@ -1,0 +1,186 @@
+"""Risk: one evaluation that falls looks like a collapse; a run that was stopped has no picture; runs are mixed up in one."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+from processes import run_fastes, started_script, wait_until
+
+from fastes import FastES
+from fastes.cli.main import main
+from fastes.reports.callbacks import Callback
+from fastes.reports.csv_log import read_progress
+from fastes.reports.plots import Curve, plot_curves, smoothed
+from fastes.runs.curves import read_curve, read_curves, title_of
+from fastes.runs.run_folder import RunFolder
+from fastes.settings.preset_loader import tomllib
+
+pytest.importorskip("matplotlib")
+
+SMALL = [
+    "--preset",
+    "default",
+    "--population-size",
+    "4",
+    "--net-arch",
+    "4",
+    "--target-return",
+    "none",
+    "--workers",
+    "0",
+    "--quiet",
+]
+STARTS = ["--starts", "3", "--starts-share", "0.6"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with three runs of CartPole: two seeds with three starts, and one with another sigma."""
+    root = tmp_path_factory.mktemp("plots")
+    for seed, more in (("0", STARTS), ("1", STARTS), ("2", ["--sigma", "0.2"])):
+        flags = ["--seed", seed, "--total-timesteps", "1500", "--runs", str(root), *SMALL, *more]
+        assert main(["train", "CartPole-v1", *flags]) == 0
+    return root / "CartPole-v1"
+
+
+def _curve(run: Path) -> Curve:
+    return read_curve(run, run / "progress.csv", run / "config.toml")
+
+
+def _drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The axes of pictures that are drawn from now on."""
+    from matplotlib.figure import Figure
+
+    axes: list[Any] = []
+    add = Figure.add_subplot
+    monkeypatch.setattr(Figure, "add_subplot", lambda self: axes.append(add(self)) or axes[-1])
+    return axes
+
+
+def _labels(axes: Any) -> list[str]:
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_single_falls_move_no_line() -> None:
+    returns = np.linspace(0.0, 4500.0, 40)
+    fallen = returns.copy()
+    fallen[[12, 25, 39]] = -300.0
+    assert np.abs(smoothed(fallen) - smoothed(returns)).max() < 300.0
+    assert smoothed(returns)[0] == returns[0]
+    few = np.array([1.0, 9.0, 2.0])
+    assert smoothed(few).tolist() == few.tolist()
+
+
+def test_a_picture_has_points_line_best_starts_and_target(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _drawn(monkeypatch)
+    curve = _curve(runs / "1")._replace(target=475.0)
+    plot_curves([curve], tmp_path / "curve.png", "CartPole-v1")
+    (picture,) = seen
+    labels = _labels(picture)
+    assert "one evaluation" in labels
+    assert f"best evaluation: {curve.returns.max():.{0 if curve.returns.max() >= 100 else 1}f}" in labels
+    assert "target 475" in labels
+    assert [text.get_text() for text in picture.texts] == [
+        "start 1 of 3", "start 2 of 3", "start 3 of 3", "the best start goes on"
+    ]  # fmt: skip
+    assert picture.get_xlabel() == "environment steps"
+    assert "return" in picture.get_ylabel()
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_starts_end_where_they_were_judged(tmp_path: Path) -> None:
+    judged: list[float] = []
+
+    class Noting(Callback):
+        def on_start_judged(self, model: Any, start: int, eval_return: float) -> None:
+            judged.append(model.num_timesteps)
+
+    settings: dict[str, Any] = {"population_size": 4, "target_return": "none", "starts": 3, "starts_share": 0.6}
+    (tmp_path / "run").mkdir()
+    folder = RunFolder(tmp_path / "run")
+    with FastES("CartPole-v1", preset="default", seed=0, n_workers=0, total_timesteps=1500, **settings) as model:
+        folder.write_config(model, {"at_timesteps": 0})
+        model.learn(callback=[folder, Noting()])
+    curve = _curve(tmp_path / "run")
+    assert curve.starts == len(judged) == 3
+    assert list(curve.start_ends) == judged
+
+
+def test_no_evaluation_few_and_odd_ones_are_drawn(tmp_path: Path) -> None:
+    for returns in ([], [3.0], [1.0, 2.0]):
+        curve = Curve("x", np.arange(len(returns)) + 5.0, np.array(returns))
+        plot_curves([curve], tmp_path / "curve.png", "few")
+    assert (tmp_path / "curve.png").stat().st_size > 5000
+
+
+def test_plot_draws_later_what_training_draws(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs / "1", run)
+    (run / "learning_curve.png").unlink()
+    assert main(["plot", str(run)]) == 0
+    assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert str(run / "learning_curve.png") in capsys.readouterr().out
+    assert main(["plot", str(run), "--out", str(tmp_path / "curve.svg")]) == 0
+    assert b"<svg" in (tmp_path / "curve.svg").read_bytes()
+
+
+def test_several_runs_have_a_line_each_and_a_median_where_they_are_alike(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = _drawn(monkeypatch)
+    out = ["--out", str(tmp_path / "curves.png")]
+    assert main(["plot", str(runs / "1"), str(runs / "2"), *out]) == 0
+    assert main(["plot", str(runs / "1"), str(runs / "3"), *out]) == 0
+    alike, others = map(_labels, seen)
+    for number, label in zip((1, 2), alike, strict=False):
+        assert f"CartPole-v1, seed {number - 1} (" in label
+        assert str(runs / str(number)) in label
+    assert alike[2:] == ["median of 2 runs"]
+    assert len(others) == 2, "other settings are compared, not taken together"
+    assert title_of([_curve(runs / "1"), _curve(runs / "2")]) == "CartPole-v1, 2 runs"
+
+
+def test_what_cannot_be_drawn_is_said(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plot", str(tmp_path)]) == 1
+    assert "expected a run folder" in capsys.readouterr().err
+    assert main(["plot", str(runs / "1"), "--out", str(tmp_path / "curve.doc")]) == 2
+    assert ".png" in capsys.readouterr().err
+    assert not (tmp_path / "curve.doc").exists()
+
+
+def test_a_configuration_that_is_lost_or_odd_ends_no_picture(runs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs / "1", run)
+    config = tomllib.loads((run / "config.toml").read_text())
+    config["settings"] |= {"starts": "many", "starts_share": "half", "total_timesteps": []}
+    config["run"] |= {"target_return": "high", "at_timesteps": "none"}
+    (run / "config.toml").write_text(tomli_w.dumps(config))
+    assert _curve(run).starts == 1
+    assert math.isinf(_curve(run).target)
+    (run / "config.toml").unlink()
+    assert main(["plot", str(run)]) == 0
+    assert len(read_curves([run], "progress.csv", "config.toml")[0].steps) == len(
+        read_progress(run / "progress.csv")["timesteps"]
+    )
+
+
+def test_a_run_that_sigterm_ends_has_its_picture(tmp_path: Path) -> None:
+    command = ["train", "CartPole-v1", "--seed", "1", *SMALL, "--total-timesteps", "100000000"]
+    code = f"import sys; from fastes.cli.main import main; sys.argv[1:] = {command!r}; sys.exit(main())"
+    run = tmp_path / "runs" / "CartPole-v1" / "1"
+    with started_script(code, tmp_path) as process:
+        wait_until(
+            lambda: (run / "progress.csv").exists() and len(read_progress(run / "progress.csv")["timesteps"]) > 2, "rows"
+        )
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert run_fastes("plot", str(run), cwd=tmp_path).returncode == 0
