@@ -286,18 +286,18 @@ class FastES(SB3Interface):
         self,
         observation: Any,
         state: Any = None,  # noqa: ARG002
-        episode_start: Any = None,  # noqa: ARG002
+        episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[Any, None]:
         """The action for one observation, or an array of actions for a batch (n, *observation shape), and None.
 
         Batches of Dict and Tuple observations are dicts and tuples of such arrays, or lists of observations.
         deterministic=False acts as in training: with the settings' action noise, or sampling when sample_actions is on.
-        state and episode_start are there for SB3's signature; the policies have no memory.
+        episode_start: where an episode begins, for policies that remember. state is there for SB3's signature.
         """
         noise = (0.0, False) if deterministic else (self.settings.action_noise, self.settings.sample_actions)
         space = self.observation_space if self.policy_spec.flattened else None
-        return self._predictor.act(self.theta, self.normalizer, observation, noise, space), None
+        return self._predictor.act(self.theta, self.normalizer, observation, noise, space, episode_start), None
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 

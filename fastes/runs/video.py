@@ -154,7 +154,7 @@ def _play_episode(
             writer.write(_draw(model, env))
         elif window:
             _draw(model, env)
-        action, _ = model.predict(obs, deterministic=True)
+        action, _ = model.predict(obs, episode_start=not length, deterministic=True)
         obs, reward, terminated, truncated, _ = env.step(action)
         total, length = total + float(reward), length + 1
         done = terminated or truncated
