@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -42,6 +44,13 @@ def add_workers(parser: Any) -> None:
     parser.add_argument(
         "--workers", type=int, metavar="N", help="worker processes; 0: in this one (default: one a usable core)"
     )
+
+
+def find_modules_here(env: str | None) -> None:
+    """Let the module of an id such as 'module:Env-v0' lie in the working directory."""
+    if ":" in (env or ""):
+        with contextlib.suppress(FileNotFoundError):  # the working directory was deleted
+            sys.path.append(os.getcwd())  # last, so that none is taken for a package of that name
 
 
 def parse_env_kwargs(pairs: Sequence[str]) -> dict[str, Any]:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from fastes.agent import FastES
-from fastes.cli.arguments import add_workers, parse_env_kwargs
+from fastes.cli.arguments import add_workers, find_modules_here, parse_env_kwargs
 from fastes.cli.saved_model import buildable
 from fastes.cli.setting_flags import add_settings, given_settings
 from fastes.cli.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.cli.train_report import counted, replay_command, report, resume_command
 from fastes.errors import WorkerError
 from fastes.es.schedules import ANY_NUMBER, make_schedule
+from fastes.models.from_config import read_settings
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog, ProgressBar
 from fastes.runs.run_folder import RunFolder, find_checkpoint, new_run_folder
@@ -56,6 +57,12 @@ def _add_start(train: Any) -> None:
         "--preset", help="settings to start from: an environment id, 'default', 'paper' or 'ars' (default: the environment's)"
     )
     train.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="settings of a run's config.toml (with its environment and seed) or of a best.toml; flags beside it win",
+    )
+    train.add_argument(
         "--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of the environment, values as JSON"
     )
 
@@ -81,8 +88,8 @@ def _add_run_folder(train: Any) -> None:
 def run_train(arguments: argparse.Namespace) -> int:
     if not 0.0 <= arguments.checkpoint_seconds < math.inf:
         raise ValueError(f"--checkpoint-seconds {arguments.checkpoint_seconds}: expected seconds, 0 or more")
-    if arguments.env is None and arguments.resume is None:
-        raise ValueError("expected an environment id, as in 'fastes train CartPole-v1', or --resume RUN")
+    if arguments.env is None and arguments.resume is None and arguments.config is None:
+        raise ValueError("expected an environment id, as in 'fastes train CartPole-v1', --config FILE or --resume RUN")
     with contextlib.ExitStack() as until_the_end:
         model, folder = (_resumed if arguments.resume else _new)(arguments, until_the_end)
         status = _train(arguments, model, folder)
@@ -119,7 +126,7 @@ def _note_start(arguments: argparse.Namespace, model: FastES, folder: RunFolder)
         f"{model.source.name}: {settings.policy}, {model.num_params} parameters, {settings.population_size} candidates "
         f"a generation, {counted(model.n_workers, 'worker')}, seed {model.seed}, run folder {folder.shown}"
     )
-    if not arguments.resume and arguments.preset is None:
+    if not arguments.resume and arguments.preset is None and arguments.config is None:
         _tell_of_another_version(model.source.name)
 
 
@@ -157,14 +164,7 @@ def _tell_of_another_version(env: str) -> None:
 
 def _new(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> tuple[FastES, RunFolder]:
     runs = _absolute(arguments.runs)
-    model = FastES(
-        arguments.env,
-        preset=arguments.preset,
-        n_workers=arguments.workers,
-        seed=arguments.seed,
-        env_kwargs=parse_env_kwargs(arguments.env_kwargs),
-        **given_settings(arguments),
-    )
+    model = _new_model(arguments)
     try:
         path = new_run_folder(runs, model.source.name)
     except OSError as error:
@@ -176,6 +176,22 @@ def _new(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> 
     return model, until_the_end.enter_context(_run_folder(path, arguments, shown))
 
 
+def _new_model(arguments: argparse.Namespace) -> FastES:
+    given = {
+        "preset": arguments.preset,
+        "n_workers": arguments.workers,
+        "env_kwargs": parse_env_kwargs(arguments.env_kwargs),
+        **given_settings(arguments),
+    }
+    if arguments.config is None:
+        return FastES(arguments.env, seed=arguments.seed, **given)
+    if arguments.env is None:
+        find_modules_here(read_settings(arguments.config).env)
+    if arguments.seed is not None:
+        given["seed"] = arguments.seed
+    return FastES.from_config(arguments.config, arguments.env, **given)
+
+
 def _absolute(path: Path) -> Path:
     """An environment may leave the working directory."""
     try:
@@ -185,8 +201,8 @@ def _absolute(path: Path) -> Path:
 
 
 def _resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> tuple[FastES, RunFolder]:
-    if arguments.seed is not None or arguments.preset is not None or arguments.env_kwargs:
-        raise ValueError("--seed, --preset and --env-kwargs belong to a new run: a resumed one keeps its own")
+    if any(given not in (None, []) for given in (arguments.seed, arguments.preset, arguments.config, arguments.env_kwargs)):
+        raise ValueError("--seed, --preset, --config and --env-kwargs belong to a new run: a resumed one keeps its own")
     if arguments.resume.is_file():
         raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
     resume = _absolute(arguments.resume)

@@ -13,6 +13,7 @@ from fastes.checkpoints.writer import write_checkpoint
 from fastes.envs.source import EnvSource
 from fastes.es.strategy import EvolutionStrategy
 from fastes.models.checkpointing import checkpoint_of
+from fastes.models.from_config import FromConfig
 from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import Settings
@@ -38,7 +39,7 @@ def _counter(name: str) -> Any:
     return property(get, put)
 
 
-class Model:
+class Model(FromConfig):
     """A training's state, with its parts as attributes, and what trains it.
 
     Attributes: state, which is replaced as a whole; source, of environments; evaluator; n_workers; verbose.
