@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fastes.agent import FastES
-from fastes.cli.arguments import add_workers, find_modules_here, parse_env_kwargs
+from fastes.cli.arguments import add_short_help, add_workers, find_modules_here, parse_env_kwargs
 from fastes.cli.saved_model import buildable
 from fastes.cli.setting_flags import add_settings, given_settings
 from fastes.cli.stop_on_signal import INTERRUPTED, StopOnSignal
@@ -26,9 +26,28 @@ from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog, ProgressBar
 from fastes.runs.run_folder import RunFolder, find_checkpoint, new_run_folder
 from fastes.sb3.files import EVALUATIONS, MONITOR
-from fastes.settings.preset_loader import all_presets
+from fastes.settings.preset_loader import no_preset_note
 from fastes.settings.settings import SCHEDULES
 from fastes.system.interrupts import Terminated, interrupts_wait
+
+_MAIN = (  # what --help shows
+    "env",
+    "resume",
+    "config",
+    "preset",
+    "total_timesteps",
+    "target_return",
+    "seed",
+    "workers",
+    "policy",
+    "net_arch",
+    "population_size",
+    "sigma",
+    "learning_rate",
+    "quiet",
+    "help",
+    "help_all",
+)
 
 
 def add_train(commands: Any) -> None:
@@ -37,8 +56,11 @@ def add_train(commands: Any) -> None:
         help="train a policy on all cores",
         description="Train a policy. Settings without a flag come from the environment's preset; defaults below are those of "
         "an environment without one.",
+        usage="%(prog)s [env] [flags]",
+        add_help=False,
     )
     train.set_defaults(command="train")
+    add_short_help(train, _MAIN)
     _add_start(train)
     _add_run_folder(train)
     train.add_argument("--quiet", action="store_true", help="no progress bar and no line a generation")
@@ -126,8 +148,9 @@ def _note_start(arguments: argparse.Namespace, model: FastES, folder: RunFolder)
         f"{model.source.name}: {settings.policy}, {model.num_params} parameters, {settings.population_size} candidates "
         f"a generation, {counted(model.n_workers, 'worker')}, seed {model.seed}, run folder {folder.shown}"
     )
-    if not arguments.resume and arguments.preset is None and arguments.config is None:
-        _tell_of_another_version(model.source.name)
+    own = not arguments.resume and arguments.preset is None and arguments.config is None
+    if own and (note := no_preset_note(model.source.name, "--preset ")):
+        print(note)
 
 
 def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback]) -> int:
@@ -153,13 +176,6 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback]) -> i
             print(f"to play that episode again: {replay_command(model, folder.shown, error)}", file=sys.stderr)
         raise
     return 0 if saved.parent == folder.path else 1
-
-
-def _tell_of_another_version(env: str) -> None:
-    """Of a preset for another version of an environment that has none."""
-    others = [name for name in all_presets() if "-v" in env and name.rpartition("-v")[0] == env.rpartition("-v")[0]]
-    if others and env not in others:
-        print(f"{env} has no preset, these are FastES's defaults; --preset {others[0]} takes those of another version")
 
 
 def _new(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> tuple[FastES, RunFolder]:

@@ -14,7 +14,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from fastes.envs.copies import Copies
-from fastes.envs.import_hook import register_envs
+from fastes.envs.import_hook import register_atari, register_envs
 from fastes.envs.old_interface import advice_on_object
 from fastes.envs.rebuild import Wrapping, check_same, taken_apart, unwatched, without_monitor
 from fastes.envs.vector.gymnasium_vector_env import GymnasiumVectorEnv
@@ -22,6 +22,7 @@ from fastes.envs.vector.sb3_vec_env import Sb3VectorEnv, VecEnv, is_vec_env
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.envs.worker_registry import portable
 from fastes.errors import EnvironmentUnavailable, suggest
+from fastes.system.installation import install_command
 from fastes.system.interrupts import handlers_kept
 
 register_envs()  # again, for a process whose import hooks have kept ours from seeing Gymnasium
@@ -30,16 +31,15 @@ Env = gymnasium.Env[Any, Any]
 Pair = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]  # of observations, of actions
 EnvArgument = str | EnvSpec | Env | Callable[[], Env] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
 
-# module in an ImportError -> what to install
+# module in an ImportError -> the extra that has it
 _EXTRAS = {
-    "mujoco": "pip install 'fastes[mujoco]'",
-    "imageio": "pip install 'fastes[mujoco]'",
-    "Box2D": "pip install 'fastes[box2d]'",
-    "box2d": "pip install 'fastes[box2d]'",
-    "ale_py": "pip install 'fastes[atari]', and write the id as 'ale_py:ALE/...' or import ale_py first",
-    "pygame": "pip install 'fastes[video]'",
+    "mujoco": "mujoco",
+    "imageio": "mujoco",
+    "Box2D": "box2d",
+    "box2d": "box2d",
+    "ale_py": "atari",
+    "pygame": "video",
 }
-_NAMESPACE_EXTRAS = {"ALE": _EXTRAS["ale_py"]}
 
 
 @dataclass(frozen=True)
@@ -179,6 +179,7 @@ def _find_spec(env_id: str) -> EnvSpec:
     try:
         if module:
             importlib.import_module(module)
+        known = register_atari(name)
         spec = gymnasium.spec(name)
     except ModuleNotFoundError as error:
         raise EnvironmentUnavailable(
@@ -186,8 +187,7 @@ def _find_spec(env_id: str) -> EnvSpec:
             "it, or run where it lies"
         ) from error
     except gymnasium.error.Error as error:
-        extra = _NAMESPACE_EXTRAS.get(name.split("/")[0]) if "/" in name else None
-        hint = f"; it may need: {extra}" if extra else suggest(name, gymnasium.registry)
+        hint = suggest(name, gymnasium.registry) if known else f"; it may need: {install_command('atari')}"
         hint = hint or "; import the package that registers it, or write 'module:Env-v0'"
         raise EnvironmentUnavailable(f"environment {env_id!r} is not registered in Gymnasium{hint}") from error
     return spec
@@ -265,8 +265,8 @@ def _make(spec: EnvSpec, kwargs: Mapping[str, Any]) -> Env:
         return gymnasium.make(spec, **kwargs)
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         text = f"{error} {getattr(error, 'name', '')} {error.__cause__}"
-        extra = next((install for module, install in _EXTRAS.items() if module in text), None)
-        hint = f". To install it: {extra}" if extra else ""
+        extra = next((extra for module, extra in _EXTRAS.items() if module in text), None)
+        hint = f". To install it: {install_command(extra)}" if extra else ""
         raise EnvironmentUnavailable(
             f"environment {spec.id!r} needs a package that is not installed ({error}){hint}"
         ) from error

@@ -14,13 +14,19 @@ import numpy.typing as npt
 
 from fastes.errors import EnvironmentUnavailable, FastESError
 from fastes.models.model import Model
+from fastes.system.installation import install_command
 
 Frame = npt.NDArray[np.uint8]
+
+
+def _hint() -> str:
+    return f"{_HINT}{install_command('video')}"
+
 
 _HINT = (
     "Rendering needs a system library of its own. Without a screen MuJoCo draws through EGL: install libegl1 (Debian, Ubuntu: "
     "apt-get install libegl1; Fedora: dnf install mesa-libEGL) and leave MUJOCO_GL unset or set it to 'egl'. A window "
-    "(--render) needs a display. Classic control and toy text environments need pygame-ce: pip install 'fastes[video]'"
+    "(--render) needs a display. Classic control and toy text environments need pygame-ce: "
 )
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
@@ -71,7 +77,7 @@ def _build(model: Model, mode: str | None) -> Any:
     except EnvironmentUnavailable:
         raise
     except Exception as error:
-        raise RenderError(f"{model.source.name} cannot be drawn: {type(error).__name__}: {error}. {_HINT}") from error
+        raise RenderError(f"{model.source.name} cannot be drawn: {type(error).__name__}: {error}. {_hint()}") from error
     if env.render_mode != mode:
         env.close()
         raise RenderError(
@@ -105,7 +111,7 @@ class VideoWriter:
         try:
             import imageio_ffmpeg
         except ImportError:
-            raise RenderError("writing a video needs imageio-ffmpeg: pip install 'fastes[video]'") from None
+            raise RenderError(f"writing a video needs imageio-ffmpeg: {install_command('video')}") from None
         writer: Generator[None, Any, None] = imageio_ffmpeg.write_frames(
             str(self.part), size, fps=self.fps, codec="libx264", quality=7, macro_block_size=2, ffmpeg_log_level="error"
         )
@@ -165,4 +171,4 @@ def _draw(model: Model, env: Any) -> Any:
     try:
         return env.render()
     except Exception as error:
-        raise RenderError(f"{model.source.name} cannot be drawn: {type(error).__name__}: {error}. {_HINT}") from error
+        raise RenderError(f"{model.source.name} cannot be drawn: {type(error).__name__}: {error}. {_hint()}") from error
