@@ -19,15 +19,6 @@ from fastes.system import installation
 _IGNORED = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
 
 
-class Distribution:
-    def __init__(self, origin: Any) -> None:
-        self.origin = origin
-
-    def read_text(self, name: str) -> str | None:
-        assert name == "direct_url.json"
-        return None if self.origin is None else json.dumps(self.origin)
-
-
 @pytest.mark.parametrize(
     ("origin", "command"),
     [
@@ -50,8 +41,12 @@ def test_a_hint_fits_how_the_package_came(origin: Any, command: str, tmp_path: P
     (tmp_path / "with space").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(installation, "__file__", str(tmp_path / "lib" / "fastes" / "system" / "installation.py"))
-    found = json.loads(json.dumps(origin).replace("HERE", str(tmp_path)))
-    monkeypatch.setattr("importlib.metadata.distribution", lambda name: Distribution(found))
+    for folder in (tmp_path / "fastes.egg-info", info := tmp_path / "lib" / "fastes-0.1.0.dist-info"):
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text("Name: fastes\nVersion: 0.1.0\n")  # a build leaves one in the checkout, too
+    monkeypatch.syspath_prepend(tmp_path)
+    if origin is not None:
+        (info / "direct_url.json").write_text(json.dumps(origin).replace("HERE", str(tmp_path)))
     assert installation.install_command("box2d") == command.replace("HERE", str(tmp_path))
 
 

@@ -15,14 +15,12 @@ def install_command(extra: str) -> str:
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     if os.path.isfile(os.path.join(root, "pyproject.toml")):  # the checkout itself is imported
         return f"pip install -e {_requirement(root, extra)}"
-    from importlib.metadata import PackageNotFoundError, distribution
+    from importlib.metadata import distributions
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 
-    try:
-        origin = _origin(distribution("fastes").read_text("direct_url.json"))
-    except PackageNotFoundError:
-        origin = {}
+    notes = [found.read_text("direct_url.json") for found in distributions(name="fastes", path=[root])]  # beside the package
+    origin = _origin(next(iter(notes), None))
     url, vcs = str(origin.get("url", "")), origin.get("vcs_info")
     folder = url2pathname(urlsplit(url).path)
     if "dir_info" in origin and os.path.isdir(folder):
