@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
-
-from fastes.envs.import_hook import register_with_gymnasium
 
 __version__ = "0.1.0"
 
@@ -64,7 +63,8 @@ __all__ = [
 
 
 def import_home(name: str) -> ModuleType:
-    """A module of the package; an error that says what to do where it has no C core."""
+    """A module of the package; an error that says what to do where its C core is another Python's."""
+    import sys
     from importlib import import_module
     from importlib.util import find_spec
 
@@ -74,8 +74,7 @@ def import_home(name: str) -> ModuleType:
         if find_spec("fastes._core") is not None:
             raise
         raise ImportError(
-            f"{__path__[0]} is FastES's source, without its compiled core, and hides the package that pip has installed: work "
-            "in another folder, or install the source itself with pip install -e ."
+            f"{__path__[0]} has a compiled core for another Python than {sys.version.split()[0]}: install it with pip install ."
         ) from error
 
 
@@ -89,5 +88,22 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     return sorted(__all__)
 
+
+def _use_installed_core() -> None:
+    """In a checkout whose package pip has installed elsewhere, the modules come from there: they are the same, with a core."""
+    if any(name.startswith("_core.") and name.endswith((".so", ".pyd")) for name in os.listdir(__path__[0])):
+        return
+    import sys
+
+    from fastes.system.installation import installed_copy
+
+    __path__[:] = [installed_copy(__path__[0])]
+    for name in [name for name in sys.modules if name.startswith("fastes.")]:
+        del sys.modules[name]
+
+
+_use_installed_core()
+
+from fastes.envs.import_hook import register_with_gymnasium  # noqa: E402  from where the core is
 
 register_with_gymnasium()

@@ -95,7 +95,7 @@ class FastES(SB3Interface):
         check_no_class(env, policy)
         given, wanted = env_and_policy(env, policy)
         source = make_env_source(given, env_kwargs)
-        chosen = choose_settings(source.name, preset, changed_settings(settings, source, wanted, learning_rate))
+        chosen = choose_settings(source.name, preset, changed_settings(settings, source, wanted, learning_rate), verbose)
         own = None if source.vector_env is not None else source()
         if own is not None:
             check_for_workers(own, n_workers)
@@ -288,16 +288,16 @@ class FastES(SB3Interface):
         self,
         observation: Any,
         state: Any = None,  # noqa: ARG002
-        episode_start: Any = None,  # noqa: ARG002
+        episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[Any, None]:
         """The action for one observation as an array, () for Discrete, or those of a batch (n, *observation shape), and None.
 
         Batches of Dict and Tuple observations are dicts and tuples of such arrays, or lists of observations.
         deterministic=False acts as in training: with the settings' action noise, or sampling when sample_actions is on.
-        state and episode_start are there for SB3's signature; the policies have no memory.
+        episode_start: where an episode begins, for policies that remember. state is there for SB3's signature.
         """
-        return self._act(observation, deterministic), None
+        return self._act(observation, deterministic, episode_start), None
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ def test_a_suggestion_is_not_forced() -> None:
     ("env_id", "module", "words"),
     [
         ("LunarLander-v3", "Box2D", ("LunarLander-v3", "box2d", "pip install")),
-        ("HalfCheetah-v5", "mujoco", ("HalfCheetah-v5", "fastes[mujoco]", "pip install")),
+        ("HalfCheetah-v5", "mujoco", ("HalfCheetah-v5", "[mujoco]", "pip install")),
     ],
 )
 def test_a_missing_extra_is_named(env_id: str, module: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,24 +8,22 @@ import csv
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
 
-import numpy as np
 import pytest
 from envs_for_tests import Toy
 from processes import environment, fastes_command, run_fastes, run_script, started_script, wait_until
 
-import fastes
 from fastes import FastES, Settings, __version__
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import build_parser, main
 from fastes.es.perturbations import draw_pairs
 from fastes.runs.run_folder import RunFolder
+from fastes.settings.aliases import ANSWERS
 from fastes.settings.preset_loader import load_preset, tomllib
 from fastes.training.record import Record
 
@@ -289,6 +287,36 @@ def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert "usage: fastes" in capsys.readouterr().out
 
 
+def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = {}
+    for flag in ("--help", "--help-all"):
+        with pytest.raises(SystemExit) as stop:
+            main(["train", flag])
+        assert stop.value.code == 0
+        shown[flag] = capsys.readouterr().out
+    short, full = (set(re.findall(r"^  (?:-h, )?(--[\w-]+)", text, re.MULTILINE)) for text in shown.values())
+    assert 10 <= len(short) <= 16
+    main_flags = ("--seed", "--workers", "--total-timesteps", "--target-return", "--preset", "--config", "--resume", "--policy")
+    assert short >= {*main_flags, "--population-size", "--sigma", "--learning-rate", "--quiet", "--help-all"}
+    assert len(shown["--help"].splitlines()) < 50
+    assert full >= short | {"--" + item.name.replace("_", "-") for item in fields(Settings) if item.name != "policy_kwargs"}
+    for choices in (
+        "{adam,sgd,clipup}",
+        "{none,mean,share,grow}",
+        "{MlpPolicy,LinearPolicy}",
+        "{clip,squash,bins}",
+        "{stop,penalise}",
+    ):
+        assert choices in shown["--help-all"].replace("\n", ""), choices
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_flag_of_stable_baselines3_is_answered_as_its_setting(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "CartPole-v1", "--" + name.replace("_", "-"), "1"])
+    assert ANSWERS[name] in capsys.readouterr().err
+
+
 def test_a_mistyped_flag_is_met_with_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["train", "CartPole-v1", "--sigam", "0.1"])
@@ -309,14 +337,17 @@ def test_a_preset_of_another_version_is_named(tmp_path: Path, capsys: pytest.Cap
     assert "has no preset" not in capsys.readouterr().out
 
 
-def test_source_that_hides_the_installed_package_says_so(tmp_path: Path) -> None:
-    """A checkout without a compiled core, as working directory. -S: an editable install would lend it a core."""
-    source, packages = Path(fastes.__file__).parent, {**os.environ, "PYTHONPATH": str(Path(np.__file__).parents[1])}
-    shutil.copytree(source, tmp_path / "fastes", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
-    for command in (["-c", "from fastes import FastES"], ["-m", "fastes", "--version"]):
-        done = subprocess.run([sys.executable, "-S", *command], cwd=tmp_path, capture_output=True, text=True, env=packages)
-        assert done.returncode == 1
-        assert f"ImportError: {tmp_path / 'fastes'} is FastES's source, without its compiled core" in done.stderr
+def test_an_environment_without_a_preset_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "Toy-v0 has no preset, these are FastES's defaults, which were tuned for no environment\n"
+    command = ["train", "Toy-v0", "--runs", str(tmp_path), "--workers", "0", "--total-timesteps", "8", *SMALL]
+    command = [word for word in command if word not in ("--preset", "default")]
+    assert main(command) == 0
+    assert capsys.readouterr().out.count(line) == 1
+    for preset, verbose, told in ((None, 1, line), (None, 0, ""), ("default", 1, "")):
+        FastES("Toy-v0", n_workers=0, preset=preset, verbose=verbose).close()
+        assert capsys.readouterr().out == told
+    FastES("CartPole-v0", n_workers=0, verbose=1).close()
+    assert "preset='CartPole-v1' takes those of another version" in capsys.readouterr().out
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

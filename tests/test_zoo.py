@@ -20,6 +20,7 @@ from processes import children, environment
 
 from fastes import Callback, FastES, FastESError, Settings
 from fastes.settings.preset_loader import all_presets, load_preset
+from fastes.system.installation import install_command
 from fastes.zoo import launcher, search_space
 from fastes.zoo.algorithm import FastES as ZooFastES
 
@@ -85,7 +86,9 @@ def test_without_the_zoo_the_launcher_says_what_to_install(
     monkeypatch.setitem(sys.modules, "rl_zoo3", None)
     monkeypatch.delitem(sys.modules, "fastes.zoo.registration", raising=False)
     assert launcher.main(["train"]) == 1
-    assert "'rl_zoo3': pip install 'fastes[zoo]'" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"'rl_zoo3': {install_command('zoo')}" in told
+    assert "whl/cpu" in told, "torch without what GPUs need"
 
 
 def test_the_launcher_names_its_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 
+from fastes.envs.import_hook import register_atari
 from fastes.envs.source import EnvSource
 from fastes.envs.worker_registry import portable
 from fastes.errors import EnvironmentUnavailable, suggest
@@ -50,6 +51,7 @@ def from_json(data: Mapping[str, Any] | None) -> EnvSource:
             ": pass it, as in FastES.load(path, env=make_env)",
         )
     env_id, kwargs = str(data["id"]), plain_kwargs(data)
+    register_atari(env_id)
     if env_id not in gymnasium.registry:
         raise CannotRebuild(
             f"environment {env_id!r} of the checkpoint is not registered here{suggest(env_id, gymnasium.registry)}",

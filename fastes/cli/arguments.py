@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -24,7 +26,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Without the usage, which has a screenful of flags."""
-        self.exit(2, f"{self.prog}: error: {message} ({self.prog} --help lists what there is)\n")
+        flag = "--help-all" if "--help-all" in self._option_string_actions else "--help"
+        self.exit(2, f"{self.prog}: error: {message} ({self.prog} {flag} lists what there is)\n")
 
 
 def _join_negative_numbers(argv: Sequence[str]) -> list[str]:
@@ -38,10 +41,38 @@ def _join_negative_numbers(argv: Sequence[str]) -> list[str]:
     return joined
 
 
+class _ShortHelp(argparse.Action):
+    """Shows the flags that matter, and how to see the others. const: their names, in order."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:  # noqa: ARG002
+        actions = {action.dest: action for action in parser._actions}
+        formatter = parser.formatter_class(prog=parser.prog)
+        formatter.add_usage(parser.usage, parser._actions, ())
+        formatter.add_text(parser.description)
+        formatter.start_section(None)
+        formatter.add_arguments([actions[name] for name in self.const])
+        formatter.end_section()
+        print(formatter.format_help(), end="")
+        parser.exit()
+
+
+def add_short_help(parser: Any, main: Sequence[str]) -> None:
+    """--help for the main arguments, by name, and --help-all for all."""
+    parser.add_argument("-h", "--help", action=_ShortHelp, nargs=0, const=tuple(main), help="show these flags and exit")
+    parser.add_argument("--help-all", action="help", help="show all flags, the settings in groups, and exit")
+
+
 def add_workers(parser: Any) -> None:
     parser.add_argument(
         "--workers", type=int, metavar="N", help="worker processes; 0: in this one (default: one a usable core)"
     )
+
+
+def find_modules_here(env: str | None) -> None:
+    """Let the module of an id such as 'module:Env-v0' lie in the working directory."""
+    if ":" in (env or ""):
+        with contextlib.suppress(FileNotFoundError):  # the working directory was deleted
+            sys.path.append(os.getcwd())  # last, so that none is taken for a package of that name
 
 
 def parse_env_kwargs(pairs: Sequence[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fastes import __version__
-from fastes.cli.arguments import Parser
+from fastes.cli.arguments import Parser, find_modules_here
 from fastes.cli.eval import add_eval, run_eval
 from fastes.cli.play import add_play, run_play
 from fastes.cli.plot import add_plot, run_plot
@@ -44,9 +44,7 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         with output_is_the_result():
             arguments = build_parser().parse_args(argv)
-        if ":" in (arguments.env or ""):
-            with contextlib.suppress(FileNotFoundError):  # the working directory was deleted
-                sys.path.append(os.getcwd())  # modules that lie here; last, so that none is taken for a package of that name
+        find_modules_here(arguments.env)
         with contextlib.nullcontext() if arguments.command == "train" else output_is_the_result():
             return _COMMANDS[arguments.command](arguments)
     except KeyboardInterrupt:

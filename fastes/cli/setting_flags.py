@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
+from fastes.policies.action_head import BOX_MAPPINGS
+from fastes.policies.layers import ACTIVATIONS
+from fastes.policies.mlp import POLICIES
 from fastes.settings.settings import Settings, grouped_fields
 
 
@@ -24,11 +28,11 @@ def _add_setting(group: Any, item: Any) -> None:
         group.add_argument(
             "--net-arch", type=int, nargs="*", metavar="N", help="sizes of MlpPolicy's hidden layers (default: 64 64)"
         )
-        group.add_argument("--activation-fn", help="between layers: tanh or relu (default: tanh)")
+        group.add_argument("--activation-fn", metavar=_one_of(ACTIVATIONS), help="between layers (default: tanh)")
         group.add_argument(
             "--use-bias", action=argparse.BooleanOptionalAction, help="biases in the layers (default: MlpPolicy only)"
         )
-        group.add_argument("--action-mapping", help="Box actions: clip, squash or bins (default: clip)")
+        group.add_argument("--action-mapping", metavar=_one_of(BOX_MAPPINGS), help="Box actions (default: clip)")
         group.add_argument("--num-bins", type=int, help="values of each component with bins (default: 10)")
         return
     default = item.default if item.default is not MISSING else None
@@ -37,8 +41,14 @@ def _add_setting(group: Any, item: Any) -> None:
         group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
         return
     kinds = {"int": _int, "float": float, "str": str}
-    metavar = item.type.removesuffix("Setting").split(" ")[0].upper()
+    choices = POLICIES if item.name == "policy" else item.metadata.get("choices")
+    metavar = _one_of(choices) if choices else item.type.removesuffix("Setting").split(" ")[0].upper()
     group.add_argument(flag, type=kinds.get(item.type, _number_or_text), metavar=metavar, help=text)
+
+
+def _one_of(choices: Sequence[str]) -> str:
+    """As argparse shows choices. What is none of them is answered by the settings' own check, which suggests one."""
+    return f"{{{','.join(choices)}}}"
 
 
 def _int(text: str) -> int:

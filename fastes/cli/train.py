@@ -14,20 +14,40 @@ from pathlib import Path
 from typing import Any
 
 from fastes.agent import FastES
-from fastes.cli.arguments import add_workers, parse_env_kwargs
+from fastes.cli.arguments import add_short_help, add_workers, find_modules_here, parse_env_kwargs
 from fastes.cli.saved_model import buildable
 from fastes.cli.setting_flags import add_settings, given_settings
 from fastes.cli.train_report import Session, counted, replay_command, report, resume_command
 from fastes.errors import FastESError, WorkerError
 from fastes.es.schedules import ANY_NUMBER, make_schedule
+from fastes.models.from_config import read_settings
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog, ProgressBar
 from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.runs.run_folder import RunFolder, find_checkpoint, new_run_folder
 from fastes.sb3.files import EVALUATIONS, MONITOR
-from fastes.settings.preset_loader import all_presets
+from fastes.settings.preset_loader import no_preset_note
 from fastes.settings.settings import SCHEDULES
 from fastes.system.interrupts import Terminated, interrupts_wait
+
+_MAIN = (  # what --help shows
+    "env",
+    "resume",
+    "config",
+    "preset",
+    "total_timesteps",
+    "target_return",
+    "seed",
+    "workers",
+    "policy",
+    "net_arch",
+    "population_size",
+    "sigma",
+    "learning_rate",
+    "quiet",
+    "help",
+    "help_all",
+)
 
 
 def add_train(commands: Any) -> None:
@@ -36,8 +56,11 @@ def add_train(commands: Any) -> None:
         help="train a policy on all cores",
         description="Train a policy. Settings without a flag come from the environment's preset; defaults below are those of "
         "an environment without one.",
+        usage="%(prog)s [env] [flags]",
+        add_help=False,
     )
     train.set_defaults(command="train")
+    add_short_help(train, _MAIN)
     _add_start(train)
     _add_run_folder(train)
     train.add_argument("--quiet", action="store_true", help="no progress bar and no line a generation")
@@ -54,6 +77,12 @@ def _add_start(train: Any) -> None:
     add_workers(train)
     train.add_argument(
         "--preset", help="settings to start from: an environment id, 'default', 'paper' or 'ars' (default: the environment's)"
+    )
+    train.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="settings of a run's config.toml (with its environment and seed) or of a best.toml; flags beside it win",
     )
     train.add_argument(
         "--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of the environment, values as JSON"
@@ -81,8 +110,8 @@ def _add_run_folder(train: Any) -> None:
 def run_train(arguments: argparse.Namespace) -> int:
     if not 0.0 <= arguments.checkpoint_seconds < math.inf:
         raise ValueError(f"--checkpoint-seconds {arguments.checkpoint_seconds}: expected seconds, 0 or more")
-    if arguments.env is None and arguments.resume is None:
-        raise ValueError("expected an environment id, as in 'fastes train CartPole-v1', or --resume RUN")
+    if arguments.env is None and arguments.resume is None and arguments.config is None:
+        raise ValueError("expected an environment id, as in 'fastes train CartPole-v1', --config FILE or --resume RUN")
     with contextlib.ExitStack() as until_the_end:
         model, folder = (_resumed if arguments.resume else _new)(arguments, until_the_end)
         status = _train(arguments, model, folder)
@@ -119,8 +148,9 @@ def _note_start(arguments: argparse.Namespace, model: FastES, folder: RunFolder)
         f"{model.source.name}: {settings.policy}, {model.num_params} parameters, {settings.population_size} candidates "
         f"a generation, {counted(model.n_workers, 'worker')}, seed {model.seed}, run folder {folder.shown}"
     )
-    if not arguments.resume and arguments.preset is None:
-        _tell_of_another_version(model.source.name)
+    own = not arguments.resume and arguments.preset is None and arguments.config is None
+    if own and (note := no_preset_note(model.source.name, "--preset ")):
+        print(note)
 
 
 def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback]) -> int:
@@ -150,23 +180,9 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback]) -> i
     return 0 if saved.parent == folder.path else 1
 
 
-def _tell_of_another_version(env: str) -> None:
-    """Of a preset for another version of an environment that has none."""
-    others = [name for name in all_presets() if "-v" in env and name.rpartition("-v")[0] == env.rpartition("-v")[0]]
-    if others and env not in others:
-        print(f"{env} has no preset, these are FastES's defaults; --preset {others[0]} takes those of another version")
-
-
 def _new(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> tuple[FastES, RunFolder]:
     runs = _absolute(arguments.runs)
-    model = FastES(
-        arguments.env,
-        preset=arguments.preset,
-        n_workers=arguments.workers,
-        seed=arguments.seed,
-        env_kwargs=parse_env_kwargs(arguments.env_kwargs),
-        **given_settings(arguments),
-    )
+    model = _new_model(arguments)
     try:
         path = new_run_folder(runs, model.source.name)
     except OSError as error:
@@ -178,6 +194,22 @@ def _new(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> 
     return model, until_the_end.enter_context(_run_folder(path, arguments, shown))
 
 
+def _new_model(arguments: argparse.Namespace) -> FastES:
+    given = {
+        "preset": arguments.preset,
+        "n_workers": arguments.workers,
+        "env_kwargs": parse_env_kwargs(arguments.env_kwargs),
+        **given_settings(arguments),
+    }
+    if arguments.config is None:
+        return FastES(arguments.env, seed=arguments.seed, **given)
+    if arguments.env is None:
+        find_modules_here(read_settings(arguments.config).env)
+    if arguments.seed is not None:
+        given["seed"] = arguments.seed
+    return FastES.from_config(arguments.config, arguments.env, **given)
+
+
 def _absolute(path: Path) -> Path:
     """An environment may leave the working directory."""
     try:
@@ -187,8 +219,8 @@ def _absolute(path: Path) -> Path:
 
 
 def _resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> tuple[FastES, RunFolder]:
-    if arguments.seed is not None or arguments.preset is not None or arguments.env_kwargs:
-        raise ValueError("--seed, --preset and --env-kwargs belong to a new run: a resumed one keeps its own")
+    if any(given not in (None, []) for given in (arguments.seed, arguments.preset, arguments.config, arguments.env_kwargs)):
+        raise ValueError("--seed, --preset, --config and --env-kwargs belong to a new run: a resumed one keeps its own")
     if arguments.resume.is_file():
         raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
     resume = _absolute(arguments.resume)

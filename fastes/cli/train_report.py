@@ -11,6 +11,7 @@ from typing import NamedTuple
 from fastes.agent import FastES
 from fastes.errors import WorkerError
 from fastes.runs.run_folder import BEST, CHECKPOINT, RunFolder
+from fastes.system.installation import install_command
 
 
 class Session(NamedTuple):
@@ -29,7 +30,7 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
     else:
         _choose_best(model, folder)
     if not folder.draw(model):
-        print("no learning_curve.png: it needs matplotlib, pip install 'fastes[plots]'")
+        print(f"no learning_curve.png: it needs matplotlib, {install_command('plots')}")
     if not interrupted:
         folder.finish()
     print(f"to play it back: fastes play {path}{_env_flag(model)} --video {re.split('[/:]', model.source.name)[-1]}.mp4")

@@ -6,6 +6,7 @@ Gymnasium 1.0 loads no plugins any more (it knows no entry points): who imports 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,6 +29,17 @@ def register_envs() -> None:
             reward_threshold=132.0,
             max_episode_steps=99,
         )
+
+
+def register_atari(env_id: str) -> bool:
+    """Import ale_py for an id of its environments, which registers them; False where that is not installed."""
+    if not (env_id.startswith("ALE/") or "NoFrameskip-v" in env_id):
+        return True
+    try:
+        import_module("ale_py")
+    except ImportError:
+        return False
+    return True
 
 
 def register_with_gymnasium() -> None:

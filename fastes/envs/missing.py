@@ -7,15 +7,16 @@ import importlib
 from gymnasium.envs.registration import EnvSpec
 
 from fastes.errors import EnvironmentUnavailable, suggest
+from fastes.system.installation import install_command
 
-# module in an ImportError -> what to install
+# module in an ImportError -> the extra that has it
 EXTRAS = {
-    "mujoco": "pip install 'fastes[mujoco]'",
-    "imageio": "pip install 'fastes[mujoco]'",
-    "Box2D": "pip install 'fastes[box2d]'",
-    "box2d": "pip install 'fastes[box2d]'",
-    "ale_py": "pip install 'fastes[atari]', and write the id as 'ale_py:ALE/...' or import ale_py first",
-    "pygame": "pip install 'fastes[video]'",
+    "mujoco": "mujoco",
+    "imageio": "mujoco",
+    "Box2D": "box2d",
+    "box2d": "box2d",
+    "ale_py": "atari",
+    "pygame": "video",
 }
 
 
@@ -43,6 +44,6 @@ def entry_point_advice(spec: EnvSpec) -> str:
 def package_missing(spec: EnvSpec, error: Exception) -> EnvironmentUnavailable:
     """The error of a package that an environment imports; with the command that installs it, where that is known."""
     text = f"{error} {getattr(error, 'name', '')} {error.__cause__}"
-    extra = next((install for module, install in EXTRAS.items() if module in text), None)
-    hint = f". To install it: {extra}" if extra else ""
+    extra = next((extra for module, extra in EXTRAS.items() if module in text), None)
+    hint = f". To install it: {install_command(extra)}" if extra else ""
     return EnvironmentUnavailable(f"environment {spec.id!r} needs a package that is not installed ({error}){hint}")

@@ -16,8 +16,8 @@ from gymnasium.envs.registration import EnvSpec
 
 from fastes.envs.copies import Copies, made_by
 from fastes.envs.declared_spaces import check_declared
-from fastes.envs.import_hook import register_envs
-from fastes.envs.missing import EXTRAS, entry_point_advice, package_missing
+from fastes.envs.import_hook import register_atari, register_envs
+from fastes.envs.missing import entry_point_advice, package_missing
 from fastes.envs.old_interface import advice_on_object
 from fastes.envs.rebuild import Wrapping, as_code, check_same, taken_apart, unwatched, without_monitor
 from fastes.envs.vector.gymnasium_vector_env import GymnasiumVectorEnv
@@ -25,6 +25,7 @@ from fastes.envs.vector.sb3_vec_env import Sb3VectorEnv, VecEnv, is_vec_env
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.envs.worker_registry import portable
 from fastes.errors import EnvironmentUnavailable, suggest
+from fastes.system.installation import install_command
 from fastes.system.interrupts import handlers_kept
 
 register_envs()  # again, for a process whose import hooks have kept ours from seeing Gymnasium
@@ -32,8 +33,6 @@ register_envs()  # again, for a process whose import hooks have kept ours from s
 Env = gymnasium.Env[Any, Any]
 Pair = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]  # of observations, of actions
 EnvArgument = str | EnvSpec | Env | Callable[[], Env] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
-
-_NAMESPACE_EXTRAS = {"ALE": EXTRAS["ale_py"]}
 
 
 @dataclass(frozen=True)
@@ -182,6 +181,7 @@ def _find_spec(env_id: str) -> EnvSpec:
     try:
         if module:
             importlib.import_module(module)
+        known = register_atari(name)
         spec = gymnasium.spec(name)
     except ModuleNotFoundError as error:
         raise EnvironmentUnavailable(
@@ -189,8 +189,7 @@ def _find_spec(env_id: str) -> EnvSpec:
             "it, or run where it lies"
         ) from error
     except gymnasium.error.Error as error:
-        extra = _NAMESPACE_EXTRAS.get(name.split("/")[0]) if "/" in name else None
-        hint = f"; it may need: {extra}" if extra else suggest(name, gymnasium.registry)
+        hint = suggest(name, gymnasium.registry) if known else f"; it may need: {install_command('atari')}"
         hint = hint or "; import the package that registers it, or write 'module:Env-v0'"
         raise EnvironmentUnavailable(f"environment {env_id!r} is not registered in Gymnasium{hint}") from error
     return spec

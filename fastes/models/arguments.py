@@ -7,7 +7,7 @@ from typing import Any
 
 from fastes.envs.source import EnvSource
 from fastes.errors import check_int
-from fastes.policies.choose_policy import AnySpec, check_noise, spec_for
+from fastes.policies.choose_policy import AnySpec, check_noise, spec_for, warn_of_pixels
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.mlp import POLICIES
 from fastes.settings.aliases import answer_in_learn
@@ -42,6 +42,7 @@ def spec_of(policy: str | CustomPolicy | None, settings: Settings, env: Any) -> 
     wanted = policy if isinstance(policy, CustomPolicy) else settings.policy
     spec = spec_for(wanted, env.observation_space, env.action_space, settings.policy_kwargs)
     check_noise(spec, settings.action_noise, settings.sample_actions)
+    warn_of_pixels(wanted, env.observation_space)
     return spec
 
 

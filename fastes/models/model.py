@@ -14,6 +14,7 @@ from fastes.checkpoints.writer import write_checkpoint, write_into
 from fastes.envs.source import EnvSource
 from fastes.es.strategy import EvolutionStrategy
 from fastes.models.checkpointing import checkpoint_of
+from fastes.models.from_config import FromConfig
 from fastes.models.saved_names import check_saved_names
 from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.obs_normalizer import ObsNormalizer
@@ -41,7 +42,7 @@ def _counter(name: str) -> Any:
     return property(get, put)
 
 
-class Model:
+class Model(FromConfig):
     """A training's state, with its parts as attributes, and what trains it.
 
     Attributes: state, which is replaced as a whole; source, of environments; evaluator; n_workers; verbose.
@@ -149,10 +150,10 @@ class Model:
         """See FastES.predict."""
         raise NotImplementedError
 
-    def _act(self, observation: Any, deterministic: bool) -> Any:
+    def _act(self, observation: Any, deterministic: bool, episode_start: Any = None) -> Any:
         settings, space = self.settings, self.observation_space if self.policy_spec.flattened else None
         noise = (0.0, False) if deterministic else (settings.action_noise, settings.sample_actions)
-        return self._predictor.act(self.theta, self.normalizer, observation, noise, space)
+        return self._predictor.act(self.theta, self.normalizer, observation, noise, space, episode_start)
 
     def snapshot(self) -> Checkpoint:
         """Everything a checkpoint holds, as copies."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from fastes import _core
 from fastes.errors import blame_policy
 from fastes.policies.action_head import ActionHead
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, Float32, pickled_copy
+from fastes.policies.memory import CustomActor, check_memory_of, hook_of
 from fastes.system.memory import check_memory
 
 PolicyFunction = Callable[[Float32, Float32], Any]
@@ -35,6 +36,11 @@ class CallablePolicy(CustomPolicy):
     The function is copied when the policy is made and each worker has its own: results are the same on any number of
     workers as long as it depends on its arguments alone, or draws from random or np.random's global state. In a vector
     environment episodes overlap and share that state: what a function draws there depends on the number of environments.
+
+    An object that is called in the place of a function, or whose method is, may remember earlier observations where it has a
+    method `begin_episode()` or `reset()` without arguments that clears its memory: it is called at the start of every episode,
+    and by `predict` where episode_start says so.
+
     Raises TypeError for what cannot be called or copied, ValueError for theta0 of another length or not finite.
     """
 
@@ -62,7 +68,9 @@ class CallablePolicy(CustomPolicy):
             )
 
     def make_spec(self, head: ActionHead | None, obs_shape: tuple[int, ...], flattened: bool) -> CallableSpec:
-        return CallableSpec(self.kind, head, obs_shape, flattened, self.parameter_shapes(), self.theta0, self.pickled)
+        spec = CallableSpec(self.kind, head, obs_shape, flattened, self.parameter_shapes(), self.theta0, self.pickled)
+        spec.make_actor().check_memory()
+        return spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +81,17 @@ class CallableSpec(CustomSpec):
         return CallableActor(self)
 
 
-class CallableActor(_core.Actor):
+class CallableActor(CustomActor):
     """A copy of the function with parameters of its own."""
 
     def __init__(self, spec: CallableSpec) -> None:
         super().__init__(spec)
         self._function: PolicyFunction = spec.own_copy()
+        self._owner = self._function.__self__ if isinstance(self._function, MethodType) else self._function
+        hook = hook_of(self._owner)
+        self.hooks = [] if hook is None else [hook]
         self._obs_shape = spec.obs_shape
+        self.parameters[:] = spec.theta0
         self._parameters = self.parameters
         self._parameters.flags.writeable = False
 
@@ -91,3 +103,16 @@ class CallableActor(_core.Actor):
         except Exception as error:
             blame_policy(error)
             raise
+
+    def check_memory(self) -> None:
+        """Warn of an object that remembers what it has met and has no way to forget, or one that does not.
+
+        Plain functions, which have nowhere to remember, are not called here, nor are objects without attributes.
+        """
+        if isinstance(self._owner, (FunctionType, BuiltinFunctionType)) or not getattr(self._owner, "__dict__", None):
+            return
+
+        def run(value: float) -> Any:
+            return self._function(self._parameters, np.full(self._obs_shape, value, dtype=np.float32))
+
+        check_memory_of(f"the {type(self._owner).__name__} object", self, run, lambda: vars(self._owner))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 
 from fastes.policies.custom_policy import USE_NOISE, CustomPolicy, CustomSpec
 from fastes.policies.mlp import make_policy_spec
-from fastes.policies.policy_spec import PolicySpec
+from fastes.policies.policy_spec import PolicySpec, flat_size
 from fastes.system.memory import check_memory
 
 AnySpec = PolicySpec | CustomSpec
+_PIXELS, _INPUTS = 1_000, 10_000  # of an image, of any other observation: more are warned of
 
 
 def check_model_memory(spec: AnySpec) -> None:
@@ -34,6 +37,22 @@ def spec_for(
     if isinstance(policy, CustomPolicy):
         return policy.for_spaces(observation_space, action_space, policy_kwargs)
     return make_policy_spec(policy, observation_space, action_space, policy_kwargs)
+
+
+def warn_of_pixels(policy: object, space: spaces.Space[Any]) -> None:
+    """Warn of a dense network on images, of which it learns little: it has a weight for each pixel and unit."""
+    size, shape = flat_size(space), getattr(space, "shape", None)
+    image = isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
+    if isinstance(policy, CustomPolicy) or size <= (_PIXELS if image else _INPUTS):
+        return
+    warnings.warn(
+        f"{policy} gets {size:,} inputs from observations {shape or space}: it has no convolutions and "
+        "learns little from raw images. Make them small and grey (gymnasium.wrappers.AtariPreprocessing, ResizeObservation, "
+        "GrayscaleObservation), give features instead (for Atari: obs_type='ram'), or pass a convolutional module, "
+        "fastes.TorchPolicy(module)",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def check_no_class(*arguments: object) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from fastes import _core
 from fastes.errors import blame_policy, suggest
 from fastes.policies.action_head import ActionHead, head_from
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, pickled_copy
+from fastes.policies.memory import CustomActor, check_memory_of, hook_of
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +39,11 @@ class TorchPolicy(CustomPolicy):
     A module that draws random numbers draws from torch's global state, which starts from each episode's env seed: the same on
     any number of workers. In a vector environment episodes overlap and share that state, so there its results depend on the
     number of environments.
+
+    A module that remembers earlier observations (a recurrent cell, stacked frames) has a method `begin_episode()` or `reset()`
+    without arguments that clears its memory: it is called at the start of every episode, and by `predict` where episode_start
+    says so. The first of these names that the module has counts; where it has none, its submodules' are called. It must leave
+    the parameters as they are. A module that seems to remember and has neither is warned of.
 
     Raises TypeError or ValueError for a module that cannot be copied, has nothing to train, or has trainable parameters
     that are not float32 on the CPU.
@@ -79,7 +84,9 @@ class TorchPolicy(CustomPolicy):
 
     def make_spec(self, head: ActionHead | None, obs_shape: tuple[int, ...], flattened: bool) -> TorchSpec:
         spec = TorchSpec(self.kind, head, obs_shape, flattened, self.shapes, self.theta0, self.pickled)
-        spec.make_actor().check_outputs()
+        actor = spec.make_actor()
+        actor.check_outputs()
+        actor.check_memory()
         return spec
 
 
@@ -124,7 +131,7 @@ class TorchSpec(CustomSpec):
         return np.concatenate([parameter.detach().reshape(-1).numpy() for parameter in trained.values()])
 
 
-class TorchActor(_core.Actor):
+class TorchActor(CustomActor):
     """A copy of the module whose parameters are views of the actor's `parameters`."""
 
     def __init__(self, spec: TorchSpec) -> None:
@@ -139,6 +146,9 @@ class TorchActor(_core.Actor):
         self.parameters[:] = spec.theta0
         self.module = module.eval().requires_grad_(False)  # without gradients nothing is recorded: no_grad would cost more
         self._input = torch.from_numpy(self.observation).view(1, *spec.obs_shape)
+        own = hook_of(self.module)
+        found = [own] if own else [hook_of(inner) for inner in self.module.modules()]
+        self.hooks = [hook for hook in found if hook is not None]
 
     def act(self, obs: Any) -> Any:
         """The action for one observation."""
@@ -170,6 +180,28 @@ class TorchActor(_core.Actor):
             raise ValueError(f"the module {name} returned {kind} {tuple(outputs.shape)} for {given}: {expected}")
         if outputs.requires_grad:
             raise ValueError(f"the module {name} returned outputs with a gradient: use detach(), or no_grad(), in its forward")
+
+    def check_memory(self) -> None:
+        """Warn of a module that remembers and is not made to forget; ValueError where its hook changes parameters."""
+        what = f"the module {type(self.module).__name__}"
+        self.forget()
+        if self.parameters.tobytes() != self._spec.theta0.tobytes():
+            raise ValueError(
+                f"{what} changes its parameters in reset() or begin_episode(), which is called at the start of every episode: "
+                "expected one that only clears what the module remembers; begin_episode() goes before reset() where it has both"
+            )
+
+        def run(value: float) -> Any:
+            self.observation[:] = value
+            return self.module(self._input).clone()
+
+        check_memory_of(what, self, run, self._state)
+
+    def _state(self) -> list[Any]:
+        """What the module and its submodules hold beside parameters."""
+        attributes = [vars(inner).items() for inner in self.module.modules()]
+        held = [value for each in attributes for name, value in each if name not in ("_parameters", "_modules")]
+        return [*held, *self.module.buffers()]
 
 
 def _trained(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter]]:

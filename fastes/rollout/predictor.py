@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastes._core import Actor
 from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.episode import observation_flattener
 from fastes.rollout.obs_normalizer import ObsNormalizer
@@ -39,7 +40,9 @@ class Predictor:
 
     def __init__(self, spec: AnySpec, normalize_obs: bool, seed: int) -> None:
         self.spec, self.normalize_obs = spec, normalize_obs
-        self._actor = spec.make_actor()
+        self._actor = self._forgetful()
+        self._actors = [self._actor]
+        self._remembers = bool(getattr(self._actor, "hooks", ()))  # then each row of a batch has an actor of its own
         self._loaded: tuple[npt.NDArray[np.float32] | None, int] = (None, -1)
         self.seed(seed)
 
@@ -54,20 +57,21 @@ class Predictor:
         observation: Any,
         noise: tuple[float, bool],
         flat_space: Any = None,
+        episode_start: Any = None,
     ) -> Any:
         """The action for one observation as an array, or an array (n, ...) of them for a batch.
 
         noise: action_noise and whether to sample, as Actor.begin_episode takes them; each call and row draws its own.
         flat_space: the observation space when its observations are flattened first, None for a Box. What counts as one and
         what as a batch: an array of a Box's own shape is one, with one more axis in front a batch; for the other spaces see
-        fastes.rollout.observation_rows.observation_rows.
+        fastes.rollout.observation_rows.observation_rows. episode_start: for which rows an episode begins, a flag for all or
+        one a row, which a policy with a memory forgets for; None for no row.
         """
-        self._load(theta, normalizer)
         rows, single = self._rows(observation, flat_space)
+        self._load(theta, normalizer, len(rows))
         self._key += 1
-        self._actor.begin_episode(self._key, *noise)
         with contextlib.nullcontext() if self.spec.layers else one_thread():
-            actions = [self._actor.act(row) for row in rows]
+            actions = self._act_rows(rows, noise, episode_start)
         if single:
             return single_action(actions[0])
         head = self.spec.head
@@ -75,12 +79,37 @@ class Predictor:
             return np.array(actions)
         return np.array(actions, dtype=head.cast or head.dtype).reshape(len(actions), *head.shape)
 
-    def _load(self, theta: npt.NDArray[np.float32], normalizer: ObsNormalizer) -> None:
+    def _forgetful(self) -> Actor:
+        """An actor at the beginning of an episode, whatever its policy was given with."""
+        actor = self.spec.make_actor()
+        actor.begin_episode()
+        return actor
+
+    def _act_rows(self, rows: Any, noise: tuple[float, bool], episode_start: Any) -> list[Any]:
+        """One action after the other; rows of a policy with a memory act each with its own."""
+        if not self._remembers:
+            self._actor.begin_episode(self._key, *noise)
+            return [self._actor.act(row) for row in rows]
+        actions = []
+        starts = np.broadcast_to(np.asarray(False if episode_start is None else episode_start, dtype=bool), len(rows))
+        for row, starting in zip(range(len(rows)), starts, strict=True):
+            actor = self._actors[row]
+            if starting:
+                actor.begin_episode()
+            Actor.begin_episode(actor, self._key, *noise)
+            actions.append(actor.act(rows[row]))
+        return actions
+
+    def _load(self, theta: npt.NDArray[np.float32], normalizer: ObsNormalizer, rows: int) -> None:
+        while self._remembers and len(self._actors) < rows:
+            self._actors.append(self._forgetful())
+            self._loaded = (None, -1)
         if self._loaded[0] is theta and self._loaded[1] == normalizer.count:
             return
-        self._actor.parameters[:] = theta
-        if self.normalize_obs:
-            self._actor.set_normalizer(normalizer.mean, 1.0 / normalizer.std, normalizer.clip)
+        for actor in self._actors:
+            actor.parameters[:] = theta
+            if self.normalize_obs:
+                actor.set_normalizer(normalizer.mean, 1.0 / normalizer.std, normalizer.clip)
         self._loaded = (theta, normalizer.count)
 
     def _rows(self, observation: Any, flat_space: Any) -> tuple[Any, bool]:

@@ -16,13 +16,19 @@ import numpy.typing as npt
 from fastes.errors import EnvironmentUnavailable, FastESError
 from fastes.models.model import Model
 from fastes.runs.mujoco_view import follow_robot
+from fastes.system.installation import install_command
 
 Frame = npt.NDArray[np.uint8]
+
+
+def _hint() -> str:
+    return f"{_HINT}{install_command('video')}"
+
 
 _HINT = (
     "Rendering needs a system library of its own. Without a screen MuJoCo draws through EGL: install libegl1 (Debian, Ubuntu: "
     "apt-get install libegl1; Fedora: dnf install mesa-libEGL) and leave MUJOCO_GL unset or set it to 'egl'. A window "
-    "(--render) needs a display. Classic control and toy text environments need pygame-ce: pip install 'fastes[video]'"
+    "(--render) needs a display. Classic control and toy text environments need pygame-ce: "
 )
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
@@ -99,7 +105,7 @@ def _build(model: Model, mode: str | None) -> Any:
 def _advice(error: Exception) -> str:
     if isinstance(error, TypeError) and "render_mode" in str(error):
         return "To be drawn, its constructor has to take render_mode, and its render() to return a picture for 'rgb_array'"
-    return _HINT
+    return _hint()
 
 
 class VideoWriter:
@@ -141,7 +147,7 @@ class VideoWriter:
         try:
             import imageio_ffmpeg
         except ImportError:
-            raise RenderError("writing a video needs imageio-ffmpeg: pip install 'fastes[video]'") from None
+            raise RenderError(f"writing a video needs imageio-ffmpeg: {install_command('video')}") from None
         writer: Generator[None, Any, None] = imageio_ffmpeg.write_frames(
             str(self.part), size, fps=self.fps, codec="libx264", quality=7, macro_block_size=2, ffmpeg_log_level="error"
         )
@@ -188,7 +194,7 @@ def _play_episode(model: Model, env: Any, seed: int, writer: VideoWriter | None,
             writer.write(_draw(model, env))
         elif window:
             _draw(model, env)
-        action, _ = model.predict(obs, deterministic=True)
+        action, _ = model.predict(obs, episode_start=not length, deterministic=True)
         action = action[()] if isinstance(action, np.ndarray) else action  # a choice as an int, as in training
         obs, reward, terminated, truncated, _ = env.step(action)
         total, length = total + float(reward), length + 1
@@ -200,4 +206,4 @@ def _draw(model: Model, env: Any) -> Any:
     try:
         return env.render()
     except Exception as error:
-        raise RenderError(f"{model.source.name} cannot be drawn: {type(error).__name__}: {error}. {_HINT}") from error
+        raise RenderError(f"{model.source.name} cannot be drawn: {type(error).__name__}: {error}. {_hint()}") from error

@@ -18,7 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["DEFAULT", "all_presets", "choose_settings", "load_preset", "preset_for", "tomllib"]
+__all__ = ["DEFAULT", "all_presets", "choose_settings", "load_preset", "no_preset_note", "preset_for", "tomllib"]
 
 DEFAULT = "default"
 _FAR = 4  # times the preset's population_size, or that part of it
@@ -47,14 +47,30 @@ def preset_for(env_id: str) -> str:
     return env_id if env_id in all_presets() else DEFAULT
 
 
-def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any]) -> Settings:
-    """A preset's settings with the given changes on top.
+def no_preset_note(env_id: str, flag: str = "preset=") -> str | None:
+    """A line for an environment without a preset; None for one that has its own. flag: how a preset is named."""
+    presets = all_presets()
+    if env_id in presets:
+        return None
+    base = env_id.rpartition("-v")[0]
+    others = [name for name in presets if base and "-v" in name and name.rpartition("-v")[0] == base]
+    note = f"{env_id} has no preset, these are FastES's defaults"
+    if not others:
+        return f"{note}, which were tuned for no environment"
+    named = repr(others[0]) if flag.endswith("=") else others[0]
+    return f"{note}; {flag}{named} takes those of another version"
+
+
+def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any], verbose: int = 0) -> Settings:
+    """A preset's settings with the given changes on top. verbose: 1 prints a line where the environment has no preset.
 
     Warns of a population_size far from the preset's beside the preset's own learning_rate. The default preset was tuned on
     nothing, so that its learning_rate belongs to no population_size.
     """
     name = preset if preset is not None else preset_for(env_name)
     base = load_preset(name)
+    if verbose and preset is None and (note := no_preset_note(env_name)):
+        print(note)
     if changes.get("policy", base.get("policy")) != base.get("policy"):
         base.pop("policy_kwargs", None)  # they were meant for another policy
     merged = {**base, **changes}

@@ -9,10 +9,11 @@ import sys
 from collections.abc import Sequence
 
 from fastes.system.descriptors import give_standard_files
+from fastes.system.installation import install_command
 
 NAME = "fastes"
 HYPERPARAMS = "fastes.zoo.hyperparams"  # --conf-file takes a module that has `hyperparams`
-INSTALL = "pip install 'fastes[zoo]'"
+CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 # command -> module of the Zoo, and its function; None for one that is a script
 COMMANDS = {
@@ -47,7 +48,11 @@ def main(arguments: Sequence[str]) -> int:
         register(NAME)
         entry = getattr(importlib.import_module(module), function) if function else None
     except ModuleNotFoundError as error:
-        print(f"python -m fastes.zoo {command} needs the package {error.name!r}: {INSTALL}", file=sys.stderr)
+        print(
+            f"python -m fastes.zoo {command} needs the package {error.name!r}: {install_command('zoo')} (it brings torch with "
+            f"gigabytes for GPUs; {CPU_TORCH}, before it, gets the small build)",
+            file=sys.stderr,
+        )
         return 1
     sys.argv = [f"fastes.zoo {command}", *defaults(command, arguments[1:]), *arguments[1:]]
     if entry is None:

@@ -1,0 +1,107 @@
+"""A model from a file of settings: a run's config.toml, or a table of settings as presets and a search for settings have."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from fastes.settings.preset_loader import DEFAULT, tomllib
+from fastes.settings.settings import SCHEDULES, Settings
+
+Made = TypeVar("Made")
+
+
+class Config(NamedTuple):
+    """What a file says: settings, and the environment and seed of a run where it names them."""
+
+    settings: dict[str, Any]
+    env: str | None
+    seed: int | None = None
+    env_kwargs: str = "{}"
+
+
+class FromConfig:
+    """The constructor that takes a file."""
+
+    @classmethod
+    def from_config(cls: type[Made], path: str | os.PathLike[str], env: Any = None, **changes: Any) -> Made:
+        """A new model with the settings of a file: a run folder's config.toml, or the best.toml of a search.
+
+        path: of the file; a run's environment arguments and seed are taken, too. env: another environment than the file's.
+        changes: any argument of FastES, a setting or seed or n_workers; they go before what the file says. Raises ValueError
+        or TypeError for a file that holds none, OSError for one that cannot be read.
+        """
+        return cls(**arguments_from(path, env, changes))
+
+
+def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The constructor's arguments for a file, with changes on top. The environment's own preset has no say."""
+    if changes.get("preset") is not None:
+        raise ValueError(f"preset = {changes['preset']!r} beside {path}: settings start from one of the two, leave one out")
+    config = read_settings(path, env)
+    wanted = env if env is not None else config.env
+    if wanted is None:
+        raise ValueError(f"{path} names no environment: pass one")
+    arguments = {**config.settings, "env": wanted, "seed": config.seed, **changes, "preset": DEFAULT}
+    if isinstance(changes.get("policy_kwargs"), Mapping) and "policy" not in changes:
+        arguments["policy_kwargs"] = {**config.settings.get("policy_kwargs", {}), **changes["policy_kwargs"]}
+    elif "policy" in changes and "policy_kwargs" not in changes and changes["policy"] != config.settings.get("policy"):
+        arguments.pop("policy_kwargs", None)  # they were meant for another policy
+    if wanted == config.env and not changes.get("env_kwargs"):
+        arguments["env_kwargs"] = _env_kwargs(path, config.env_kwargs)
+    _check_functions(path, arguments)
+    return arguments
+
+
+def read_settings(path: str | os.PathLike[str], env: Any = None) -> Config:
+    """What a file says; env chooses among several tables. Names of settings are checked; values where they are used."""
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no TOML: {error!s:.200}") from error
+    run, settings = tables.get("run"), tables.get("settings")
+    if isinstance(settings, dict):
+        run = run if isinstance(run, dict) else {}
+        config = Config(settings, run.get("env"), run.get("seed"), str(run.get("env_kwargs", "{}")))
+    else:
+        config = _only_table(path, tables, env)
+    config = config._replace(settings={name: value for name, value in config.settings.items() if name != "source"})
+    try:
+        Settings().changed(**dict.fromkeys(config.settings.keys() - Settings.__dataclass_fields__.keys()))
+    except TypeError as error:
+        raise TypeError(f"{path}: {error}") from None
+    return config
+
+
+def _only_table(path: str | os.PathLike[str], tables: Mapping[str, Any], env: Any) -> Config:
+    """The table of an environment, or the only one."""
+    name = env if env in tables else next(iter(tables), None) if len(tables) == 1 else None
+    if name is not None and isinstance(tables[name], dict):
+        return Config(tables[name], name)
+    if len(tables) > 1 and all(isinstance(table, dict) for table in tables.values()):
+        raise ValueError(f"{path} has tables of several environments, {sorted(tables)}: name one of them")
+    raise ValueError(
+        f"{path} holds no settings: expected a run's config.toml, with a table [settings], or one table with the name of an "
+        "environment, such as [CartPole-v1]"
+    )
+
+
+def _env_kwargs(path: str | os.PathLike[str], text: str) -> dict[str, Any]:
+    """The arguments of a run's environment, as its config.toml writes them."""
+    try:
+        return dict(ast.literal_eval(text))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise ValueError(f"{path} has env_kwargs = {text:.200}, which are no plain values: pass them") from None
+
+
+def _check_functions(path: str | os.PathLike[str], arguments: Mapping[str, Any]) -> None:
+    """ValueError where a run had what no file can hold, and nothing was passed in its place."""
+    for name in SCHEDULES:
+        if arguments.get(name) == "function":
+            raise ValueError(f"{name} was a function in the run of {path}, which no file holds: pass {name}")
+    policy = arguments.get("policy")
+    if policy in ("TorchPolicy", "CallablePolicy"):
+        raise ValueError(f"policy was a {policy} in the run of {path}, which no file holds: pass policy")

@@ -1,0 +1,128 @@
+"""Policies that users bring and that remember something: how an episode begins for them, and what tells that they remember."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastes import _core
+from fastes.errors import blame_policy
+
+HOOKS = ("begin_episode", "reset")  # the first that an object has is called where an episode begins
+_FROM_CONSTRUCTOR = 8  # warnings.warn's stacklevel: the line that called FastES
+
+
+def hook_of(item: object) -> Callable[[], Any] | None:
+    """What of a module or function is called at the start of each episode; None where it has nothing of that kind."""
+    for name in HOOKS:
+        hook = getattr(item, name, None)
+        if callable(hook) and not hasattr(hook, "forward") and _takes_nothing(hook):  # a gate of a cell may have that name
+            return hook  # type: ignore[no-any-return]
+    return None
+
+
+def _takes_nothing(hook: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(hook).bind()
+    except TypeError:
+        return False
+    except ValueError:  # a builtin that does not tell
+        return True
+    return True
+
+
+class CustomActor(_core.Actor):
+    """An actor whose module or function is told of each episode's start.
+
+    hooks: called there, in order; empty for a policy without a memory, or without a way to clear it.
+    """
+
+    hooks: Sequence[Callable[[], Any]] = ()
+
+    def begin_episode(self, noise_key: int = 0, action_noise: float = 0.0, sample: bool = False) -> None:
+        """Start the episode's action stream at its beginning, and the policy's memory."""
+        super().begin_episode(noise_key, action_noise, sample)
+        self.forget()
+
+    def forget(self) -> None:
+        """Clear what the policy remembers."""
+        try:
+            for hook in self.hooks:
+                hook()
+        except Exception as error:
+            blame_policy(error)
+            raise
+
+
+def check_memory_of(what: str, actor: CustomActor, run: Callable[[float], Any], state: Callable[[], Any]) -> None:
+    """Warn where what a policy gives depends on what it has met before.
+
+    run: the outputs for an observation of that value throughout; what it raises ends the check. state: what the policy holds
+    beside its parameters.
+    """
+    with _same_draws() as begin, contextlib.suppress(Exception):
+        begin()
+        actor.forget()
+        first, before = _frozen(run(0.0)), None if actor.hooks else _frozen(state())
+        with contextlib.suppress(Exception):  # a table may have no entry for it
+            run(1.0)
+        begin()
+        actor.forget()
+        if (_frozen(run(0.0)), None if actor.hooks else _frozen(state())) == (first, before):
+            return
+        message = f"{what} remembers earlier observations, {_advice(actor.hooks)}"
+        warnings.warn(message, UserWarning, stacklevel=_FROM_CONSTRUCTOR)
+
+
+def _advice(hooks: Sequence[Callable[[], Any]]) -> str:
+    """What to do about a memory that is not cleared."""
+    harm = "so that results depend on the number of workers"
+    if hooks:
+        name = getattr(hooks[0], "__name__", HOOKS[0])
+        return f"also after its {name}(): it has to clear all that is remembered, {harm} otherwise"
+    return (
+        f"and nothing clears that where an episode begins, {harm}: give it a method reset() or begin_episode() without "
+        "arguments, which is called at the start of each episode"
+    )
+
+
+@contextlib.contextmanager
+def _same_draws() -> Iterator[Callable[[], None]]:
+    """What starts the global random state at the same place each time; it is as it was at the end."""
+    torch = sys.modules.get("torch")
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    drawn = torch.get_rng_state() if torch else None
+
+    def begin() -> None:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+        if torch:
+            torch.set_rng_state(drawn)
+
+    try:
+        yield begin
+    finally:
+        begin()
+
+
+def _frozen(value: Any, depth: int = 8) -> Any:
+    """A value that can be compared with a later one: arrays and tensors by their bytes, objects of other kinds not at all."""
+    if hasattr(value, "detach"):
+        with contextlib.suppress(Exception):
+            value = value.detach().numpy()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return (str(value.dtype), value.shape, value.tobytes()) if value.dtype.kind != "O" else None
+    if isinstance(value, (bool, int, float, complex, str, bytes)) or value is None:
+        return (type(value).__name__, repr(value))
+    if depth and isinstance(value, dict):
+        return [(repr(key), _frozen(inner, depth - 1)) for key, inner in value.items()]
+    if depth and (isinstance(value, (list, tuple)) or type(value).__name__ == "deque"):
+        return [_frozen(inner, depth - 1) for inner in value]
+    return type(value).__name__

@@ -1,0 +1,124 @@
+"""Risk: a file of settings is taken in part, wins over what was passed beside it, or is met by a riddle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training import learn
+
+from fastes import FastES
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.cli.main import main
+from fastes.settings.preset_loader import tomllib
+
+BEST = """[CartPole-v1]
+source = "a search"
+total_timesteps = 300
+policy = "MlpPolicy"
+population_size = 4
+sigma = 0.25
+
+[CartPole-v1.policy_kwargs]
+net_arch = [4]
+activation_fn = "relu"
+"""
+SMALL = ["--workers", "0", "--quiet"]
+
+
+@pytest.fixture
+def best(tmp_path: Path) -> Path:
+    path = tmp_path / "best.toml"
+    path.write_text(BEST)
+    return path
+
+
+def train(folder: Path, *arguments: str) -> Path:
+    """The folder of a run that ended well."""
+    assert main(["train", *arguments, *SMALL, "--runs", str(folder)]) == 0
+    (run,) = folder.glob("*/*")
+    return run
+
+
+def theta(run: Path) -> bytes:
+    return read_checkpoint(run / "checkpoint.zip").arrays["theta"]["theta"].tobytes()
+
+
+def test_a_run_is_repeated_from_its_config(tmp_path: Path) -> None:
+    flags = [
+        "--sigma",
+        "0.3",
+        "--learning-rate",
+        "0.1",
+        "--population-size",
+        "4",
+        "--policy",
+        "MlpPolicy",
+        "--net-arch",
+        "3",
+        "--total-timesteps",
+        "300",
+    ]
+    first = train(tmp_path / "a", "CartPole-v1", "--env-kwargs", "sutton_barto_reward=true", "--seed", "7", *flags)
+    again = train(tmp_path / "b", "--config", str(first / "config.toml"))
+    assert theta(first) == theta(again)
+    before, after = (tomllib.loads((run / "config.toml").read_text()) for run in (first, again))
+    assert before["settings"] == after["settings"]
+    assert after["run"]["env_kwargs"] == "{'sutton_barto_reward': True}"
+    other = train(tmp_path / "c", "--config", str(first / "config.toml"), "--seed", "8")
+    assert theta(other) != theta(first)
+
+
+def test_what_a_search_wrote_is_taken_and_flags_win(best: Path, tmp_path: Path) -> None:
+    run = train(tmp_path / "runs", "--config", str(best), "--sigma", "0.5", "--num-bins", "7", "--seed", "1")
+    config = tomllib.loads((run / "config.toml").read_text())
+    assert (config["run"]["env"], config["run"]["seed"]) == ("CartPole-v1", 1)
+    settings = config["settings"]
+    assert (settings["sigma"], settings["population_size"], settings["total_timesteps"]) == (0.5, 4, 300)
+    assert settings["policy_kwargs"] == {"net_arch": [4], "activation_fn": "relu", "num_bins": 7}
+    assert settings["learning_rate"] == 0.02, "the default's, and not CartPole's preset's"
+
+
+def test_a_model_from_a_file(best: Path) -> None:
+    with FastES.from_config(best, seed=3, n_workers=0, sigma=0.5) as model:
+        assert (model.source.name, model.settings.sigma, model.settings.population_size) == ("CartPole-v1", 0.5, 4)
+        learn(model, 1)
+    with FastES.from_config(best, "Acrobot-v1", n_workers=0, policy="LinearPolicy") as model:
+        assert (model.source.name, model.settings.sigma, model.settings.policy_kwargs) == ("Acrobot-v1", 0.25, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "said"),
+    [
+        ("sigma = ", {}, "is no TOML"),
+        ("sigma = 0.1\n", {}, "holds no settings: expected a run's config.toml"),
+        ("", {}, "holds no settings"),
+        ("[CartPole-v1]\nsigam = 0.1\n", {}, "best.toml: unknown setting 'sigam'; did you mean 'sigma'"),
+        ("[CartPole-v1]\nn_delta = 8\n", {}, "unknown setting 'n_delta': population_size is twice that here"),
+        ("[A-v0]\n[B-v0]\n", {}, "several environments, ['A-v0', 'B-v0']: name one"),
+        ("[settings]\nsigma = 0.1\n", {}, "names no environment"),
+        ("[CartPole-v1]\n", {"preset": "paper"}, "settings start from one of the two"),
+        ('[CartPole-v1]\nsigma = "function"\n', {}, "sigma was a function"),
+        ('[CartPole-v1]\npolicy = "TorchPolicy"\n', {}, "policy was a TorchPolicy"),
+        ('[run]\nenv = "CartPole-v1"\nenv_kwargs = "open(1)"\n[settings]\n', {}, "no plain values: pass them"),
+    ],
+)
+def test_a_file_that_cannot_be_taken(
+    tmp_path: Path, text: str, arguments: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "best.toml"
+    path.write_text(text)
+    with pytest.raises((ValueError, TypeError)) as caught:
+        FastES.from_config(path, **arguments)
+    assert said in str(caught.value)
+    flags = [part for name, value in arguments.items() for part in (f"--{name}", value)]
+    assert main(["train", "--config", str(path), "--runs", str(tmp_path), *flags]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--config", str(tmp_path / "none.toml")]) == 1
+    assert "none.toml" in capsys.readouterr().err
+    assert main(["train", "--resume", str(tmp_path), "--config", "best.toml"]) == 2
+    assert "--config" in capsys.readouterr().err

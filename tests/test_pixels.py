@@ -1,0 +1,106 @@
+"""Risk: Atari's ids are unknown although ale_py is there, or a dense network is built on raw images without a word."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from envs_for_tests import AnySpaces
+from gymnasium import Space, registry, spaces
+
+from fastes import CallablePolicy, EnvironmentUnavailable, FastES
+
+ACTIONS = spaces.Discrete(2)
+ALE_PY = """
+import gymnasium
+from gymnasium import spaces
+import numpy as np
+
+class Fake(gymnasium.Env):
+    observation_space, action_space = spaces.Box(0, 255, (4,), np.uint8), spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.np_random.integers(0, 255, 4, dtype=np.uint8), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.np_random.integers(0, 255, 4, dtype=np.uint8), float(action), self.steps == 5, False, {}
+
+for name in ("ALE/Fake-v5", "FakeNoFrameskip-v4"):
+    gymnasium.register(name, entry_point="ale_py:Fake")
+"""
+
+
+@pytest.fixture
+def _ale_py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package of that name, which registers when it is imported."""
+    (tmp_path / "ale_py.py").write_text(ALE_PY)
+    monkeypatch.delitem(sys.modules, "ale_py", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("ALE/Fake-v5", "FakeNoFrameskip-v4"):
+        monkeypatch.setitem(registry, name, None)
+        del registry[name]
+    yield
+    sys.modules.pop("ale_py", None)
+
+
+@pytest.mark.usefixtures("_ale_py")
+@pytest.mark.parametrize("name", ["ALE/Fake-v5", "FakeNoFrameskip-v4"])
+def test_atari_is_found_without_an_import(name: str, tmp_path: Path) -> None:
+    with FastES(name, n_workers=1, population_size=4, seed=0) as model:
+        model.learn(40)
+        model.save(tmp_path / "model")
+    del registry[name], sys.modules["ale_py"]
+    with FastES.load(tmp_path / "model", n_workers=0) as loaded:
+        assert loaded.source.name == name
+        assert loaded.evaluate(2).returns.shape == (2,)
+
+
+def test_atari_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    for name in ("ALE/Nothing-v5", "NothingNoFrameskip-v4"):
+        with pytest.raises(EnvironmentUnavailable, match=r"may need: pip install .*\[atari\]"):
+            FastES(name, n_workers=0)
+
+
+@pytest.mark.usefixtures("_ale_py")
+def test_a_mistyped_id_of_atari_is_met_with_the_right_one() -> None:
+    with pytest.raises(EnvironmentUnavailable, match="did you mean 'ALE/Fake-v5'"):
+        FastES("ALE/Fkae-v5", n_workers=0)
+
+
+def image(*shape: int, dtype: type = np.uint8) -> Space:
+    return spaces.Box(0, 255, shape, dtype)
+
+
+@pytest.mark.parametrize(
+    ("space", "told"),
+    [
+        (image(210, 160, 3), True),
+        (image(84, 84, 1), True),
+        (image(101, 100, dtype=np.float32), True),
+        (spaces.Dict({"picture": image(64, 64, 3), "speed": spaces.Box(-1, 1, (2,))}), True),
+        (image(7, 7, 3), False),
+        (image(128), False),
+        (spaces.Box(-np.inf, np.inf, (376,), np.float64), False),
+    ],
+)
+def test_a_dense_network_on_raw_images_is_told_of(space: Space, told: bool) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        FastES(lambda: AnySpaces(space, ACTIONS), n_workers=0, policy_kwargs={"net_arch": [2]}).close()
+    messages = [str(each.message) for each in caught if "convolution" in str(each.message)]
+    assert len(messages) == told
+    assert all(word in message for message in messages for word in ("MlpPolicy", "grey", "TorchPolicy"))
+    assert all(each.filename == __file__ for each in caught if "convolution" in str(each.message))
+
+
+def test_a_policy_of_the_users_own_is_not_told_of_images() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FastES(lambda: AnySpaces(image(84, 84, 4), ACTIONS), CallablePolicy(lambda p, o: 0, 1), n_workers=0).close()
