@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
 import os
@@ -477,3 +478,13 @@ def test_a_monitor_with_columns_of_its_own_is_warned_of(tmp_path: Path) -> None:
     env.close()
     assert any("info_keywords" in message for message in messages)
     assert len((tmp_path / "log.monitor.csv").read_text().splitlines()) == 2
+
+
+def test_rows_of_one_moment_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the clock stands halfway between two microseconds, which may be rounded either way."""
+    moments = (0.01 * call + 5e-7 * (call > 0) for call in itertools.count())
+    monkeypatch.setattr("fastes.sb3.files.time.time", lambda: next(moments))
+    with FastES(toy(), n_workers=0, **{**SETTINGS, "population_size": 8}) as model:
+        model.learn(10**6, [MonitorFile(tmp_path / "toy"), stop_at(60)])
+    _, rows = monitor_rows(tmp_path / "toy.monitor.csv")
+    assert len({t for *_, t in rows}) == len(rows) == 8 * 60

@@ -100,7 +100,7 @@ class MonitorFile(_GenerationFile):
         if model.solved:
             return
         text, episodes = io.StringIO(), model.last_episodes
-        first = time.time() - self._t_start - _TICK * len(episodes)
+        first = round(time.time() - self._t_start - _TICK * len(episodes), 6)  # else two rows may be rounded to one moment
         rows = ((round(r, 6), length, round(first + _TICK * n, 6)) for n, (r, length) in enumerate(episodes, 1))
         csv.writer(text).writerows(rows)
         self._owed += text.getvalue().encode()
