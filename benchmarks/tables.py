@@ -1,4 +1,4 @@
-"""Tables in markdown, and the figures in their cells."""
+"""Tables in markdown, and the statistics in their cells."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose columns are aligned in plain text too; the first column is text, the others are figures."""
+    """A table whose columns are aligned in plain text too; the first column is text, the others are statistics."""
     for row in rows:
         if len(row) != len(header):
             raise ValueError(f"row {row!r} has {len(row)} cells, the header has {len(header)}")

@@ -236,7 +236,7 @@ class FastES(SB3Interface):
             callbacks.on_start_judged(self, starts.judged + 1, evaluation.mean)
 
     def _book(self, generation: Generation, started: float, callbacks: Callback) -> tuple[Record, float]:
-        """The state after a generation takes the place of the one before. Its figures, and when they were known."""
+        """The state after a generation takes the place of the one before. Its statistics, and when they were known."""
         batch, state = generation.batch, self.state
         evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, state.eval_seeds())
         if evaluation.mean > -math.inf and evaluation.mean >= self.best_eval_return:

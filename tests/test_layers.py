@@ -68,6 +68,12 @@ def test_layers_survive_their_description(use_bias: bool) -> None:
     assert described_layers({**describe_layers(layers), "layer_sizes": [4, 8, 2]}) == layers
 
 
+def test_a_file_cannot_describe_layers_that_differ() -> None:
+    for last in (Dense(8, 2, "tanh", True), Dense(8, 2, "relu", False)):
+        with pytest.raises(ValueError, match="all alike"):
+            describe_layers((Dense(4, 8, "relu", True), last))
+
+
 # Kinds that do not exist
 
 

@@ -75,8 +75,8 @@ def train(env: str, preset: str, seed: int, timesteps: int, aim: float, n_worker
         write_checkpoint(Path(folder) / "best.zip", watch.best)
         with FastES.load(Path(folder) / "best.zip", n_workers=n_workers) as model:
             best = model.evaluate(EPISODES)
-    figures = (final.mean, final.std, best.mean, best.std, watch.first_reached)
-    return Result(env, preset, seed, timesteps, *figures, round(wall, 1), round(used, 1), versions(), aim, settings)
+    statistics = (final.mean, final.std, best.mean, best.std, watch.first_reached)
+    return Result(env, preset, seed, timesteps, *statistics, round(wall, 1), round(used, 1), versions(), aim, settings)
 
 
 def main() -> None:

@@ -241,8 +241,8 @@ def main(given: Sequence[str] | None = None) -> None:
     try:
         check_seeds(arguments.seeds)
         bonus = alive_bonus_of(arguments.env) if arguments.alive_bonus is None else arguments.alive_bonus
-        figures = (arguments.timesteps, arguments.points, arguments.episodes, arguments.objective, bonus)
-        search = Search(arguments.env, tuple(arguments.seeds), *figures)
+        given = (arguments.timesteps, arguments.points, arguments.episodes, arguments.objective, bonus)
+        search = Search(arguments.env, tuple(arguments.seeds), *given)
         study = open_study(search, arguments.out)
     except (ValueError, gymnasium.error.Error) as error:
         parser.error(str(error))

@@ -111,7 +111,7 @@ def time_modules(sizes: Sizes) -> str:
 
 
 def time_function(sizes: Sizes) -> str:
-    """One row: a function that does nothing, so the figure is what the policy adds to any function."""
+    """One row: a function that does nothing, so the number is what the policy adds to any function."""
     action = np.zeros(6, dtype=np.float32)
     policy = CallablePolicy(lambda *_: action, 6)
     box = spaces.Box(-np.inf, np.inf, (17,), np.float64)

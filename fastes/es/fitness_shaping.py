@@ -48,7 +48,7 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
     top = np.sort(np.argsort(-finite.max(axis=1), kind="stable")[:kept])
     shaped = np.zeros(returns.shape)
     shaped[top] = _RULES[shaping](returns[top], finite[top])
-    scale = 1.0 / kept if shaping == "standardized" else 1.0 / (2 * kept * sigma)  # ARS's step size has sigma in it
+    scale = 1.0 / kept if shaping in _SIGMA_IN_STEP else 1.0 / (2 * kept * sigma)
     return Shaped(shaped, (shaped[:, 0] - shaped[:, 1]).astype(np.float32), scale, kept)
 
 
@@ -108,6 +108,7 @@ def _signed_ranks(returns: Float64, _: Float64) -> Float64:
 
 
 # of the pairs that count: returns, and the same with the worst in place of what is not finite -> shaped, all (n, 2)
+_SIGMA_IN_STEP = ("standardized",)  # ARS's step size has sigma in it
 _RULES: dict[str, Callable[[Float64, Float64], Float64]] = {
     "centered_ranks": _centered_ranks,
     "standardized": _standardized,

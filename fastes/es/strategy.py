@@ -27,8 +27,12 @@ Float32 = npt.NDArray[np.float32]
 
 
 class Update(NamedTuple):
-    """What one `tell` did: norms of theta, gradient and step, |step| / |theta|, non-finite returns met.
+    """What one `tell` did.
 
+    theta_norm, gradient_norm, step_norm: Euclidean lengths.
+    update_ratio: step_norm / theta_norm.
+    num_nonfinite: returns that were no finite numbers.
+    learning_rate: of this step.
     sigma: of the generation's noise; the mean, where each parameter has its own.
     """
 

@@ -120,7 +120,7 @@ class Model(FromConfig):
 
     @property
     def unreported_record(self) -> Record | None:
-        """The figures of a generation that is booked, while callbacks are told of it."""
+        """The statistics of a generation that is booked, while callbacks are told of it."""
         report = self.state.report
         return None if report is None or self.state.is_reported else report.record
 

@@ -18,7 +18,13 @@ from fastes.settings.settings import Settings
 class Copied(NamedTuple):
     """What a copy is made of: what a checkpoint holds, and what it cannot (functions, a custom policy, the constructor's).
 
-    kind: the model's class, whose from_copied makes a model of this. Workers, logger and callbacks stay behind.
+    kind: the model's class, whose from_copied makes a model of this.
+    checkpoint: what save writes.
+    source, spec, settings, seed: with what a checkpoint cannot hold.
+    n_workers, verbose: as they were given.
+    interface: the other arguments of the constructor, by name.
+
+    Workers, logger and callbacks stay behind.
     """
 
     kind: Any

@@ -57,8 +57,13 @@ class CustomPolicy:
 class CustomSpec:
     """What workers build a custom policy from; has what a PolicySpec has.
 
-    kind: name of the class that made it. shapes: of the parameters in the order in which they lie in theta. theta0: the
-    first parameters, float32 (num_params,). pickled: the user's module or function. head: None for actions as they are.
+    kind: name of the class that made it.
+    head: how outputs become actions; None for actions as they are.
+    obs_shape: of one observation after flattening of anything but a Box.
+    flattened: whether it needs that.
+    shapes: of the parameters, by name, in the order in which they lie in theta.
+    theta0: the first parameters, float32 (num_params,).
+    pickled: the user's module or function.
     """
 
     kind: str

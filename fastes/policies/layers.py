@@ -61,6 +61,8 @@ def layer_sizes(layers: Sequence[Layer]) -> tuple[int, ...]:
 def describe_layers(layers: Sequence[Layer]) -> dict[str, Any]:
     """What a checkpoint says of the layers (docs/reference/checkpoint-format.md)."""
     first = layers[0]
+    if dense_layers(layer_sizes(layers), first.activation, first.use_bias) != tuple(layers):
+        raise ValueError(f"version 1 of the file describes dense layers that are all alike, these are {layers}")
     return {"layer_sizes": layer_sizes(layers), "activation": first.activation, "use_bias": first.use_bias}
 
 

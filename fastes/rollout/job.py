@@ -88,7 +88,15 @@ class Request(NamedTuple):
 
 
 class Round(NamedTuple):
-    """The message that wakes a worker: the round's number, how many jobs are to do, and what their episodes share."""
+    """The message that wakes a worker.
+
+    number: of the round, from 1.
+    num_todo: how many jobs are to do.
+    generation: as the strategy counts, from 0; -1 for evaluation alone.
+    sigma: of the candidates' noise.
+    obs_clip: where normalised observations are clipped.
+    training, evaluation: settings of the episodes.
+    """
 
     number: int
     num_todo: int

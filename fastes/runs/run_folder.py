@@ -66,14 +66,14 @@ def find_checkpoint(path: Path, which: str = "best") -> Path:
 
 
 class RunFolder(Callback):
-    """Writes a run folder while training goes on: figures at once, checkpoints every checkpoint_seconds and at the end.
+    """Writes a run folder while training goes on: statistics at once, checkpoints every checkpoint_seconds and at the end.
 
     One training at a time: FolderInUse for a second one, from `with folder:` or from where training starts until it ends.
 
     path: the run folder.
     checkpoint_seconds: seconds from one checkpoint to the next.
     on_save_error: what a full disk, or a folder that became read-only, does to the training: 'continue' warns, keeps the old
-        files and the figures to be written, and tries again; 'stop' raises the OSError.
+        files and the statistics to be written, and tries again; 'stop' raises the OSError.
     shown: path as messages name it; None for path.
     monitor_csv: write SB3's monitor.csv, as is done anyway where it is there already.
     evaluations_npz: the same for SB3's evaluations.npz.
@@ -187,7 +187,7 @@ class RunFolder(Callback):
                 self.save(model)
 
     def on_end(self, model: Model) -> None:
-        """A generation that was booked before an interrupt, of which nobody was told, has its figures all the same."""
+        """A generation that was booked before an interrupt, of which nobody was told, has its statistics all the same."""
         if model.unreported_record is not None and self._log is not None:
             with self._surviving(PROGRESS):
                 self._log.write(model.unreported_record)
@@ -232,7 +232,7 @@ class RunFolder(Callback):
                 )
 
     def save(self, model: Model) -> None:
-        """Write the figures that are owed, best.zip when there is a new best, and the checkpoint, which knows of both.
+        """Write the statistics that are owed, best.zip when there is a new best, and the checkpoint, which knows of both.
 
         Raises OSError.
         """

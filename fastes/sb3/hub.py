@@ -28,7 +28,7 @@ with FastES.load(path{env}) as model:
 
 
 class _WithCard:
-    """A model for package_to_hub: what it saves gets a card beside it, which the tool keeps and adds its figures to."""
+    """A model for package_to_hub: what it saves gets a card beside it, which the tool keeps and adds its statistics to."""
 
     def __init__(self, model: Any, card: str) -> None:
         self._model, self._card = model, card

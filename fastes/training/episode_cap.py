@@ -36,6 +36,8 @@ class EpisodeCap:
             self._set(self.factor * total / lengths.size)
         elif self.rule == "grow" or (self.rule == "share" and self._many_reached_it(lengths)):
             self._set(self.factor * self.steps)
+        elif self.rule not in ("none", "share"):
+            raise ValueError(f"unknown episode_cap {self.rule!r}")
 
     def _set(self, steps: float) -> None:
         self.steps = max(1, math.ceil(min(steps, self.limit)))  # steps may be infinite: factors may be of any size

@@ -28,7 +28,11 @@ _PART = 1000  # noise-free episodes: more at a time would only take memory
 class Evaluator:
     """Runs a generation's candidates, and noise-free episodes of theta, on one pool.
 
-    table: the noise table, which moves into the pool's memory. n_workers: processes, 0 for none.
+    source: builds the environments.
+    policy: the spec that theta belongs to.
+    settings: of the training.
+    table: the noise table, which moves into the pool's memory.
+    n_workers: processes, 0 for none.
     """
 
     def __init__(self, source: EnvSource, policy: AnySpec, settings: Settings, table: NoiseTable, n_workers: int) -> None:
@@ -93,8 +97,12 @@ class Evaluator:
         episodes: tuple[EpisodeSettings, EpisodeSettings],
         first_pair: int = 0,
     ) -> Batch:
-        """Evaluate a generation's candidates and theta; episodes: settings of training episodes, and of noise-free ones.
+        """Evaluate a generation's candidates, and theta beside them.
 
+        perturbations: of the generation, all pairs.
+        normalizer: its statistics are what observations are normalised by.
+        eval_seeds: int64, environment seeds of theta's noise-free episodes.
+        episodes: settings of training episodes, and of noise-free ones.
         first_pair: the pairs before it were evaluated by earlier calls.
         """
         pool = self.start()

@@ -8,10 +8,24 @@ from typing import NamedTuple
 class Record(NamedTuple):
     """Statistics of one generation, in the order of progress.csv. Returns are plain sums of rewards.
 
-    eval_return: mean of the noise-free episodes of theta as it was before the update. eval_rank: theta's place among the
-    candidates, 1 is above all. elite_share: share of candidates above the candidates' mean. update_ratio: |step|/|theta|.
-    episode_length: mean steps of a training episode. timesteps: steps of candidates so far; evaluation is counted in
-    eval_timesteps. utilisation: share of the generation's wall time that workers spent in episodes.
+    generation: updates so far, from 1.
+    timesteps: environment steps of candidates so far.
+    return_mean, return_max, return_std: over the candidates' finite returns.
+    eval_return, eval_std: of the noise-free episodes of theta as it was before the update.
+    eval_rank: theta's place among the candidates, 1 is above all.
+    elite_share: share of candidates above the candidates' mean, 0 to 1.
+    theta_norm, gradient_norm: Euclidean lengths of the parameters and of the estimated gradient.
+    update_ratio: length of the step over that of the parameters.
+    learning_rate, sigma: as the generation used them; the mean sigma where each parameter has its own.
+    episode_length: mean steps of a training episode.
+    episode_cap: steps at which training episodes are cut.
+    num_nonfinite: candidates whose return was no finite number.
+    episodes: of candidates so far.
+    eval_timesteps: environment steps of noise-free episodes so far.
+    jobs_rerun: episodes played again because their worker was lost.
+    seconds: wall time of the generation.
+    steps_per_second: of the generation, evaluation included.
+    utilisation: share of the wall time that workers spent in episodes, 0 to 1.
     """
 
     generation: int

@@ -101,7 +101,7 @@ class Watch:
         with self.clock.paused() as used:
             returns = play(self.env, self.act, seeds)
             score, std = statistics.fmean(returns), statistics.pstdev(returns)
-            figures = {"steps": steps, "wall": round(used.wall, 3), "cpu": round(used.cpu, 2)}
-            self.write({"kind": kind, **figures, "score": score, "std": std, "episodes": len(returns), "note": note})
+            spent = {"steps": steps, "wall": round(used.wall, 3), "cpu": round(used.cpu, 2)}
+            self.write({"kind": kind, **spent, "score": score, "std": std, "episodes": len(returns), "note": note})
             self._pulse = time.monotonic()
         self.beaten = self.task.stop_at is not None and math.isfinite(score) and score >= self.task.stop_at

@@ -100,8 +100,8 @@ def write(arguments: argparse.Namespace, runs: list[Run], folder: Path) -> str:
 def row_of(cap: str, label: str, times: list[float]) -> tuple[str, ...]:
     solved = [time for time in times if math.isfinite(time)]
     fast = sum(time < AIM_SECONDS for time in times)
-    figures = (f"{time:.2f}" if math.isfinite(time) else "never" for time in (float(np.median(times)), times[-1]))
-    return (cap, label, f"{len(solved)} of {len(times)}", f"{fast} of {len(times)}", *figures)
+    statistics = (f"{time:.2f}" if math.isfinite(time) else "never" for time in (float(np.median(times)), times[-1]))
+    return (cap, label, f"{len(solved)} of {len(times)}", f"{fast} of {len(times)}", *statistics)
 
 
 def verdict(times: list[float]) -> str:

@@ -235,7 +235,7 @@ def main() -> None:
         raise
     shutil.rmtree(folder)
     generations = sum(s.generations for s in experiment.stretches)
-    print(f"After each stretch both have the same arrays, counters and figures; {generations:,} generations in all.\n")
+    print(f"After each stretch both have the same arrays, counters and statistics; {generations:,} generations in all.\n")
     print(f"{fault_table(experiment.injector)}\n\n{summary_table(arguments.env, experiment.stretches)}")
 
 

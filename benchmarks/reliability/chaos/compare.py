@@ -1,4 +1,4 @@
-"""Compare two run folders bit for bit: arrays, counters, settings, best so far, progress figures."""
+"""Compare two run folders bit for bit: arrays, counters, settings, best so far, progress statistics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastes.numpy_twin import assert_same_bits
 from fastes.runs.run_folder import BEST, CHECKPOINT, PROGRESS
 from fastes.training.record import Record
 
-_TIMES = {"seconds", "steps_per_second", "utilisation", "jobs_rerun"}  # figures that the clock decides
+_TIMES = {"seconds", "steps_per_second", "utilisation", "jobs_rerun"}  # statistics that the clock decides
 
 
 def folder_differences(calm: Path, chaos: Path) -> list[str]:
@@ -24,8 +24,8 @@ def folder_differences(calm: Path, chaos: Path) -> list[str]:
     for name in (CHECKPOINT, BEST):
         states = read_checkpoint(chaos / name), read_checkpoint(calm / name)
         found += [f"{name}: {text}" for text in state_differences(*states)]
-    figures = (chaos / PROGRESS).read_text(encoding="utf-8"), (calm / PROGRESS).read_text(encoding="utf-8")
-    return found + [f"{PROGRESS}: {text}" for text in progress_differences(*figures)]
+    statistics = (chaos / PROGRESS).read_text(encoding="utf-8"), (calm / PROGRESS).read_text(encoding="utf-8")
+    return found + [f"{PROGRESS}: {text}" for text in progress_differences(*statistics)]
 
 
 def state_differences(chaos: Checkpoint, calm: Checkpoint) -> list[str]:
@@ -46,7 +46,7 @@ def state_differences(chaos: Checkpoint, calm: Checkpoint) -> list[str]:
 
 
 def progress_differences(chaos: str, calm: str) -> list[str]:
-    """Two progress.csv files, row by row, without the figures of the clock; no generation may be missing or twice."""
+    """Two progress.csv files, row by row, without the statistics of the clock; no generation may be missing or twice."""
     actual, expected = _rows(chaos), _rows(calm)
     found = [] if len(actual) == len(expected) else [f"{len(actual)} rows, expected {len(expected)}"]
     for number, (a, b) in enumerate(zip(actual, expected, strict=False), start=1):
@@ -57,7 +57,7 @@ def progress_differences(chaos: str, calm: str) -> list[str]:
 
 
 def check_comparer(folder: Path) -> None:
-    """SystemExit unless a changed bit, a changed counter, a lost row and a changed figure are each found in a run folder."""
+    """SystemExit unless a changed bit, a changed counter, a lost row and a changed statistic are each found in a run folder."""
     state = read_checkpoint(folder / CHECKPOINT)
     flipped, counted = copy.deepcopy(state), copy.deepcopy(state)
     flipped.arrays["theta"]["theta"].view("uint32")[-1] ^= 1
@@ -70,7 +70,7 @@ def check_comparer(folder: Path) -> None:
         "a flipped bit": state_differences(flipped, state),
         "a counter": state_differences(counted, state),
         "a lost row": progress_differences("".join(before), progress),
-        "a figure": progress_differences("".join([*before, ",".join(fields)]), progress),
+        "a statistic": progress_differences("".join([*before, ",".join(fields)]), progress),
     }
     same = [*state_differences(copy.deepcopy(state), state), *progress_differences(progress, progress)]
     missed = [name for name, found in differences.items() if len(found) != 1]

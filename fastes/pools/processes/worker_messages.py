@@ -21,9 +21,14 @@ _line = (-1, -1)  # the connection's descriptor, and the process whose it is
 
 
 class Failed(NamedTuple):
-    """An exception in an episode; job is BUILDING or LOADING outside of any. exception is pickled, b'' if it cannot be.
+    """An exception in an episode.
 
-    penalised: the job is done all the same, with a return of NaN. origin: 'environment' or 'policy'.
+    job, episode: which one; job is BUILDING or LOADING outside of any.
+    summary: its type and what it says.
+    trace: where it came from.
+    exception: pickled, b'' if it cannot be.
+    penalised: the job is done all the same, with a return of NaN.
+    origin: 'environment' or 'policy'.
     """
 
     job: int
