@@ -342,13 +342,18 @@ def test_a_worker_that_meets_a_training_while_it_imports_closes_its_environment(
     (tmp_path / "trains.py").write_text("from fastes import FastES\nFastES('CartPole-v1', n_workers=2).learn(100)\n")
     result = run_script(
         f"""
-        import sys
+        import sys, time
         from test_env_close import Simulated
         from fastes import FastES
         class Importing(Simulated):
             def step(self, action):
+                while open(self.log).read().count("\\n") < 3:
+                    time.sleep(0.01)  # until both workers have an environment, beside this process
                 import trains
                 return super().step(action)
+            def close(self):
+                time.sleep(0.5)  # the parent asks both workers to leave meanwhile
+                super().close()
         FastES(lambda: Importing({str(log)!r}), n_workers=2, population_size=4).learn(100)
         """,
         tmp_path,

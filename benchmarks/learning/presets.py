@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,14 +66,14 @@ def run_seeds(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[str]:
 def summary(results: list[Result], aim: float) -> str:
     """Each seed, then median, min and max; a seed that never reached the aim counts as later than all others."""
     header = ("seed", "final", "+-", "best", "+-", f"first at {aim:g}, timesteps", "wall s", "CPU s")
-    statistics: dict[str, tuple[float, ...]] = {
+    columns_of: dict[str, tuple[float, ...]] = {
         str(r.seed): (r.final_mean, r.final_std, r.best_mean, r.best_std, r.first_reached, r.wall_seconds, r.cpu_seconds)
         for r in sorted(results, key=lambda r: r.seed)
     }
-    columns = [[math.inf if math.isnan(x) else x for x in column] for column in zip(*statistics.values(), strict=True)]
+    columns = [[math.inf if math.isnan(x) else x for x in column] for column in zip(*columns_of.values(), strict=True)]
     for name, of in (("median", statistics.median), ("min", min), ("max", max)):
-        statistics[name] = tuple(of(column) for column in columns)
-    return markdown_table(header, [(name, *map(_figure, line)) for name, line in statistics.items()])
+        columns_of[name] = tuple(of(column) for column in columns)
+    return markdown_table(header, [(name, *map(_figure, line)) for name, line in columns_of.items()])
 
 
 def _figure(value: float) -> str:

@@ -199,7 +199,7 @@ def build(
             register(registrations)
             runner = JobRunner(spec, block, slot, signals.whole)
         limit_threads()
-        close_before_end(runner.close)
+        close_before_end(signals.whole()(runner.close))  # a signal to leave would cut it short
     except Exception as error:
         connection.send(failure(BUILDING, 0, error))
         return None
