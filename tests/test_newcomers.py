@@ -86,6 +86,23 @@ def test_what_a_right_class_raises_comes_as_it_is(registered: Any) -> None:
         FastES(registered(f"{__name__}:Toy"), env_kwargs={"size": 3}, **SETTINGS)
 
 
+def test_environments_with_several_agents_are_refused_as_such() -> None:
+    class Parallel:
+        """As PettingZoo's ParallelEnv."""
+
+        possible_agents = ("first", "second")
+
+        def reset(self, seed: Any = None, options: Any = None) -> Any:
+            return {}, {}
+
+        def step(self, actions: Any) -> Any:
+            return {}, {}, {}, {}, {}
+
+    for env in (Parallel(), Parallel):
+        with pytest.raises(TypeError, match="several agents"):
+            FastES(env)  # type: ignore[arg-type]
+
+
 def test_a_run_folder_in_the_place_of_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"there is no checkpoint at .* \(it is a folder\)"):
         FastES.load(tmp_path)

@@ -26,6 +26,11 @@ def advice_on_object(thing: object) -> str:
     """What to do with something that is no gymnasium.Env but has its methods; '' for anything else."""
     if isinstance(thing, gymnasium.Env) or not all(callable(getattr(thing, name, None)) for name in ("reset", "step")):
         return ""
+    if hasattr(thing, "possible_agents") or hasattr(thing, "agents"):
+        return (
+            ". It has several agents, as PettingZoo's environments do, and FastES trains one: write a gymnasium.Env that gives "
+            "all agents one policy's actions and returns one reward, such as the sum"
+        )
     return (
         ". It has reset and step: derive its class from gymnasium.Env, with reset(seed=..., options=...) that returns "
         f"{_RESET} and step(action) that returns {_STEP}. {_WRAP}"
