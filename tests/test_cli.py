@@ -168,6 +168,7 @@ def test_resume_goes_on_and_keeps_the_record(run: Path, tmp_path: Path) -> None:
     subprocess.run(["cp", "-r", str(run), str(copy)], check=True)
     before = len(rows(copy))
     result = run_fastes("train", "--resume", "run", "--total-timesteps", "3000", "--quiet", "--workers", "1", cwd=tmp_path)
+    assert "with other settings" not in result.stdout
     assert result.returncode == 0, result.stderr
     table = rows(copy)
     assert [int(row["generation"]) for row in table] == list(range(1, len(table) + 1))
@@ -203,8 +204,10 @@ def test_a_solved_run_that_is_resumed_tells_its_counts(tmp_path: Path, capsys: p
     assert ", none of them since it was resumed\n" in capsys.readouterr().out
     more = int(rows(run)[-1]["timesteps"]) + 1000
     on = ["--workers", "0", "--quiet", "--target-return", "none", "--total-timesteps", str(more)]
-    assert main(["train", "--resume", str(run), *on]) == 0
-    assert re.search(r"generations, \d{4,} of them in \d+\.\d s since it was resumed\n", capsys.readouterr().out)
+    assert main(["train", "--resume", str(run), *on, "--sigma", "0.2"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"generations, \d{4,} of them in \d+\.\d s since it was resumed\n", said)
+    assert re.search(r"with other settings from here on: .*sigma = 0\.2", said)
 
 
 def test_a_target_that_the_last_evaluation_reaches_is_not_called_missed(

@@ -332,3 +332,23 @@ def test_a_constructor_without_render_mode_is_named(tmp_path: Path, monkeypatch:
         list(play(model, 1, video=tmp_path / "v.mp4"))
     assert "has to take render_mode" in str(caught.value)
     assert "libegl1" not in str(caught.value)
+
+
+def test_a_robot_runs_off_no_floor() -> None:
+    """HalfCheetah's ends after 40 m; what is drawn goes on, and what is simulated is the same."""
+    mujoco = pytest.importorskip("mujoco")
+    ends = []
+    for drawn in (False, True):
+        env = gymnasium.make("HalfCheetah-v5", render_mode="rgb_array")
+        if drawn:
+            follow_robot(env, {})
+        model = env.unwrapped.model  # type: ignore[attr-defined]
+        (floor,) = np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE)
+        assert (model.geom_size[floor, 0] >= 1000.0) == drawn
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        for _ in range(50):
+            end = env.step(env.action_space.sample())[0]
+        ends.append(end)
+        env.close()
+    assert np.array_equal(*ends)

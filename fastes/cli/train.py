@@ -232,6 +232,8 @@ def _resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack)
         raise ValueError(_spent(arguments, model))
     if model.budget and model.num_timesteps < model.settings.total_timesteps != model.budget:
         _tell_of_stretched_schedules(model)
+    if changed := {name: value for name, value in given_settings(arguments).items() if name != "total_timesteps"}:
+        print(f"with other settings from here on: {', '.join(f'{name} = {value!r}' for name, value in changed.items())}")
     return model, folder
 
 

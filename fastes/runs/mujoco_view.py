@@ -9,6 +9,8 @@ _CAMERA_ARGUMENTS = frozenset({"camera_id", "camera_name", "default_camera_confi
 _TRACKING_MODES = (1, 2)  # mjCAMLIGHT_TRACK, mjCAMLIGHT_TRACKCOM: where a camera is goes with its body
 _TRACKING, _FIXED = 1, 2  # of mjtCamera: a free camera that follows a body, a camera of the model
 # MuJoCo's defaults and ours: without a GPU a frame takes a quarter of the time
+_PLANE = 0  # of mjtGeom
+_FLOOR = 1000.0  # metres from the middle to a side
 _QUALITY = {"offsamples": (4, 0), "shadowsize": (4096, 1024)}
 
 
@@ -23,6 +25,7 @@ def follow_robot(env: Any, kwargs: Any) -> None:
     if renderer is None or not hasattr(model, "cam_mode") or not hasattr(renderer, "default_cam_config"):
         return
     _lighten(model)
+    _lay_floors(model)
     config = dict(renderer.default_cam_config or {})
     if _CAMERA_ARGUMENTS & set(kwargs) or "type" in config or _chosen(env, renderer.default_cam_config):
         return
@@ -54,3 +57,14 @@ def _lighten(model: Any) -> None:
     for name, (default, ours) in _QUALITY.items():
         if getattr(model.vis.quality, name) == default:
             setattr(model.vis.quality, name, ours)
+
+
+def _lay_floors(model: Any) -> None:
+    """Floors that a fast robot does not run off: HalfCheetah's ends after 40 m. What it stands on has no end in either case."""
+    for number in range(model.ngeom):
+        size, material = model.geom_size[number], model.geom_matid[number]
+        if model.geom_type[number] == _PLANE and (size[:2] > 0.0).all():
+            longer = (_FLOOR / size[:2]).clip(min=1.0)
+            size[:2] *= longer
+            if material >= 0 and not model.mat_texuniform[material]:
+                model.mat_texrepeat[material] *= longer  # tiles as large as before
