@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -61,7 +63,26 @@ def package_to_hub(
     except ImportError as error:
         raise ImportError(f"package_to_hub needs huggingface_sb3 ({error}): pip install 'fastes[hub]'") from error
     given = model_name, model_architecture, env_id, eval_env, repo_id, commit_message
-    return hub.package_to_hub(_WithCard(model, card), *given, **named)
+    with _texts_of_cards(hub, card):
+        return hub.package_to_hub(_WithCard(model, card), *given, **named)
+
+
+@contextlib.contextmanager
+def _texts_of_cards(hub: Any, text: str) -> Iterator[None]:
+    """Cards that the tool makes as objects get this text. It writes them over a card that is there."""
+    generate = hub._generate_model_card
+
+    def generate_with_text(*args: Any, **named: Any) -> Any:
+        card = generate(*args, **named)
+        if hasattr(card, "text"):  # of sb3-team-hf-integration 3.2; huggingface-sb3 3.0 keeps the file that _WithCard wrote
+            card.text = text
+        return card
+
+    hub._generate_model_card = generate_with_text
+    try:
+        yield
+    finally:
+        hub._generate_model_card = generate
 
 
 def model_card(model: Model, model_name: str, model_architecture: str, env_id: str, repo_id: str) -> str:
