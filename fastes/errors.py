@@ -108,6 +108,11 @@ def check_seed(seed: object) -> int:
     return check_int("seed", seed, 0, 2**63 - 1)
 
 
+def whole(value: object) -> object:
+    """A float that is a whole number as an int, since scripts write 1e6; anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def check_int(name: str, value: object, low: int, high: int | None = None) -> int:
     """value as an int of at least low (and at most high); bool is not an int here."""
     try:

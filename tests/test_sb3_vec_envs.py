@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from faults import caught_warnings
 from training import learn, train
-from uneven import Dictionary, TellsSuccess, Uneven, assert_same_results, settings
+from uneven import Dictionary, TellsSuccess, Uneven, assert_same_results, assert_spec_stays, settings
 
 from fastes import FastES
 from fastes.envs.source import vector_env_of
@@ -194,17 +194,7 @@ def test_successes_are_told_and_logged(tmp_path: Path) -> None:
 
 
 def test_specs_that_cannot_leave_their_process_stay_there() -> None:
-    def make() -> Any:
-        return gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1"), lambda reward: 2.0 * reward)
-
-    env = vec.SubprocVecEnv([make] * 2, start_method="fork")
-    try:
-        with FastES(env, seed=1, population_size=4, learning_rate=0.05) as model:
-            assert model.source.name == "CartPole-v1"
-            learn(model, 1)
-            assert not model.source.rebuilds
-    finally:
-        env.close()
+    assert_spec_stays(partial(vec.SubprocVecEnv, start_method="fork"))
 
 
 class Negated(vec.VecEnvWrapper):  # type: ignore[misc, name-defined]

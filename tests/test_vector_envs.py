@@ -13,7 +13,7 @@ from faults import caught_warnings, toy
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from training import learn, train
-from uneven import Dictionary, TellsSuccess, Uneven, assert_same_results, settings
+from uneven import Dictionary, TellsSuccess, Uneven, assert_same_results, assert_spec_stays, settings
 
 from fastes import CheckpointMismatch, FastES, WorkerError
 from fastes.envs.source import vector_env_of
@@ -305,17 +305,7 @@ def test_episodes_are_recorded_whole() -> None:
 
 
 def test_specs_that_cannot_leave_their_process_stay_there() -> None:
-    def make() -> Any:
-        return gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1"), lambda reward: 2.0 * reward)
-
-    env = AsyncVectorEnv([make] * 2)
-    try:
-        with FastES(env, seed=1, population_size=4, learning_rate=0.05) as model:
-            assert model.source.name == "CartPole-v1"
-            learn(model, 1)
-            assert not model.source.rebuilds
-    finally:
-        env.close()
+    assert_spec_stays(AsyncVectorEnv)
 
 
 def test_vector_envs_of_several_kinds_are_no_environment_to_rebuild(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 from envs_for_tests import Toy
 from faults import SETTINGS
 from gymnasium import spaces
-from training import assert_same
+from training import assert_same, learn
 
 from fastes import FastES
 from fastes.numpy_twin import assert_same_bits
@@ -32,6 +33,22 @@ def assert_pool_plays_candidates(model: FastES) -> None:
     finally:
         model.strategy.table.release()
         pool.close()
+
+
+def assert_spec_stays(make: Callable[[list[Callable[[], Any]]], Any]) -> None:
+    """A vector environment of processes, whose specs cannot be pickled, is trained on and not rebuilt."""
+
+    def changed() -> Any:
+        return gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1"), lambda reward: 2.0 * reward)
+
+    env = make([changed] * 2)
+    try:
+        with FastES(env, seed=1, population_size=4, learning_rate=0.05) as model:
+            assert model.source.name == "CartPole-v1"
+            learn(model, 1)
+            assert not model.source.rebuilds
+    finally:
+        env.close()
 
 
 class Uneven(Toy):

@@ -9,6 +9,7 @@ from typing import Any
 from fastes.errors import FastESError
 from fastes.runs.curves import read_curves, title_of
 from fastes.runs.run_folder import CONFIG, CURVE, PROGRESS
+from fastes.system.installation import install_command
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -37,6 +38,6 @@ def run_plot(arguments: argparse.Namespace) -> int:
     try:
         plot_curves(curves, out, title_of(curves))
     except ImportError as error:
-        raise FastESError("drawing needs matplotlib: pip install 'fastes[plots]'") from error
+        raise FastESError(f"drawing needs matplotlib: {install_command('plots')}") from error
     print(out)
     return 0

@@ -226,13 +226,14 @@ def _resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack)
     resume = _absolute(arguments.resume)
     checkpoint = find_checkpoint(resume, "last")
     folder = until_the_end.enter_context(_run_folder(resume, arguments, arguments.resume))
-    model = FastES.load(checkpoint, arguments.env, arguments.workers, **given_settings(arguments))
+    settings = given_settings(arguments)
+    model = FastES.load(checkpoint, arguments.env, arguments.workers, **settings)
     buildable(model, f"fastes train {{}} --resume {shlex.quote(str(arguments.resume))}")
     if model.settings.total_timesteps <= model.num_timesteps and folder.finished:
         raise ValueError(_spent(arguments, model))
     if model.budget and model.num_timesteps < model.settings.total_timesteps != model.budget:
         _tell_of_stretched_schedules(model)
-    if changed := {name: value for name, value in given_settings(arguments).items() if name != "total_timesteps"}:
+    if changed := {name: value for name, value in settings.items() if name != "total_timesteps"}:
         print(f"with other settings from here on: {', '.join(f'{name} = {value!r}' for name, value in changed.items())}")
     return model, folder
 

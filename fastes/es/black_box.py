@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.errors import FastESError, check_int
+from fastes.errors import FastESError, check_int, whole
 from fastes.es.perturbations import Perturbations
 from fastes.es.setting_fields import checked_number
 
@@ -178,8 +178,7 @@ def _search(
     check_int("patience", patience, 1)
     goal = math.inf if target is None else sign * checked_number("target", target, "a number")
     needed = len(strategy.ask()) + 1
-    whole = isinstance(max_evaluations, float) and max_evaluations.is_integer()  # scripts write 1e4 as well
-    budget = check_int("max_evaluations", int(max_evaluations) if whole else max_evaluations, needed)
+    budget = check_int("max_evaluations", whole(max_evaluations), needed)
     begun, evaluations = strategy.generation, 0
     found = Best(strategy.theta.copy(), -math.inf)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastes.envs.source import EnvSource
-from fastes.errors import check_int
+from fastes.errors import check_int, whole
 from fastes.policies.choose_policy import AnySpec, check_noise, spec_for, warn_of_pixels
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.mlp import POLICIES
@@ -54,6 +54,5 @@ def refuse_arguments(removed: Mapping[str, Any]) -> None:
 
 
 def checked_timesteps(timesteps: float, least: int) -> int:
-    """total_timesteps as an int; scripts write 1e6 as well."""
-    whole = int(timesteps) if isinstance(timesteps, float) and timesteps.is_integer() else timesteps
-    return check_int("total_timesteps", whole, least, 10**15)
+    """total_timesteps as an int."""
+    return check_int("total_timesteps", whole(timesteps), least, 10**15)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from fastes.policies.mlp import CUSTOM_POLICIES
 from fastes.settings.preset_loader import DEFAULT, tomllib
 from fastes.settings.settings import SCHEDULES, Settings
 
@@ -103,5 +104,5 @@ def _check_functions(path: str | os.PathLike[str], arguments: Mapping[str, Any])
         if arguments.get(name) == "function":
             raise ValueError(f"{name} was a function in the run of {path}, which no file holds: pass {name}")
     policy = arguments.get("policy")
-    if policy in ("TorchPolicy", "CallablePolicy"):
+    if policy in CUSTOM_POLICIES:
         raise ValueError(f"policy was a {policy} in the run of {path}, which no file holds: pass policy")

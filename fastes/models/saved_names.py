@@ -38,9 +38,11 @@ def check_saved_names(exclude: Iterable[str] | None, include: Iterable[str] | No
 
 
 def _names(argument: str, names: Iterable[str] | None) -> list[str]:
-    found = [] if names is None or isinstance(names, (str, bytes)) or not isinstance(names, Iterable) else list(names)
-    if names is not None and (isinstance(names, (str, bytes)) or not isinstance(names, Iterable)):
+    if names is None:
+        return []
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise TypeError(f"save({argument}={names!r}): expected a list of names, as in {argument}=['replay_buffer']")
+    found = list(names)
     if odd := [name for name in found if not isinstance(name, str)]:
         raise TypeError(f"save({argument}=...) got {odd[0]!r}, a {type(odd[0]).__name__}: expected names of attributes")
     return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from fastes.models.model import Model
+from fastes.system.installation import install_command
 
 _CARD = """# **{architecture}** agent playing **{env_id}**
 
@@ -29,20 +29,6 @@ with FastES.load(path{env}) as model:
 """
 
 
-class _WithCard:
-    """A model for package_to_hub: what it saves gets a card beside it, which the tool keeps and adds its statistics to."""
-
-    def __init__(self, model: Any, card: str) -> None:
-        self._model, self._card = model, card
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def save(self, path: Any) -> None:
-        self._model.save(path)
-        Path(path).with_name("README.md").write_text(self._card, encoding="utf-8")
-
-
 def package_to_hub(
     model: Model,
     model_name: str,
@@ -61,21 +47,22 @@ def package_to_hub(
     try:
         hub = import_module("huggingface_sb3.push_to_hub")
     except ImportError as error:
-        raise ImportError(f"package_to_hub needs huggingface_sb3 ({error}): pip install 'fastes[hub]'") from error
+        raise ImportError(f"package_to_hub needs huggingface_sb3 ({error}): {install_command('hub')}") from error
     given = model_name, model_architecture, env_id, eval_env, repo_id, commit_message
-    with _texts_of_cards(hub, card):
-        return hub.package_to_hub(_WithCard(model, card), *given, **named)
+    with _text_of_cards(hub, card):
+        return hub.package_to_hub(model, *given, **named)
 
 
 @contextlib.contextmanager
-def _texts_of_cards(hub: Any, text: str) -> Iterator[None]:
-    """Cards that the tool makes as objects get this text. It writes them over a card that is there."""
+def _text_of_cards(hub: Any, text: str) -> Iterator[None]:
+    """Cards that the tool makes meanwhile get this text, and keep its statistics."""
     generate = hub._generate_model_card
 
     def generate_with_text(*args: Any, **named: Any) -> Any:
         card = generate(*args, **named)
-        if hasattr(card, "text"):  # of sb3-team-hf-integration 3.2; huggingface-sb3 3.0 keeps the file that _WithCard wrote
-            card.text = text
+        if isinstance(card, tuple):  # huggingface-sb3 3.0: a text, and what stands above it
+            return text, *card[1:]
+        card.text = text  # sb3-team-hf-integration 3.2
         return card
 
     hub._generate_model_card = generate_with_text
