@@ -41,9 +41,19 @@ from fastes.system.forks import keep_unused
 from fastes.system.interrupts import interrupts_wait
 from fastes.training.evaluation import Evaluation
 from fastes.training.evaluator import Evaluator
-from fastes.training.generation import Generation, confirm_target, evaluate, make_record, run_generation, warm_up
+from fastes.training.generation import (
+    Generation,
+    confirm_target,
+    evaluate,
+    finish_evaluation,
+    make_record,
+    run_generation,
+    warm_up,
+)
+from fastes.training.pending import Told
 from fastes.training.record import Record
 from fastes.training.state import TrainingState
+from fastes.training.steps import Steps
 
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
 
@@ -194,7 +204,7 @@ class FastES(SB3Interface):
             self.evaluator.start()
             callbacks.on_start(self, total)
             try:
-                self._train(total, callbacks)
+                self.evaluator.finish(self._train(total, callbacks))
             finally:
                 self._note_episodes()
                 callbacks.on_end(self)
@@ -202,22 +212,24 @@ class FastES(SB3Interface):
             self._warn_of_no_training()
         return self
 
-    def _train(self, total: int, callbacks: Callback) -> None:
+    def _train(self, total: int, callbacks: Callback) -> Steps[None]:
         """Generations until num_timesteps has reached total, the target return is confirmed, or a callback says stop."""
         is_training = self.num_timesteps < total
         finished = time.perf_counter()
         while is_training:
-            self._judge_start(callbacks)
-            self.state = warm_up(self.state, self.evaluator)
-            generation = run_generation(self.state, self.evaluator)  # ask and evaluate
-            record, finished = self._book(generation, finished, callbacks)  # tell and record
+            yield from self._judge_start(callbacks)
+            self.state = yield from warm_up(self.state, self.evaluator)
+            generation = yield from run_generation(self.state, self.evaluator)  # ask and evaluate
+            record, finished = yield from self._book(generation, finished, callbacks)  # tell and record
             self._note_episodes()
             is_training = callbacks.on_generation(self, record) is not False
             self.state = self.state.reported()
-            self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch)
+            told = self.state.report.told if self.state.report and record.eval_generation else None
+            self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch, told)
             is_training = is_training and not self.solved and self.num_timesteps < total
+        yield from self._tell_pending(callbacks)
         if self.num_timesteps >= total:
-            self._judge_start(callbacks)
+            yield from self._judge_start(callbacks)
 
     def _warn_of_no_training(self) -> None:
         warnings.warn(
@@ -227,35 +239,59 @@ class FastES(SB3Interface):
             stacklevel=3,
         )
 
-    def _judge_start(self, callbacks: Callback) -> None:
+    def _judge_start(self, callbacks: Callback) -> Steps[None]:
         """Judge the present start where it has spent its part, and begin the next one or go on from the best."""
         starts = self.state.starts
         if starts.due(self.num_timesteps, self.budget):
-            evaluation = evaluate(self.state, self.evaluator, starts.judges())
+            evaluation = yield from evaluate(self.state, self.evaluator, starts.judges())
             self.state = self.state.judged(evaluation)
             callbacks.on_start_judged(self, starts.judged + 1, evaluation.mean)
 
-    def _book(self, generation: Generation, started: float, callbacks: Callback) -> tuple[Record, float]:
+    def _book(self, generation: Generation, started: float, callbacks: Callback) -> Steps[tuple[Record, float]]:
         """The state after a generation takes the place of the one before. Its statistics, and when they were known."""
-        batch, state = generation.batch, self.state
-        evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, state.eval_seeds())
-        if evaluation.mean > -math.inf and evaluation.mean >= self.best_eval_return:
-            state = state.counting(best_eval_return=evaluation.mean)
+        batch, state, told = generation.batch, self.state, []
+        solved, (due, waiting) = False, state.due(batch)
+        for pending in due:
+            told.append((yield from finish_evaluation(state, self.evaluator, pending)))
+            solved, state = yield from self._tell(state, told[-1], callbacks)
+            if solved:
+                break
+        last = told[-1] if told else None
+        with interrupts_wait():
+            state, update = state.finished(told[-1]) if solved else state.updated(batch, told, waiting)
+            finished = time.perf_counter()
+            record = make_record(state, generation, last, update, self.n_workers, finished - started)
+            self.state = state.reporting(record, batch, last)
+        return record, finished
+
+    def _tell(self, state: TrainingState, told: Told, callbacks: Callback) -> Steps[tuple[bool, TrainingState]]:
+        """Meet an evaluation: is its theta the best, and is it solved? Whether it is, and the state that knows of both."""
+        pending, mean = told.pending, told.evaluation.mean
+        if pending.is_told:
+            return False, state
+        is_best = mean > -math.inf and mean >= state.counters.best_eval_return
+        state = state.told(told)
+        if is_best:
             before = self.state
             try:  # a context manager's lines around its `try` would be a gap
-                self.state = state
-                callbacks.on_new_best(self, evaluation.mean)
+                self.state = state.as_evaluated(pending)
+                callbacks.on_new_best(self, mean)
             finally:
                 self.state = before
-        solved = False
-        if evaluation.mean >= self.target_return:
-            solved, state = confirm_target(state, self.evaluator, self.target_return)
-        with interrupts_wait():
-            state, update = state.finished(evaluation) if solved else state.updated(batch, evaluation)
-            finished = time.perf_counter()
-            record = make_record(state, generation, evaluation, update, self.n_workers, finished - started)
-            self.state = state.reporting(record, batch, evaluation)
-        return record, finished
+        if mean >= self.target_return:
+            return (yield from confirm_target(state, self.evaluator, pending, self.target_return))
+        return False, state
+
+    def _tell_pending(self, callbacks: Callback) -> Steps[None]:
+        """At the end of a training nobody has to wait for the evaluations that are still played."""
+        for pending in self.state.pending:
+            if not pending.is_told:
+                told = yield from finish_evaluation(self.state, self.evaluator, pending)
+                solved, state = yield from self._tell(self.state, told, callbacks)
+                state = state.ended(told)
+                self.state = state.finished(told)[0] if solved else state
+                if solved:
+                    return
 
     def evaluate(self, episodes: int = 20, *, first_seed: int | None = 0) -> Evaluation:
         """Noise-free episodes of the current parameters on the workers; changes nothing.
@@ -269,7 +305,7 @@ class FastES(SB3Interface):
             check_episodes(episodes)
             seeds = check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes) + np.arange(episodes, dtype=np.int64)
         with self._one_thread.using("evaluate()"):
-            return evaluate(self.state, self.evaluator, seeds)
+            return self.evaluator.finish(evaluate(self.state, self.evaluator, seeds))
 
     def replay(self, generation: int, job: int) -> Episode:
         """Play one job of the running generation again, in this process, as an error or a warning named it.

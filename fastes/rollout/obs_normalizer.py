@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +59,12 @@ class ObsNormalizer:
         if np.isfinite(mean).all() and np.isfinite(together).all():
             return _state(mean, together, total, skipped)
         return _state(self.mean, self.squares, self.count, skipped + int(np.count_nonzero(usable)))
+
+    def like(self, state: Mapping[str, npt.NDArray[Any]]) -> ObsNormalizer:
+        """One with this one's limits that goes on from a `state()`."""
+        new = ObsNormalizer(self.obs_size, self.clip, self.std_floor)
+        new.load_state(state)
+        return new
 
     def state(self) -> State:
         return _state(self.mean, self.squares, self.count, self.skipped)

@@ -172,11 +172,18 @@ class EvaluationsFile(_GenerationFile):
             self._rows = _read_evaluations(self.path, model.num_timesteps, model.settings.eval_episodes)
         self._written = len(self._rows)
 
-    def _note(self, model: Model, record: Record) -> None:
-        assert model.last_evaluation is not None
-        counted = 0 if model.solved else sum(length for _, length in model.last_episodes)
-        returns, lengths, _ = model.last_evaluation
-        self._rows.append((record.timesteps - counted, returns, lengths))
+    def _note(self, model: Model, record: Record) -> None:  # noqa: ARG002
+        """The last evaluation, unless it is there already."""
+        of, evaluation = model.last_evaluation_of, model.last_evaluation
+        if of is not None and evaluation is not None and (not self._rows or of.timesteps > self._rows[-1][0]):
+            self._rows.append((of.timesteps, evaluation.returns, evaluation.lengths))
+
+    def on_end(self, model: Model) -> None:
+        """Evaluations that were still played when the last generation ended are told by now."""
+        with interrupts_wait():
+            if model.state.report is not None:
+                self._note(model, model.state.report.record)
+        super().on_end(model)
 
     def _write(self) -> None:
         if time.monotonic() - self._tried_at >= self.seconds:

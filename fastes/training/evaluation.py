@@ -19,6 +19,11 @@ class Evaluation(NamedTuple):
     env_seeds: npt.NDArray[np.int64]
 
     @property
+    def timesteps(self) -> int:
+        """Environment steps of all of them."""
+        return int(self.lengths.sum())
+
+    @property
     def mean(self) -> float:
         """Mean return; -inf when one is not finite."""
         return mean_and_std(self.returns.tolist())[0] if np.isfinite(self.returns).all() else -math.inf

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
 from fastes.envs.source import EnvSource, MissingEnv, Pair
+from fastes.errors import WorkerError
 from fastes.es.noise_table import NoiseTable
 from fastes.es.parameter_windows import window_size
 from fastes.es.perturbations import Perturbations
@@ -19,9 +24,11 @@ from fastes.settings.settings import Settings
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import tell_of_forks
 from fastes.training.evaluation import Evaluation
+from fastes.training.steps import Steps
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
+_Result = TypeVar("_Result")
 _PART = 1000  # noise-free episodes: more at a time would only take memory
 
 
@@ -44,7 +51,9 @@ class Evaluator:
         self.source, self.policy, self.settings, self.table, self.n_workers = source, policy, settings, table, n_workers
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
         self.spaces: Pair | None = None  # of that environment: workers' have to have the same
+        self.table_number = 0  # of the pool's noise tables
         self._pool: Pool | None = None
+        self._running: list[tuple[Float32, int]] = []  # thetas whose noise-free episodes are played, and the tickets
         tell_of_forks(self)
 
     def pool_spec(self, training: bool = True) -> PoolSpec:
@@ -63,6 +72,7 @@ class Evaluator:
             env_shown=self.env_shown,
             sigma_each=training and settings.sigma_adaptation == "per_parameter",
             window_size=window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
+            num_evaluations=(settings.eval_lag + 1 if training else 0) + 1,
             spaces=comparable(self.spaces),
         )
 
@@ -76,7 +86,7 @@ class Evaluator:
         fill_standard_descriptors()
         if self._pool is not None and training and not self._pool.spec.num_pairs:
             self._pool.close()
-            self._pool = None
+            self._pool, self._running = None, []
         if self._pool is None:
             if isinstance(self.source.factory, MissingEnv):
                 self.source.factory()  # raises here, and not in every worker
@@ -90,40 +100,90 @@ class Evaluator:
         return self._pool
 
     def run_generation(
-        self,
-        perturbations: Perturbations,
-        normalizer: ObsNormalizer,
-        eval_seeds: Int64,
-        episodes: tuple[EpisodeSettings, EpisodeSettings],
-        first_pair: int = 0,
-    ) -> Batch:
-        """Evaluate a generation's candidates, and theta beside them.
+        self, perturbations: Perturbations, normalizer: ObsNormalizer, episodes: EpisodeSettings, first_pair: int = 0
+    ) -> Steps[Batch]:
+        """Play a generation's candidates.
 
         perturbations: of the generation, all pairs.
         normalizer: its statistics are what observations are normalised by.
-        eval_seeds: int64, environment seeds of theta's noise-free episodes.
-        episodes: settings of training episodes, and of noise-free ones.
+        episodes: their settings.
         first_pair: the pairs before it were evaluated by earlier calls.
         """
         pool = self.start()
-        self.table.place_once(pool.noise)
-        return pool.evaluate(Request(perturbations.theta, perturbations, normalizer, eval_seeds, *episodes, first_pair))
+        self.table.place_once(pool.noise_table(self.table_number))
+        request = Request(
+            perturbations.theta, normalizer, episodes, perturbations, first_pair=first_pair, table=self.table_number
+        )
+        return (yield from _batch_of(pool, pool.submit(request)))
+
+    def begin_evaluation(
+        self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int
+    ) -> None:
+        """Begin noise-free episodes of a generation's theta, one for each environment seed, unless they have begun.
+
+        They are known by theta, the very array: nobody writes to one.
+        """
+        pool = self.start()
+        if self._running_ticket(pool, theta) is None:
+            request = Request(theta, normalizer, episodes, eval_seeds=seeds, generation=generation)
+            self._running.append((theta, pool.submit(request)))
+
+    def end_evaluation(self, theta: Float32, seeds: Int64) -> Steps[Evaluation]:
+        """What those that have begun gave."""
+        pool = self.start()
+        ticket = self._running_ticket(pool, theta)
+        assert ticket is not None, "an evaluation that has not begun"
+        try:
+            batch = yield from _batch_of(pool, ticket)
+        finally:
+            if not pool.knows(ticket):
+                self._running = [(its, number) for its, number in self._running if number != ticket]
+        return Evaluation(batch.returns, batch.lengths, seeds)
+
+    def keep_evaluations(self, wanted: Sequence[Float32]) -> Steps[None]:
+        """Be done with noise-free episodes of any other theta: a training that was changed meanwhile does not want them."""
+        for theta, ticket in list(self._running):
+            if not any(theta is one for one in wanted):
+                self._running.remove((theta, ticket))
+                with contextlib.suppress(WorkerError):
+                    if self._pool is not None and self._pool.knows(ticket):
+                        yield from _batch_of(self._pool, ticket)
+
+    def _running_ticket(self, pool: Pool, theta: Float32) -> int | None:
+        """Of the request that plays theta's noise-free episodes; an error may have made the pool forget it."""
+        self._running = [(its, ticket) for its, ticket in self._running if pool.knows(ticket)]
+        return next((ticket for its, ticket in self._running if its is theta), None)
 
     def evaluate(
-        self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: tuple[EpisodeSettings, EpisodeSettings]
-    ) -> Evaluation:
+        self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings
+    ) -> Steps[Evaluation]:
         """Noise-free episodes of theta, one for each environment seed."""
         pool, returns, lengths = self.start(training=False), [], []
         for at in range(0, len(seeds), pool.spec.num_evals):
             part = seeds[at : at + pool.spec.num_evals]
-            batch = pool.evaluate(Request(theta, None, normalizer, part, *episodes))
-            returns.append(batch.eval_returns)
-            lengths.append(batch.eval_lengths)
+            request = Request(theta, normalizer, episodes, eval_seeds=part)
+            batch = yield from _batch_of(pool, pool.submit(request))
+            returns.append(batch.returns)
+            lengths.append(batch.lengths)
         return Evaluation(np.concatenate(returns), np.concatenate(lengths), seeds)
+
+    def finish(self, steps: Steps[_Result]) -> _Result:
+        """Do work of the methods above, and wait where they wait."""
+        try:
+            while True:
+                ticket = next(steps)
+                assert self._pool is not None, "what waits has submitted a request"
+                self._pool.wait((ticket,))
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+        finally:
+            steps.close()
 
     def close(self) -> None:
         """End the workers; the next call starts them anew."""
         pool, self._pool = self._pool, None
+        self._running = []
         if pool is not None:
             self.table.release()
             pool.close()
@@ -131,5 +191,12 @@ class Evaluator:
     def leave_to_parent(self) -> None:
         """See forks.Owner: a forked copy starts a pool of its own, and draws the noise table into it."""
         if self._pool is not None:
-            self._pool = None
+            self._pool, self._running = None, []
             self.table.release()
+
+
+def _batch_of(pool: Pool, ticket: int) -> Steps[Batch]:
+    """Wait for a request, and collect it."""
+    while not pool.is_finished(ticket):
+        yield ticket
+    return pool.collect(ticket)

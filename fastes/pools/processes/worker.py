@@ -21,10 +21,24 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.envs.worker_registry import register
-from fastes.pools.processes.worker_messages import BUILDING, close_before_end, failure, told
-from fastes.rollout.job import PoolSpec, Round
+from fastes.pools.processes.worker_messages import BUILDING, Failed, close_before_end, failure, told
+from fastes.rollout.job import PoolSpec
 from fastes.rollout.job_runner import JobRunner
-from fastes.rollout.shared_block import CLOSED, ENTERED, EPISODE, JOB, LEAVE, OPEN, READY, STAGE, Block, Layout
+from fastes.rollout.shared_block import (
+    CLAIMING,
+    CLOSED,
+    EPISODE,
+    JOB,
+    LEAVE,
+    OPEN,
+    PLACE,
+    READY,
+    STAGE,
+    TICKET,
+    UNCLAIMED,
+    Block,
+    Layout,
+)
 from fastes.system.console import output_lasts
 from fastes.system.interrupts import STOP_SIGNALS
 
@@ -43,23 +57,31 @@ class Arguments(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What to build, where the shared memory is, the kernels to use, and what the parent has registered in Gymnasium."""
+    """What to build, where the shared memory is, the kernels to use, and what the parent has registered in Gymnasium.
+
+    n_workers: rows of the block from this one on belong to workers that play noise-free episodes alone.
+    """
 
     spec: PoolSpec
     layout: Layout
     memory_fd: int
     kernels: str
     registrations: bytes
+    n_workers: int
 
 
 class Leave(BaseException):
     """The parent has asked this process to leave."""
 
 
-class Done(NamedTuple):
-    """No job of this round is left to claim."""
+class Idle(NamedTuple):
+    """Nothing was left to claim when it was told of this offer."""
 
-    round_number: int
+    offer: int
+
+
+class Look(NamedTuple):
+    """A job is done, of a request that has none left to claim: it may be finished."""
 
 
 def main(arguments: tuple[int, ...]) -> None:
@@ -172,7 +194,7 @@ def serve(connection: Connection, start: Start, slot: int) -> None:
             runner = build(connection, start.spec, start.registrations, block, slot, signals)
             if runner is not None:
                 signals.deaf = False  # half an environment could not be closed
-                work(connection, runner, row, signals)
+                work(connection, runner, row, signals, kinds_of(start, slot))
         finally:
             signals.deaf = True
     except Leave:
@@ -186,6 +208,13 @@ def serve(connection: Connection, start: Start, slot: int) -> None:
             finally:
                 _core.commit(row, STAGE, CLOSED)
                 connection.close()  # what is left behind, a thread say, must not keep it
+
+
+def kinds_of(start: Start, slot: int) -> list[range]:
+    """The places whose jobs a worker plays: those of candidates first; or of noise-free episodes alone."""
+    candidates, all_places = start.layout.num_generations, len(start.layout.places())
+    evaluations = range(candidates, all_places)
+    return [range(candidates), evaluations] if slot < start.n_workers else [evaluations]
 
 
 def build(
@@ -209,28 +238,57 @@ def build(
     return runner
 
 
-def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], signals: Signals) -> None:
-    """Run the jobs of round after round."""
+def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], signals: Signals, kinds: list[range]) -> None:
+    """Run jobs, and wait for the next offer where there is none. kinds: which places' jobs come first, and which then."""
     block = runner.block
     while not row[LEAVE]:
-        round_: Round = connection.recv()
+        offer: int = connection.recv()
         signals.listen()  # whatever the environment has installed
-        runner.begin(round_)
-        _core.commit(row, ENTERED, round_.number)  # before the first claim: the parent counts on it
-        while (position := _core.claim(block.next_todo, round_.number, round_.num_todo)) >= 0:
-            job = int(block.todo[position])
+        owes_a_look = False
+        while (claimed := claim(block, row, kinds)) is not None:
+            number, ticket, job = claimed
+            place = block.places[number]
+            if owes_a_look:
+                connection.send(Look())
 
-            def report(error: Exception, job: int = job) -> None:
-                connection.send(failure(job, int(row[EPISODE]), error, penalised=True))
+            def report(error: Exception, claimed: tuple[int, int, int] = claimed) -> None:
+                connection.send(_failed(claimed, row, error)._replace(penalised=True))
 
             try:
-                runner.run(job, round_, report)
+                runner.run(place, ticket, job, report)
             except Exception as error:
-                connection.send(failure(job, int(row[EPISODE]), error))
+                connection.send(_failed(claimed, row, error))
                 row[JOB] = -1
             if row[LEAVE]:
                 return  # the environment has swallowed the exception, or taken over the signal
-        connection.send(Done(round_.number))
+            owes_a_look = not _core.committed(place.unclaimed, 0) & UNCLAIMED
+        connection.send(Idle(offer))
+
+
+def claim(block: Block, row: npt.NDArray[np.int64], kinds: list[range]) -> tuple[int, int, int] | None:
+    """Claim a job and note it in the worker's row: the number of its place, its ticket, and the job; None where there is none.
+
+    The parent can tell the jobs that a dead worker leaves from those that others hold: whoever has claimed one says so before,
+    and is done with saying when its row names the job.
+    """
+    _core.commit(row, CLAIMING, 1)
+    claimed = None
+    for kind in kinds:
+        if (claimed := _core.claim(block.unclaimed, kind.start, kind.stop)) is not None:
+            break
+    if claimed is not None:
+        number, ticket, position = claimed
+        job = int(block.places[number].todo[position])
+        row[PLACE], row[TICKET] = number, ticket
+        _core.commit(row, JOB, job)
+        claimed = number, ticket, job
+    _core.commit(row, CLAIMING, 0)
+    return claimed
+
+
+def _failed(claimed: tuple[int, int, int], row: npt.NDArray[np.int64], error: Exception) -> Failed:
+    number, ticket, job = claimed
+    return failure(job, int(row[EPISODE]), error)._replace(place=number, ticket=ticket)
 
 
 def limit_threads() -> None:
