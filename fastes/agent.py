@@ -1,12 +1,10 @@
-"""FastES: the loop, and what a user calls."""
+"""FastES: what a user calls."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import secrets
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
@@ -17,6 +15,7 @@ from fastes.envs.rebuild import check_for_workers
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.es.perturbations import check_episodes
+from fastes.loop import Loop
 from fastes.models.arguments import changed_settings, checked_timesteps, env_and_policy, refuse_arguments, spec_of
 from fastes.models.checkpointing import read_parts, restore_state, settings_among, versions
 from fastes.models.model_copy import Copied, pack, unpack
@@ -30,7 +29,6 @@ from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.episode import Episode
 from fastes.rollout.predictor import Predictor
 from fastes.sb3.callbacks import all_callbacks
-from fastes.sb3.interface import SB3Interface
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_loader import choose_settings
 from fastes.settings.settings import Settings
@@ -38,27 +36,17 @@ from fastes.system.console import output_lasts
 from fastes.system.cpus import available_cpus
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import keep_unused
-from fastes.system.interrupts import interrupts_wait
 from fastes.training.evaluation import Evaluation
 from fastes.training.evaluator import Evaluator
 from fastes.training.generation import (
-    Generation,
-    confirm_target,
     evaluate,
-    finish_evaluation,
-    make_record,
-    run_generation,
-    warm_up,
 )
-from fastes.training.pending import Told
-from fastes.training.record import Record
 from fastes.training.state import TrainingState
-from fastes.training.steps import Steps
 
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
 
 
-class FastES(SB3Interface):
+class FastES(Loop):
     """Evolution Strategies for a Gymnasium environment, on every core.
 
     >>> from fastes import FastES
@@ -212,25 +200,6 @@ class FastES(SB3Interface):
             self._warn_of_no_training()
         return self
 
-    def _train(self, total: int, callbacks: Callback) -> Steps[None]:
-        """Generations until num_timesteps has reached total, the target return is confirmed, or a callback says stop."""
-        is_training = self.num_timesteps < total
-        finished = time.perf_counter()
-        while is_training:
-            yield from self._judge_start(callbacks)
-            self.state = yield from warm_up(self.state, self.evaluator)
-            generation = yield from run_generation(self.state, self.evaluator)  # ask and evaluate
-            record, finished = yield from self._book(generation, finished, callbacks)  # tell and record
-            self._note_episodes()
-            is_training = callbacks.on_generation(self, record) is not False
-            self.state = self.state.reported()
-            told = self.state.report.told if self.state.report and record.eval_generation else None
-            self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch, told)
-            is_training = is_training and not self.solved and self.num_timesteps < total
-        yield from self._tell_pending(callbacks)
-        if self.num_timesteps >= total:
-            yield from self._judge_start(callbacks)
-
     def _warn_of_no_training(self) -> None:
         warnings.warn(
             f"nothing was trained: the parameters reach target_return = {self.target_return:g} already. "
@@ -238,60 +207,6 @@ class FastES(SB3Interface):
             UserWarning,
             stacklevel=3,
         )
-
-    def _judge_start(self, callbacks: Callback) -> Steps[None]:
-        """Judge the present start where it has spent its part, and begin the next one or go on from the best."""
-        starts = self.state.starts
-        if starts.due(self.num_timesteps, self.budget):
-            evaluation = yield from evaluate(self.state, self.evaluator, starts.judges())
-            self.state = self.state.judged(evaluation)
-            callbacks.on_start_judged(self, starts.judged + 1, evaluation.mean)
-
-    def _book(self, generation: Generation, started: float, callbacks: Callback) -> Steps[tuple[Record, float]]:
-        """The state after a generation takes the place of the one before. Its statistics, and when they were known."""
-        batch, state, told = generation.batch, self.state, []
-        solved, (due, waiting) = False, state.due(batch)
-        for pending in due:
-            told.append((yield from finish_evaluation(state, self.evaluator, pending)))
-            solved, state = yield from self._tell(state, told[-1], callbacks)
-            if solved:
-                break
-        last = told[-1] if told else None
-        with interrupts_wait():
-            state, update = state.finished(told[-1]) if solved else state.updated(batch, told, waiting)
-            finished = time.perf_counter()
-            record = make_record(state, generation, last, update, self.n_workers, finished - started)
-            self.state = state.reporting(record, batch, last)
-        return record, finished
-
-    def _tell(self, state: TrainingState, told: Told, callbacks: Callback) -> Steps[tuple[bool, TrainingState]]:
-        """Meet an evaluation: is its theta the best, and is it solved? Whether it is, and the state that knows of both."""
-        pending, mean = told.pending, told.evaluation.mean
-        if pending.is_told:
-            return False, state
-        is_best = mean > -math.inf and mean >= state.counters.best_eval_return
-        state = state.told(told)
-        if is_best:
-            before = self.state
-            try:  # a context manager's lines around its `try` would be a gap
-                self.state = state.as_evaluated(pending)
-                callbacks.on_new_best(self, mean)
-            finally:
-                self.state = before
-        if mean >= self.target_return:
-            return (yield from confirm_target(state, self.evaluator, pending, self.target_return))
-        return False, state
-
-    def _tell_pending(self, callbacks: Callback) -> Steps[None]:
-        """At the end of a training nobody has to wait for the evaluations that are still played."""
-        for pending in self.state.pending:
-            if not pending.is_told:
-                told = yield from finish_evaluation(self.state, self.evaluator, pending)
-                solved, state = yield from self._tell(self.state, told, callbacks)
-                state = state.ended(told)
-                self.state = state.finished(told)[0] if solved else state
-                if solved:
-                    return
 
     def evaluate(self, episodes: int = 20, *, first_seed: int | None = 0) -> Evaluation:
         """Noise-free episodes of the current parameters on the workers; changes nothing.

@@ -26,8 +26,8 @@ from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec
 from fastes.settings.settings import SCHEDULES, Settings, setting_names
-from fastes.training.pending import load_pending
-from fastes.training.pending import state_of as pending_state
+from fastes.training.evaluation import load_pending
+from fastes.training.evaluation import state_of as pending_state
 from fastes.training.state import Counters, TrainingState
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")

@@ -21,9 +21,8 @@ from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.settings.settings import Settings
 from fastes.training.episode_cap import EpisodeCap
-from fastes.training.evaluation import Evaluation
+from fastes.training.evaluation import Evaluation, Pending
 from fastes.training.evaluator import Evaluator
-from fastes.training.pending import Pending
 from fastes.training.population import Population
 from fastes.training.record import Record
 from fastes.training.rollback import Rollback
@@ -137,7 +136,7 @@ class Model(FromConfig):
 
     @property
     def last_evaluation(self) -> Evaluation | None:
-        """The noise-free episodes that were told last: of the theta of generation `last_evaluation_of`; None before the first."""
+        """The noise-free episodes that were told last, of `last_evaluation_of`; None before the first."""
         told = None if self.state.report is None else self.state.report.told
         return None if told is None else told.evaluation
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Collection, Generator
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes.pools.processes.process_pool import ProcessPool
-from fastes.pools.processes.spare_workers import spare_workers
+from fastes.pools.processes.workforce import spare_workers
 from fastes.pools.serial_pool import SerialPool
 from fastes.pools.vector_pool import VectorPool
 from fastes.rollout.episode import Episode
@@ -17,6 +17,10 @@ from fastes.rollout.job import Batch, PoolSpec, Request
 from fastes.system.memory import check_memory
 
 _ADVICE = "use fewer candidates, a smaller noise_table_size, fewer workers, or smaller observations (such as resized frames)"
+
+
+_Result = TypeVar("_Result")
+Steps = Generator[int, None, _Result]  # work that yields the ticket of the request it waits for: others may work meanwhile
 
 
 class Pool(Protocol):
@@ -44,10 +48,10 @@ class Pool(Protocol):
         """Whether `collect` would not wait."""
 
     def wait(self, tickets: Collection[int]) -> None:
-        """Return when one of these requests is finished. Raises what is wrong with the pool; a request's errors wait for collect."""
+        """Return when one of these requests is finished. Raises what is wrong with the pool; `collect` raises jobs' errors."""
 
     def collect(self, ticket: int) -> Batch:
-        """What a finished request's jobs gave; its place is free then. Raises WorkerError for an exception in an environment."""
+        """What a finished request's jobs gave; its place is free then. Raises WorkerError for an environment's exception."""
 
     def close(self) -> None:
         """End what was started, and close environments that are the pool's own."""

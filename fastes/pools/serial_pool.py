@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of, trace_of
 from fastes.pools.at_exit import close_at_exit
+from fastes.pools.open_requests import OpenRequest, OpenRequests
 from fastes.rollout.episode import Episode
 from fastes.rollout.job import Batch, PoolSpec, Request, Where, describe_episode, warn_of_penalty
 from fastes.rollout.job_runner import JobRunner
-from fastes.rollout.open_requests import OpenRequest, OpenRequests
 from fastes.rollout.random_state import global_random_kept, one_thread
 from fastes.rollout.shared_block import EPISODE, Block
 from fastes.system.forks import keep_unused, tell_of_forks

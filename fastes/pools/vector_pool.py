@@ -15,24 +15,16 @@ from gymnasium import spaces
 from fastes import _core
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of
+from fastes.pools.open_requests import OpenRequest, OpenRequests
 from fastes.rollout.episode import Episode, EpisodeSettings, observation_flattener
 from fastes.rollout.job import Batch, PoolSpec, Request, Terms
 from fastes.rollout.job_runner import parameter_loader
-from fastes.rollout.open_requests import OpenRequest, OpenRequests
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
 from fastes.rollout.shared_block import Block
 from fastes.system.interrupts import handlers_kept, interrupts_wait
 
 _IDLE = -1
 _ORIGINS = {"environment": "vector environment", "policy": "policy, on"}
-
-
-class _Start(NamedTuple):
-    """An episode to begin: its environment seed, the key of its action noise, and its settings."""
-
-    seed: int
-    key: int
-    settings: EpisodeSettings
 
 
 class Job:
@@ -46,6 +38,15 @@ class Job:
     def told(self, spec: PoolSpec) -> int:
         """Its number as errors and `replay` have it."""
         return self.number if self.is_candidate else 2 * spec.num_pairs + self.number
+
+
+class _Start(NamedTuple):
+    """An episode to begin: its environment seed, the key of its action noise, its settings, and its job."""
+
+    seed: int
+    key: int
+    settings: EpisodeSettings
+    job: Job
 
 
 class VectorPool:
@@ -234,7 +235,8 @@ class _Run:
         over = (dones | (self.length >= self.limit)) & self.playing
         if over.any():
             for index in np.flatnonzero(over).tolist():
-                self._end_episode(index)
+                if (job := self.job[index]) is not None:
+                    self._end_episode(index, job)
 
     def _take_job(self, index: int) -> None:
         """Give an environment the next job, or none."""
@@ -255,7 +257,7 @@ class _Run:
             seed, key = int(place.env_seed[number // 2, episode]), int(place.action_key[number // 2, episode])
         else:
             seed, key = int(place.eval_seed[number]), 0
-        self.to_start[index] = _Start(seed, key, job.terms.episodes)
+        self.to_start[index] = _Start(seed, key, job.terms.episodes, job)
 
     def _start_all(self) -> None:
         """Start an episode in every environment; one without a job gets any."""
@@ -267,8 +269,7 @@ class _Run:
 
     def _begin_episodes(self) -> None:
         for index, start in self.to_start.items():
-            actor, job = self.actors[index], self.job[index]
-            assert job is not None
+            actor, job = self.actors[index], start.job
             actor.begin_episode(start.key, start.settings.action_noise, start.settings.sample)
             actor.count_moments(self.spec.normalize_obs and job.is_candidate)
             if self.spec.normalize_obs and job.is_candidate and self.episode[index]:
@@ -277,10 +278,8 @@ class _Run:
             self.total[index], self.length[index], self.limit[index] = 0.0, 0, start.settings.max_steps
         self.to_start.clear()
 
-    def _end_episode(self, index: int) -> None:
-        actor, job = self.actors[index], self.job[index]
-        assert job is not None
-        place, number = job.place, job.number
+    def _end_episode(self, index: int, job: Job) -> None:
+        actor, place, number = self.actors[index], job.place, job.number
         self.playing[index] = False
         self.returns[index] += self.total[index]
         self.successes[index] += self.vector_env.success(index)

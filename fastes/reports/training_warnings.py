@@ -8,7 +8,7 @@ import numpy as np
 
 from fastes.es.fitness_shaping import mean_and_std
 from fastes.rollout.job import Batch
-from fastes.training.pending import Told
+from fastes.training.evaluation import Told
 from fastes.training.state import TrainingState
 
 _UNBEATEN, _EQUAL = 50, 20  # generations in a row
@@ -95,7 +95,7 @@ class StatisticsWarnings:
     def _say(self, kind: str, message: str) -> None:
         if kind not in self._said:
             self._said.add(kind)
-            warnings.warn(message, RuntimeWarning, stacklevel=6)  # the line that called learn
+            warnings.warn(message, RuntimeWarning, stacklevel=7)  # the line that called learn
 
 
 def _all_equal(batch: Batch, told: Told | None) -> bool:

@@ -41,16 +41,15 @@ class JobRunner:
             raise
         self.actor.count_steps(self.row[STEPS : STEPS + 1])
         self.load_parameters = parameter_loader(block.layout.candidates)
-        self._at: Place | None = None
-        self._terms: Terms | None = None
+        self._terms = Terms.of(block.places[0])
 
-    def begin(self, place: Place, ticket: int) -> None:
-        """Take over what the jobs of a request share, and its normaliser snapshot, unless they are those of the last job."""
-        if self._terms is not None and self._terms.ticket == ticket and self._at is place:
-            return
-        self._at, self._terms = place, Terms.of(place, ticket)
-        if self.spec.normalize_obs:
-            self.actor.set_normalizer(place.obs_mean, place.obs_inv_std, self._terms.obs_clip)
+    def begin(self, place: Place, ticket: int) -> Terms:
+        """What the jobs of a request share. Its normaliser snapshot is taken over, unless it is that of the last job."""
+        if self._terms.ticket != ticket:
+            self._terms = terms = Terms.of(place, ticket)
+            if self.spec.normalize_obs:
+                self.actor.set_normalizer(place.obs_mean, place.obs_inv_std, terms.obs_clip)
+        return self._terms
 
     def run(self, place: Place, ticket: int, job: int, on_penalty: Callable[[Exception], None]) -> None:
         """Run a job that was claimed under a ticket, and write its slot; the commit flag comes last.
@@ -62,10 +61,9 @@ class JobRunner:
         steps_before = int(row[STEPS])
         row[EPISODE] = 0
         row[JOB] = job
-        self.begin(place, ticket)
-        assert self._terms is not None
+        terms = self.begin(place, ticket)
         try:
-            played = (self._run_candidate if candidate else self._run_evaluation)(place, job, self._terms)
+            played = (self._run_candidate if candidate else self._run_evaluation)(place, job, terms)
         except Exception as error:
             if self.spec.on_env_error != PENALISE:
                 raise

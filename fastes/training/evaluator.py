@@ -15,7 +15,7 @@ from fastes.es.noise_table import NoiseTable
 from fastes.es.parameter_windows import window_size
 from fastes.es.perturbations import Perturbations
 from fastes.policies.choose_policy import AnySpec
-from fastes.pools.base import Pool, make_pool
+from fastes.pools.base import Pool, Steps, make_pool
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Batch, PoolSpec, Request
 from fastes.rollout.obs_normalizer import ObsNormalizer
@@ -24,7 +24,6 @@ from fastes.settings.settings import Settings
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import tell_of_forks
 from fastes.training.evaluation import Evaluation
-from fastes.training.steps import Steps
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
@@ -118,26 +117,26 @@ class Evaluator:
 
     def begin_evaluation(
         self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int
-    ) -> None:
+    ) -> int:
         """Begin noise-free episodes of a generation's theta, one for each environment seed, unless they have begun.
 
-        They are known by theta, the very array: nobody writes to one.
+        They are known by theta, the very array: nobody writes to one. Returns the ticket.
         """
         pool = self.start()
-        if self._running_ticket(pool, theta) is None:
-            request = Request(theta, normalizer, episodes, eval_seeds=seeds, generation=generation)
-            self._running.append((theta, pool.submit(request)))
+        self._running = [(its, ticket) for its, ticket in self._running if pool.knows(ticket)]  # an error may make it forget
+        for its, ticket in self._running:
+            if its is theta:
+                return ticket
+        ticket = pool.submit(Request(theta, normalizer, episodes, eval_seeds=seeds, generation=generation))
+        self._running.append((theta, ticket))
+        return ticket
 
-    def end_evaluation(self, theta: Float32, seeds: Int64) -> Steps[Evaluation]:
-        """What those that have begun gave."""
-        pool = self.start()
-        ticket = self._running_ticket(pool, theta)
-        assert ticket is not None, "an evaluation that has not begun"
-        try:
-            batch = yield from _batch_of(pool, ticket)
-        finally:
-            if not pool.knows(ticket):
-                self._running = [(its, number) for its, number in self._running if number != ticket]
+    def finish_evaluation(
+        self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int
+    ) -> Steps[Evaluation]:
+        """What these gave; they begin here where they have not."""
+        ticket = self.begin_evaluation(theta, normalizer, seeds, episodes, generation)
+        batch = yield from _batch_of(self.start(), ticket)
         return Evaluation(batch.returns, batch.lengths, seeds)
 
     def keep_evaluations(self, wanted: Sequence[Float32]) -> Steps[None]:
@@ -149,14 +148,7 @@ class Evaluator:
                     if self._pool is not None and self._pool.knows(ticket):
                         yield from _batch_of(self._pool, ticket)
 
-    def _running_ticket(self, pool: Pool, theta: Float32) -> int | None:
-        """Of the request that plays theta's noise-free episodes; an error may have made the pool forget it."""
-        self._running = [(its, ticket) for its, ticket in self._running if pool.knows(ticket)]
-        return next((ticket for its, ticket in self._running if its is theta), None)
-
-    def evaluate(
-        self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings
-    ) -> Steps[Evaluation]:
+    def evaluate(self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings) -> Steps[Evaluation]:
         """Noise-free episodes of theta, one for each environment seed."""
         pool, returns, lengths = self.start(training=False), [], []
         for at in range(0, len(seeds), pool.spec.num_evals):
@@ -172,8 +164,7 @@ class Evaluator:
         try:
             while True:
                 ticket = next(steps)
-                assert self._pool is not None, "what waits has submitted a request"
-                self._pool.wait((ticket,))
+                self.start(training=False).wait((ticket,))
         except StopIteration as end:
             result: _Result = end.value
             return result

@@ -11,13 +11,13 @@ import numpy.typing as npt
 from fastes.es.fitness_shaping import mean_and_std
 from fastes.es.perturbations import Perturbations
 from fastes.es.strategy import Update
+from fastes.pools.base import Steps
 from fastes.rollout.job import Batch
-from fastes.training.evaluation import Evaluation
+from fastes.training.evaluation import Evaluation, Pending, Told
 from fastes.training.evaluator import Evaluator
-from fastes.training.pending import Pending, Told
 from fastes.training.record import Record
 from fastes.training.state import TrainingState
-from fastes.training.steps import Steps
+
 
 class Generation(NamedTuple):
     """What was asked for, and what it gave."""
@@ -47,8 +47,8 @@ def run_generation(state: TrainingState, evaluator: Evaluator) -> Steps[Generati
 def finish_evaluation(state: TrainingState, evaluator: Evaluator, pending: Pending) -> Steps[Told]:
     """Wait for the noise-free episodes of a generation's theta."""
     seeds = state.eval_seeds(pending.generation)
-    evaluator.begin_evaluation(pending.theta, pending.normalizer, seeds, state.episode_settings()[1], pending.generation)
-    return Told(pending, (yield from evaluator.end_evaluation(pending.theta, seeds)))
+    of, episodes = (pending.theta, pending.normalizer), state.episode_settings()[1]
+    return Told(pending, (yield from evaluator.finish_evaluation(*of, seeds, episodes, pending.generation)))
 
 
 def warm_up(state: TrainingState, evaluator: Evaluator) -> Steps[TrainingState]:
@@ -124,7 +124,7 @@ def make_record(
         jobs_rerun=batch.rerun,
         seconds=seconds,
         steps_per_second=_share(steps, seconds),
-        utilisation=min(1.0, _share(batch.busy_seconds, max(n_workers, 1) * seconds)),
+        utilisation=min(_share(batch.busy_seconds, max(n_workers, 1) * seconds), 1.0),
     )
 
 

@@ -19,9 +19,8 @@ from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import Settings
 from fastes.training.episode_cap import EpisodeCap
-from fastes.training.evaluation import Evaluation
+from fastes.training.evaluation import Evaluation, Pending, Told
 from fastes.training.fitness import fitness_of
-from fastes.training.pending import Pending, Told
 from fastes.training.population import Population
 from fastes.training.record import Record
 from fastes.training.rollback import Rollback

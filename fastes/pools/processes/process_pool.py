@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-import selectors
-import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from collections.abc import Collection
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
-from fastes.pools.at_exit import close_at_exit
-from fastes.pools.processes.nested_training import refuse_workers
-from fastes.pools.processes.shutdown import END_SECONDS, see_off, warn_of_late
+from fastes.pools.open_requests import OpenRequest, OpenRequests
 from fastes.pools.processes.watchdog import HUNG, TICK, Watch
 from fastes.pools.processes.worker import Idle, Look
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed
-from fastes.pools.processes.worker_process import Payload, Worker
+from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, Where, describe_episode, warn_of_penalty
-from fastes.rollout.open_requests import OpenRequest, OpenRequests
 from fastes.rollout.shared_block import (
     CLAIMING,
     EPISODE,
@@ -34,85 +29,48 @@ from fastes.rollout.shared_block import (
     TICKET,
     TICKET_SHIFT,
     UNCLAIMED,
-    Block,
 )
-from fastes.system.console import lasting
-from fastes.system.forks import tell_of_forks
 from fastes.system.interrupts import interrupts_wait
-from fastes.system.limits import explained
 
 _Made = TypeVar("_Made")
 _MAX_CRASHES = 3  # of one job
 _MAX_FRUITLESS = 6  # for each worker, where no episode was ever finished
 
 
-class ProcessPool:
-    """Processes that play episodes. They start with the first request and are replaced when they die.
+class ProcessPool(Workforce):
+    """Runs requests on processes, which start with the first one and are replaced when they die.
 
     n_workers: that play anything. spare: further ones that play noise-free episodes alone.
     """
 
     def __init__(self, spec: PoolSpec, n_workers: int, spare: int = 0) -> None:
-        refuse_workers()
-        self.spec, self.n_workers, self.n_processes = spec, n_workers, n_workers + spare
-        self._workers: dict[int, Worker] = {}
-        self._selector = self._with_limits_named(selectors.DefaultSelector)
-        try:
-            self.block = self._with_limits_named(lambda: Block(spec.layout(self.n_processes)))
-        except BaseException:
-            self._selector.close()
-            raise
+        super().__init__(spec, n_workers, spare)
         self._requests = OpenRequests(self.block)
         self._watch = Watch(spec.step_timeout)
-        self._payload: Payload | None = None
-        self._printed: set[str] = set()
         self._warned: set[str] = set()
         self._interrupted = False  # by an exception, before workers and requests could be let go of
         self._orphans = False  # whether a lost worker may have left a job that it had claimed
         self._lost_at = 0  # a ticket of that moment
         self._crashes: Counter[int] = Counter()  # of a worker's row, while it built its environment
         self._fruitless = 0  # episodes that lost their worker before any was finished
-        self._offer = 0  # number of the last one
-        tell_of_forks(self)
-        close_at_exit(self)
 
     def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
         """Memory for one of its noise tables, float32 (table_size,)."""
         table: npt.NDArray[np.float32] = self.block.noise[number]
         return table
 
-    def start(self) -> None:
-        """Start the workers that are not running, so that they build their environments while the caller goes on."""
-        if self._payload is None:
-            self._payload = self._with_limits_named(lambda: Payload(self.spec, self.block, self.n_workers))
-        for slot in range(self.n_processes):
-            if slot not in self._workers:
-                self._start_worker(slot, self._payload).offer(self._offer)
-
-    def _start_worker(self, slot: int, payload: Payload) -> Worker:
-        with interrupts_wait():
-            worker = self._with_limits_named(lambda: Worker(slot, self.spec, self.block, payload))
-            self._workers[slot] = worker
-            self._selector.register(worker.connection, selectors.EVENT_READ, (worker, "message"))
-            self._selector.register(worker.stderr, selectors.EVENT_READ, (worker, "stderr"))
-            if worker.pidfd >= 0:
-                self._selector.register(worker.pidfd, selectors.EVENT_READ, (worker, "exit"))
-        return worker
-
-    def _with_limits_named(self, make: Callable[[], _Made]) -> _Made:
-        """What make() gives; when descriptors or processes run out, the error names the limit."""
-        try:
-            return make()
-        except (OSError, RuntimeError) as error:
-            raise explained(error, self.n_processes, len(self._workers)) from error
+    def close(self) -> None:
+        """End the workers and let go of the memory."""
+        self._requests.forget()
+        super().close()
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> int:
         if self._interrupted:
             self.forget()
-        self._interrupted = True
         open_ = self._requests.add(request)
+        self._interrupted = True
         open_.submitted = self._watch.counted
         self._open_jobs(open_, open_.jobs)
         try:
@@ -142,6 +100,7 @@ class ProcessPool:
         workers are lost again and again outside any episode; requests are forgotten then.
         """
         self._interrupted = True
+        self._crashes.clear()
         try:
             timeout = 0.0  # whoever died while nobody watched is met first
             while timeout == 0.0 or not self._is_any_finished(tickets):
@@ -212,22 +171,23 @@ class ProcessPool:
     def _meet_events(self, timeout: float) -> None:
         """Wait for one of them, for so many seconds at most, and look after the workers."""
         for key, _ in self._selector.select(timeout):
-            worker, channel = key.data
-            if self._workers.get(worker.slot) is not worker:
+            worker: Worker = key.data[0]
+            channel: str = key.data[1]
+            if not self._has(worker):
                 continue  # replaced earlier in this batch of events
             if channel == "stderr":
                 self._show(worker)
-            elif not self._receive(worker) or channel == "exit":
+            elif (not self._receive(worker) or channel == "exit") and self._has(worker):
                 self._replace(worker)
-        for worker, fault in self._watch.check(list(self._workers.values())):
-            if self._workers.get(worker.slot) is worker:
-                worker.killed_for = fault
-                self._replace(worker)
+        for unwell, fault in self._watch.check(list(self._workers.values())):
+            if self._has(unwell):
+                unwell.killed_for = fault
+                self._replace(unwell)
 
     def _receive(self, worker: Worker) -> bool:
         """Take what it has sent; False when it hung up."""
         try:
-            while worker.connection.poll():
+            while self._has(worker) and worker.connection.poll():
                 message: Idle | Look | Failed = worker.connection.recv()
                 if isinstance(message, Idle):
                     worker.idle_after = message.offer
@@ -287,8 +247,6 @@ class ProcessPool:
         self._show(worker)
         with interrupts_wait():
             self._end(worker)
-        if self._workers.get(worker.slot) is worker:
-            del self._workers[worker.slot]
         self._note_orphans()
         open_, job = self._unfinished_job(worker)
         how = worker.how_it_died()
@@ -351,78 +309,3 @@ class ProcessPool:
         if open_ is not None and open_.place.committed[job] < open_.first_ticket:
             return open_, job
         return None, -1
-
-    def _show(self, worker: Worker) -> None:
-        """Pass on what a worker wrote to stderr; a line that many workers write appears once."""
-        lines, open_ = worker.read_stderr()
-        for line in lines:
-            if line and line not in self._printed:
-                if len(self._printed) < 1000:
-                    self._printed.add(line)
-                print(line, file=lasting(sys.stderr))
-        if not open_:
-            self._release(worker.stderr)
-
-    def _release(self, channel: Any) -> None:
-        with contextlib.suppress(KeyError, ValueError, OSError):  # it is released or closed already
-            self._selector.unregister(channel)
-
-    def _end(self, worker: Worker) -> None:
-        """Reap one that has hung up, hangs or is stopped; how it died is its own exit status, where it has one."""
-        if worker.killed_for:
-            self._see_off([worker])
-            return
-        worker.wait(END_SECONDS)
-        if not worker.has_ended():
-            worker.killed_for = "hung up and did not end"
-            worker.kill()
-        self._remove(worker)
-
-    def _remove(self, worker: Worker) -> None:
-        """Reap a worker that was killed or is dead."""
-        for channel in (worker.connection, worker.stderr, worker.pidfd):
-            if channel != -1:
-                self._release(channel)
-        self._workers.pop(worker.slot, None)
-        worker.reap()
-
-    def _see_off(self, workers: list[Worker]) -> list[Worker]:
-        """Ask workers to close their environments and to leave, and reap them; returns those that had to be killed."""
-        for worker in workers:
-            self._release(worker.connection)
-            worker.ask_to_leave()
-        late = see_off(workers, self._show)
-        for worker in workers:
-            self._show(worker)
-            self._remove(worker)
-        return late
-
-    def kill(self) -> None:
-        """End every worker, whatever it does; the next request starts new ones."""
-        with interrupts_wait():
-            late = self._see_off(list(self._workers.values()))
-            warn_of_late(self.spec.source.name, late)  # before an interrupt that waits is raised
-
-    def close(self) -> None:
-        """End the workers and let go of the memory."""
-        with interrupts_wait():
-            self._requests.forget()
-            for worker in self._workers.values():
-                self._show(worker)
-            late = self._see_off(list(self._workers.values()))
-            self._selector.close()
-            self.block.close()
-            if self._payload is not None:
-                self._payload.close()
-            warn_of_late(self.spec.source.name, late)
-
-    def leave_to_parent(self) -> None:
-        """See forks.Owner. The epoll set is shared: nothing is taken out of it. Workers must see when their parent hangs up."""
-        workers = list(self._workers.values())
-        self._workers.clear()
-        for worker in workers:
-            worker.leave_to_parent()
-        self._selector.close()
-        self.block.close()
-        if self._payload is not None:
-            self._payload.close()
