@@ -19,6 +19,7 @@ from fastes.pools.processes.watchdog import HUNG, TICK, Watch
 from fastes.pools.processes.worker import Idle, Look
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed
 from fastes.pools.processes.worker_process import Worker
+from fastes.pools.processes.workforce import Workforce
 from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, Where, describe_episode, warn_of_penalty
 from fastes.rollout.shared_block import (
     CLAIMING,
