@@ -61,7 +61,7 @@ def test_train_leaves_a_run_folder(run: Path) -> None:
     assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_progress_has_every_figure(run: Path) -> None:
+def test_progress_has_every_statistic(run: Path) -> None:
     table = rows(run)
     assert list(table[0]) == list(Record._fields)
     assert [int(row["generation"]) for row in table] == list(range(1, len(table) + 1))
@@ -98,7 +98,7 @@ def test_settings_of_a_config_make_the_same_model(run: Path) -> None:
         assert model.theta.tobytes() == saved.arrays["theta"]["theta"].tobytes()
 
 
-def test_train_prints_figures_and_how_to_play(run: Path) -> None:
+def test_train_prints_statistics_and_how_to_play(run: Path) -> None:
     text = output(run)
     for word in ("ret mean", "eval", "rank", "elite", "|theta|", "|grad|", "upd ratio", "ep len", "steps/s", "util"):
         assert word in text

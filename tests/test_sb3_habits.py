@@ -158,7 +158,7 @@ def test_device_and_learning_rate(monkeypatch: pytest.MonkeyPatch) -> None:
         assert model.policy.device.type == "cpu"
 
 
-def test_figures_are_means_of_the_last_episodes(tmp_path: Path) -> None:
+def test_statistics_are_means_of_the_last_episodes(tmp_path: Path) -> None:
     returns: list[float] = []
     with FastES(toy(), n_workers=0, stats_window_size=11, **SETTINGS) as model:
         model.set_logger(own_logger.configure(tmp_path, ["json"]))
@@ -378,16 +378,16 @@ def test_attributes_that_are_absent_say_why(name: str, said: str) -> None:
 
 def test_a_new_environment_leaves_nothing_of_the_old_one() -> None:
     vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
-    lanes = vec_env.VecNormalize(vec_env.DummyVecEnv([Toy, Toy]))
+    several = vec_env.VecNormalize(vec_env.DummyVecEnv([Toy, Toy]))
     with FastES(toy(), n_workers=0, **SETTINGS) as model:
         learn(model, 1)
         before, theta = model.get_env(), model.theta
-        model.set_env(lanes)
-        assert model.get_env() is lanes is not before
-        assert (model.n_envs, model._vec_normalize_env) == (2, lanes)
+        model.set_env(several)
+        assert model.get_env() is several is not before
+        assert (model.n_envs, model._vec_normalize_env) == (2, several)
         model.set_env(toy(), force_reset=False)
         assert (model.n_envs, model.get_vec_normalize_env(), model._last_obs) == (1, None, None)
-        assert model.get_env() not in (before, lanes)
+        assert model.get_env() not in (before, several)
         assert len(model.ep_info_buffer) == 8, "as in SB3"
         assert model.theta is theta
 

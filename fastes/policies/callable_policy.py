@@ -105,7 +105,7 @@ class CallableActor(CustomActor):
             raise
 
     def check_memory(self) -> None:
-        """Warn of an object that remembers what it has met and has no way to forget, or one that does not.
+        """Warn of an object that remembers what it has met and has no reset, or one that leaves some of it.
 
         Plain functions, which have nowhere to remember, are not called here, nor are objects without attributes.
         """

@@ -49,9 +49,9 @@ class CustomActor(_core.Actor):
     def begin_episode(self, noise_key: int = 0, action_noise: float = 0.0, sample: bool = False) -> None:
         """Start the episode's action stream at its beginning, and the policy's memory."""
         super().begin_episode(noise_key, action_noise, sample)
-        self.forget()
+        self.reset_memory()
 
-    def forget(self) -> None:
+    def reset_memory(self) -> None:
         """Clear what the policy remembers."""
         try:
             for hook in self.hooks:
@@ -69,12 +69,12 @@ def check_memory_of(what: str, actor: CustomActor, run: Callable[[float], Any], 
     """
     with _same_draws() as begin, contextlib.suppress(Exception):
         begin()
-        actor.forget()
+        actor.reset_memory()
         first, before = _frozen(run(0.0)), None if actor.hooks else _frozen(state())
         with contextlib.suppress(Exception):  # a table may have no entry for it
             run(1.0)
         begin()
-        actor.forget()
+        actor.reset_memory()
         if (_frozen(run(0.0)), None if actor.hooks else _frozen(state())) == (first, before):
             return
         message = f"{what} remembers earlier observations, {_advice(actor.hooks)}"
