@@ -22,7 +22,7 @@ from fastes.models.checkpointing import read_parts, restore_state, settings_amon
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.one_thread import OneThread
 from fastes.models.replay import replay_job
-from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class, check_noise
+from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback
@@ -175,8 +175,7 @@ class FastES(SB3Interface):
         callback: see fastes.reports.callbacks; SB3's work unchanged.
         log_interval: generations between writes to the logger; None for none.
         tb_log_name: of the run in tensorboard_log.
-        reset_num_timesteps: False goes on counting: total_timesteps come on top of num_timesteps, and 0 only judges a start
-            that a spent budget left to be judged.
+        reset_num_timesteps: False goes on counting: total_timesteps come on top, and 0 only judges a start that is left over.
         progress_bar: show one.
 
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
@@ -184,8 +183,7 @@ class FastES(SB3Interface):
         """
         refuse_training()
         refuse_arguments(removed)
-        steps = self.settings.total_timesteps if total_timesteps is None else total_timesteps
-        budget = checked_timesteps(steps, least=1 if reset_num_timesteps else 0)
+        budget = checked_timesteps(total_timesteps, self.settings, least=1 if reset_num_timesteps else 0)
         with self._one_thread.using("learn()"), output_lasts():
             self.state = self.state.begun(budget, reset_num_timesteps)
             total, begun_at = self.num_timesteps + budget, self.generation
@@ -334,9 +332,7 @@ class FastES(SB3Interface):
 
         Raises CheckpointError that says what is wrong with the file.
         """
-        changes = {**settings_among(custom_objects or {}), **settings}
-        parts = read_parts(path, env, env_kwargs, policy, changes)
-        check_noise(parts.spec, changes.get("action_noise", 0.0), changes.get("sample_actions", False))
+        parts = read_parts(path, env, env_kwargs, policy, {**settings_among(custom_objects or {}), **settings})
         if print_system_info:
             print(f"{path} was saved with {parts.checkpoint.data.get('versions')}, here are {versions()}")
         model = cls.__new__(cls)

@@ -53,6 +53,7 @@ def refuse_arguments(removed: Mapping[str, Any]) -> None:
         raise TypeError(f"learn() got an unexpected keyword argument {name!r}{advice}")
 
 
-def checked_timesteps(timesteps: float, least: int) -> int:
-    """total_timesteps as an int."""
-    return check_int("total_timesteps", whole(timesteps), least, 10**15)
+def checked_timesteps(timesteps: float | None, settings: Settings, least: int) -> int:
+    """total_timesteps as an int, None for the settings'."""
+    steps = settings.total_timesteps if timesteps is None else timesteps
+    return check_int("total_timesteps", whole(steps), least, 10**15)

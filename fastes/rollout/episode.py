@@ -50,6 +50,12 @@ def observation_flattener(space: spaces.Space[Any]) -> Callable[[Any], Any] | No
     return lambda obs: spaces.flatten(space, obs)
 
 
+def _act_on(actor: Actor, flatten: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """The actor's action for an observation, which is flattened first where that is wanted."""
+    act = actor.act
+    return act if flatten is None else lambda obs: act(flatten(obs))
+
+
 def run_episode(
     env: gymnasium.Env[Any, Any],
     actor: Actor,
@@ -64,13 +70,7 @@ def run_episode(
     """
     seed_global_random(env_seed)
     actor.begin_episode(action_key, settings.action_noise, settings.sample)
-    act, step = actor.act, env.step
-    if flatten is not None:
-        raw_act = act
-
-        def act(obs: Any) -> Any:
-            return raw_act(flatten(obs))
-
+    act, step = _act_on(actor, flatten), env.step
     episode_return, length = 0.0, 0
     obs: Any = None
     info: Any = None

@@ -23,7 +23,18 @@ from fastes.pools.processes.watchdog import HUNG, TICK, Watch
 from fastes.pools.processes.worker import Done
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed
 from fastes.pools.processes.worker_process import Payload, Worker
-from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, Round, collect, describe_episode, publish, warn_of_penalty
+from fastes.rollout.job import (
+    PENALISE,
+    Batch,
+    PoolSpec,
+    Request,
+    Round,
+    Where,
+    collect,
+    describe_episode,
+    publish,
+    warn_of_penalty,
+)
 from fastes.rollout.shared_block import ENTERED, EPISODE, JOB, Block
 from fastes.system.console import lasting
 from fastes.system.forks import tell_of_forks
@@ -217,21 +228,7 @@ class ProcessPool:
         self._fruitless += job != _OUTSIDE
         never = self._fruitless >= _MAX_FRUITLESS * self.n_workers and not self.block.committed.any()
         if self._crashes[blamed] >= _MAX_CRASHES or never:
-            kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
-            again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""
-            lost = (
-                f"{self._fruitless} workers were lost before any episode was finished, the last one"
-                if never
-                else (f"{_MAX_CRASHES} workers were lost")
-            )
-            output = worker.last_output()
-            raise kind(
-                f"{lost} {what}; {'it' if never else 'the last one'} {how}.{again}"
-                f"{output and f'{chr(10)}Its last output:{chr(10)}{output}'}",
-                round_.generation + 1,
-                episode.job if episode else None,
-                episode.env_seed if episode else None,
-            )
+            raise self._too_many_lost(worker, f"{what};", how, round_, episode, never)
         again = "" if episode is None else " and its unfinished episode is played again"
         warnings.warn(
             f"worker {worker.slot} {how} {what}; it is replaced{again}, results do not change",
@@ -240,6 +237,24 @@ class ProcessPool:
         )
         assert self._payload is not None
         self._start_worker(worker.slot, self._payload).offer(round_)
+
+    def _too_many_lost(
+        self, worker: Worker, what: str, how: str, round_: Round, episode: Where | None, never: bool
+    ) -> WorkerCrashed:
+        """The error of a round that is given up. never: no episode was finished at all."""
+        kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
+        if never:
+            lost = f"{self._fruitless} workers were lost before any episode was finished, the last one {what} it {how}."
+        else:
+            lost = f"{_MAX_CRASHES} workers were lost {what} the last one {how}."
+        again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""
+        output = worker.last_output()
+        return kind(
+            f"{lost}{again}{output and f'{chr(10)}Its last output:{chr(10)}{output}'}",
+            round_.generation + 1,
+            episode.job if episode else None,
+            episode.env_seed if episode else None,
+        )
 
     def _unfinished_job(self, worker: Worker) -> int:
         """What a dead worker was at; _OUTSIDE when it had finished that, in this generation or an earlier one."""
