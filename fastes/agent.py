@@ -272,10 +272,12 @@ class FastES(SB3Interface):
     def replay(self, generation: int, job: int) -> Episode:
         """Play one job of the running generation again, in this process, as an error or a warning named it.
 
-        generation: the model's next one, generation + 1 (as errors and progress.csv count). job: a candidate's number, or
-        population_size + n for its n-th noise-free evaluation episode (behind the largest population, where that is
-        adaptive). Returns the mean return of the job's episodes and their total length. What the environment raises comes as
-        it is, and what kills a worker kills this process.
+        generation: the model's next one, generation + 1 (as errors and progress.csv count).
+        job: a candidate's number, or population_size + n for its n-th noise-free evaluation episode (behind the largest
+            population, where that is adaptive).
+
+        Returns the mean return of the job's episodes and their total length. What the environment raises comes as it is, and
+        what kills a worker kills this process.
         """
         with self._one_thread.using("replay()"):
             return replay_job(self.state, self.evaluator, generation, job)

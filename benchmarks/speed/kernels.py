@@ -24,7 +24,13 @@ Float32 = npt.NDArray[np.float32]
 
 
 class Sizes(NamedTuple):
-    """table: values; num_params and slices of the weighted sum; fill: values; calls: steps a timing; repeats."""
+    """What is timed, and how often.
+
+    table, fill: values.
+    num_params, slices: of the weighted sum.
+    calls: steps a timing.
+    repeats: timings of each.
+    """
 
     table: int = 250_000_000
     num_params: int = 1_700_000

@@ -60,7 +60,9 @@ class EnvSource:
     monitor_file: str | None = field(default=None, compare=False)
 
     def __call__(self, **extra: Any) -> Env:
-        """Build one environment; extra: more keyword arguments for gymnasium.make; of these a factory gets render_mode.
+        """Build one environment.
+
+        extra: more keyword arguments for gymnasium.make; of these a factory gets render_mode.
 
         Handlers of SIGINT, SIGTERM and SIGHUP stay as they are, whatever the environment installs.
         """

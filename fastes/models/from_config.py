@@ -31,9 +31,11 @@ class FromConfig:
     def from_config(cls: type[Made], path: str | os.PathLike[str], env: Any = None, **changes: Any) -> Made:
         """A new model with the settings of a file: a run folder's config.toml, or the best.toml of a search.
 
-        path: of the file; a run's environment arguments and seed are taken, too. env: another environment than the file's.
-        changes: any argument of FastES, a setting or seed or n_workers; they go before what the file says. Raises ValueError
-        or TypeError for a file that holds none, OSError for one that cannot be read.
+        path: of the file; a run's environment arguments and seed are taken, too.
+        env: another environment than the file's.
+        changes: any argument of FastES, a setting or seed or n_workers; they go before what the file says.
+
+        Raises ValueError or TypeError for a file that holds none, OSError for one that cannot be read.
         """
         return cls(**arguments_from(path, env, changes))
 

@@ -64,8 +64,8 @@ class CustomActor(_core.Actor):
 def check_memory_of(what: str, actor: CustomActor, run: Callable[[float], Any], state: Callable[[], Any]) -> None:
     """Warn where what a policy gives depends on what it has met before.
 
-    run: the outputs for an observation of that value throughout; what it raises ends the check. state: what the policy holds
-    beside its parameters.
+    run: the outputs for an observation of that value throughout; what it raises ends the check.
+    state: what the policy holds beside its parameters.
     """
     with _same_draws() as begin, contextlib.suppress(Exception):
         begin()

@@ -24,7 +24,12 @@ def step_guard(budget: int) -> int:
 
 
 class Episode(NamedTuple):
-    """episode_return: undiscounted sum of rewards; length: environment steps; success: see `success_of`."""
+    """How an episode went.
+
+    episode_return: undiscounted sum of rewards.
+    length: environment steps.
+    success: see `success_of`.
+    """
 
     episode_return: float
     length: int
@@ -34,7 +39,8 @@ class Episode(NamedTuple):
 class EpisodeSettings(NamedTuple):
     """What the episodes of a generation share.
 
-    max_steps: an episode ends there at the latest. action_noise: standard deviation, before the action mapping.
+    max_steps: an episode ends there at the latest.
+    action_noise: standard deviation, before the action mapping.
     sample: discrete actions are sampled from the policy's distribution instead of its mode.
     """
 

@@ -19,8 +19,8 @@ from fastes.rollout.space_checks import check_spaces
 class JobRunner:
     """Runs jobs with one environment over one block. Jobs below 2 * num_pairs are candidates, the others evaluate theta.
 
-    slot: this runner's row of the block's `workers`, where it keeps what it is doing. whole: a context in which nothing cuts
-    short what is done: half an environment could not be closed.
+    slot: this runner's row of the block's `workers`, where it keeps what it is doing.
+    whole: a context in which nothing cuts short what is done: half an environment could not be closed.
     """
 
     def __init__(

@@ -63,9 +63,10 @@ class Predictor:
 
         noise: action_noise and whether to sample, as Actor.begin_episode takes them; each call and row draws its own.
         flat_space: the observation space when its observations are flattened first, None for a Box. What counts as one and
-        what as a batch: an array of a Box's own shape is one, with one more axis in front a batch; for the other spaces see
-        fastes.rollout.observation_rows.observation_rows. episode_start: for which rows an episode begins, a flag for all or
-        one a row, at which a policy with a memory is reset; None for no row.
+            what as a batch: an array of a Box's own shape is one, with one more axis in front a batch; for the other spaces
+            see fastes.rollout.observation_rows.observation_rows.
+        episode_start: for which rows an episode begins, a flag for all or one a row, at which a policy with a memory is
+            reset; None for no row.
         """
         rows, single = self._rows(observation, flat_space)
         self._load(theta, normalizer, len(rows))

@@ -114,8 +114,11 @@ class Layout:
 class Block:
     """The arrays of a layout over a file without a name: gone when the last process that has it open ends.
 
-    The parent makes it, workers open its descriptor `fd`. shared: False for a pool that has no workers, whose memory a forked
-    copy of the process must not write into. Attributes are the arrays of `Layout.arrays`.
+    The parent makes it, workers open its descriptor `fd`.
+
+    shared: False for a pool that has no workers, whose memory a forked copy of the process must not write into.
+
+    Attributes are the arrays of `Layout.arrays`.
     """
 
     theta: npt.NDArray[np.float32]

@@ -20,11 +20,15 @@ FIRST_SHARE = 1 / 8  # of the budget: budgets are small, and a generation is a g
 
 
 class Study(NamedTuple):
-    """One study. question: its title, in words. seeds: how many by default.
+    """One study.
 
-    add_options: of its own. check: what has to hold before anything is run, a sentence to report; ends the program where it
-    does not. tasks: runs, for the given seeds. condition: columns of the table that say under what a run was done. write: given
-    options, runs and folder, draws <name>.png and returns the report's text.
+    question: its title, in words.
+    seeds: how many by default.
+    add_options: of its own.
+    check: what has to hold before anything is run, a sentence to report; ends the program where it does not.
+    tasks: runs, for the given seeds.
+    condition: columns of the table that say under what a run was done.
+    write: given options, runs and folder, draws <name>.png and returns the report's text.
     """
 
     question: str
