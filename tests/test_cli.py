@@ -386,35 +386,37 @@ def test_every_setting_has_a_flag_with_its_default() -> None:
         assert action.default is None, "a flag that is not given leaves the preset alone"
 
 
+FLAGS = {  # name -> value
+    "total-timesteps": "1e2",
+    "target-return": "12.5",
+    "policy": "MlpPolicy",
+    "population-size": "6",
+    "sigma": "lin_0.2_0.1",
+    "learning-rate": "0.5",
+    "optimizer": "sgd",
+    "momentum": "0.5",
+    "weight-decay": "0.125",
+    "shaping": "standardized",
+    "top-fraction": "0.5",
+    "noise-table-size": "5000",
+    "episodes-per-candidate": "2",
+    "eval-episodes": "3",
+    "action-noise": "0.25",
+    "max-episode-steps": "30",
+    "episode-cap": "mean",
+    "obs-clip": "3",
+    "activation-fn": "relu",
+    "action-mapping": "squash",
+}
+
+
 def test_flags_reach_the_settings(tmp_path: Path) -> None:
-    given = {
-        "total-timesteps": "1e2",
-        "target-return": "12.5",
-        "policy": "MlpPolicy",
-        "population-size": "6",
-        "sigma": "lin_0.2_0.1",
-        "learning-rate": "0.5",
-        "optimizer": "sgd",
-        "momentum": "0.5",
-        "weight-decay": "0.125",
-        "shaping": "standardized",
-        "top-fraction": "0.5",
-        "noise-table-size": "5000",
-        "episodes-per-candidate": "2",
-        "eval-episodes": "3",
-        "action-noise": "0.25",
-        "max-episode-steps": "30",
-        "episode-cap": "mean",
-        "obs-clip": "3",
-        "activation-fn": "relu",
-        "action-mapping": "squash",
-    }
-    flags = [part for name, value in given.items() for part in ("--" + name, value)]
+    flags = [part for name, value in FLAGS.items() for part in ("--" + name, value)]
     flags += ["--net-arch", "3", "2", "--no-use-bias", "--no-normalize-obs"]
     command = ["train", "Toy-v0", *flags, "--workers", "0", "--quiet", "--runs", str(tmp_path), "--seed", "2"]
     assert main(command) == 0
     config = tomllib.loads((tmp_path / "Toy-v0" / "1" / "config.toml").read_text())["settings"]
-    for name, value in given.items():
+    for name, value in FLAGS.items():
         if name.replace("-", "_") in POLICY_KWARGS:
             continue
         expected = config[name.replace("-", "_")]
@@ -426,6 +428,9 @@ def test_flags_reach_the_settings(tmp_path: Path) -> None:
         "action_mapping": "squash",
     }
     assert config["normalize_obs"] is False
+
+
+def test_the_flag_of_sampled_actions_reaches_the_settings(tmp_path: Path) -> None:
     command = [
         "train",
         "CartPole-v1",
