@@ -74,6 +74,8 @@ class NoiseTable:
     ) -> Float32:
         """sum_j weights[j] * eps_j as float32 (num_params,); pairs of weight zero are not read, nor is what no window covers.
 
+        noise_index: int64 (num_pairs,), where each eps_j begins.
+        weights: float32 (num_pairs,).
         windows: the parameters that eps_j belongs to; None for all.
         squares: of eps_j^2 - 1 in place of eps_j.
         """

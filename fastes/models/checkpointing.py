@@ -107,7 +107,11 @@ def read_parts(
     policy: str | CustomPolicy | None,
     changes: dict[str, Any],
 ) -> Parts:
-    """Read a checkpoint; env and policy as FastES.load takes them, changes are settings that replace the file's."""
+    """Read a checkpoint.
+
+    path, env, env_kwargs, policy: as FastES.load takes them.
+    changes: settings that replace the file's.
+    """
     checkpoint = read_checkpoint(path)
     if env is None and env_kwargs:
         raise ValueError(f"env_kwargs = {dict(env_kwargs)!r} was given without env: pass env= as well")

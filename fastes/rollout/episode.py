@@ -70,7 +70,12 @@ def run_episode(
     action_key: int = 0,
     flatten: Callable[[Any], Any] | None = None,
 ) -> Episode:
-    """Play one episode from env.reset(seed=env_seed); the actor's parameters, normaliser and counting are already set.
+    """Play one episode from env.reset(seed=env_seed).
+
+    actor: its parameters, normaliser and counting are set.
+    settings: of the episode.
+    action_key: of the noise on its actions.
+    flatten: what flattens an observation, None where nothing has to.
 
     The global random state of Python, NumPy and torch starts from the seed, too, for environments that draw from it.
     """

@@ -61,6 +61,8 @@ class Predictor:
     ) -> Any:
         """The action for one observation as an array, or an array (n, ...) of them for a batch.
 
+        theta: the policy's parameters, float32 (num_params,).
+        normalizer: of observations, used where they are normalised.
         noise: action_noise and whether to sample, as Actor.begin_episode takes them; each call and row draws its own.
         flat_space: the observation space when its observations are flattened first, None for a Box. What counts as one and
             what as a batch: an array of a Box's own shape is one, with one more axis in front a batch; for the other spaces

@@ -79,7 +79,13 @@ def confirm_target(state: TrainingState, evaluator: Evaluator, target: float) ->
 def make_record(
     state: TrainingState, generation: Generation, evaluation: Evaluation, update: Update, n_workers: int, seconds: float
 ) -> Record:
-    """The statistics of a generation that took so many seconds, once it is booked in the state."""
+    """The statistics of a generation.
+
+    state: in which it is booked.
+    evaluation, update: what it gave.
+    n_workers: processes that worked, for their utilisation.
+    seconds: wall time that it took.
+    """
     (perturbations, batch), counters = generation, state.counters
     finite = batch.returns[np.isfinite(batch.returns)]
     mean, std = mean_and_std(finite.ravel().tolist())
