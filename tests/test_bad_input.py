@@ -58,7 +58,8 @@ def make(*arguments: Any, **settings: Any) -> Callable[[], object]:
         ("os:Env-v0", ("os:Env-v0",)),
     ],
 )
-def test_unknown_environment(env_id: str, words: tuple[str, ...]) -> None:
+def test_unknown_environment(env_id: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ale_py", None)  # as where it is not installed
     says(make(env_id), EnvironmentUnavailable, *words)
     says(make(env_id), ValueError, *words)
 
