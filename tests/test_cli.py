@@ -23,7 +23,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import build_parser, main
 from fastes.es.perturbations import draw_pairs
 from fastes.runs.run_folder import RunFolder
-from fastes.settings.aliases import ANSWERS
+from fastes.settings.aliases import ANSWERS, FLAG_ANSWERS
 from fastes.settings.preset_loader import load_preset, tomllib
 from fastes.training.record import Record
 
@@ -313,17 +313,33 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
         assert choices in shown["--help-all"].replace("\n", ""), choices
 
 
-NO_FLAGS = ("population",)  # argparse takes it for --population-size
+NO_FLAGS = ("population", "activation")  # argparse takes them for the beginning of a flag
+NO_FLAGS += ("net_arch", "activation_fn")  # flags of their own
+ANSWERED = sorted(name for name in {*ANSWERS, *FLAG_ANSWERS} if not name.startswith("_") and name not in NO_FLAGS)
 
 
-@pytest.mark.parametrize("name", sorted(name for name in ANSWERS if not name.startswith("_") and name not in NO_FLAGS))
+@pytest.mark.parametrize("name", ANSWERED)
 def test_a_flag_of_stable_baselines3_is_answered_as_its_setting(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["train", "CartPole-v1", "--" + name.replace("_", "-"), "1"])
-    said, flag = capsys.readouterr().err, re.fullmatch(r"it is (--)?(\w+) here", ANSWERS[name])
+    text = FLAG_ANSWERS.get(name) or ANSWERS[name]
+    said, flag = capsys.readouterr().err, re.fullmatch(r"it is (--)?(\w+) here", text)
     meant = {"n_workers": "workers"}.get(flag[2], flag[2]) if flag else ""
-    expected = f"it is --{meant.replace('_', '-')} here" if flag else ANSWERS[name]
-    assert expected in said
+    assert (f"it is --{meant.replace('_', '-')} here" if flag else text) in said
+
+
+@pytest.mark.parametrize("given", [["--env", "CartPole-v1"], ["--env=CartPole-v1"], ["--algo", "ppo", "--env", "CartPole-v1"]])
+def test_the_environment_as_a_flag_is_answered(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """RL Zoo has it so; argparse would take it for --env-kwargs."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", *given])
+    assert "--env: the environment stands without a flag, as in fastes train CartPole-v1" in capsys.readouterr().err
+
+
+def test_a_command_names_no_flag_that_it_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["eval", str(tmp_path), "--verbose", "1"])
+    assert "--quiet" not in capsys.readouterr().err
 
 
 def test_a_mistyped_flag_is_met_with_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
