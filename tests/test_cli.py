@@ -263,6 +263,9 @@ def test_play_of_a_factory_environment_asks_for_env(tmp_path: Path, capsys: pyte
     error = capsys.readouterr().err
     assert f"type: fastes play {tmp_path / 'm'} --env my_envs:MyEnv-v0" in error
     assert "env=" not in error, "words of Python"
+    typed = ["play", str(tmp_path / "m"), "--video", "a film.mp4", "--episodes", "3", "--env-kwargs", 'a={"b": 1}']
+    assert main(typed) == 2
+    assert f"type: {shlex.join(['fastes', *typed])} --env my_envs:MyEnv-v0" in capsys.readouterr().err, "nothing is lost"
     assert main(["play", str(tmp_path / "m.zip"), "--env", "Toy-v0"]) == 0
 
 

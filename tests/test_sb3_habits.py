@@ -411,6 +411,7 @@ def test_what_sb3_deprecates_warns() -> None:
     with pytest.warns(UserWarning, match=r"dict in a list, which SB3 has deprecated.*pass the dict itself") as caught:
         model = FastES("MlpPolicy", toy(), n_workers=0, **{**SETTINGS, "policy_kwargs": {"net_arch": [layers]}})
     assert len(caught) == 1
+    assert caught[0].filename == __file__, "the user's line, and none of FastES's"
     with model:
         assert model.settings.policy_kwargs["net_arch"] == layers, "a file of it warns no more"
         assert next(iter(model.policy_spec.parameter_shapes().values())) == (3, 5)

@@ -46,9 +46,7 @@ def load_model(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
     env, kwargs = arguments.env, parse_env_kwargs(arguments.env_kwargs)
     if kwargs and env is None:
         env, kwargs = _with_kwargs(path, kwargs)
-    command = f"fastes {arguments.command} {shlex.quote(str(arguments.model))}"
-    if arguments.command == "replay":
-        command += f" --generation {arguments.generation} --job {arguments.job}"
+    command = shlex.join(["fastes", *arguments.typed]).replace("{", "{{").replace("}", "}}")
     return buildable(FastES.load(path, env, n_workers, env_kwargs=kwargs or None), command + " --env {}")
 
 
