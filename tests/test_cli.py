@@ -14,6 +14,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+import gymnasium
 import pytest
 from envs_for_tests import Toy
 from processes import environment, fastes_command, run_fastes, run_script, started_script, wait_until
@@ -280,6 +281,33 @@ def test_an_argument_of_the_environment_needs_no_env(tmp_path: Path, capsys: pyt
         model.save(tmp_path / "factory")
     assert main(["play", str(tmp_path / "factory"), "--env-kwargs", "length=8"]) == 2
     assert "fastes play" in capsys.readouterr().err
+
+
+def test_arguments_that_a_file_may_not_name_are_to_be_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FastES("Toy-v0", n_workers=0, population_size=4, seed=0) as model:
+        model.source.make_kwargs["path"] = "some/file.xml"
+        model.save(tmp_path / "m")
+    typed = ["play", str(tmp_path / "m")]
+    for flags, said in (
+        ([], f"type: {shlex.join(['fastes', *typed])} --env Toy-v0 --env-kwargs KEY=VALUE"),
+        (["--env", "Toy-v0"], f"type: {shlex.join(['fastes', *typed])} --env Toy-v0 --env-kwargs KEY=VALUE"),
+        (["--env-kwargs", "length=8"], "add --env Toy-v0, and all of them to --env-kwargs"),
+    ):
+        assert main([*typed, *flags]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert "env=" not in error, "words of Python"
+    assert main([*typed, "--env", "Toy-v0", "--env-kwargs", "length=8"]) == 0
+
+
+def test_an_unknown_id_is_told_of_in_whole_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gymnasium.register("Toyy-v0", Toy)
+    with FastES("Toyy-v0", n_workers=0, population_size=4, seed=0) as model:
+        model.save(tmp_path / "m")
+    del gymnasium.registry["Toyy-v0"]
+    assert main(["play", str(tmp_path / "m")]) == 2
+    error = capsys.readouterr().err
+    assert "did you mean 'Toy-v0'. Name the module" in error
 
 
 # --- help and flags --------------------------------------------------------------------------------------------------

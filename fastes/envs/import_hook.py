@@ -34,6 +34,11 @@ def register_envs() -> None:
         )
 
 
+def is_atari(env_id: str) -> bool:
+    """Whether an id can be no other package's."""
+    return _ATARI.match(env_id) is not None
+
+
 def register_atari(env_id: str) -> bool:
     """Import ale_py for an id of its environments, which registers them; False where that is not installed.
 
@@ -41,7 +46,7 @@ def register_atari(env_id: str) -> bool:
     """
     from gymnasium.envs.registration import registry
 
-    certain = _ATARI.match(env_id) is not None
+    certain = is_atari(env_id)
     if not certain and (env_id in registry or not _MAYBE_ATARI.match(env_id)):
         return True
     try:
