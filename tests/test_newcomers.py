@@ -195,3 +195,16 @@ def test_versions_that_gymnasium_gave_away_are_met_with_the_newest(name: str) ->
     with pytest.raises(EnvironmentUnavailable, match=f"{name!r} is no longer in Gymnasium; did you mean {newest!r}") as caught:
         FastES(name, n_workers=0)
     assert "pip install" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("policy", "kwargs", "said"),
+    [
+        ("MlpLstmPolicy", {}, r"for any other network; did you mean 'MlpPolicy'\?$"),
+        ("CnnPolicy", {}, r"for any other network\. It gets images"),
+        ("MlpPolicy", {"activation_fn": "rellu"}, r"TorchPolicy\(module\); did you mean 'relu'\?$"),
+    ],
+)
+def test_a_question_ends_its_message(policy: str, kwargs: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        FastES(policy, lambda: Toy(), n_workers=0, policy_kwargs=kwargs)
