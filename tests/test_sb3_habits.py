@@ -411,6 +411,7 @@ def test_what_sb3_deprecates_warns() -> None:
     with pytest.warns(UserWarning, match=r"dict in a list, which SB3 has deprecated.*pass the dict itself") as caught:
         model = FastES("MlpPolicy", toy(), n_workers=0, **{**SETTINGS, "policy_kwargs": {"net_arch": [layers]}})
     assert len(caught) == 1
+    assert caught[0].filename == __file__, "the user's line, and none of FastES's"
     with model:
         assert model.settings.policy_kwargs["net_arch"] == layers, "a file of it warns no more"
         assert next(iter(model.policy_spec.parameter_shapes().values())) == (3, 5)
@@ -447,8 +448,13 @@ def test_policy_kwargs_of_sb3_are_answered(kwargs: dict[str, Any], said: str) ->
         ("popsize", "it is population_size here", "it is --population-size here"),
         ("l2_coeff", "it is weight_decay here", "it is --weight-decay here"),
         ("num_workers", "it is n_workers here", "it is --workers here"),
-        ("n_envs", "n_workers processes play the episodes here", "n_workers processes"),
+        ("n_envs", "n_workers processes play the episodes here", "--workers processes"),
         ("random_seed", "it is seed here", "it is --seed here"),
+        ("reward_threshold", "it is target_return here", "it is --target-return here"),
+        ("n_timesteps", "it is total_timesteps here", "it is --total-timesteps here"),
+        ("progress_bar", "it is an argument of learn", "progress is shown anyway"),
+        ("callback", "it is an argument of learn", "it is for Python, an argument of learn"),
+        ("hidden_sizes", r"it is policy_kwargs=\{'net_arch'", "it is --net-arch here"),
     ],
 )
 def test_names_of_other_packages_are_answered(name: str, said: str, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -457,3 +463,23 @@ def test_names_of_other_packages_are_answered(name: str, said: str, flag: str, c
     with pytest.raises(SystemExit, match="2"):
         main(["train", "CartPole-v1", f"--{name.replace('_', '-')}", "1"])
     assert f"--{name.replace('_', '-')} 1: {flag}" in capsys.readouterr().err
+
+
+def test_names_from_the_constructor_are_answered_in_learn() -> None:
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        for name, said in {
+            "seed": "it is an argument of FastES",
+            "verbose": "it is an argument of FastES",
+            "n_workers": "it is an argument of FastES",
+            "lr": "it is learning_rate here, an argument of FastES",
+            "timesteps": "it is total_timesteps here",
+            "sigma": "it is a setting, an argument of FastES",
+        }.items():
+            with pytest.raises(TypeError, match=f"{name!r}: {said}"):
+                model.learn(10, **{name: 1})
+
+
+def test_layers_beside_policy_kwargs_are_answered() -> None:
+    for name, said in (("net_arch", r"policy_kwargs=\{'net_arch': \[64, 64\]\}"), ("activation_fn", "policy_kwargs=")):
+        with pytest.raises(TypeError, match=f"{name!r}: it is {said}"):
+            FastES(toy(), n_workers=0, **{name: [8]})  # type: ignore[arg-type]
