@@ -21,7 +21,7 @@ from fastes.models.checkpointing import read_parts, restore_state, settings_amon
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.one_thread import OneThread
 from fastes.models.replay import replay_job
-from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class, check_noise
+from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback
@@ -173,8 +173,7 @@ class FastES(Loop):
         callback: see fastes.reports.callbacks; SB3's work unchanged.
         log_interval: generations between writes to the logger; None for none.
         tb_log_name: of the run in tensorboard_log.
-        reset_num_timesteps: False goes on counting: total_timesteps come on top of num_timesteps, and 0 only judges a start
-            that a spent budget left to be judged.
+        reset_num_timesteps: False goes on counting: total_timesteps come on top, and 0 only judges a start that is left over.
         progress_bar: show one.
 
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
@@ -182,8 +181,7 @@ class FastES(Loop):
         """
         refuse_training()
         refuse_arguments(removed)
-        steps = self.settings.total_timesteps if total_timesteps is None else total_timesteps
-        budget = checked_timesteps(steps, least=1 if reset_num_timesteps else 0)
+        budget = checked_timesteps(total_timesteps, self.settings, least=1 if reset_num_timesteps else 0)
         with self._one_thread.using("learn()"), output_lasts():
             self.state = self.state.begun(budget, reset_num_timesteps)
             total, begun_at = self.num_timesteps + budget, self.generation
@@ -225,10 +223,12 @@ class FastES(Loop):
     def replay(self, generation: int, job: int) -> Episode:
         """Play one job of the running generation again, in this process, as an error or a warning named it.
 
-        generation: the model's next one, generation + 1 (as errors and progress.csv count). job: a candidate's number, or
-        population_size + n for its n-th noise-free evaluation episode (behind the largest population, where that is
-        adaptive). Returns the mean return of the job's episodes and their total length. What the environment raises comes as
-        it is, and what kills a worker kills this process.
+        generation: the model's next one, generation + 1 (as errors and progress.csv count).
+        job: a candidate's number, or population_size + n for its n-th noise-free evaluation episode (behind the largest
+            population, where that is adaptive).
+
+        Returns the mean return of the job's episodes and their total length. What the environment raises comes as it is, and
+        what kills a worker kills this process.
         """
         with self._one_thread.using("replay()"):
             return replay_job(self.state, self.evaluator, generation, job)
@@ -285,9 +285,7 @@ class FastES(Loop):
 
         Raises CheckpointError that says what is wrong with the file.
         """
-        changes = {**settings_among(custom_objects or {}), **settings}
-        parts = read_parts(path, env, env_kwargs, policy, changes)
-        check_noise(parts.spec, changes.get("action_noise", 0.0), changes.get("sample_actions", False))
+        parts = read_parts(path, env, env_kwargs, policy, {**settings_among(custom_objects or {}), **settings})
         if print_system_info:
             print(f"{path} was saved with {parts.checkpoint.data.get('versions')}, here are {versions()}")
         model = cls.__new__(cls)

@@ -1,4 +1,4 @@
-"""Risk: a schedule of the alive bonus runs by another clock than sigma and the learning rate, or shows in the figures."""
+"""Risk: a schedule of the alive bonus runs by another clock than sigma and the learning rate, or shows in the statistics."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_three_schedules_see_the_same_progress() -> None:
     assert set(seen["alive_bonus"]) <= set(seen["sigma"])
 
 
-def test_figures_are_those_without_a_bonus() -> None:
+def test_statistics_are_those_without_a_bonus() -> None:
     first, second = (
         train(Toy, 1, **SETTINGS, shaping="standardized", eval_lag=0, alive_bonus=bonus).records[0]
         for bonus in ("lin_5_1", 0.0)

@@ -308,6 +308,16 @@ def test_the_package_lists_all_its_packages() -> None:
         assert all(list(folder.glob(pattern)) for pattern in patterns), f"{package} ships nothing"
 
 
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/design/extending.md", "CONTRIBUTING.md"])
+def test_maps_name_files_that_exist(page: str) -> None:
+    """By their paths in the package, the core or the repository: a map that leads nowhere makes readers hunt."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+\.(?:py|pyi|pyx|pxi|toml|inc))`", text))
+    roots = (ROOT, ROOT / "fastes", ROOT / "src")
+    assert len(named) > 3
+    assert sorted(name for name in named if not any((root / name).is_file() for root in roots)) == []
+
+
 def test_documents_name_tests_and_files_that_exist() -> None:
     """docs/reliability.md is worth what its proofs are worth."""
     text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")

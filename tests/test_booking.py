@@ -212,7 +212,7 @@ def test_alarms_at_random_moments_lose_no_row(tmp_path: Path, undisturbed: Resul
         for number in range(300):
             model.state, folder = start, new()
             stopped += stopped_after(model, chance.uniform(0.0, seconds), folder)[1]
-            assert _figures(folder.path) == _figures(tmp_path / "0")
+            assert _statistics(folder.path) == _statistics(tmp_path / "0")
             folder.save(model)
             assert_same_state(undisturbed.state, read_checkpoint(folder.path / "checkpoint.zip"))
             if number > 20 and stopped > 5:
@@ -230,7 +230,7 @@ def _seconds(model: FastES, callbacks: Callable[[], list[Any]]) -> float:
     return time.perf_counter() - began
 
 
-def _figures(run: Path) -> list[dict[str, str]]:
+def _statistics(run: Path) -> list[dict[str, str]]:
     with open(run / "progress.csv", newline="") as file:
         return [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
 

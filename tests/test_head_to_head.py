@@ -210,9 +210,9 @@ def contestants(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             self.callback(os.close, self.ready)
             started.append(f"{given['task']['algo']} {given['task']['seed']}")
             self.broken = given["task"]["seed"] == 1 and "broken" in started
-            figures = {"wall": 1.0, "cpu": 2.0, "score": 5.0, "std": 0.0, "episodes": 1, "note": ""}
-            self.says = [[{"kind": "point", "steps": 0, **figures}], [{"kind": "alive", "steps": 5}]]
-            self.says += [] if self.broken else [[{"kind": "final", "steps": 10, **figures}]]
+            statistics = {"wall": 1.0, "cpu": 2.0, "score": 5.0, "std": 0.0, "episodes": 1, "note": ""}
+            self.says = [[{"kind": "point", "steps": 0, **statistics}], [{"kind": "alive", "steps": 5}]]
+            self.says += [] if self.broken else [[{"kind": "final", "steps": 10, **statistics}]]
 
         def fileno(self) -> int:
             return self.ready
@@ -389,7 +389,7 @@ def test_a_second_signal_changes_nothing() -> None:
     os.kill(os.getpid(), signal.SIGHUP)  # as while results are written
 
 
-# --- figures --------------------------------------------------------------------------------------------------------
+# --- statistics -----------------------------------------------------------------------------------------------------
 
 
 def test_thresholds_are_shares_of_progress_not_of_the_score() -> None:

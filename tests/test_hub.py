@@ -143,7 +143,7 @@ def test_our_package_to_hub_leaves_no_todo_in_the_card(
     results = json.loads((uploaded / "results.json").read_text())
     assert "TODO" not in card
     assert "..." not in card.partition("## Usage")[2]
-    assert f"value: {results['mean_reward']:.2f} +/- {results['std_reward']:.2f}" in card, "the tool's own figures stay"
+    assert f"value: {results['mean_reward']:.2f} +/- {results['std_reward']:.2f}" in card, "the tool's own statistics stay"
     assert f"{model.num_timesteps:,} environment steps, seed 1" in card
     monkeypatch.setattr("huggingface_sb3.load_from_hub", lambda repo_id, filename: str(uploaded / filename))
     names: dict[str, Any] = {}

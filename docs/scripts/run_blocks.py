@@ -35,7 +35,11 @@ sys.exit(main())
 
 
 class Block(NamedTuple):
-    """line: where its code begins. run: whether it is to be run."""
+    """A block of code on a page.
+
+    line: where its code begins.
+    run: whether it is to be run.
+    """
 
     line: int
     language: str

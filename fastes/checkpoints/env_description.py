@@ -23,6 +23,7 @@ class CannotRebuild(EnvironmentUnavailable):
         self.reason = reason
 
 
+MAY_NAME_CODE = "that may name a file or a module"  # of an environment's arguments
 # ids of Gymnasium's own whose arguments name code
 _COMPATIBILITY = ("GymV21Environment-v0", "GymV26Environment-v0")
 
@@ -51,11 +52,13 @@ def from_json(data: Mapping[str, Any] | None) -> EnvSource:
             ": pass it, as in FastES.load(path, env=make_env)",
         )
     env_id, kwargs = str(data["id"]), plain_kwargs(data)
+    choices = list(gymnasium.registry)  # those of Atari, which are looked through next, resemble anything
     register_atari(env_id)
     if env_id not in gymnasium.registry:
+        hint = suggest(env_id, choices)
         raise CannotRebuild(
-            f"environment {env_id!r} of the checkpoint is not registered here{suggest(env_id, gymnasium.registry)}",
-            "; import the package that registers it first, or pass env=",
+            f"environment {env_id!r} of the checkpoint is not registered here{hint.rstrip('?')}",
+            f"{hint[-1:]}; import the package that registers it first, or pass env=",
         )
     return EnvSource(env_id, portable(gymnasium.registry[env_id]), None, kwargs)
 
@@ -65,7 +68,7 @@ def plain_kwargs(data: Mapping[str, Any]) -> dict[str, Any]:
     env_id, kwargs = str(data["id"]), dict(data.get("kwargs", {}))
     if env_id in _COMPATIBILITY or not _harmless(kwargs):
         raise CannotRebuild(
-            f"the checkpoint's environment {env_id!r} has arguments {kwargs} that may name a file or a module, which FastES "
+            f"the checkpoint's environment {env_id!r} has arguments {kwargs} {MAY_NAME_CODE}, which FastES "
             "does not take from a file",
             ": check them and pass env= and env_kwargs=",
         )

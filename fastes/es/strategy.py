@@ -181,8 +181,9 @@ class EvolutionStrategy(BlackBox):
     def ask(self, progress_remaining: float = 1.0, num_pairs: int | None = None) -> Perturbations:
         """This generation's perturbations; asking again before `tell` gives the same ones.
 
-        progress_remaining: from 1 (start) to 0 (end of the budget), for schedules. num_pairs: how many, None for half of
-        population_size; those of a smaller number come first among those of a larger one.
+        progress_remaining: from 1 (start) to 0 (end of the budget), for schedules.
+        num_pairs: how many, None for half of population_size; those of a smaller number come first among those of a larger
+            one.
         """
         count = self.num_pairs if num_pairs is None else check_int("num_pairs", num_pairs, 1, 2**30)
         self.progress_remaining = progress_remaining
@@ -200,7 +201,9 @@ class EvolutionStrategy(BlackBox):
         return perturbations
 
     def tell(self, returns: npt.ArrayLike | Sequence[float]) -> Update:
-        """Move theta. returns: (candidates,) in job order or (pairs, 2) of the last ask, higher is better, NaN counts as worst.
+        """Move theta.
+
+        returns: (candidates,) in job order or (pairs, 2) of the last ask, higher is better, NaN counts as worst.
 
         Raises FastESError, and changes nothing, before `ask`, when no return is finite, or when the step is not finite.
         """

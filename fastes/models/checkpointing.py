@@ -21,7 +21,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten
 from fastes.policies.action_head import ActionHead, actions_in_words, head_from
-from fastes.policies.choose_policy import AnySpec
+from fastes.policies.choose_policy import AnySpec, check_noise
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec
@@ -111,7 +111,11 @@ def read_parts(
     policy: str | CustomPolicy | None,
     changes: dict[str, Any],
 ) -> Parts:
-    """Read a checkpoint; env and policy as FastES.load takes them, changes are settings that replace the file's."""
+    """Read a checkpoint.
+
+    path, env, env_kwargs, policy: as FastES.load takes them.
+    changes: settings that replace the file's.
+    """
     checkpoint = read_checkpoint(path)
     if env is None and env_kwargs:
         raise ValueError(f"env_kwargs = {dict(env_kwargs)!r} was given without env: pass env= as well")
@@ -122,6 +126,7 @@ def read_parts(
     source = source_from(checkpoint, env, env_kwargs)
     if env is not None:
         check_same_spaces(source, spec, settings)
+    check_noise(spec, changes.get("action_noise", 0.0), changes.get("sample_actions", False))
     return Parts(checkpoint, source, spec, settings, seed_from(checkpoint))
 
 

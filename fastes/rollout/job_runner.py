@@ -19,8 +19,8 @@ from fastes.rollout.space_checks import check_spaces
 class JobRunner:
     """Runs jobs of any request in a block with one environment.
 
-    slot: this runner's row of the block's `workers`, where it keeps what it is doing. whole: a context in which nothing cuts
-    short what is done: half an environment could not be closed.
+    slot: this runner's row of the block's `workers`, where it keeps what it is doing.
+    whole: a context in which nothing cuts short what is done: half an environment could not be closed.
     """
 
     def __init__(

@@ -15,8 +15,9 @@ State = dict[str, Float64 | npt.NDArray[np.int64]]
 class ObsNormalizer:
     """Mean, std and count of every observation that candidates saw; workers get a snapshot each generation.
 
-    mean, std: float64 (obs_size,). Without data the mean is 0 and the std 1. clip: normalised observations are clipped
-    to +-clip. std_floor: no std is smaller, so that a nearly constant component is not blown up.
+    mean, std: float64 (obs_size,). Without data the mean is 0 and the std 1.
+    clip: normalised observations are clipped to +-clip.
+    std_floor: no std is smaller, so that a nearly constant component is not blown up.
     """
 
     def __init__(self, obs_size: int, clip: float = 5.0, std_floor: float = 1e-2) -> None:

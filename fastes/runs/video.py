@@ -55,12 +55,15 @@ def play(
 ) -> Iterator[tuple[int, float, int, int]]:
     """Play noise-free episodes, yielding (env seed, return, length, frames written) of each.
 
-    video: an mp4 to write, frame by frame. It plays as fast as its environment says (render_fps): of one with 60 steps a second
-    or more, every second or n-th is shown. MuJoCo's robots are followed, unless the environment's arguments name a camera.
+    first_seed: environment seed of the first one; those of the others follow.
+    video: an mp4 to write, frame by frame. It plays as fast as its environment says (render_fps): of one with 60 steps a
+        second or more, every second or n-th is shown. MuJoCo's robots are followed, unless the environment's arguments name
+        a camera.
     render: open a window instead.
     max_frames, max_seconds: how long the video is at most; episodes are played to their end all the same.
     on_frame: called with the number of frames after each one that was written.
     on_start: called with what writes the video, before the first one.
+
     Raises RenderError when the environment cannot be drawn.
     """
     mode = "human" if render else "rgb_array" if video else None

@@ -92,7 +92,14 @@ def confirm_target(
 def make_record(
     state: TrainingState, generation: Generation, told: Told | None, update: Update, n_workers: int, seconds: float
 ) -> Record:
-    """The statistics of a generation that took so many seconds, once it is booked in the state. told: with it."""
+    """The statistics of a generation.
+
+    state: in which it is booked.
+    told: the evaluation that is told with it.
+    update: what it gave.
+    n_workers: processes that worked, for their utilisation.
+    seconds: wall time that it took.
+    """
     (perturbations, batch), counters = generation, state.counters
     evaluated = None if told is None else told.evaluation
     finite = batch.returns[np.isfinite(batch.returns)]

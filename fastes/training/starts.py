@@ -93,9 +93,11 @@ class Starts:
         like: Mapping[str, npt.NDArray[Any]],
         begins: bool,
     ) -> None:
-        """Go on from `state()`; None where all were judged, or a file is older. like: arrays as the model has them.
+        """Go on from `state()`; None where all were judged, or a file is older.
 
+        like: arrays as the model has them.
         begins: whether starts begin where there is no state: not in a model that was trained, nor where its own are over.
+
         Raises CheckpointError for what it cannot be.
         """
         if data is None and not arrays:

@@ -60,7 +60,8 @@ class Counters(NamedTuple):
 class Report(NamedTuple):
     """What callbacks are told of a generation: its statistics, its candidates' episodes in job order, and an evaluation.
 
-    episodes: (return, length) of each; of several for a candidate all have their mean return. successes: 1.0, 0.0 or NaN.
+    episodes: (return, length) of each; of several for a candidate all have their mean return.
+    successes: 1.0, 0.0 or NaN.
     """
 
     record: Record
