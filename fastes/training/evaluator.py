@@ -141,12 +141,15 @@ class Evaluator:
 
     def keep_evaluations(self, wanted: Sequence[Float32]) -> Steps[None]:
         """Be done with noise-free episodes of any other theta: a training that was changed meanwhile does not want them."""
-        for theta, ticket in list(self._running):
-            if not any(theta is one for one in wanted):
-                self._running.remove((theta, ticket))
+        kept = [(theta, ticket) for theta, ticket in self._running if any(theta is one for one in wanted)]
+        if len(kept) == len(self._running):
+            return
+        pool, over = self.start(), self._running
+        self._running = kept
+        for theta, ticket in over:
+            if not any(theta is one for one in wanted) and pool.knows(ticket):
                 with contextlib.suppress(WorkerError):
-                    if self._pool is not None and self._pool.knows(ticket):
-                        yield from _batch_of(self._pool, ticket)
+                    yield from _batch_of(pool, ticket)
 
     def evaluate(self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings) -> Steps[Evaluation]:
         """Noise-free episodes of theta, one for each environment seed."""

@@ -20,6 +20,7 @@ from fastes.system.interrupts import interrupts_wait
 from fastes.system.limits import explained
 
 _Made = TypeVar("_Made")
+_SEVERAL = 4  # workers
 _MANY = 8  # candidates a worker: the last ones of a generation are a small part of it then
 
 
@@ -27,10 +28,11 @@ def spare_workers(spec: PoolSpec, n_workers: int) -> int:
     """Workers beside n_workers that play noise-free episodes alone.
 
     Where a generation gives each worker few episodes, one that is at a long evaluation makes the others wait for a second
-    turn. A process more does that evaluation instead, while the system takes a little time from everybody.
+    turn. A process more does that evaluation instead, while the system takes a little time from everybody. Few workers need
+    none: evaluations fill the time at the end of their generations.
     """
     candidates = 2 * spec.num_pairs * spec.num_generations
-    if n_workers < 2 or not candidates or candidates >= _MANY * n_workers:
+    if n_workers < _SEVERAL or not candidates or candidates >= _MANY * n_workers:
         return 0
     return spec.num_evaluations - spec.num_generations
 
