@@ -16,6 +16,7 @@ from fastes.es.parameter_windows import window_size
 from fastes.es.perturbations import Perturbations
 from fastes.policies.choose_policy import AnySpec
 from fastes.pools.base import Pool, Steps, make_pool
+from fastes.pools.shared_pool import SharedPool
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Batch, PoolSpec, Request
 from fastes.rollout.obs_normalizer import ObsNormalizer
@@ -50,8 +51,9 @@ class Evaluator:
         self.source, self.policy, self.settings, self.table, self.n_workers = source, policy, settings, table, n_workers
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
         self.spaces: Pair | None = None  # of that environment: workers' have to have the same
-        self.table_number = 0  # of the pool's noise tables
         self._pool: Pool | None = None
+        self._shared: SharedPool | None = None  # in the place of a pool of its own
+        self._table_number = 0  # of the pool's noise tables
         self._running: list[tuple[Float32, int]] = []  # thetas whose noise-free episodes are played, and the tickets
         tell_of_forks(self)
 
@@ -83,6 +85,8 @@ class Evaluator:
     def start(self, training: bool = True) -> Pool:
         """The pool; one that was started for evaluation has no room for training and is started anew."""
         fill_standard_descriptors()
+        if self._shared is not None:
+            return self._shared.start(self.pool_spec())
         if self._pool is not None and training and not self._pool.spec.num_pairs:
             self._pool.close()
             self._pool, self._running = None, []
@@ -109,9 +113,9 @@ class Evaluator:
         first_pair: the pairs before it were evaluated by earlier calls.
         """
         pool = self.start()
-        self.table.place_once(pool.noise_table(self.table_number))
+        self.table.place_once(pool.noise_table(self._table_number))
         request = Request(
-            perturbations.theta, normalizer, episodes, perturbations, first_pair=first_pair, table=self.table_number
+            perturbations.theta, normalizer, episodes, perturbations, first_pair=first_pair, table=self._table_number
         )
         return (yield from _batch_of(pool, pool.submit(request)))
 
@@ -174,12 +178,18 @@ class Evaluator:
         finally:
             steps.close()
 
+    def share(self, pool: SharedPool | None, number: int = 0) -> None:
+        """Use a pool that others use, too, and its noise table of that number; None for a pool of its own again."""
+        self.close()
+        self._shared, self._table_number = pool, number
+
     def close(self) -> None:
-        """End the workers; the next call starts them anew."""
+        """End the workers; the next call starts them anew. A pool that is shared is not this one's to end."""
         pool, self._pool = self._pool, None
         self._running = []
-        if pool is not None:
+        if pool is not None or self._shared is not None:
             self.table.release()
+        if pool is not None:
             pool.close()
 
     def leave_to_parent(self) -> None:
@@ -187,6 +197,7 @@ class Evaluator:
         if self._pool is not None:
             self._pool, self._running = None, []
             self.table.release()
+        self._shared = None
 
 
 def _batch_of(pool: Pool, ticket: int) -> Steps[Batch]:
