@@ -84,9 +84,7 @@ def _check_several(models: Sequence[FastES]) -> None:
 def check_seeds(seeds: int | Iterable[int]) -> list[int]:
     """The seeds that are meant; TypeError or ValueError for what means none, or the same one twice."""
     if isinstance(seeds, (str, bytes, dict)) or not (isinstance(seeds, Iterable) or type(seeds) is int):
-        raise TypeError(
-            f"seeds = {shorten(repr(seeds))}: expected how many, such as 5, or the seeds themselves, such as [0, 1, 2]"
-        )
+        raise TypeError(f"seeds = {reprlib.repr(seeds)}: expected how many, such as 5, or the seeds, such as [0, 1, 2]")
     if isinstance(seeds, int):
         return list(range(check_int("seeds", seeds, 1, MOST_SEEDS)))
     found = [check_seed(seed) for seed in seeds]
