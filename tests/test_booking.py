@@ -167,9 +167,7 @@ def tell_the_rest(model: FastES) -> None:
     model.evaluator.finish(model._tell_pending(Callback()))
 
 
-@pytest.mark.parametrize(
-    ("settings", "generations"), [({**RICH, "eval_lag": 2}, 2), (TARGETED, 1)], ids=["learned", "solved"]
-)
+@pytest.mark.parametrize(("settings", "generations"), [({**RICH, "eval_lag": 2}, 2), (TARGETED, 1)], ids=["learned", "solved"])
 def test_an_exception_at_any_line_of_the_end_tells_each_evaluation_or_not(settings: dict[str, Any], generations: int) -> None:
     """From where the last generation is booked to where `learn` is over."""
     with FastES(toy(), n_workers=0, **settings) as model:
