@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 
 from fastes.pools.base import Steps
 from fastes.reports.callbacks import Callback
@@ -17,6 +18,7 @@ from fastes.training.generation import (
     evaluate,
     finish_evaluation,
     make_record,
+    play_start,
     run_generation,
     warm_up,
 )
@@ -35,6 +37,7 @@ class Loop(SB3Interface):
         finished = time.perf_counter()
         while is_training:
             yield from self._judge_start(callbacks)
+            self._begin_starts_ahead()
             self.state = yield from warm_up(self.state, self.evaluator)
             generation = yield from run_generation(self.state, self.evaluator)  # ask and evaluate
             record, finished = yield from self._book(generation, finished, callbacks)  # tell and record
@@ -55,6 +58,15 @@ class Loop(SB3Interface):
             evaluation = yield from evaluate(self.state, self.evaluator, starts.judges())
             self.state = self.state.judged(evaluation)
             callbacks.on_start_judged(self, starts.judged + 1, evaluation.mean)
+
+    def _begin_starts_ahead(self) -> None:
+        """The next starts, where workers are free for them."""
+        starts, ahead = self.state.starts, self.evaluator.starts_ahead()
+        if not starts.has_unjudged_starts:
+            self.evaluator.end_ahead()
+        elif ahead:
+            for number in range(starts.judged + 1, min(starts.judged + 1 + ahead, starts.number)):
+                self.evaluator.play_ahead(number, partial(play_start, self.state.start_ahead(number)))
 
     def _book(self, generation: Generation, started: float, callbacks: Callback) -> Steps[tuple[Record, float]]:
         """The state after a generation takes the place of the one before. Its statistics, and when they were known."""

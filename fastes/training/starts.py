@@ -16,8 +16,13 @@ from fastes.errors import CheckpointError
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomSpec
+from fastes.rollout.episode import STEP_GUARD
 from fastes.settings.settings import Settings
+from fastes.training.episode_cap import EpisodeCap
 
+_OLDER = {"draws_before": 0, "stride": None}  # what files of earlier versions do not say
+_UNKNOWN_LENGTH = 1000  # of an episode of an environment that has no limit
+_MOST_GENERATIONS = 1_000_000
 EPISODES = 10  # noise-free ones that judge a start
 _JUDGES = 2**31  # in the place of a generation, which no training gets to: the same environment seeds for every start
 _STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of initial parameters that lie far from those of other runs
@@ -33,6 +38,28 @@ class Start(NamedTuple):
     arrays: Arrays
 
 
+class Stride(NamedTuple):
+    """Generations and timesteps that a start takes where no episode ends early. So far lie the draws of starts apart."""
+
+    generations: int
+    timesteps: int
+
+
+def usual_start(settings: Settings, budget: int, episode_limit: int | None) -> Stride:
+    """Of a training with this budget. episode_limit: the environment's, None where it has none."""
+    cap, generations, timesteps = EpisodeCap(settings), 0, 0
+    episodes = settings.population_size * settings.episodes_per_candidate
+    limit = min(settings.max_episode_steps or STEP_GUARD, episode_limit or STEP_GUARD)
+    limit = limit if limit < STEP_GUARD else _UNKNOWN_LENGTH
+    while timesteps < settings.starts_share * budget / settings.starts and generations < _MOST_GENERATIONS:
+        steps = min(cap.steps, limit)
+        warm_up = not generations and settings.obs_warmup and settings.normalize_obs
+        timesteps += max(episodes * steps, settings.generation_timesteps) * (2 if warm_up else 1)
+        cap.update(np.full(1, steps, dtype=np.int64))
+        generations += 1
+    return Stride(generations, timesteps)
+
+
 class Starts:
     """Counts the starts that were judged, and keeps the best of them until all were.
 
@@ -42,11 +69,14 @@ class Starts:
     hold a custom policy's first parameters, too: the one that is passed on loading may have other ones.
     """
 
-    def __init__(self, settings: Settings, spec: AnySpec, seed: int) -> None:
+    def __init__(self, settings: Settings, spec: AnySpec, seed: int, episode_limit: int | None = None) -> None:
+        self.episode_limit = episode_limit  # of the environment
+        self.stride: Stride | None = None  # of this training, once its budget is known
         self.number, self.share = settings.starts, settings.starts_share
         self.seed = seed  # of the episodes that judge: the model's first one, whatever it draws from later
         self.given = {_GIVEN: spec.theta0} if isinstance(spec, CustomSpec) else {}
         self.judged = 0
+        self.draws_before = 0  # the present one's generation g is drawn as number g less this
         self.begun_at = 0  # num_timesteps when the present one began; negative where these were counted anew since
         self.best: Start | None = None
 
@@ -60,6 +90,16 @@ class Starts:
         spent = num_timesteps - self.begun_at >= self.share * budget / self.number or num_timesteps >= budget
         return self.has_unjudged_starts and (self.judged >= self.number or spent)
 
+    def reached(self, num_timesteps: int) -> int:
+        """The timesteps that schedules go by: what a start begins with depends on no episode of those before."""
+        if self.stride is None or not self.has_unjudged_starts:
+            return num_timesteps
+        return self.judged * self.stride.timesteps + num_timesteps - self.begun_at
+
+    def first_draw(self, number: int) -> int:
+        """The number that a start's first generation is drawn with."""
+        return 0 if self.stride is None else number * self.stride.generations
+
     def judges(self) -> npt.NDArray[np.int64]:
         """Environment seeds int64 (EPISODES,) of the episodes that judge a start."""
         return draw_eval_seeds(self.seed, _JUDGES, EPISODES)
@@ -71,7 +111,7 @@ class Starts:
 
     def end(self) -> None:
         """What the model has is trained on: all were judged, its parameters were given, or it is solved."""
-        self.judged, self.best = self.number, None
+        self.judged, self.best, self.draws_before = self.number, None, 0
 
     def state(self) -> tuple[dict[str, Any] | None, Arrays]:
         """JSON values and arrays for a checkpoint; nothing once all were judged."""
@@ -79,6 +119,7 @@ class Starts:
             return None, {}
         unknown = dict.fromkeys(("score", "episode_cap", "first_blocks"))
         data: dict[str, Any] = {"seed": self.seed, "judged": self.judged, "begun_at": self.begun_at, **unknown}
+        data |= {"draws_before": self.draws_before, "stride": None if self.stride is None else list(self.stride)}
         given = {name: theta.copy() for name, theta in self.given.items()}
         if self.best is None:
             return data, given
@@ -104,7 +145,7 @@ class Starts:
             if not begins:
                 self.end()
             return
-        data = check_record("starts", data, _KINDS)
+        data = check_record("starts", {**_OLDER, **data} if isinstance(data, dict) else data, _KINDS)
         known = data["episode_cap"] is not None
         given = {name: arrays[name] for name in self.given if name in arrays}
         learned = {name: array for name, array in arrays.items() if name not in given}
@@ -117,13 +158,21 @@ class Starts:
             score = -math.inf if data["score"] is None else data["score"]
             self.best = Start(score, data["episode_cap"], data["first_blocks"], learned)
         self.seed, self.judged, self.begun_at = data["seed"], data["judged"], data["begun_at"]
+        self.draws_before = data["draws_before"]
+        self.stride = None if data["stride"] is None else Stride(*data["stride"])
 
 
 def _is_count_or_none(value: object) -> bool:
     return value is None or is_count(value, low=1)
 
 
+def _is_stride(value: object) -> bool:
+    return value is None or (isinstance(value, list) and len(value) == 2 and all(is_count(each, low=1) for each in value))
+
+
 _KINDS: Kinds = {
+    "draws_before": lambda value: is_count(value, low=-MAX_COUNTER),
+    "stride": _is_stride,
     "seed": lambda value: type(value) is int and 0 <= value < 2**63,
     "judged": is_count,
     "begun_at": lambda value: is_count(value, low=-MAX_COUNTER),
