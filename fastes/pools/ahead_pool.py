@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,16 @@ class AheadPool:
     def knows(self, ticket: int) -> bool:
         return ticket in self._mine or self.pool.knows(ticket)
 
+    def tickets(self) -> Set[int]:
+        """Those that the user has to collect; guesses have theirs besides."""
+        return (self.pool.tickets() - {played.ticket for played in self._played}) | self._mine.keys()
+
+    def forget(self) -> None:
+        self.drop()
+        self._played.clear()
+        self._mine.clear()
+        self.pool.forget()
+
     def is_finished(self, ticket: int) -> bool:
         played = self._mine.get(ticket)
         return self.pool.is_finished(ticket) if played is None else played.is_finished
@@ -136,6 +146,12 @@ class _Guesses:
 
     def knows(self, ticket: int) -> bool:
         return ticket in self._open
+
+    def tickets(self) -> Set[int]:
+        return self._open.keys()
+
+    def forget(self) -> None:
+        """They are the user's pool's."""
 
     def is_finished(self, ticket: int) -> bool:
         return self._open[ticket].is_finished

@@ -198,6 +198,7 @@ class Evaluator:
 
     def finish(self, steps: Steps[_Result]) -> _Result:
         """Do work of the methods above, and wait where they wait."""
+        self._forget_abandoned()
         try:
             while True:
                 ticket = next(steps)
@@ -207,6 +208,11 @@ class Evaluator:
             return result
         finally:
             steps.close()
+
+    def _forget_abandoned(self) -> None:
+        """An exception may come between a request and its collection: nobody would free its place any more."""
+        if self._pool is not None and not self._pool.tickets() <= {ticket for _, ticket in self._running}:
+            self._pool.forget()
 
     def share(self, pool: SharedPool | None, number: int = 0) -> None:
         """Use a pool that others use, too, and its noise table of that number; None for a pool of its own again."""

@@ -6,7 +6,7 @@ import contextlib
 import pickle
 import warnings
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from typing import TypeVar
 
 import numpy as np
@@ -93,6 +93,9 @@ class ProcessPool(Workforce):
     def knows(self, ticket: int) -> bool:
         return ticket in self._requests
 
+    def tickets(self) -> Set[int]:
+        return self._requests.tickets()
+
     def is_finished(self, ticket: int) -> bool:
         return self._requests[ticket].finished
 
@@ -125,7 +128,8 @@ class ProcessPool(Workforce):
         return self._requests.collect(ticket)
 
     def forget(self) -> None:
-        """Every request, and end every worker, whatever it does."""
+        """Every request, and end every worker, whatever it does: none may write into a place that is given to another."""
+        self._interrupted = True
         self._requests.forget()
         self.kill()
         self._interrupted = False
