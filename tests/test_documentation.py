@@ -39,6 +39,24 @@ def test_blocks_are_found() -> None:
     assert found == [(4, "python", "x = 1\n", True), (8, "bash", "ls\n", False), (14, "bash", "ls\n", False)]
 
 
+def test_what_a_program_prints_is_compared_with_what_the_page_shows(tmp_path: Path) -> None:
+    (block,) = run_blocks.blocks_of("\n```python\nprint(1)\n```\n\n```text\n1\n```\n\n```text\n2\n```\n")
+    assert block.output == "1\n"
+    shown = "return -92 before, -28 after\n"
+    assert run_blocks.prints_as_shown(shown, "return -95 before,  -27.5 after\n")
+    for other in ("return -92 before, -18 after\n", "return -92 before\n", "", shown + shown, "score -92 before, -28 after\n"):
+        assert not run_blocks.prints_as_shown(shown, other)
+    for said, alike in (("1\n2\n3\n4\n", True), ("1\n4\n", True), ("4\n", False), ("1\n2\n3\n", False)):
+        assert run_blocks.prints_as_shown("1\n...\n4\n", said) == alike
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint(1)\n```\n\n```text\n3\n```\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPTS / "run_blocks.py"), str(page)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode
+    assert "page.md, line 2: it printed\n1\nand not\n3" in done.stderr
+
+
 def test_blocks_that_fail_are_seen(tmp_path: Path) -> None:
     failing = (("python", "print(1)\nnot_there", 5), ("bash", "false\ntrue", 4), ("bash", "fastes eval not_there.zip\ntrue", 4))
     for name, code, line in failing:
