@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import fastes
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "docs" / "scripts"
@@ -96,6 +100,22 @@ def test_blocks_run(page: Path, tmp_path: Path) -> None:
         timeout=300,
     )
     assert not done.returncode, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+
+
+def test_the_page_of_the_api_names_what_there_is() -> None:
+    """Every public name, and no member that is gone or has no docstring."""
+    text = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    directives = re.findall(r"^\.\. auto(\w+):: (\S+)\n((?:   .*\n)*)", text, re.MULTILINE)
+    assert {name.removeprefix("fastes.") for _, name, _ in directives} >= set(fastes.__all__)
+    for kind, path, options in directives:
+        module, _, name = path.rpartition(".")
+        thing = getattr(importlib.import_module(module), name)
+        assert thing.__doc__
+        found = re.search(r":members: ((?:[\w, ]|\n(?!   :))+)", options)
+        for member in found[1].replace("\n", " ").split(",") if found else ():
+            assert kind == "class"
+            assert getattr(thing, member.strip()).__doc__ or ":undoc-members:" in options, f"{path}.{member.strip()}"
+        assert ":inherited-members:" not in options, "it lists every member, those for other modules too"
 
 
 @pytest.mark.parametrize("name", ["settings.md", "preset-settings.md", "command-line.md"])
