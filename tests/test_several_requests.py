@@ -219,3 +219,17 @@ def test_a_spare_worker_plays_evaluations_alone(closing: list[Any]) -> None:
             spared.wait((ticket,))
             spared.collect(ticket)
         assert all(int(row[PLACE]) >= 3 or not row[8] for row in spared.block.workers[2:])
+
+
+def test_forgotten_jobs_are_not_played(closing: list[Any], monkeypatch: pytest.MonkeyPatch, alone: list[Batch]) -> None:
+    """A worker that plays one later reads, and writes, a place that has a new request."""
+    model, pool, requests = prepared(toy(), 1)
+    closing += [model, pool]
+    with monkeypatch.context() as patched:
+        patched.setattr(type(pool), "start", lambda _: None)  # nobody claims anything before they are forgotten
+        for request in requests:
+            pool.submit(request)
+    pool.forget()
+    for _ in range(3):
+        assert_same_batch(evaluate(pool, requests[0]), alone[0])
+    assert not any(place.committed.any() for place in pool.block.places[1:])

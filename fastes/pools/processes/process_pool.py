@@ -126,6 +126,9 @@ class ProcessPool(Workforce):
 
     def forget(self) -> None:
         """Every request, and end every worker, whatever it does."""
+        if self.block.fd >= 0:  # it is no forked copy, to which the block does not belong
+            for place in self.block.places:  # a job that is claimed later would be played in the place of another request
+                _core.commit(place.unclaimed, 0, 0)
         self._requests.forget()
         self.kill()
         self._interrupted = False
