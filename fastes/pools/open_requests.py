@@ -85,8 +85,8 @@ class OpenRequests:
         return [open_ for open_ in self._open.values() if not open_.finished]
 
     def at(self, number: int, ticket: int) -> OpenRequest | None:
-        """The unfinished request that has a place, and gave out a ticket."""
-        found = (open_ for open_ in self.unfinished() if open_.number == number and open_.first_ticket <= ticket)
+        """The request that has a place, and gave out a ticket."""
+        found = (open_ for open_ in self._open.values() if open_.number == number and open_.first_ticket <= ticket)
         return next(found, None)
 
     def collect(self, ticket: int) -> Batch:

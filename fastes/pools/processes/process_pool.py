@@ -217,13 +217,15 @@ class ProcessPool(Workforce):
                 f"{failed.summary}\n[in the {failed.origin}: {where}]\n\n{trace}", self._generation() + 1, None, None
             ) from cause
         open_ = self._requests.at(failed.place, failed.ticket)
-        if open_ is None:
+        if open_ is None or open_.error is not None:
             return  # its request has met another error
         episode = describe_episode(self.spec, open_.place, failed.job, failed.episode)
         if failed.penalised:
             open_.penalised = failed.summary
             warn_of_penalty(self._warned, failed.summary, episode.text, failed.trace)
             return
+        if open_.finished:
+            return  # another worker was found to have done the job
         error = WorkerError(
             f"{failed.summary}\n[in the {failed.origin}: {episode.text}; to play this episode again in one process: "
             f"{episode.replay}]\n\n{failed.trace}",
@@ -310,6 +312,6 @@ class ProcessPool(Workforce):
         """What a dead worker was at; no request when it had finished that."""
         job, number, ticket = (int(worker.row[column]) for column in (JOB, PLACE, TICKET))
         open_ = self._requests.at(number, ticket) if job >= 0 else None
-        if open_ is not None and open_.place.committed[job] < open_.first_ticket:
+        if open_ is not None and not open_.finished and open_.place.committed[job] < open_.first_ticket:
             return open_, job
         return None, -1
