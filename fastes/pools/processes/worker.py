@@ -258,7 +258,7 @@ def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], 
                 runner.run(place, ticket, job, report)
             except Exception as error:
                 connection.send(_failed(claimed, row, error))
-                row[JOB] = -1
+                return  # what comes next may be a job of another request, and nobody knows what state the environment is in
             if row[LEAVE]:
                 return  # the environment has swallowed the exception, or taken over the signal
             owes_a_look = not _core.committed(place.unclaimed, 0) & UNCLAIMED
