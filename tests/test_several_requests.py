@@ -291,3 +291,18 @@ def test_no_other_request_gets_results_of_an_environment_that_has_raised(alone: 
         pool.collect(first)
     pool.wait((second,))
     assert_same_batch(pool.collect(second), alone[1])
+
+
+def test_jobs_that_nobody_had_begun_are_not_counted_as_played_again(alone: list[Batch], closing: list[Any]) -> None:
+    model, pool, requests = prepared(toy(), 0)
+    closing += [model, pool]
+    bad = int(requests[0].perturbations.env_seed[0, 0])  # type: ignore[union-attr]
+    model, pool, requests = prepared(lambda: Failing(bad), 1)
+    closing += [model, pool]
+    tickets = [pool.submit(request) for request in requests]
+    for number, ticket in enumerate(tickets):
+        pool.wait((ticket,))
+        if number:
+            batch = pool.collect(ticket)
+            assert_same_batch(batch, alone[number])
+            assert batch.rerun == 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from fastes import _core
 from fastes.errors import FastESError
 from fastes.rollout.job import Batch, Request, collect, publish
 from fastes.rollout.shared_block import Block, Place
@@ -46,7 +47,7 @@ class OpenRequest:
 
     def uncommitted(self) -> npt.NDArray[np.int64]:
         """The jobs without a result, in the order of claiming."""
-        return self.jobs[self.place.committed[self.jobs] < self.first_ticket]
+        return _core.uncommitted(self.place.committed, self.jobs, self.first_ticket)
 
 
 class OpenRequests:

@@ -158,15 +158,15 @@ class ProcessPool(Workforce):
         for worker in self._workers.values():
             if _core.committed(worker.row, CLAIMING):
                 return None
-            job = _core.committed(worker.row, JOB)
-            if job >= 0 and worker.row[PLACE] == open_.number and worker.row[TICKET] >= open_.first_ticket:
+            job, number, ticket = (_core.committed(worker.row, column) for column in (JOB, PLACE, TICKET))
+            if job >= 0 and number == open_.number and ticket >= open_.first_ticket:
                 held.add(job)
         left = set(open_.uncommitted().tolist()) - held
         return np.array([job for job in jobs.tolist() if job in left], dtype=np.int64)
 
     def _open_again(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> None:
         """Under a new ticket."""
-        open_.rerun += len(jobs)
+        open_.rerun += len(jobs) - (_core.committed(open_.place.unclaimed, 0) & UNCLAIMED)  # those were never begun
         open_.ticket = self._requests.new_ticket()
         self._open_jobs(open_, jobs)
 

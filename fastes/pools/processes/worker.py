@@ -279,8 +279,8 @@ def claim(block: Block, row: npt.NDArray[np.int64], kinds: list[range]) -> tuple
     if claimed is not None:
         number, ticket, position = claimed
         job = int(block.places[number].todo[position])
-        row[PLACE], row[TICKET] = number, ticket
-        _core.commit(row, JOB, job)
+        for column, value in (PLACE, number), (TICKET, ticket), (JOB, job):
+            _core.commit(row, column, value)
         claimed = number, ticket, job
     _core.commit(row, CLAIMING, 0)
     return claimed
