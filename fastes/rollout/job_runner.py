@@ -75,7 +75,7 @@ class JobRunner:
         place.returns[job], place.lengths[job], place.successes[job] = played
         place.seconds[job] = time.perf_counter() - started
         _core.commit(place.committed, job, ticket)
-        row[JOB] = -1
+        _core.commit(row, JOB, -1)  # whoever sees this sees the flag
 
     def _run_candidate(self, place: Place, job: int, terms: Terms) -> Episode:
         actor, pair = self.actor, job // 2

@@ -258,7 +258,7 @@ def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], 
                 runner.run(place, ticket, job, report)
             except Exception as error:
                 connection.send(_failed(claimed, row, error))
-                row[JOB] = -1
+                return  # what comes next may be a job of another request, and nobody knows what state the environment is in
             if row[LEAVE]:
                 return  # the environment has swallowed the exception, or taken over the signal
             owes_a_look = not _core.committed(place.unclaimed, 0) & UNCLAIMED
@@ -279,8 +279,8 @@ def claim(block: Block, row: npt.NDArray[np.int64], kinds: list[range]) -> tuple
     if claimed is not None:
         number, ticket, position = claimed
         job = int(block.places[number].todo[position])
-        row[PLACE], row[TICKET] = number, ticket
-        _core.commit(row, JOB, job)
+        for column, value in (PLACE, number), (TICKET, ticket), (JOB, job):
+            _core.commit(row, column, value)
         claimed = number, ticket, job
     _core.commit(row, CLAIMING, 0)
     return claimed
