@@ -16,9 +16,9 @@ from fastes import _core
 from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
 from fastes.pools.open_requests import OpenRequest, OpenRequests
 from fastes.pools.processes.watchdog import HUNG, TICK, Watch
-from fastes.pools.processes.worker import Idle, Look
+from fastes.pools.processes.worker import LOOK
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed
-from fastes.pools.processes.worker_process import Worker
+from fastes.pools.processes.worker_process import OFFER_BYTES, Worker
 from fastes.pools.processes.workforce import Workforce
 from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, Where, describe_episode, warn_of_penalty
 from fastes.rollout.shared_block import (
@@ -195,13 +195,13 @@ class ProcessPool(Workforce):
     def _receive(self, worker: Worker) -> bool:
         """Take what it has sent; False when it hung up."""
         try:
-            while self._has(worker) and worker.connection.poll():
-                message: Idle | Look | Failed = worker.connection.recv()
-                if isinstance(message, Idle):
-                    worker.idle_after = message.offer
+            while self._has(worker) and worker.has_sent():
+                message = worker.connection.recv_bytes()
+                if len(message) == OFFER_BYTES:
+                    worker.idle_after = int.from_bytes(message, "little")
                     worker.offer(self._offer)  # it was late where there is a newer one
-                elif isinstance(message, Failed):
-                    self._meet_failure(worker, message)
+                elif message != LOOK:
+                    self._meet_failure(worker, pickle.loads(message))
         except (EOFError, OSError):
             return False
         return True
