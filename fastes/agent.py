@@ -211,7 +211,8 @@ class FastES(Loop):
             finally:
                 self._note_episodes()
                 callbacks.on_end(self)
-        return not self.solved or self.generation > begun_at
+        of = self.last_evaluation_of  # where generations have followed, training goes back to what it proved solved
+        return not self.solved or of is None or of.generation > begun_at
 
     def _warn_of_no_training(self) -> None:
         warnings.warn(

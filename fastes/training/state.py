@@ -58,7 +58,7 @@ class Counters(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What callbacks are told of a generation: its statistics, its candidates' episodes in job order, and an evaluation.
+    """What callbacks are told of a generation: its statistics, and its candidates' episodes in job order.
 
     episodes: (return, length) of each; of several for a candidate all have their mean return.
     successes: 1.0, 0.0 or NaN.
@@ -67,7 +67,6 @@ class Report(NamedTuple):
     record: Record
     episodes: list[tuple[float, int]]
     successes: list[float]
-    told: Told | None
 
 
 class TrainingState:
@@ -82,6 +81,7 @@ class TrainingState:
     seed: of all draws.
     strategy, normalizer, cap, population, rollback, starts: the parts that a generation changes.
     pending: evaluations that are not part of a generation's statistics yet, the oldest first.
+    told_last: the evaluations that were told with the last generation and after it; the one before where there is none.
     counters: tallies.
     solved: whether the last generation proved theta solved.
     report: of the last generation, None before the first.
@@ -104,6 +104,7 @@ class TrainingState:
         self.rollback = Rollback(settings)
         self.starts = Starts(settings, spec, seed, episode_limit)
         self.pending: tuple[Pending, ...] = ()
+        self.told_last: tuple[Told, ...] = ()
         self.counters = Counters()
         self.solved = False
         self.report: Report | None = None
@@ -231,8 +232,7 @@ class TrainingState:
         """When a training ends before the turn of an evaluation: that is told now, and waits to be part of statistics."""
         new = copy.copy(self)
         new.pending = tuple(each._replace(is_told=True) if each is told.pending else each for each in self.pending)
-        if new.report is not None:
-            new.report = new.report._replace(told=told)
+        new.told_last = (*self.told_last, told)
         return new
 
     def as_evaluated(self, pending: Pending) -> TrainingState:
@@ -297,7 +297,7 @@ class TrainingState:
         self.strategy.load_state({n: x for n, x in arrays.items() if not n.startswith(_NORMALIZER)}, generation)
         self.normalizer.load_state({name: arrays[f"{_NORMALIZER}{name}"] for name in self.normalizer.state()})
 
-    def reporting(self, record: Record, batch: Batch, told: Told | None) -> TrainingState:
+    def reporting(self, record: Record, batch: Batch, told: Sequence[Told]) -> TrainingState:
         """With a report of its last generation, which callbacks are still to be told of."""
         each = self.settings.episodes_per_candidate
         episodes = [
@@ -307,8 +307,8 @@ class TrainingState:
         ]
         successes = [success for success in batch.successes.ravel().tolist() for _ in range(each)]
         new = copy.copy(self)
-        told = told or (self.report and self.report.told)
-        new.report, new.is_reported = Report(record, episodes, successes, told), False
+        new.report, new.is_reported = Report(record, episodes, successes), False
+        new.told_last = tuple(told) or self.told_last[-1:]
         return new
 
     def reported(self) -> TrainingState:
