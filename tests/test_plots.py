@@ -177,9 +177,38 @@ def test_a_configuration_that_is_lost_or_odd_ends_no_picture(runs: Path, tmp_pat
     assert math.isinf(_curve(run).target)
     (run / "config.toml").unlink()
     assert main(["plot", str(run)]) == 0
-    assert len(read_curves([run], "progress.csv", "config.toml")[0].steps) == len(
-        read_progress(run / "progress.csv")["timesteps"]
+    told = [generation for generation in read_progress(run / "progress.csv")["eval_generation"] if generation]
+    assert len(read_curves([run], "progress.csv", "config.toml")[0].steps) == len(told) > 1
+
+
+def test_the_evaluation_that_the_end_of_a_training_tells_is_drawn(tmp_path: Path) -> None:
+    """Though no generation follows that it could be told with."""
+    assert (
+        main(
+            [
+                "train",
+                "CartPole-v1",
+                "--seed",
+                "1",
+                "--workers",
+                "0",
+                "--quiet",
+                "--total-timesteps",
+                "1",
+                "--runs",
+                str(tmp_path),
+            ]
+        )
+        == 0
     )
+    run = tmp_path / "CartPole-v1" / "1"
+    assert read_progress(run / "progress.csv")["eval_generation"] == [0]
+    assert _curve(run).steps.tolist() == [0.0]
+    assert main(["plot", str(run)]) == 0
+    assert main(["train", "--resume", str(run), "--workers", "0", "--quiet", "--total-timesteps", "3000"]) == 0
+    steps = _curve(run).steps.tolist()
+    assert steps == sorted(set(steps))
+    assert len(steps) == len(read_progress(run / "progress.csv")["generation"])
 
 
 def test_a_run_that_sigterm_ends_has_its_picture(tmp_path: Path) -> None:

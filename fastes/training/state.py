@@ -163,12 +163,12 @@ class TrainingState:
         if generation % self.settings.eval_every or any(pending.theta is self.strategy.theta for pending in self.pending):
             return ()
         drawn_as, timesteps = self.starts.drawn_as(generation), self.counters.num_timesteps
-        return (Pending(generation, drawn_as, timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS, 0),)
+        return (Pending(generation, drawn_as, timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS),)
 
     def due(self, batch: Batch) -> tuple[tuple[Pending, ...], tuple[Pending, ...]]:
         """Once the running generation's candidates are played: the evaluations to be told with it, and those that wait on."""
         finite = batch.returns[np.isfinite(batch.returns)]
-        own = [each._replace(returns=finite, num_candidates=batch.returns.size) for each in self._own_evaluation()]
+        own = [each._replace(returns=finite) for each in self._own_evaluation()]
         pending = (*self.pending, *own)
         told = sum(each.generation <= self.strategy.generation - self.settings.eval_lag for each in pending)
         return pending[:told], pending[told:]
