@@ -245,8 +245,13 @@ class TrainingState:
         return new
 
     def finished(self, told: Told) -> tuple[TrainingState, Update]:
-        """After a theta was proved solved: training goes back to it, learns no more, and no other start is wanted."""
-        new = self.as_evaluated(told.pending)
+        """After a theta was proved solved: training goes back to it, learns no more, and no other start is wanted.
+
+        Should it go on one day, that evaluation is told first, and the proof is the same, as long as the target is.
+        """
+        new, generation = self.as_evaluated(told.pending), self.strategy.generation - self.settings.eval_lag
+        if told.pending.theta is not self.strategy.theta:
+            new.pending = (told.pending._replace(generation=max(0, min(told.pending.generation, generation)), is_told=False),)
         new.starts.end()
         new.solved = True
         return new, self.strategy.no_step()
