@@ -18,7 +18,7 @@ from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, seed_of, toy
 from training import learn, train
 
-from fastes import Callback, FastES, agent
+from fastes import Callback, FastES, loop
 from fastes.cli.main import main
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.runs.run_folder import RunFolder
@@ -283,14 +283,14 @@ def test_a_generation_that_an_exception_hid_is_written_once(tmp_path: Path) -> N
 
 
 def test_an_interrupt_when_a_generation_is_booked_loses_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = agent.make_record
+    real = loop.make_record
 
     def interrupted(state: Any, generation: Any, *arguments: Any) -> Record:
         if generation.perturbations.generation == 1:
             os.kill(os.getpid(), signal.SIGINT)
         return real(state, generation, *arguments)
 
-    monkeypatch.setattr("fastes.agent.make_record", interrupted)
+    monkeypatch.setattr("fastes.loop.make_record", interrupted)
     files = [MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations")]
     with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
         with pytest.raises(KeyboardInterrupt):
