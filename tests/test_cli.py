@@ -215,7 +215,7 @@ def test_a_target_that_the_last_evaluation_reaches_is_not_called_missed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training ends unsolved all the same when no evaluation in it was confirmed."""
-    monkeypatch.setattr("fastes.agent.confirm_target", lambda state, *_: (False, state))
+    monkeypatch.setattr("fastes.loop.confirm_target", lambda state, *_: (False, state))
     flags = ["--workers", "0", "--quiet", "--runs", str(tmp_path), "--preset", "default", "--seed", "1"]
     for target, said in (("5", "target 5 reached here, but the run is not solved"), ("600", "(target 600 not reached)")):
         assert main(["train", "CartPole-v1", *flags, "--total-timesteps", "300", "--target-return", target]) == 0
@@ -330,7 +330,17 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
         shown[flag] = capsys.readouterr().out
     short, full = (set(re.findall(r"^  (?:-h, )?(--[\w-]+)", text, re.MULTILINE)) for text in shown.values())
     assert 10 <= len(short) <= 16
-    main_flags = ("--seed", "--workers", "--total-timesteps", "--target-return", "--preset", "--config", "--resume", "--policy")
+    main_flags = (
+        "--seed",
+        "--seeds",
+        "--workers",
+        "--total-timesteps",
+        "--target-return",
+        "--preset",
+        "--config",
+        "--resume",
+        "--policy",
+    )
     assert short >= {*main_flags, "--population-size", "--sigma", "--learning-rate", "--quiet", "--help-all"}
     assert len(shown["--help"].splitlines()) < 50
     assert full >= short | {"--" + item.name.replace("_", "-") for item in fields(Settings) if item.name != "policy_kwargs"}

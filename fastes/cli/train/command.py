@@ -16,7 +16,8 @@ from fastes.agent import FastES
 from fastes.cli.arguments import add_short_help, add_workers
 from fastes.cli.setting_flags import add_settings
 from fastes.cli.train.report import Session, replay_command, report, resume_command
-from fastes.cli.train.start import new, note_start, resumed
+from fastes.cli.train.seeds import train_seeds
+from fastes.cli.train.start import new, note_start, resumed, tell_start
 from fastes.errors import FastESError, WorkerError
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog, ProgressBar
@@ -33,6 +34,7 @@ _MAIN = (  # what --help shows
     "total_timesteps",
     "target_return",
     "seed",
+    "seeds",
     "workers",
     "policy",
     "net_arch",
@@ -69,6 +71,9 @@ def _add_start(train: Any) -> None:
         "--resume", type=Path, metavar="RUN", help="go on with a run folder; --total-timesteps is its new budget"
     )
     train.add_argument("--seed", type=int, help="int >= 0; everything follows from it (default: drawn and recorded)")
+    train.add_argument(
+        "--seeds", type=int, metavar="N", help="N trainings at once, with the seeds S to S+N-1 of --seed S (default there: 0)"
+    )
     add_workers(train)
     train.add_argument(
         "--preset", help="settings to start from: an environment id, 'default', 'paper' or 'ars' (default: the environment's)"
@@ -107,6 +112,8 @@ def run_train(arguments: argparse.Namespace) -> int:
         raise ValueError(f"--checkpoint-seconds {arguments.checkpoint_seconds}: expected seconds, 0 or more")
     if arguments.env is None and arguments.resume is None and arguments.config is None:
         raise ValueError("expected an environment id, as in 'fastes train CartPole-v1', --config FILE or --resume RUN")
+    if arguments.seeds is not None:
+        return train_seeds(arguments)
     with contextlib.ExitStack() as until_the_end:
         model, folder = (resumed if arguments.resume else new)(arguments, until_the_end)
         status = _train(arguments, model, folder)
@@ -116,7 +123,8 @@ def run_train(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> int:
-    note_start(arguments, model, folder)
+    note_start(model, folder)
+    tell_start(arguments, model, f"seed {model.seed}, run folder {folder.shown}")
     callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(), folder, ProgressBar()]
     started, before = time.perf_counter(), (model.num_timesteps, model.generation)
     with model, StopOnSignal() as interrupt:

@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from fastes.agent import FastES
 from fastes.cli.arguments import find_modules_here, parse_env_kwargs
@@ -21,21 +22,36 @@ from fastes.settings.preset_loader import no_preset_note
 from fastes.settings.settings import SCHEDULES
 
 
-def new(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> tuple[FastES, RunFolder]:
-    runs = _absolute(arguments.runs)
-    model = _new_model(arguments)
+class Run(NamedTuple):
+    """A training, and what it leaves."""
+
+    model: FastES
+    folder: RunFolder
+
+
+def new(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> Run:
+    runs = absolute(arguments.runs)
+    model = new_model(arguments, arguments.seed)
+    try:
+        return Run(model, until_the_end.enter_context(new_folder(arguments, runs, model)))
+    except BaseException:
+        model.close()
+        raise
+
+
+def new_folder(arguments: argparse.Namespace, runs: Path, model: FastES) -> RunFolder:
+    """The next free one of the model's environment. runs: where they go, as it was absolutely before the model was made."""
     try:
         path = new_run_folder(runs, model.source.name)
     except OSError as error:
-        model.close()
         raise OSError(
             f"the run folder cannot be made in {arguments.runs}: {error.strerror}; choose another with --runs"
         ) from error
-    shown = arguments.runs / path.relative_to(runs)
-    return model, until_the_end.enter_context(_run_folder(path, arguments, shown))
+    return _run_folder(path, arguments, arguments.runs / path.relative_to(runs))
 
 
-def _new_model(arguments: argparse.Namespace) -> FastES:
+def new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
+    """As the flags say. seed: None for a drawn one, or that of --config."""
     given = {
         "preset": arguments.preset,
         "n_workers": arguments.workers,
@@ -43,28 +59,28 @@ def _new_model(arguments: argparse.Namespace) -> FastES:
         **given_settings(arguments),
     }
     if arguments.config is None:
-        return FastES(arguments.env, seed=arguments.seed, **given)
+        return FastES(arguments.env, seed=seed, **given)
     if arguments.env is None:
         find_modules_here(read_settings(arguments.config).env)
-    if arguments.seed is not None:
-        given["seed"] = arguments.seed
+    if seed is not None:
+        given["seed"] = seed
     return FastES.from_config(arguments.config, arguments.env, **given)
 
 
-def _absolute(path: Path) -> Path:
-    """An environment may leave the working directory."""
+def absolute(path: Path) -> Path:
+    """An environment may leave the working directory: to be asked before one is built."""
     try:
         return path.absolute()
     except FileNotFoundError as error:
         raise OSError(f"the working directory was deleted: there is no {path}; go to another folder") from error
 
 
-def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> tuple[FastES, RunFolder]:
+def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> Run:
     if any(given not in (None, []) for given in (arguments.seed, arguments.preset, arguments.config, arguments.env_kwargs)):
         raise ValueError("--seed, --preset, --config and --env-kwargs belong to a new run: a resumed one keeps its own")
     if arguments.resume.is_file():
         raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
-    resume = _absolute(arguments.resume)
+    resume = absolute(arguments.resume)
     checkpoint = find_checkpoint(resume, "last")
     folder = until_the_end.enter_context(_run_folder(resume, arguments, arguments.resume))
     settings = given_settings(arguments)
@@ -76,7 +92,7 @@ def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) 
         _tell_of_stretched_schedules(model)
     if changed := {name: value for name, value in settings.items() if name != "total_timesteps"}:
         print(f"with other settings from here on: {', '.join(f'{name} = {value!r}' for name, value in changed.items())}")
-    return model, folder
+    return Run(model, folder)
 
 
 def _spent(arguments: argparse.Namespace, model: FastES) -> str:
@@ -117,16 +133,20 @@ def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFo
     )
 
 
-def note_start(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> None:
-    """In the run folder and on the console."""
+def note_start(model: FastES, folder: RunFolder) -> None:
+    """In the run folder."""
     command = shlex.join(["fastes", *sys.argv[1:]])
     folder.write_config(
         model, {"command": command, "started": time.strftime("%Y-%m-%d %H:%M:%S%z"), "at_timesteps": model.num_timesteps}
     )
+
+
+def tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
+    """On the console. what: which seeds go to which folders."""
     settings = model.settings
     print(
         f"{model.source.name}: {settings.policy}, {model.num_params} parameters, {settings.population_size} candidates "
-        f"a generation, {counted(model.n_workers, 'worker')}, seed {model.seed}, run folder {folder.shown}"
+        f"a generation, {counted(model.n_workers, 'worker')}, {what}"
     )
     own = not arguments.resume and arguments.preset is None and arguments.config is None
     if own and (note := no_preset_note(model.source.name, "--preset ")):
