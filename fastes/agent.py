@@ -119,7 +119,7 @@ class FastES(Loop):
         self.n_workers = self._checked_workers(source, n_workers)
         self._env = None
         check_model_memory(spec)
-        self.state = TrainingState(settings, spec, seed)
+        self.state = TrainingState(settings, spec, seed, source.episode_limit)
         vars(self).update(settings=settings, seed=seed)  # W&B and others list vars(model); the properties come first
         self.evaluator = Evaluator(source, spec, settings, self.state.strategy.table, self.n_workers)
         self._predictor = Predictor(spec, settings.normalize_obs, seed)
@@ -211,7 +211,8 @@ class FastES(Loop):
             finally:
                 self._note_episodes()
                 callbacks.on_end(self)
-        return not self.solved or self.generation > begun_at
+        of = self.last_evaluation_of  # where generations have followed, training goes back to what it proved solved
+        return not self.solved or of is None or of.generation > begun_at
 
     def _warn_of_no_training(self) -> None:
         warnings.warn(

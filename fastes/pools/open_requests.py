@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from fastes import _core
 from fastes.errors import FastESError
 from fastes.rollout.job import Batch, Request, collect, publish
 from fastes.rollout.shared_block import Block, Place
@@ -46,7 +48,7 @@ class OpenRequest:
 
     def uncommitted(self) -> npt.NDArray[np.int64]:
         """The jobs without a result, in the order of claiming."""
-        return self.jobs[self.place.committed[self.jobs] < self.first_ticket]
+        return _core.uncommitted(self.place.committed, self.jobs, self.first_ticket)
 
 
 class OpenRequests:
@@ -80,13 +82,17 @@ class OpenRequests:
     def __contains__(self, ticket: int) -> bool:
         return ticket in self._open
 
+    def tickets(self) -> Set[int]:
+        """Of all requests."""
+        return self._open.keys()
+
     def unfinished(self) -> list[OpenRequest]:
         """The oldest first."""
         return [open_ for open_ in self._open.values() if not open_.finished]
 
     def at(self, number: int, ticket: int) -> OpenRequest | None:
-        """The unfinished request that has a place, and gave out a ticket."""
-        found = (open_ for open_ in self.unfinished() if open_.number == number and open_.first_ticket <= ticket)
+        """The request that has a place, and gave out a ticket."""
+        found = (open_ for open_ in self._open.values() if open_.number == number and open_.first_ticket <= ticket)
         return next(found, None)
 
     def collect(self, ticket: int) -> Batch:

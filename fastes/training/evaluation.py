@@ -55,6 +55,7 @@ class Pending(NamedTuple):
     """A theta whose noise-free episodes are played, or were, and are not yet part of a generation's statistics.
 
     generation: it was perturbed in, as the strategy counts, from 0.
+    drawn_as: the number that its environment seeds are drawn with.
     timesteps: that it had been trained with.
     theta: float32 (num_params,), read-only.
     normalizer: of its observations.
@@ -65,6 +66,7 @@ class Pending(NamedTuple):
     """
 
     generation: int
+    drawn_as: int
     timesteps: int
     theta: Float32
     normalizer: ObsNormalizer
@@ -137,6 +139,7 @@ def _is_flag(value: object) -> bool:
 
 _KINDS: Kinds = {
     "generation": lambda value: is_count(value) and value < 2**32,
+    "drawn_as": lambda value: is_count(value) and value < 2**32,
     "timesteps": is_count,
     "num_candidates": is_count,
     "counts": _is_flag,
