@@ -347,7 +347,17 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
         shown[flag] = capsys.readouterr().out
     short, full = (set(re.findall(r"^  (?:-h, )?(--[\w-]+)", text, re.MULTILINE)) for text in shown.values())
     assert 10 <= len(short) <= 16
-    main_flags = ("--seed", "--workers", "--total-timesteps", "--target-return", "--preset", "--config", "--resume", "--policy")
+    main_flags = (
+        "--seed",
+        "--seeds",
+        "--workers",
+        "--total-timesteps",
+        "--target-return",
+        "--preset",
+        "--config",
+        "--resume",
+        "--policy",
+    )
     assert short >= {*main_flags, "--population-size", "--sigma", "--learning-rate", "--quiet", "--help-all"}
     assert len(shown["--help"].splitlines()) < 50
     assert full >= short | {"--" + item.name.replace("_", "-") for item in fields(Settings) if item.name != "policy_kwargs"}
