@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 CHUNK = 25  # steps whose time is measured as one
+LARGE_POPULATION = 10_000
 RESULTS = Path(__file__).parents[2] / "results" / "scaling"
 
 
@@ -25,6 +26,8 @@ class Costs(NamedTuple):
         episodes twice, so that what other programs did is not in it.
     update_seconds: of the parent between a generation and the next, beside messages.
     message_seconds: of the parent for each worker that it wakes for a generation.
+    num_params, obs_size: of the preset's policy.
+    large_update_seconds: of asking and telling a strategy with LARGE_POPULATION candidates.
     lengths: steps of measured candidates, a list for each generation.
     evaluation_lengths: steps of measured noise-free episodes.
     """
@@ -37,6 +40,9 @@ class Costs(NamedTuple):
     spread: float
     update_seconds: float
     message_seconds: float
+    num_params: int
+    obs_size: int
+    large_update_seconds: float
     lengths: list[list[int]]
     evaluation_lengths: list[int]
 

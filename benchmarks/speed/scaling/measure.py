@@ -6,36 +6,45 @@ import math
 import statistics
 import time
 from collections.abc import Iterator
-from itertools import zip_longest
+from functools import cache
+from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 
 from benchmarks.machine import describe
-from benchmarks.speed.scaling.costs import CHUNK, Costs
+from benchmarks.speed.scaling.costs import CHUNK, LARGE_POPULATION, Costs
 from fastes import Callback, EvolutionStrategy, FastES
 from fastes.settings.preset_loader import preset_for
 from fastes.training.record import Record
 
-_FOREVER = 10**12
+FOREVER = 10**12
 _QUICK_GENERATIONS, _GENERATIONS = 200, 30
 _WORKERS = (1, 2, 4, 8, 16)
 
 
 class Played(NamedTuple):
-    """An episode under the clock, CPU seconds. marks: when reset had ended, then after each CHUNK steps. ended: its last step."""
+    """An episode under the clock, CPU seconds. marks: when reset had ended, then after each CHUNK steps. ended: its last step.
+
+    clock_step: what the clock costs in each step.
+    """
 
     began: float
     marks: list[float]
     ended: float
     steps: int
+    clock_step: float
+
+    def seconds(self) -> float:
+        return self.ended - self.began - self.steps * self.clock_step
 
     def resetting(self) -> float:
         return self.marks[0] - self.began
 
     def chunks(self) -> list[float]:
-        return [later - earlier for earlier, later in zip(self.marks, self.marks[1:], strict=False)]
+        clock = CHUNK * self.clock_step
+        return [later - earlier - clock for earlier, later in pairwise(self.marks)]
 
 
 class Clocked(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -43,7 +52,7 @@ class Clocked(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
-        self.cap, self.played = 0, list[Played]()
+        self.cap, self.played, self.clock_step = 0, list[Played](), clock_step_seconds()
 
     def reset(self, **given: Any) -> Any:
         self.began = time.thread_time()
@@ -57,12 +66,29 @@ class Clocked(gymnasium.Wrapper[Any, Any, Any, Any]):
         if self.steps % CHUNK == 0:
             self.marks.append(time.thread_time())
         if stepped[2] or stepped[3] or self.steps == self.cap:
-            episode = Played(self.began, self.marks, time.thread_time(), self.steps)
+            episode = Played(self.began, self.marks, time.thread_time(), self.steps, self.clock_step)
             if self.played and self.played[-1].began == self.began:  # an evaluation goes on where candidates are cut
                 self.played[-1] = episode
             else:
                 self.played.append(episode)
         return stepped
+
+
+@cache
+def clock_step_seconds(steps: int = 20_000) -> float:
+    """CPU seconds that a Clocked adds to a step: with it over without it, in turn."""
+    bare, clocked = OneStep(endless=True), Clocked.__new__(Clocked)
+    gymnasium.Wrapper.__init__(clocked, bare)
+    clocked.cap, clocked.played, clocked.clock_step = 0, [], 0.0
+    clocked.reset()
+
+    def seconds(step: Any) -> float:
+        began = time.thread_time()
+        for _ in range(steps):
+            step(None)
+        return (time.thread_time() - began) / steps
+
+    return max(0.0, statistics.median(seconds(clocked.step) - seconds(bare.step) for _ in range(9)))
 
 
 class ClockedTraining:
@@ -79,7 +105,7 @@ class ClockedTraining:
         return self.clocked[-1]
 
     def generation(self) -> list[Played]:
-        self.model.learn(_FOREVER, OneGeneration(), reset_num_timesteps=False)
+        self.model.learn(FOREVER, OneGeneration(), reset_num_timesteps=False)
         return self.take()
 
     def take(self) -> list[Played]:
@@ -113,9 +139,10 @@ class CpuOfGenerations(Callback):
 
 
 class OneStep(gymnasium.Env[Any, Any]):
-    """An environment that takes no time."""
+    """An environment that takes no time. endless: its episodes have more than one step."""
 
-    def __init__(self) -> None:
+    def __init__(self, endless: bool = False) -> None:
+        self.endless = endless
         self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (17,))
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (6,))
         self.np_random = np.random.default_rng(0)
@@ -126,7 +153,7 @@ class OneStep(gymnasium.Env[Any, Any]):
         return np.zeros(17), {}
 
     def step(self, action: Any) -> Any:  # noqa: ARG002
-        return np.zeros(17), float(self.np_random.standard_normal()), True, False, {}
+        return np.zeros(17), float(self.np_random.standard_normal()), not self.endless, False, {}
 
 
 def measure(env: str, seconds: float, seed: int = 0) -> Costs:
@@ -149,6 +176,9 @@ def measure(env: str, seconds: float, seed: int = 0) -> Costs:
         spread=0.0,
         update_seconds=statistics.median(parent_seconds(env, preset_for(env), 1, _GENERATIONS)) - message,
         message_seconds=message,
+        num_params=first.model.policy_spec.num_params,
+        obs_size=first.model.policy_spec.obs_size,
+        large_update_seconds=update_of_population(first.model.policy_spec.num_params, LARGE_POPULATION),
         lengths=[[played.steps for played in pair[0][evaluations:]] for pair in pairs],
         evaluation_lengths=[played.steps for pair in pairs for played in pair[0][:evaluations]],
     )
@@ -167,7 +197,7 @@ def chunk_medians(episodes: list[Played]) -> list[float]:
 def between(generations: list[list[Played]]) -> Iterator[float]:
     """CPU seconds between an episode's last step and the next one's reset, in the same generation."""
     for generation in generations:
-        for earlier, later in zip(generation, generation[1:], strict=False):
+        for earlier, later in pairwise(generation):
             yield later.began - earlier.ended
 
 
@@ -178,16 +208,16 @@ def spread(costs: Costs, pairs: list[tuple[list[Played], list[Played]]], evaluat
     """
     shared: list[float] = []
     for pair in pairs:
-        one, other = (
-            np.array([math.log((p.ended - p.began) / costs.job(p.steps)) for p in played[evaluations:]]) for played in pair
-        )
+        one, other = (np.array([math.log(p.seconds() / costs.job(p.steps)) for p in played[evaluations:]]) for played in pair)
         shared.append(float(np.mean((one - np.median(one)) * (other - np.median(other)))))
     return math.sqrt(max(0.0, statistics.median(shared)))
 
 
 def message_seconds() -> float:
     """CPU seconds of the parent for each worker that it wakes: the slope over numbers of workers, on OneStep."""
-    medians = [statistics.median(parent_seconds(OneStep, "HalfCheetah-v5", workers, _QUICK_GENERATIONS)) for workers in _WORKERS]
+    medians = [
+        statistics.median(parent_seconds(OneStep, "HalfCheetah-v5", workers, _QUICK_GENERATIONS)) for workers in _WORKERS
+    ]
     slope, _ = np.polyfit(_WORKERS, medians, 1)
     return float(slope)
 
@@ -196,7 +226,7 @@ def parent_seconds(env: Any, preset: str, workers: int, generations: int) -> lis
     """CPU seconds of the parent for each generation, but the first ones."""
     clock = CpuOfGenerations(generations)
     with FastES(env, preset=preset, n_workers=workers, seed=0, target_return="none") as model:
-        model.learn(_FOREVER, clock)
+        model.learn(FOREVER, clock)
     return clock.seconds()[generations // 10 :]
 
 
@@ -213,4 +243,3 @@ def update_of_population(num_params: int, candidates: int, repeats: int = 5) -> 
         strategy.tell(returns)
         seconds[-1] += time.process_time() - started
     return statistics.median(seconds)
-
