@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.speed.scaling import many_machines, one_machine
 from benchmarks.speed.scaling.cluster import ClusterGeneration, Nodes, Wire, alone
 from benchmarks.speed.scaling.cores import Cores, FairCores, RunQueues
-from benchmarks.speed.scaling.costs import CHUNK, Costs, Episodes, growing_horizon
+from benchmarks.speed.scaling.costs import CHUNK, RESULTS, Costs, Episodes, growing_horizon
 from benchmarks.speed.scaling.machine import Kind, Machine, Request
+from benchmarks.speed.scaling.many_machines import greedy_seconds
 from benchmarks.speed.scaling.plans import whole_training
 from benchmarks.speed.scaling.training import Generation, Plan, Way, simulate
 from fastes.settings.preset_loader import choose_settings
@@ -48,12 +51,13 @@ def test_work_is_neither_lost_nor_made(kind: type[FairCores] | type[RunQueues]) 
 
 
 def test_cores_without_end_take_the_critical_path() -> None:
-    generations = [Generation([1.0, 2.0], [5.0]), Generation([3.0, 1.0], [5.0]), Generation([2.0, 1.0], [4.0])]
+    generations = [Generation([1.0, 2.0], [7.0]), Generation([3.0, 1.0], [5.0]), Generation([2.0, 1.0], [4.0])]
     plan = one_training(generations, 0.5)
-    assert wall(plan, Way(0), FairCores(100), 100) == 5 + 5 + 4 + 3 * 0.5
-    # lag 1: generation 1 waits for the evaluation that began with generation 0, generation 2 for its own and the one before
+    assert wall(plan, Way(0), FairCores(100), 100) == 7 + 5 + 4 + 3 * 0.5
+    # lag 1: generation 1 waits for the evaluation that began with generation 0, the last one for all
     second = 2 + 0.5
-    second_ends = max(second + 3, 0 + 5)
+    second_ends = max(second + 3, 0 + 7)
+    assert second_ends == 7
     third = second_ends + 0.5
     assert wall(plan, Way(1), FairCores(100), 100) == max(third + 2, second + 5, third + 4) + 0.5
     assert wall(plan, Way(9), FairCores(100), 100) == 2 + 0.5 + 3 + 0.5 + max(2, 4) + 0.5
@@ -72,8 +76,8 @@ def test_candidates_are_claimed_before_evaluations_of_earlier_generations() -> N
 
 
 def test_before_lags_evaluations_are_claimed_first() -> None:
-    plan = one_training([Generation([1.0, 1.0, 1.0], [2.0])])
-    assert wall(plan, Way(0), FairCores(2), 2) == 3.0
+    plan = one_training([Generation([1.0, 1.0], [2.0])])
+    assert wall(plan, Way(0), FairCores(2), 2) == 2.0
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(FairCores, [1.5, 1.5, 1.5]), (RunQueues, [1.0, 1.5, 1.5])])
@@ -166,6 +170,34 @@ def test_bytes_of_a_cluster() -> None:
     assert spent.bytes_down + spent.bytes_up == wire.header * spent.messages + 2 * 100 * 16 + 100 * 24 + 2 * 1000
 
 
+def test_a_job_in_a_queue_never_waits_for_a_round_that_an_idle_worker_could_have_spared_it() -> None:
+    """Equal jobs: no range may hold more of the last ones than its node has idle workers."""
+    jobs = [1.0] * (7 * 64 - 3)
+    assert ClusterGeneration(jobs, Nodes(64, 16, 0.0, 8), FREE).run().seconds == pytest.approx(7.0)
+    assert greedy_seconds(jobs, 64) == 7.0
+
+
 def test_more_nodes_than_jobs_is_no_trouble() -> None:
     spent = ClusterGeneration([1.0] * 5, Nodes(160, 16, 0.0, 8), FREE).run()
     assert spent.seconds == pytest.approx(1.0)
+
+
+def test_tables_of_the_costs_that_are_kept(tmp_path: Path) -> None:
+    cheetah = Costs.load(RESULTS, "HalfCheetah-v5")
+    cheetah.save(tmp_path)
+    assert Costs.load(tmp_path, "HalfCheetah-v5") == cheetah
+    table = one_machine.tables(cheetah, timesteps=20_000)
+    assert table.count("lag 2") >= 10
+    speeds = [float(cell) for cell in table.splitlines()[4].split("|")[2:-1]]
+    assert speeds[0] == 1.0
+    assert all(1.0 <= speed < cores * 1.05 for speed, cores in zip(speeds, one_machine.CORES, strict=True))
+
+
+def test_points_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many_machines, "LARGE_POPULATION", 400)
+    humanoid = Costs.load(RESULTS, "Humanoid-v5")._replace(large_update_seconds=0.001)
+    for stage in many_machines.stages(humanoid, 0.05):
+        one, some, many = (many_machines.point(stage, humanoid, workers, Wire()) for workers in (1, 40, 400))
+        assert one.efficiency > 0.98, stage.name
+        assert one.efficiency > some.efficiency > many.efficiency > 0.0
+        assert all(each.efficiency <= each.bound + 1e-9 for each in (one, some, many))

@@ -66,7 +66,8 @@ class _Node:
 class ClusterGeneration:
     """One generation. A node with an idle worker asks for a range, and tells which episodes it has finished.
 
-    `ahead`: jobs that nobody plays below which it asks already, so that short jobs need not wait for messages. The driver handles one message after the other, in the order in which they come.
+    ahead: jobs that nobody plays below which it asks already, so that short jobs need not wait for messages. The driver
+    handles one message after the other, in the order in which they come.
     """
 
     def __init__(self, jobs: list[float], nodes: Nodes, wire: Wire) -> None:

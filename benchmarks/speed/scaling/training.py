@@ -18,8 +18,8 @@ class Generation(NamedTuple):
 class Way:
     """How evaluations are played and starts follow each other.
 
-    lag: generations after which a generation's evaluations are told. 0: the evaluations are jobs of the generation itself, claimed
-    first, and it is over when all have ended. side_by_side: starts are played together.
+    lag: generations after which a generation's evaluations are told. 0: they are jobs of the generation itself, claimed first,
+    and it is over when all have ended. side_by_side: starts are played together.
     """
 
     def __init__(self, lag: int = 0, side_by_side: bool = False) -> None:
