@@ -13,7 +13,6 @@ from benchmarks.speed.scaling.check import Compared, check_computing, check_wait
 from benchmarks.speed.scaling.cluster import Wire
 from benchmarks.speed.scaling.costs import RESULTS, Costs
 from benchmarks.speed.scaling.measure import measure
-from benchmarks.speed.scaling.training import Way
 from benchmarks.tables import markdown_table, median_and_range
 
 CHEETAH, HUMANOID = "HalfCheetah-v5", "Humanoid-v5"
@@ -65,7 +64,7 @@ def table_of_checks(compared: list[Compared]) -> str:
 
 def check(found: list[Costs], seconds: float) -> list[Compared]:
     compared = [each for costs in found if costs.env != HUMANOID for each in check_computing(costs, CHECK_WORKERS, seconds)]
-    return compared + [check_waiting(found[0], workers, 4 if workers < 4 else 8, Way()) for workers in WAITING_WORKERS]
+    return compared + [check_waiting(found[0], workers, 4 if workers < 4 else 8) for workers in WAITING_WORKERS]
 
 
 def main() -> None:

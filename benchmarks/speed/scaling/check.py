@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
+from benchmarks.speed.scaling.clock import FOREVER, ClockedTraining, PlayedGeneration
 from benchmarks.speed.scaling.cores import FairCores
 from benchmarks.speed.scaling.costs import Costs, growing_horizon
 from benchmarks.speed.scaling.machine import Machine
-from benchmarks.speed.scaling.measure import FOREVER, ClockedTraining, Played
 from benchmarks.speed.scaling.training import Generation, Plan, Way, simulate
 from fastes import Callback, FastES
 from fastes.settings.preset_loader import preset_for
@@ -43,24 +43,23 @@ class Compared(NamedTuple):
 
 
 class Block(Callback):
-    """A generation off the record, then `count` ones, of which it keeps the records and the CPU seconds of the workers."""
+    """Plays `count` generations, and keeps their records and the CPU seconds of the workers."""
 
     def __init__(self, count: int, workers: list[int]) -> None:
         self.count, self.workers, self.records = count, workers, list[Record]()
+        self.began = cpu_seconds(workers)
 
     def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
-        if not self.records:
-            self.began = cpu_seconds(self.workers)
         self.records.append(record)
-        return len(self.records) <= self.count
+        return len(self.records) < self.count
 
     def seconds(self) -> float:
-        """Wall seconds of the generations on the record, summed."""
-        return sum(record.seconds for record in self.records[1:])
+        """Wall seconds of the generations, summed."""
+        return sum(record.seconds for record in self.records)
 
     def share_on_cores(self, n_workers: int) -> float:
         """CPU seconds of workers over the seconds that they spent in episodes."""
-        in_episodes = sum(n_workers * record.utilisation * record.seconds for record in self.records[1:])
+        in_episodes = sum(n_workers * record.utilisation * record.seconds for record in self.records)
         return (cpu_seconds(self.workers) - self.began) / in_episodes
 
 
@@ -81,7 +80,7 @@ class RealTraining:
     def __init__(self, env: Any, n_workers: int, **settings: Any) -> None:
         before = children()
         self.model = FastES(env, n_workers=n_workers, seed=0, target_return="none", **settings)
-        self.model.learn(FOREVER, Block(0, []), reset_num_timesteps=False)
+        self.model.learn(FOREVER, Block(1, []), reset_num_timesteps=False)
         self.workers = sorted(children() - before)
 
     def play(self, count: int) -> Block:
@@ -90,16 +89,21 @@ class RealTraining:
         return block
 
 
-def replayed(generations: list[list[Played]], evaluations: int, costs: Costs, workers: int) -> Plan:
+def lag_of(model: FastES) -> int:
+    """Generations after which the model tells of an evaluation."""
+    return getattr(model.settings, "eval_lag", 0)  # a version without the setting waits for evaluations
+
+
+def replayed(generations: list[PlayedGeneration], costs: Costs, workers: int) -> Plan:
     """A plan of jobs that take what they took under the clock."""
-    plan = []
-    for episodes in generations:
-        seconds = [played.seconds() + costs.job_seconds for played in episodes]
-        plan.append(Generation(seconds[evaluations:], seconds[:evaluations]))
+    plan = [
+        Generation(*([played.seconds() + costs.job_seconds for played in episodes] for episodes in (candidates, evaluations)))
+        for candidates, evaluations, _ in generations
+    ]
     return Plan([], [], plan, costs.update_seconds + workers * costs.message_seconds)
 
 
-def check_computing(costs: Costs, workers: Sequence[int], seconds: float, count: int = 2) -> list[Compared]:
+def check_computing(costs: Costs, workers: Sequence[int], seconds: float, count: int = 3) -> list[Compared]:
     """Blocks of the same generations under the clock, which the simulation replays, and on workers, in turn."""
     clocked = ClockedTraining(costs.env, 0)
     clocked.generation()
@@ -108,11 +112,11 @@ def check_computing(costs: Costs, workers: Sequence[int], seconds: float, count:
     until = time.perf_counter() + seconds
     try:
         while time.perf_counter() < until:
-            generations = [clocked.generation() for _ in range(count + 1)][1:]
+            generations = [clocked.generation() for _ in range(count)]
             for number, training in real.items():
                 block = training.play(count)
-                plan = replayed(generations, clocked.evaluations, costs, number)
-                simulated = simulate(Machine(FairCores(number), number), [plan], Way())
+                plan, way = replayed(generations, costs, number), Way(lag_of(training.model))
+                simulated = simulate(Machine(FairCores(number), number), [plan], way)
                 found[number].shares.append(block.share_on_cores(number))
                 found[number].ratios.append(simulated / (block.seconds() * found[number].shares[-1]))
     finally:
@@ -140,7 +144,7 @@ class Sleeper(gymnasium.Env[Any, Any]):
         return np.zeros(2), self.rng.random(), False, self.steps == _WHOLE, {}
 
 
-def check_waiting(costs: Costs, workers: int, count: int, way: Way, **settings: Any) -> Compared:
+def check_waiting(costs: Costs, workers: int, count: int, **settings: Any) -> Compared:
     """Generations of Sleepers: 16 candidates that are cut after a quarter of the time that an evaluation takes."""
     shape = {"population_size": _CANDIDATES, "episode_cap": "grow", "episode_cap_start": _CUT, "episode_cap_factor": 1.001}
     training = RealTraining(Sleeper, workers, policy="LinearPolicy", **shape, **settings)
@@ -150,12 +154,12 @@ def check_waiting(costs: Costs, workers: int, count: int, way: Way, **settings: 
         training.model.close()
     rng = np.random.default_rng(0)
     plan = []
-    for cut in growing_horizon(_CUT, 1.001, _WHOLE)[2 : count + 2]:  # a generation to start the workers, one off the record
+    for cut in growing_horizon(_CUT, 1.001, _WHOLE)[1 : count + 1]:  # one was played to start the workers
         pairs = np.exp(rng.normal(0.0, _SPREAD, _CANDIDATES // 2))  # both sides of a pair share the seed
         candidates = (cut * _STEP_SECONDS * np.repeat(pairs, 2) + costs.job_seconds).tolist()
         evaluation = _WHOLE * _STEP_SECONDS * math.exp(rng.normal(0.0, _SPREAD)) + costs.job_seconds
         plan.append(Generation(candidates, [evaluation]))
     update_seconds = costs.update_seconds + workers * costs.message_seconds
     machine = Machine(FairCores(workers + 1), workers)
-    simulated = simulate(machine, [Plan([], [], plan, update_seconds)], way)
+    simulated = simulate(machine, [Plan([], [], plan, update_seconds)], Way(lag_of(training.model)))
     return Compared("episodes that wait", workers, [simulated / block.seconds()], [1.0])

@@ -20,7 +20,7 @@ _FULL_LENGTH = 1000
 class Setup(NamedTuple):
     """A row: how trainings are played. spares: processes for evaluations alone; seeds: trainings at once.
 
-    light_parent: with the costs of a parent that does between two generations only what the next one needs.
+    light_parent: with what a parent would cost that does between two generations only what the next one needs.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Setup(NamedTuple):
     light_parent: bool = False
 
 
-LIGHT = {"update_seconds": 0.3e-3, "message_seconds": 10e-6}
+LIGHT_UPDATE_SECONDS, LIGHT_MESSAGE_SECONDS = 0.3e-3, 10e-6
 LAGS = (1, 2, 3)
 
 
@@ -66,7 +66,7 @@ def seconds(costs: Costs, setup: Setup, cores: int, timesteps: int = 0) -> float
     changes = {"total_timesteps": timesteps} if timesteps else {}
     settings = choose_settings(costs.env, None, changes)
     if setup.light_parent:
-        costs = costs._replace(**LIGHT)
+        costs = costs._replace(update_seconds=LIGHT_UPDATE_SECONDS, message_seconds=LIGHT_MESSAGE_SECONDS)
     plans = [whole_training(costs, settings, _FULL_LENGTH, seed, cores + setup.spares) for seed in range(setup.seeds)]
     return simulate(Machine(setup.sharing(cores), cores, setup.spares), plans, setup.way)
 

@@ -20,7 +20,7 @@ def whole_training(costs: Costs, settings: Settings, full_length: int, seed: int
     steps = settings.population_size * settings.episodes_per_candidate
 
     def play(first: int, timesteps: float) -> list[Generation]:
-        generations, done = [], 0
+        generations, done = list[Generation](), 0
         while done < timesteps:
             cap = caps[min(first + len(generations), len(caps) - 1)]
             candidates = episodes.jobs([cap] * settings.population_size)
