@@ -27,7 +27,9 @@ class ChildFailed(Exception):
 class Child:
     """`module.main` on the given CPUs; `given` is its argument, as JSON. A context: at its end all its children are killed.
 
-    threads: of its numerical libraries. folder: its working directory. log: file for what it prints that is no record.
+    threads: of its numerical libraries.
+    folder: its working directory.
+    log: file for what it prints that is no record.
     patience: seconds that it may say nothing for.
     """
 

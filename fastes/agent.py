@@ -1,12 +1,10 @@
-"""FastES: the loop, and what a user calls."""
+"""FastES: what a user calls."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import secrets
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
@@ -17,20 +15,21 @@ from fastes.envs.rebuild import check_for_workers
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.es.perturbations import check_episodes
+from fastes.loop import Loop
 from fastes.models.arguments import changed_settings, checked_timesteps, env_and_policy, refuse_arguments, spec_of
 from fastes.models.checkpointing import read_parts, restore_state, settings_among, versions
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.one_thread import OneThread
 from fastes.models.replay import replay_job
-from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class, check_noise
+from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class
 from fastes.policies.custom_policy import CustomPolicy
+from fastes.pools.base import Steps
 from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.episode import Episode
 from fastes.rollout.predictor import Predictor
 from fastes.sb3.callbacks import all_callbacks
-from fastes.sb3.interface import SB3Interface
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_loader import choose_settings
 from fastes.settings.settings import Settings
@@ -38,17 +37,17 @@ from fastes.system.console import output_lasts
 from fastes.system.cpus import available_cpus
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import keep_unused
-from fastes.system.interrupts import interrupts_wait
 from fastes.training.evaluation import Evaluation
 from fastes.training.evaluator import Evaluator
-from fastes.training.generation import Generation, confirm_target, evaluate, make_record, run_generation, warm_up
-from fastes.training.record import Record
+from fastes.training.generation import (
+    evaluate,
+)
 from fastes.training.state import TrainingState
 
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
 
 
-class FastES(SB3Interface):
+class FastES(Loop):
     """Evolution Strategies for a Gymnasium environment, on every core.
 
     >>> from fastes import FastES
@@ -120,7 +119,7 @@ class FastES(SB3Interface):
         self.n_workers = self._checked_workers(source, n_workers)
         self._env = None
         check_model_memory(spec)
-        self.state = TrainingState(settings, spec, seed)
+        self.state = TrainingState(settings, spec, seed, source.episode_limit)
         vars(self).update(settings=settings, seed=seed)  # W&B and others list vars(model); the properties come first
         self.evaluator = Evaluator(source, spec, settings, self.state.strategy.table, self.n_workers)
         self._predictor = Predictor(spec, settings.normalize_obs, seed)
@@ -175,17 +174,31 @@ class FastES(SB3Interface):
         callback: see fastes.reports.callbacks; SB3's work unchanged.
         log_interval: generations between writes to the logger; None for none.
         tb_log_name: of the run in tensorboard_log.
-        reset_num_timesteps: False goes on counting: total_timesteps come on top of num_timesteps, and 0 only judges a start
-            that a spent budget left to be judged.
+        reset_num_timesteps: False goes on counting: total_timesteps come on top, and 0 only judges a start that is left over.
         progress_bar: show one.
 
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
         after its last whole generation: it can be saved, and learn goes on from there.
         """
+        given = total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
+        if not self.evaluator.finish(self.learning(*given, **removed)):
+            self._warn_of_no_training()
+        return self
+
+    def learning(
+        self,
+        total_timesteps: float | None = None,
+        callback: CallbackArgument = None,
+        log_interval: int | None = 1,
+        tb_log_name: str = "FastES",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+        **removed: Any,
+    ) -> Steps[bool]:
+        """`learn` as work that yields where it waits for episodes; whether anything was trained. See fastes.seeds."""
         refuse_training()
         refuse_arguments(removed)
-        steps = self.settings.total_timesteps if total_timesteps is None else total_timesteps
-        budget = checked_timesteps(steps, least=1 if reset_num_timesteps else 0)
+        budget = checked_timesteps(total_timesteps, self.settings, least=1 if reset_num_timesteps else 0)
         with self._one_thread.using("learn()"), output_lasts():
             self.state = self.state.begun(budget, reset_num_timesteps)
             total, begun_at = self.num_timesteps + budget, self.generation
@@ -194,30 +207,11 @@ class FastES(SB3Interface):
             self.evaluator.start()
             callbacks.on_start(self, total)
             try:
-                self._train(total, callbacks)
+                yield from self._train(total, callbacks)
             finally:
                 self._note_episodes()
                 callbacks.on_end(self)
-        if self.solved and self.generation == begun_at:
-            self._warn_of_no_training()
-        return self
-
-    def _train(self, total: int, callbacks: Callback) -> None:
-        """Generations until num_timesteps has reached total, the target return is confirmed, or a callback says stop."""
-        is_training = self.num_timesteps < total
-        finished = time.perf_counter()
-        while is_training:
-            self._judge_start(callbacks)
-            self.state = warm_up(self.state, self.evaluator)
-            generation = run_generation(self.state, self.evaluator)  # ask and evaluate
-            record, finished = self._book(generation, finished, callbacks)  # tell and record
-            self._note_episodes()
-            is_training = callbacks.on_generation(self, record) is not False
-            self.state = self.state.reported()
-            self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch)
-            is_training = is_training and not self.solved and self.num_timesteps < total
-        if self.num_timesteps >= total:
-            self._judge_start(callbacks)
+        return not self.solved or self.generation > begun_at
 
     def _warn_of_no_training(self) -> None:
         warnings.warn(
@@ -226,36 +220,6 @@ class FastES(SB3Interface):
             UserWarning,
             stacklevel=3,
         )
-
-    def _judge_start(self, callbacks: Callback) -> None:
-        """Judge the present start where it has spent its part, and begin the next one or go on from the best."""
-        starts = self.state.starts
-        if starts.due(self.num_timesteps, self.budget):
-            evaluation = evaluate(self.state, self.evaluator, starts.judges())
-            self.state = self.state.judged(evaluation)
-            callbacks.on_start_judged(self, starts.judged + 1, evaluation.mean)
-
-    def _book(self, generation: Generation, started: float, callbacks: Callback) -> tuple[Record, float]:
-        """The state after a generation takes the place of the one before. Its statistics, and when they were known."""
-        batch, state = generation.batch, self.state
-        evaluation = Evaluation(batch.eval_returns, batch.eval_lengths, state.eval_seeds())
-        if evaluation.mean > -math.inf and evaluation.mean >= self.best_eval_return:
-            state = state.counting(best_eval_return=evaluation.mean)
-            before = self.state
-            try:  # a context manager's lines around its `try` would be a gap
-                self.state = state
-                callbacks.on_new_best(self, evaluation.mean)
-            finally:
-                self.state = before
-        solved = False
-        if evaluation.mean >= self.target_return:
-            solved, state = confirm_target(state, self.evaluator, self.target_return)
-        with interrupts_wait():
-            state, update = state.finished(evaluation) if solved else state.updated(batch, evaluation)
-            finished = time.perf_counter()
-            record = make_record(state, generation, evaluation, update, self.n_workers, finished - started)
-            self.state = state.reporting(record, batch, evaluation)
-        return record, finished
 
     def evaluate(self, episodes: int = 20, *, first_seed: int | None = 0) -> Evaluation:
         """Noise-free episodes of the current parameters on the workers; changes nothing.
@@ -269,15 +233,17 @@ class FastES(SB3Interface):
             check_episodes(episodes)
             seeds = check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes) + np.arange(episodes, dtype=np.int64)
         with self._one_thread.using("evaluate()"):
-            return evaluate(self.state, self.evaluator, seeds)
+            return self.evaluator.finish(evaluate(self.state, self.evaluator, seeds))
 
     def replay(self, generation: int, job: int) -> Episode:
         """Play one job of the running generation again, in this process, as an error or a warning named it.
 
-        generation: the model's next one, generation + 1 (as errors and progress.csv count). job: a candidate's number, or
-        population_size + n for its n-th noise-free evaluation episode (behind the largest population, where that is
-        adaptive). Returns the mean return of the job's episodes and their total length. What the environment raises comes as
-        it is, and what kills a worker kills this process.
+        generation: the model's next one, generation + 1 (as errors and progress.csv count).
+        job: a candidate's number, or population_size + n for its n-th noise-free evaluation episode (behind the largest
+            population, where that is adaptive).
+
+        Returns the mean return of the job's episodes and their total length. What the environment raises comes as it is, and
+        what kills a worker kills this process.
         """
         with self._one_thread.using("replay()"):
             return replay_job(self.state, self.evaluator, generation, job)
@@ -334,9 +300,7 @@ class FastES(SB3Interface):
 
         Raises CheckpointError that says what is wrong with the file.
         """
-        changes = {**settings_among(custom_objects or {}), **settings}
-        parts = read_parts(path, env, env_kwargs, policy, changes)
-        check_noise(parts.spec, changes.get("action_noise", 0.0), changes.get("sample_actions", False))
+        parts = read_parts(path, env, env_kwargs, policy, {**settings_among(custom_objects or {}), **settings})
         if print_system_info:
             print(f"{path} was saved with {parts.checkpoint.data.get('versions')}, here are {versions()}")
         model = cls.__new__(cls)

@@ -223,13 +223,19 @@ def philox(const uint32_t[:, ::1] counters not None, uint64_t seed):
     return words
 
 
-def claim(int64_t[::1] counter not None, int64_t round_number, int64_t limit):
-    """The next position below limit of a job counter (1,) in shared memory, or -1 when there is none in this round.
+def claim(int64_t[:, ::1] unclaimed not None, int64_t first, int64_t past):
+    """Claim a job of the oldest request that has unclaimed ones, among rows first to past - 1 of words in shared memory.
 
-    The counter holds round << 32 | position; `commit(counter, 0, round << 32)` opens a round.
+    Column 0 of row k holds ticket << 32 | number of unclaimed jobs; `commit` of such a word opens a request. Returns the row,
+    the ticket and the position of the job, which counts down to 0; or None where every job is claimed.
     """
-    check_length("counter", counter.shape[0], 1)
-    return fastes_claim(&counter[0], round_number, limit)
+    if not 0 <= first <= past <= unclaimed.shape[0] or unclaimed.shape[1] < 1:
+        raise ValueError(f"rows {first} to {past} are out of range: there are {unclaimed.shape[0]}")
+    if first == past:
+        return None
+    cdef int64_t row = 0
+    cdef int64_t word = fastes_claim(&unclaimed[first, 0], unclaimed.shape[1], past - first, &row)
+    return None if word < 0 else (first + row, word >> 32, word & 0xffffffff)
 
 
 def commit(int64_t[::1] flags not None, int64_t slot, int64_t value):
@@ -244,6 +250,20 @@ def committed(const int64_t[::1] flags not None, int64_t slot):
     if not 0 <= slot < flags.shape[0]:
         raise ValueError(f"slot = {slot} is out of range: there are {flags.shape[0]} slots")
     return fastes_committed(&flags[slot])
+
+
+def uncommitted(const int64_t[::1] flags not None, const int64_t[:] jobs not None, int64_t least):
+    """Those of jobs, int64 (n,), whose flag is below least. What the writers of the other flags wrote before can be read."""
+    cdef int64_t i, job, count = 0
+    cdef int64_t[::1] left = np.empty(jobs.shape[0], dtype=np.int64)
+    for i in range(jobs.shape[0]):
+        job = jobs[i]
+        if not 0 <= job < flags.shape[0]:
+            raise ValueError(f"slot = {job} is out of range: there are {flags.shape[0]} slots")
+        if fastes_committed(&flags[job]) < least:
+            left[count] = job
+            count += 1
+    return np.asarray(left[:count])
 
 
 def aligned_zeros(int64_t count):

@@ -137,9 +137,10 @@ void fastes_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
 typedef struct { double key; int64_t index; } fastes_ranked;
 void fastes_centered_ranks(float *ranks, const double *values, int64_t n, fastes_ranked *work);
 
-/* The next unclaimed position below limit of a shared job counter, or -1; atomic across processes. The counter holds
- * round << 32 | position: a process that is late finds another round's number there, and claims nothing. */
-int64_t fastes_claim(int64_t *counter, int64_t round, int64_t limit);
+/* Claims a job of the oldest of count requests that have unclaimed ones; atomic across processes. Request k's word is
+ * unclaimed[k * stride] = ticket << 32 | jobs that nobody has claimed, and tickets grow with time. Returns ticket << 32 | position
+ * of the job, counted from the last one (0), and which request it is of in *at; -1 where there is none. */
+int64_t fastes_claim(int64_t *unclaimed, int64_t stride, int64_t count, int64_t *at);
 
 /* Publishes everything this process wrote before it. */
 void fastes_commit(int64_t *flag, int64_t value);

@@ -60,6 +60,6 @@ cdef extern from "fastes_core.h" nogil:
         double key
         int64_t index
     void fastes_centered_ranks(float *, const double *, int64_t, fastes_ranked *)
-    int64_t fastes_claim(int64_t *, int64_t, int64_t)
+    int64_t fastes_claim(int64_t *unclaimed, int64_t stride, int64_t count, int64_t *at)
     void fastes_commit(int64_t *, int64_t)
     int64_t fastes_committed(const int64_t *)

@@ -92,13 +92,23 @@ void fastes_centered_ranks(float *ranks, const double *values, int64_t n, fastes
     }
 }
 
-int64_t fastes_claim(int64_t *counter, int64_t round, int64_t limit)
+int64_t fastes_claim(int64_t *unclaimed, int64_t stride, int64_t count, int64_t *at)
 {
-    int64_t value = __atomic_load_n(counter, __ATOMIC_ACQUIRE);
-    do {
-        if (value >> 32 != round || (value & 0xffffffff) >= limit) return -1;
-    } while (!__atomic_compare_exchange_n(counter, &value, value + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
-    return value & 0xffffffff;
+    for (;;) {
+        int64_t oldest = INT64_MAX, place = -1;
+        for (int64_t k = 0; k < count; k++) {
+            int64_t word = __atomic_load_n(&unclaimed[k * stride], __ATOMIC_ACQUIRE);
+            if ((word & 0xffffffff) && word < oldest) {
+                oldest = word;
+                place = k;
+            }
+        }
+        if (place < 0) return -1;
+        if (__atomic_compare_exchange_n(&unclaimed[place * stride], &oldest, oldest - 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            *at = place;
+            return oldest - 1;
+        }
+    }
 }
 
 void fastes_commit(int64_t *flag, int64_t value) { __atomic_store_n(flag, value, __ATOMIC_RELEASE); }

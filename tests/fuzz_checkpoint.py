@@ -463,13 +463,13 @@ def main() -> int:
         limits = [f"-max_total_time={options.seconds}", f"-timeout={MAX_SECONDS}", f"-rss_limit_mb={MAX_RSS_MB}"]
         rest = [f"-max_len={MAX_INPUT_BYTES}", "-len_control=0", f"-seed={options.seed}", "-print_final_stats=1"]
         command = [sys.executable, __file__, "--fuzz", *limits, *rest, f"-artifact_prefix={found}/", str(corpus), str(seeds)]
-        exit_status, figures = run(command)
+        exit_status, statistics = run(command)
         findings = keep(found)
-    print({**figures, "findings": findings, "exit": exit_status})
+    print({**statistics, "findings": findings, "exit": exit_status})
     return 1 if findings or exit_status else 0
 
 
-FIGURES = {
+STATISTICS = {
     "executions": r"stat::number_of_executed_units:\s+(\d+)",
     "executions/s": r"stat::average_exec_per_sec:\s+(\d+)",
     "slowest, s": r"stat::slowest_unit_time_sec:\s+(\d+)",
@@ -482,17 +482,17 @@ FIGURES = {
 
 
 def run(command: list[str]) -> tuple[int, dict[str, str]]:
-    """Exit status and the last of each figure that libFuzzer prints; other lines are passed on."""
-    figures: dict[str, str] = {}
+    """Exit status and the last of each number that libFuzzer prints; other lines are passed on."""
+    statistics: dict[str, str] = {}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as process:
         assert process.stderr is not None
         for line in process.stderr:
             if not re.match(r"#\d+\s+(NEW|REDUCE)", line):
                 sys.stderr.write(line)
-            for name, pattern in FIGURES.items():
+            for name, pattern in STATISTICS.items():
                 if match := re.search(pattern, line):
-                    figures[name] = match[1]
-    return process.returncode, figures
+                    statistics[name] = match[1]
+    return process.returncode, statistics
 
 
 def keep(found: Path) -> int:

@@ -25,9 +25,9 @@ LAYER = re.compile(r"^\| `([\w./]+)` \| ([^|]+) \|$", re.MULTILINE)
 
 @cache
 def layers() -> tuple[str, ...]:
-    """Folders and modules of the package, lowest first, as docs/architecture.md lists them: 'es', 'agent', ''."""
+    """Folders and modules of the package, lowest first; docs/architecture.md has them from the top: '', 'agent', 'es'."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    names = [name for name, _ in LAYER.findall(text)]
+    names = [name for name, _ in reversed(LAYER.findall(text))]
     return tuple(name.removesuffix("/").removesuffix(".py").replace("__init__", "") for name in names)
 
 
@@ -114,7 +114,7 @@ def test_every_file_has_a_layer() -> None:
 
 
 def test_imports_point_one_way() -> None:
-    """To the rows above in the list of layers; `from fastes import` of a public name is one of the door's."""
+    """To the rows below in the table of layers; `from fastes import` of a public name is one of the door's."""
     rank = {layer: number for number, layer in enumerate(layers())}
     wrong = [
         f"{module} imports {target}"
@@ -306,6 +306,16 @@ def test_the_package_lists_all_its_packages() -> None:
         assert package in packages
         folder = PACKAGE.parent / package.replace(".", "/")
         assert all(list(folder.glob(pattern)) for pattern in patterns), f"{package} ships nothing"
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/design/extending.md", "CONTRIBUTING.md"])
+def test_maps_name_files_that_exist(page: str) -> None:
+    """By their paths in the package, the core or the repository: a map that leads nowhere makes readers hunt."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+\.(?:py|pyi|pyx|pxi|toml|inc))`", text))
+    roots = (ROOT, ROOT / "fastes", ROOT / "src")
+    assert len(named) > 3
+    assert sorted(name for name in named if not any((root / name).is_file() for root in roots)) == []
 
 
 def test_documents_name_tests_and_files_that_exist() -> None:

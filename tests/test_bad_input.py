@@ -58,7 +58,9 @@ def make(*arguments: Any, **settings: Any) -> Callable[[], object]:
         ("os:Env-v0", ("os:Env-v0",)),
     ],
 )
-def test_unknown_environment(env_id: str, words: tuple[str, ...]) -> None:
+def test_unknown_environment(env_id: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ale_py", None)  # it may be installed
+    monkeypatch.delitem(gymnasium.registry, "ALE/Pong-v5", raising=False)
     says(make(env_id), EnvironmentUnavailable, *words)
     says(make(env_id), ValueError, *words)
 

@@ -159,3 +159,20 @@ def test_arguments_that_cannot_be() -> None:
     with pytest.raises(FastESError, match="none of the 10 returns of this generation is finite"):
         es.minimize(lambda x: math.nan, 100)
     assert es.minimize(sphere, 2e3).evaluations > 1000, "scripts write 2e3 as well"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("popsize", "it is population_size here"),
+        ("lr", "it is learning_rate here"),
+        ("stdev_init", "it is sigma here"),
+        ("mean", "it is theta0 here, the first argument"),
+        ("n_dims", "theta0, the first argument, has that length"),
+        ("bounds", "there are none here: clip the candidates"),
+        ("sigam", "expected one of .*did you mean 'sigma'"),
+    ],
+)
+def test_names_of_other_packages_are_answered(name: str, said: str) -> None:
+    with pytest.raises(TypeError, match=f"unknown hyper-parameter {name!r}: {said}"):
+        EvolutionStrategy(np.zeros(3), **{name: 1})  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+import gymnasium
 import pytest
 from envs_for_tests import Toy
 from processes import environment, fastes_command, run_fastes, run_script, started_script, wait_until
@@ -23,7 +24,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import build_parser, main
 from fastes.es.perturbations import draw_pairs
 from fastes.runs.run_folder import RunFolder
-from fastes.settings.aliases import ANSWERS
+from fastes.settings.aliases import ANSWERS, FLAG_ANSWERS
 from fastes.settings.preset_loader import load_preset, tomllib
 from fastes.training.record import Record
 
@@ -61,7 +62,7 @@ def test_train_leaves_a_run_folder(run: Path) -> None:
     assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_progress_has_every_figure(run: Path) -> None:
+def test_progress_has_every_statistic(run: Path) -> None:
     table = rows(run)
     assert list(table[0]) == list(Record._fields)
     assert [int(row["generation"]) for row in table] == list(range(1, len(table) + 1))
@@ -98,7 +99,7 @@ def test_settings_of_a_config_make_the_same_model(run: Path) -> None:
         assert model.theta.tobytes() == saved.arrays["theta"]["theta"].tobytes()
 
 
-def test_train_prints_figures_and_how_to_play(run: Path) -> None:
+def test_train_prints_statistics_and_how_to_play(run: Path) -> None:
     text = output(run)
     for word in ("ret mean", "eval", "rank", "elite", "|theta|", "|grad|", "upd ratio", "ep len", "steps/s", "util"):
         assert word in text
@@ -263,7 +264,25 @@ def test_play_of_a_factory_environment_asks_for_env(tmp_path: Path, capsys: pyte
     error = capsys.readouterr().err
     assert f"type: fastes play {tmp_path / 'm'} --env my_envs:MyEnv-v0" in error
     assert "env=" not in error, "words of Python"
+    typed = ["play", str(tmp_path / "m"), "--video", "a film.mp4", "--episodes", "3", "--env-kwargs", 'a={"b": 1}']
+    assert main(typed) == 2
+    assert f"type: {shlex.join(['fastes', *typed])} --env my_envs:MyEnv-v0" in capsys.readouterr().err, "nothing is lost"
     assert main(["play", str(tmp_path / "m.zip"), "--env", "Toy-v0"]) == 0
+
+
+def test_play_of_an_environment_that_is_not_registered_says_what_to_type(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a guess at an id that stands in the file: the command is the advice."""
+    gymnasium.register("CartPole-v9", Toy)
+    with FastES("CartPole-v9", n_workers=0, population_size=4, seed=0) as model:
+        model.save(tmp_path / "m")
+    del gymnasium.registry["CartPole-v9"]
+    assert main(["play", str(tmp_path / "m")]) == 2
+    said = "environment 'CartPole-v9' of the checkpoint is not registered here"
+    assert f"{said}. Name the module that registers it, as in: fastes play" in capsys.readouterr().err
+    with FastES.load(tmp_path / "m", n_workers=0) as model, pytest.raises(ValueError, match=f"{said}; import the package"):
+        model.evaluate(1)
 
 
 def test_an_argument_of_the_environment_needs_no_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,6 +296,23 @@ def test_an_argument_of_the_environment_needs_no_env(tmp_path: Path, capsys: pyt
         model.save(tmp_path / "factory")
     assert main(["play", str(tmp_path / "factory"), "--env-kwargs", "length=8"]) == 2
     assert "fastes play" in capsys.readouterr().err
+
+
+def test_arguments_that_a_file_may_not_name_are_to_be_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FastES("Toy-v0", n_workers=0, population_size=4, seed=0) as model:
+        model.source.make_kwargs["path"] = "some/file.xml"
+        model.save(tmp_path / "m")
+    typed = ["play", str(tmp_path / "m")]
+    for flags, said in (
+        ([], f"type: {shlex.join(['fastes', *typed])} --env Toy-v0 --env-kwargs KEY=VALUE"),
+        (["--env", "Toy-v0"], f"type: {shlex.join(['fastes', *typed])} --env Toy-v0 --env-kwargs KEY=VALUE"),
+        (["--env-kwargs", "length=8"], "add --env Toy-v0, and all of them to --env-kwargs"),
+    ):
+        assert main([*typed, *flags]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert "env=" not in error, "words of Python"
+    assert main([*typed, "--env", "Toy-v0", "--env-kwargs", "length=8"]) == 0
 
 
 # --- help and flags --------------------------------------------------------------------------------------------------
@@ -313,17 +349,33 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
         assert choices in shown["--help-all"].replace("\n", ""), choices
 
 
-NO_FLAGS = ("population",)  # argparse takes it for --population-size
+NO_FLAGS = ("population", "activation")  # argparse takes them for the beginning of a flag
+NO_FLAGS += ("net_arch", "activation_fn")  # flags of their own
+ANSWERED = sorted(name for name in {*ANSWERS, *FLAG_ANSWERS} if not name.startswith("_") and name not in NO_FLAGS)
 
 
-@pytest.mark.parametrize("name", sorted(name for name in ANSWERS if not name.startswith("_") and name not in NO_FLAGS))
+@pytest.mark.parametrize("name", ANSWERED)
 def test_a_flag_of_stable_baselines3_is_answered_as_its_setting(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["train", "CartPole-v1", "--" + name.replace("_", "-"), "1"])
-    said, flag = capsys.readouterr().err, re.fullmatch(r"it is (--)?(\w+) here", ANSWERS[name])
+    text = FLAG_ANSWERS.get(name) or ANSWERS[name]
+    said, flag = capsys.readouterr().err, re.fullmatch(r"it is (--)?(\w+) here", text)
     meant = {"n_workers": "workers"}.get(flag[2], flag[2]) if flag else ""
-    expected = f"it is --{meant.replace('_', '-')} here" if flag else ANSWERS[name]
-    assert expected in said
+    assert (f"it is --{meant.replace('_', '-')} here" if flag else text) in said
+
+
+@pytest.mark.parametrize("given", [["--env", "CartPole-v1"], ["--env=CartPole-v1"], ["--algo", "ppo", "--env", "CartPole-v1"]])
+def test_the_environment_as_a_flag_is_answered(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """RL Zoo has it so; argparse would take it for --env-kwargs."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", *given])
+    assert "--env: the environment stands without a flag, as in fastes train CartPole-v1" in capsys.readouterr().err
+
+
+def test_a_command_names_no_flag_that_it_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["eval", str(tmp_path), "--verbose", "1"])
+    assert "--quiet" not in capsys.readouterr().err
 
 
 def test_a_mistyped_flag_is_met_with_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -386,35 +438,37 @@ def test_every_setting_has_a_flag_with_its_default() -> None:
         assert action.default is None, "a flag that is not given leaves the preset alone"
 
 
+FLAGS = {  # name -> value
+    "total-timesteps": "1e2",
+    "target-return": "12.5",
+    "policy": "MlpPolicy",
+    "population-size": "6",
+    "sigma": "lin_0.2_0.1",
+    "learning-rate": "0.5",
+    "optimizer": "sgd",
+    "momentum": "0.5",
+    "weight-decay": "0.125",
+    "shaping": "standardized",
+    "top-fraction": "0.5",
+    "noise-table-size": "5000",
+    "episodes-per-candidate": "2",
+    "eval-episodes": "3",
+    "action-noise": "0.25",
+    "max-episode-steps": "30",
+    "episode-cap": "mean",
+    "obs-clip": "3",
+    "activation-fn": "relu",
+    "action-mapping": "squash",
+}
+
+
 def test_flags_reach_the_settings(tmp_path: Path) -> None:
-    given = {
-        "total-timesteps": "1e2",
-        "target-return": "12.5",
-        "policy": "MlpPolicy",
-        "population-size": "6",
-        "sigma": "lin_0.2_0.1",
-        "learning-rate": "0.5",
-        "optimizer": "sgd",
-        "momentum": "0.5",
-        "weight-decay": "0.125",
-        "shaping": "standardized",
-        "top-fraction": "0.5",
-        "noise-table-size": "5000",
-        "episodes-per-candidate": "2",
-        "eval-episodes": "3",
-        "action-noise": "0.25",
-        "max-episode-steps": "30",
-        "episode-cap": "mean",
-        "obs-clip": "3",
-        "activation-fn": "relu",
-        "action-mapping": "squash",
-    }
-    flags = [part for name, value in given.items() for part in ("--" + name, value)]
+    flags = [part for name, value in FLAGS.items() for part in ("--" + name, value)]
     flags += ["--net-arch", "3", "2", "--no-use-bias", "--no-normalize-obs"]
     command = ["train", "Toy-v0", *flags, "--workers", "0", "--quiet", "--runs", str(tmp_path), "--seed", "2"]
     assert main(command) == 0
     config = tomllib.loads((tmp_path / "Toy-v0" / "1" / "config.toml").read_text())["settings"]
-    for name, value in given.items():
+    for name, value in FLAGS.items():
         if name.replace("-", "_") in POLICY_KWARGS:
             continue
         expected = config[name.replace("-", "_")]
@@ -426,6 +480,9 @@ def test_flags_reach_the_settings(tmp_path: Path) -> None:
         "action_mapping": "squash",
     }
     assert config["normalize_obs"] is False
+
+
+def test_the_flag_of_sampled_actions_reaches_the_settings(tmp_path: Path) -> None:
     command = [
         "train",
         "CartPole-v1",

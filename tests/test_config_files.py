@@ -66,6 +66,7 @@ def test_a_run_is_repeated_from_its_config(tmp_path: Path) -> None:
     before, after = (tomllib.loads((run / "config.toml").read_text()) for run in (first, again))
     assert before["settings"] == after["settings"]
     assert after["run"]["env_kwargs"] == "{'sutton_barto_reward': True}"
+    assert theta(train(tmp_path / "d", "--config", str(first))) == theta(first), "a run folder has its config.toml"
     other = train(tmp_path / "c", "--config", str(first / "config.toml"), "--seed", "8")
     assert theta(other) != theta(first)
 

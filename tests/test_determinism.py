@@ -142,7 +142,7 @@ def test_both_sides_of_a_pair_share_their_env_seeds() -> None:
         learn(model, 1)
     seeds = np.array(SeedRecorder.seeds)
     assert len(seeds) == 2 * pairs * episodes + 1
-    per_job = seeds[1:].reshape(pairs, 2, episodes)
+    per_job = seeds[:-1].reshape(pairs, 2, episodes)
     assert (per_job[:, 0] == per_job[:, 1]).all()
     assert (per_job[:, 0] == perturbations.env_seed).all()
     assert len(set(seeds.tolist())) == pairs * episodes + 1, "pairs, episodes and the evaluation have seeds of their own"

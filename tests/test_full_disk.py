@@ -164,7 +164,7 @@ def test_a_file_size_limit_tears_nothing(tmp_path: Path) -> None:
         assert not [name for name in os.listdir(tmp_path / str(limit) / "run") if name.endswith(".tmp")]
 
 
-def test_figures_that_are_owed_come_in_order(tmp_path: Path) -> None:
+def test_statistics_that_are_owed_come_in_order(tmp_path: Path) -> None:
     with FastES(Toy, n_workers=0, **SETTINGS) as model:
         records = learn(model, 3)
     log = CsvLog(tmp_path / "progress.csv")

@@ -20,8 +20,6 @@ import numpy as np
 import pytest
 from processes import alive, started_script, wait_until
 
-sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
-
 from benchmarks.child_process import Child, ChildFailed, records_of
 from benchmarks.csv_records import read_records
 from benchmarks.learning import paper_table1, presets, race
@@ -210,9 +208,9 @@ def contestants(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             self.callback(os.close, self.ready)
             started.append(f"{given['task']['algo']} {given['task']['seed']}")
             self.broken = given["task"]["seed"] == 1 and "broken" in started
-            figures = {"wall": 1.0, "cpu": 2.0, "score": 5.0, "std": 0.0, "episodes": 1, "note": ""}
-            self.says = [[{"kind": "point", "steps": 0, **figures}], [{"kind": "alive", "steps": 5}]]
-            self.says += [] if self.broken else [[{"kind": "final", "steps": 10, **figures}]]
+            statistics = {"wall": 1.0, "cpu": 2.0, "score": 5.0, "std": 0.0, "episodes": 1, "note": ""}
+            self.says = [[{"kind": "point", "steps": 0, **statistics}], [{"kind": "alive", "steps": 5}]]
+            self.says += [] if self.broken else [[{"kind": "final", "steps": 10, **statistics}]]
 
         def fileno(self) -> int:
             return self.ready
@@ -389,7 +387,7 @@ def test_a_second_signal_changes_nothing() -> None:
     os.kill(os.getpid(), signal.SIGHUP)  # as while results are written
 
 
-# --- figures --------------------------------------------------------------------------------------------------------
+# --- statistics -----------------------------------------------------------------------------------------------------
 
 
 def test_thresholds_are_shares_of_progress_not_of_the_score() -> None:

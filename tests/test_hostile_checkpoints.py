@@ -66,8 +66,8 @@ def whole(path=path):
             assert (array == n).all() and array.size, (n, group, name, array)
     return n
 
-def report(**figures):
-    print(json.dumps(dict(figures, files=sorted(os.listdir()))))
+def report(**statistics):
+    print(json.dumps(dict(statistics, files=sorted(os.listdir()))))
 """
 
 KILL_AT_EVERY_LINE = (

@@ -261,7 +261,7 @@ def test_statistics_are_those_of_the_observations() -> None:
 # --- settings of training --------------------------------------------------------------------------------------------
 
 
-def test_alive_bonus_changes_fitness_and_not_the_figures() -> None:
+def test_alive_bonus_changes_fitness_and_not_the_statistics() -> None:
     class Longer(Toy):
         """Its episodes last longer when the action is large, and it pays for nothing but lasting."""
 
@@ -370,7 +370,7 @@ def test_schedules_follow_the_budget() -> None:
     assert before >= 1000
 
 
-def test_figures_of_a_generation() -> None:
+def test_statistics_of_a_generation() -> None:
     with FastES(Toy, n_workers=0, **TOY, eval_episodes=3) as model:
         theta = model.theta
         (record,) = learn(model, 1)
@@ -420,7 +420,7 @@ def test_target_is_confirmed_before_training_stops() -> None:
         assert model.theta.tobytes() == theta.tobytes() or len(records) > 1
         last = records[-1]
         assert (last.gradient_norm, last.update_ratio) == (0.0, 0.0), "nothing was learned from it"
-        assert not any(math.isnan(figure) for figure in last)
+        assert not any(math.isnan(value) for value in last)
 
 
 def test_the_registered_threshold_is_the_target() -> None:

@@ -186,3 +186,25 @@ def test_wrappers_that_cannot_be_rebuilt_are_named_in_what_to_write() -> None:
     assert "the wrapper Locked does not record its arguments" in message
     assert "or copied (cannot pickle '_thread.lock' object)" in message
     assert message.endswith("such as FastES(lambda: TimeAwareObservation(Locked(gymnasium.make('CartPole-v1'))))")
+
+
+@pytest.mark.parametrize("name", ["Hopper-v3", "HalfCheetah-v2"])
+def test_versions_that_gymnasium_gave_away_are_met_with_the_newest(name: str) -> None:
+    """They are registered all the same, and installing MuJoCo does not bring them back."""
+    newest = f"{name.partition('-')[0]}-v5"
+    with pytest.raises(EnvironmentUnavailable, match=f"{name!r} is no longer in Gymnasium; did you mean {newest!r}") as caught:
+        FastES(name, n_workers=0)
+    assert "pip install" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("policy", "kwargs", "said"),
+    [
+        ("MlpLstmPolicy", {}, r"for any other network; did you mean 'MlpPolicy'\?$"),
+        ("CnnPolicy", {}, r"for any other network\. It gets images"),
+        ("MlpPolicy", {"activation_fn": "rellu"}, r"TorchPolicy\(module\); did you mean 'relu'\?$"),
+    ],
+)
+def test_a_question_ends_its_message(policy: str, kwargs: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        FastES(policy, lambda: Toy(), n_workers=0, policy_kwargs=kwargs)

@@ -83,10 +83,11 @@ def test_interrupt_while_the_noise_table_is_filled(
         assert_same(undisturbed, Result(model.snapshot(), records))
 
 
-def test_interrupt_in_the_confirmation_of_the_target_counts_nothing(tmp_path: Path) -> None:
-    """The evaluation that confirms the target comes before the generation is whole."""
-    settings = {**SETTINGS, "target_return": -1e9}
-    confirming = draw_eval_seeds(5, 2**32 - 1, 20).tolist()
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_interrupt_in_the_confirmation_of_the_target_counts_nothing(lag: int, tmp_path: Path) -> None:
+    """The evaluation that confirms the target comes before the generation is whole that it is told with."""
+    settings = {**SETTINGS, "target_return": -1e9, "eval_lag": lag}
+    confirming = draw_eval_seeds(5, 2**32 - 1 - lag, 20).tolist()
     env = toy(interrupt_seeds=confirming, marker=str(tmp_path / "marker"))
     with FastES(toy(), n_workers=0, **settings) as model:
         records = learn(model, 4)
@@ -94,11 +95,18 @@ def test_interrupt_in_the_confirmation_of_the_target_counts_nothing(tmp_path: Pa
         assert model.solved
     with FastES(env, n_workers=0, **settings) as model:
         model.budget = MANY  # as learn sets it
-        before = model.snapshot()
+        before, records = [model.snapshot()], []
+
+        def note(record: Any) -> None:
+            records.append(record)
+            before.append(model.snapshot())
+
         with pytest.raises(KeyboardInterrupt):
-            learn(model, 4)
-        assert_same_state(before, model.snapshot())
-        records = learn(model, 4)
+            learn(model, 4, on_record=note)
+        assert (tmp_path / "marker").exists()
+        assert len(records) == lag
+        assert_same_state(before[-1], model.snapshot())
+        records += learn(model, 4)
         assert_same(whole, Result(model.snapshot(), records))
 
 
@@ -161,7 +169,7 @@ TRAIN += ["--total-timesteps", "1000000000", "--checkpoint-seconds", "0.2", "--q
 
 
 def _started_training(folder: Path, *flags: str) -> subprocess.Popen[str]:
-    """`fastes train` in a process group of its own, once it has written figures."""
+    """`fastes train` in a process group of its own, once it has written statistics."""
     process = subprocess.Popen(
         [*fastes_command(), "train", *TRAIN, *flags],
         cwd=folder,
@@ -280,19 +288,19 @@ def test_a_training_that_is_killed_again_and_again_ends_as_if_it_was_not(tmp_pat
     assert last.returncode == 0, last.stderr
     ends = [read_checkpoint(tmp_path / name / "CartPole-v1" / "1" / "checkpoint.zip") for name in ("whole", "parts")]
     assert_same_state(*ends)
-    figures = [_figures(tmp_path / name / "CartPole-v1" / "1") for name in ("whole", "parts")]
-    assert figures[0] == figures[1]
+    statistics = [_statistics(tmp_path / name / "CartPole-v1" / "1") for name in ("whole", "parts")]
+    assert statistics[0] == statistics[1]
 
 
 def _done(run: Path) -> int:
-    """Generations that a run folder's figures tell of; 0 before there are any."""
+    """Generations that a run folder's statistics tell of; 0 before there are any."""
     try:
         return _generations(run)[-1]
     except (OSError, IndexError, ValueError, KeyError, TypeError):  # not there, or a line is being written
         return 0
 
 
-def _figures(run: Path) -> list[dict[str, str]]:
+def _statistics(run: Path) -> list[dict[str, str]]:
     with open(run / "progress.csv", newline="") as file:
         return [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
 
@@ -339,7 +347,7 @@ def test_an_interrupt_while_a_generation_is_booked_leaves_it_whole(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_stopped_while_it_books_has_figures_without_a_gap(
+def test_a_run_that_is_stopped_while_it_books_has_statistics_without_a_gap(
     number: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Ctrl-C twice at once, and SIGTERM: whatever the checkpoint has, progress.csv has."""
@@ -356,7 +364,7 @@ def test_a_run_that_is_stopped_while_it_books_has_figures_without_a_gap(
     run = tmp_path / "parts" / "CartPole-v1" / "1"
     assert read_checkpoint(run / "checkpoint.zip").data["counters"]["generation"] == _generations(run)[-1] == 3
     assert main(["train", "--resume", str(run), "--quiet", "--workers", "0"]) == 0
-    assert _figures(run) == _figures(tmp_path / "whole" / "CartPole-v1" / "1")
+    assert _statistics(run) == _statistics(tmp_path / "whole" / "CartPole-v1" / "1")
 
 
 def test_a_termination_that_somebody_swallows_ends_the_training_all_the_same(tmp_path: Path) -> None:

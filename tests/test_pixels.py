@@ -31,7 +31,7 @@ class Fake(gymnasium.Env):
         self.steps += 1
         return self.np_random.integers(0, 255, 4, dtype=np.uint8), float(action), self.steps == 5, False, {}
 
-for name in ("ALE/Fake-v5", "FakeNoFrameskip-v4"):
+for name in ("ALE/Fake-v5", "FakeNoFrameskip-v4", "Fake-v4", "Fake-ram-v4"):
     gymnasium.register(name, entry_point="ale_py:Fake")
 """
 
@@ -42,7 +42,7 @@ def _ale_py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ale_py.py").write_text(ALE_PY)
     monkeypatch.delitem(sys.modules, "ale_py", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    for name in ("ALE/Fake-v5", "FakeNoFrameskip-v4"):
+    for name in ("ALE/Fake-v5", "FakeNoFrameskip-v4", "Fake-v4", "Fake-ram-v4"):
         monkeypatch.setitem(registry, name, None)
         del registry[name]
     yield
@@ -50,7 +50,7 @@ def _ale_py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_ale_py")
-@pytest.mark.parametrize("name", ["ALE/Fake-v5", "FakeNoFrameskip-v4"])
+@pytest.mark.parametrize("name", ["ALE/Fake-v5", "FakeNoFrameskip-v4", "Fake-v4", "Fake-ram-v4"])
 def test_atari_is_found_without_an_import(name: str, tmp_path: Path) -> None:
     with FastES(name, n_workers=1, population_size=4, seed=0) as model:
         model.learn(40)
@@ -63,9 +63,11 @@ def test_atari_is_found_without_an_import(name: str, tmp_path: Path) -> None:
 
 def test_atari_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ale_py", None)
-    for name in ("ALE/Nothing-v5", "NothingNoFrameskip-v4"):
+    for name in ("ALE/Nothing-v5", "NothingNoFrameskip-v4", "NothingDeterministic-v0", "Nothing-ramNoFrameskip-v4"):
         with pytest.raises(EnvironmentUnavailable, match=r"may need: pip install .*\[atari\]"):
             FastES(name, n_workers=0)
+    with pytest.raises(EnvironmentUnavailable, match="import the package that registers it"):
+        FastES("Qwertyuiop-v0", n_workers=0)
 
 
 @pytest.mark.usefixtures("_ale_py")

@@ -147,6 +147,17 @@ def test_several_runs_have_a_line_each_and_a_median_where_they_are_alike(
     assert title_of([_curve(runs / "1"), _curve(runs / "2")]) == "CartPole-v1, 2 runs"
 
 
+def test_a_run_that_is_named_twice_counts_once(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr("fastes.reports.plots.plot_curves", lambda curves, *_: drawn.append(len(curves)))
+    monkeypatch.chdir(runs)
+    with pytest.warns(UserWarning, match="1 is named more than once: it is drawn once"):
+        assert main(["plot", "1", "2", str(runs / "1"), "--out", str(tmp_path / "curve.png")]) == 0
+    assert drawn == [2]
+
+
 def test_what_cannot_be_drawn_is_said(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plot", str(tmp_path)]) == 1
     assert "expected a run folder" in capsys.readouterr().err

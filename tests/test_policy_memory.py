@@ -4,6 +4,7 @@ policy without a memory is warned of one."""
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,46 @@ class EndlessSum(Sum):
     reset = None  # type: ignore[assignment]
 
 
+def with_list() -> Any:
+    seen = [np.zeros(3)]
+
+    def remember(parameters: Any, observation: Any) -> Any:
+        seen[0] = 0.9 * seen[0] + observation
+        return np.tanh(parameters.reshape(2, 3) @ seen[0]).astype(np.float32)
+
+    return remember
+
+
+def with_variable() -> Any:
+    seen = 0.0
+
+    def add(parameters: Any, observation: Any) -> Any:
+        nonlocal seen
+        seen += float(observation[0])
+        return np.tanh(parameters.reshape(2, 3) @ observation + seen).astype(np.float32)
+
+    return add
+
+
+def with_weights() -> Any:
+    weights = np.ones(3)
+    return lambda parameters, observation: np.tanh(parameters.reshape(2, 3) @ (weights * observation)).astype(np.float32)
+
+
+def keep(seen: Any, parameters: Any, observation: Any) -> Any:
+    seen.append(observation)
+    return np.tanh(parameters.reshape(2, 3) @ observation).astype(np.float32)
+
+
+CALLED: list[Any] = []
+
+
+def keep_nothing(parameters: Any, observation: Any) -> Any:
+    """It is imported: what it changes is not copied, and it is not called where a policy is made."""
+    CALLED.append(observation)
+    return np.tanh(parameters.reshape(2, 3) @ observation).astype(np.float32)
+
+
 def module(kind: Any) -> Any:
     torch.manual_seed(3)
     return kind()
@@ -127,7 +168,7 @@ def test_predict_forgets_where_an_episode_begins_and_each_row_by_itself() -> Non
 def test_episodes_that_are_played_forget() -> None:
     with FastES(Toy, TorchPolicy(module(Forgetting)), n_workers=0, seed=0) as model:
         both = [episode[:3] for episode in play(model, 2, first_seed=4)]
-        assert both == [next(play(model, 1, first_seed=seed))[:3] for seed in (4, 5)]
+        assert both == [play(model, 1, first_seed=seed)[0][:3] for seed in (4, 5)]
         assert [each[1] for each in both] == model.evaluate(2, first_seed=4).returns.tolist()
 
 
@@ -138,6 +179,9 @@ def test_episodes_that_are_played_forget() -> None:
         (lambda: TorchPolicy(torch.nn.Sequential(module(Remembering))), ("module Sequential remembers",)),
         (lambda: CallablePolicy(EndlessSum(), 6), ("EndlessSum object remembers", "reset()")),
         (lambda: CallablePolicy(EndlessSum().act, 6), ("EndlessSum object remembers", "reset()")),
+        (lambda: CallablePolicy(with_list(), 6), ("function 'remember' remembers", "as an object that is called")),
+        (lambda: CallablePolicy(with_variable(), 6), ("function 'add' remembers",)),
+        (lambda: CallablePolicy(partial(keep, []), 6), ("function 'partial' remembers",)),
     ],
 )
 def test_a_memory_that_nothing_clears_is_told_of(policy: Any, told: tuple[str, ...]) -> None:
@@ -179,6 +223,8 @@ class Quiet(torch.nn.Module):
         lambda: TorchPolicy(Quiet()),
         lambda: TorchPolicy(Gated()),
         lambda: CallablePolicy(Sum(), 6),
+        lambda: CallablePolicy(with_weights(), 6),
+        lambda: CallablePolicy(keep_nothing, 6),
     ],
 )
 def test_a_policy_without_a_memory_is_not_warned_of(policy: Any) -> None:
@@ -189,6 +235,7 @@ def test_a_policy_without_a_memory_is_not_warned_of(policy: Any) -> None:
         with FastES(Toy, made, n_workers=0, seed=0):
             pass
     assert torch.equal(torch.get_rng_state(), state)
+    assert not CALLED
 
 
 def test_a_reset_that_changes_the_parameters_is_refused() -> None:

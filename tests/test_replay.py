@@ -25,12 +25,22 @@ from fastes.pools.serial_pool import SerialPool
 def test_a_replayed_job_is_the_one_that_was_trained_on(
     changes: dict[str, Any], n_workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batches: list[Any] = []
-    evaluate = SerialPool.evaluate
-    monkeypatch.setattr(SerialPool, "evaluate", lambda *a, **k: batches.append(evaluate(*a, **k)) or batches[-1])
+    generations: list[Any] = []
+    evaluations: dict[int, float] = {}
+    collect = SerialPool.collect
+
+    def watched(pool: SerialPool, ticket: int) -> Any:
+        request, batch = pool._requests[ticket].request, collect(pool, ticket)
+        if request.perturbations is not None:
+            generations.append(batch)
+        else:
+            evaluations[request.generation] = batch.returns[0]
+        return batch
+
+    monkeypatch.setattr(SerialPool, "collect", watched)
     with FastES(toy(), n_workers=0, **{**SETTINGS, **changes}) as model:
         model.learn(2000, lambda m, r: r.generation < 3)
-        trained = batches[2]
+        trained = generations[2]
     with FastES(toy(), n_workers=n_workers, **{**SETTINGS, **changes}) as model:
         model.learn(2000, lambda m, r: r.generation < 2)
         before = model.snapshot()
@@ -38,7 +48,8 @@ def test_a_replayed_job_is_the_one_that_was_trained_on(
             played = model.replay(3, job)
             assert played.episode_return == trained.returns[job // 2, job % 2]
             assert played.length == trained.lengths[job // 2, job % 2]
-        assert model.replay(3, 2 * PAIRS).episode_return == trained.eval_returns[0]
+        assert model.replay(3, 2 * PAIRS).episode_return == evaluations[2]
+        assert model.replay(2, 2 * PAIRS).episode_return == evaluations[1], "it is not told yet"
         assert_same_state(before, model.snapshot())
         learn(model, 4)  # and training goes on
 

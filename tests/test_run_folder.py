@@ -185,7 +185,7 @@ RESUME = ["--workers", "0", "--quiet", "--total-timesteps", "1500"]
 
 
 @pytest.mark.parametrize("more", [False, True])
-def test_figures_of_another_version_are_kept(more: bool, run: Path) -> None:
+def test_statistics_of_another_version_are_kept(more: bool, run: Path) -> None:
     """One that had no utilisation yet; and one with a column that is not known here, which stays in a file of its own."""
     path = run / "progress.csv"
     before = read_progress(path)
@@ -199,19 +199,19 @@ def test_figures_of_another_version_are_kept(more: bool, run: Path) -> None:
     after, rows = read_progress(path), len(lines)
     assert len(after["generation"]) > rows
     assert after["return_mean"][:rows] == before["return_mean"]
-    assert all(math.isnan(figure) for figure in after["utilisation"][:rows])
-    assert not any(math.isnan(figure) for figure in after["utilisation"][rows:])
+    assert all(math.isnan(value) for value in after["utilisation"][:rows])
+    assert not any(math.isnan(value) for value in after["utilisation"][rows:])
     assert len(list(run.glob("*.damaged"))) == more
 
 
 @pytest.mark.parametrize("kind", ["a word", "a long number", "a long field", "zeros", "no text", "folder", "pipe"])
-def test_figures_that_are_none_are_kept_aside(kind: str, run: Path) -> None:
+def test_statistics_that_are_none_are_kept_aside(kind: str, run: Path) -> None:
     """And the training, which has a whole checkpoint, goes on to its end."""
     before = len(read_progress(run / "progress.csv")["generation"])
     _odd(run / "progress.csv", kind)
     with caught_warnings() as messages:
         assert main(["train", "--resume", str(run), *RESUME]) == 0
-    if kind != "no text":  # the first line, which names the figures, is not read
+    if kind != "no text":  # the first line, which names the statistics, is not read
         assert any("progress.csv.damaged" in message for message in messages)
         assert (run / "progress.csv.damaged").exists()
         assert any("some are lost" in message or "no regular file" in message for message in messages)
@@ -232,7 +232,7 @@ def test_a_configuration_that_is_none_is_kept_aside(kind: str, run: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["monitor.csv", "evaluations.npz"])
-def test_a_pipe_is_no_file_of_figures(name: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_is_no_file_of_statistics(name: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(run / name)
     before = read_checkpoint(run / "checkpoint.zip").data["counters"]["num_timesteps"]
     assert main(["train", "--resume", str(run), *RESUME]) == 2

@@ -337,7 +337,7 @@ def test_evaluate_policy(sb3: Any) -> None:
         assert several > 0
 
 
-def test_figures_go_to_a_logger_of_sb3(sb3: Any, tmp_path: Path) -> None:
+def test_statistics_go_to_a_logger_of_sb3(sb3: Any, tmp_path: Path) -> None:
     logger = pytest.importorskip("stable_baselines3.common.logger")
     with cartpole() as model:
         model.set_logger(logger.configure(str(tmp_path), ["csv"]))

@@ -158,7 +158,7 @@ def test_device_and_learning_rate(monkeypatch: pytest.MonkeyPatch) -> None:
         assert model.policy.device.type == "cpu"
 
 
-def test_figures_are_means_of_the_last_episodes(tmp_path: Path) -> None:
+def test_statistics_are_means_of_the_last_episodes(tmp_path: Path) -> None:
     returns: list[float] = []
     with FastES(toy(), n_workers=0, stats_window_size=11, **SETTINGS) as model:
         model.set_logger(own_logger.configure(tmp_path, ["json"]))
@@ -378,16 +378,16 @@ def test_attributes_that_are_absent_say_why(name: str, said: str) -> None:
 
 def test_a_new_environment_leaves_nothing_of_the_old_one() -> None:
     vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
-    lanes = vec_env.VecNormalize(vec_env.DummyVecEnv([Toy, Toy]))
+    several = vec_env.VecNormalize(vec_env.DummyVecEnv([Toy, Toy]))
     with FastES(toy(), n_workers=0, **SETTINGS) as model:
         learn(model, 1)
         before, theta = model.get_env(), model.theta
-        model.set_env(lanes)
-        assert model.get_env() is lanes is not before
-        assert (model.n_envs, model._vec_normalize_env) == (2, lanes)
+        model.set_env(several)
+        assert model.get_env() is several is not before
+        assert (model.n_envs, model._vec_normalize_env) == (2, several)
         model.set_env(toy(), force_reset=False)
         assert (model.n_envs, model.get_vec_normalize_env(), model._last_obs) == (1, None, None)
-        assert model.get_env() not in (before, lanes)
+        assert model.get_env() not in (before, several)
         assert len(model.ep_info_buffer) == 8, "as in SB3"
         assert model.theta is theta
 
@@ -411,6 +411,7 @@ def test_what_sb3_deprecates_warns() -> None:
     with pytest.warns(UserWarning, match=r"dict in a list, which SB3 has deprecated.*pass the dict itself") as caught:
         model = FastES("MlpPolicy", toy(), n_workers=0, **{**SETTINGS, "policy_kwargs": {"net_arch": [layers]}})
     assert len(caught) == 1
+    assert caught[0].filename == __file__, "the user's line, and none of FastES's"
     with model:
         assert model.settings.policy_kwargs["net_arch"] == layers, "a file of it warns no more"
         assert next(iter(model.policy_spec.parameter_shapes().values())) == (3, 5)
@@ -447,8 +448,13 @@ def test_policy_kwargs_of_sb3_are_answered(kwargs: dict[str, Any], said: str) ->
         ("popsize", "it is population_size here", "it is --population-size here"),
         ("l2_coeff", "it is weight_decay here", "it is --weight-decay here"),
         ("num_workers", "it is n_workers here", "it is --workers here"),
-        ("n_envs", "n_workers processes play the episodes here", "n_workers processes"),
+        ("n_envs", "n_workers processes play the episodes here", "--workers processes"),
         ("random_seed", "it is seed here", "it is --seed here"),
+        ("reward_threshold", "it is target_return here", "it is --target-return here"),
+        ("n_timesteps", "it is total_timesteps here", "it is --total-timesteps here"),
+        ("progress_bar", "it is an argument of learn", "progress is shown anyway"),
+        ("callback", "it is an argument of learn", "it is for Python, an argument of learn"),
+        ("hidden_sizes", r"it is policy_kwargs=\{'net_arch'", "it is --net-arch here"),
     ],
 )
 def test_names_of_other_packages_are_answered(name: str, said: str, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -457,3 +463,23 @@ def test_names_of_other_packages_are_answered(name: str, said: str, flag: str, c
     with pytest.raises(SystemExit, match="2"):
         main(["train", "CartPole-v1", f"--{name.replace('_', '-')}", "1"])
     assert f"--{name.replace('_', '-')} 1: {flag}" in capsys.readouterr().err
+
+
+def test_names_from_the_constructor_are_answered_in_learn() -> None:
+    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        for name, said in {
+            "seed": "it is an argument of FastES",
+            "verbose": "it is an argument of FastES",
+            "n_workers": "it is an argument of FastES",
+            "lr": "it is learning_rate here, an argument of FastES",
+            "timesteps": "it is total_timesteps here",
+            "sigma": "it is a setting, an argument of FastES",
+        }.items():
+            with pytest.raises(TypeError, match=f"{name!r}: {said}"):
+                model.learn(10, **{name: 1})
+
+
+def test_layers_beside_policy_kwargs_are_answered() -> None:
+    for name, said in (("net_arch", r"policy_kwargs=\{'net_arch': \[64, 64\]\}"), ("activation_fn", "policy_kwargs=")):
+        with pytest.raises(TypeError, match=f"{name!r}: it is {said}"):
+            FastES(toy(), n_workers=0, **{name: [8]})  # type: ignore[arg-type]

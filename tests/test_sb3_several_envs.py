@@ -1,4 +1,4 @@
-"""Risk: evaluation on several environments gives other figures than on one. For training see test_sb3_vec_envs.py."""
+"""Risk: evaluation on several environments gives other statistics than on one. For training see test_sb3_vec_envs.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Steady(Toy):
         return super().reset(seed=7, options=options)
 
 
-def lanes(number: int) -> Any:
+def vector_env_of(number: int) -> Any:
     from stable_baselines3.common.env_util import make_vec_env
 
     return make_vec_env(Steady, number, seed=0)
@@ -35,25 +35,25 @@ def test_evaluate_policy_gives_what_one_environment_gives(number: int) -> None:
 
     with FastES(Steady, n_workers=0, **SETTINGS) as model:
         learn(model, 2)
-        one = evaluate_policy(model, lanes(1), n_eval_episodes=5, return_episode_rewards=True)
-        several = evaluate_policy(model, lanes(number), n_eval_episodes=5, return_episode_rewards=True)
+        one = evaluate_policy(model, vector_env_of(1), n_eval_episodes=5, return_episode_rewards=True)
+        several = evaluate_policy(model, vector_env_of(number), n_eval_episodes=5, return_episode_rewards=True)
         assert len(several[0]) == 5
         assert several == one
         assert one[0] == pytest.approx(model.evaluate(5).returns.tolist(), abs=1e-5), "Monitor rounds"
-        assert evaluate_policy(model.policy, lanes(number), 4)[0] == pytest.approx(one[0][0], abs=1e-5)
+        assert evaluate_policy(model.policy, vector_env_of(number), 4)[0] == pytest.approx(one[0][0], abs=1e-5)
 
 
-@pytest.mark.parametrize("training_lanes", [0, 2])
-def test_evalcallback_with_several_environments_gives_what_one_gives(training_lanes: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("training_envs", [0, 2])
+def test_evalcallback_with_several_environments_gives_what_one_gives(training_envs: int, tmp_path: Path) -> None:
     from stable_baselines3.common.callbacks import EvalCallback
 
     found = []
     for number in (1, 3):
         folder = tmp_path / str(number)
-        env = lanes(training_lanes) if training_lanes else Steady
+        env = vector_env_of(training_envs) if training_envs else Steady
         with FastES(env, n_workers=0, **SETTINGS) as model:
             callback = EvalCallback(
-                lanes(number),
+                vector_env_of(number),
                 eval_freq=50,
                 n_eval_episodes=6,
                 log_path=str(folder),

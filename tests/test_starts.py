@@ -17,6 +17,7 @@ from fastes import CallablePolicy, Callback, CheckpointError, FastES
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
+from fastes.pools.base import Steps
 from fastes.settings.settings import Settings
 from fastes.training.evaluation import Evaluation
 from fastes.training.starts import EPISODES, Starts
@@ -55,8 +56,8 @@ class Watch:
         state = {name: array.tobytes() for name, array in self.model.state.arrays().items()}
         return {**state, "cap": self.model.cap.steps, "blocks": self.model.population.first}
 
-    def evaluate(self, theta: Any, normalizer: Any, seeds: Any, episodes: Any) -> Evaluation:
-        found = self._evaluate(theta, normalizer, seeds, episodes)
+    def evaluate(self, theta: Any, normalizer: Any, seeds: Any, episodes: Any) -> Steps[Evaluation]:
+        found = yield from self._evaluate(theta, normalizer, seeds, episodes)
         if self.scores is not None:
             found = found._replace(returns=np.full(len(seeds), self.scores[len(self.judged)]))
         said = {"score": found.mean, "seeds": seeds.tolist(), "at": self.model.num_timesteps, "steps": found.lengths.sum()}
@@ -105,7 +106,8 @@ def test_the_best_start_goes_on_with_its_cap_and_population(tmp_path: Path) -> N
     assert (watch.first_of(3)["cap"], watch.first_of(3)["blocks"]) == (777, 5)
 
 
-def test_rollback_forgets_the_start_before() -> None:
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_rollback_forgets_the_start_before(lag: int) -> None:
     """Else a start would go back to the parameters of another."""
     told: list[tuple[int, int]] = []
 
@@ -114,11 +116,11 @@ def test_rollback_forgets_the_start_before() -> None:
         assert state is not None
         told.append((model.starts.judged, len(state["evaluations"])))
 
-    with FastES("Toy-v0", **SETTINGS, rollback_drop=0.5, rollback_window=100) as model:
+    with FastES("Toy-v0", **SETTINGS, rollback_drop=0.5, rollback_window=100, eval_lag=lag) as model:
         model.learn(BUDGET, note)
     for judged in range(4):
         known = [evaluations for after, evaluations in told if after == judged]
-        assert known == list(range(1, len(known) + 1))
+        assert known == [max(0, number - lag) for number in range(1, len(known) + 1)]
 
 
 def test_each_start_is_one_from_scratch() -> None:
@@ -351,7 +353,7 @@ def test_parameters_that_are_given_are_kept(tmp_path: Path) -> None:
 
 def test_parameters_that_are_solved_are_kept() -> None:
     """No start is judged in a training that comes after it."""
-    with FastES("Toy-v0", **{**SETTINGS, "target_return": -1e9}) as model:
+    with FastES("Toy-v0", **{**SETTINGS, "target_return": -1e9, "eval_lag": 0}) as model:
         with pytest.warns(UserWarning, match="nothing was trained"):
             model.learn(BUDGET)
         assert model.solved

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-
-sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.contestant import base_of, preset_model
@@ -224,8 +221,8 @@ def report_of(name: str, folder: Path, score: Any, given: list[str]) -> str:
     for task in study.tasks(parser.parse_args(given), range(2)):
         key = (task.env, task.algo, task.seed, str(task.budget), 1)
         for kind, at in ((POINT, 0), (POINT, 500), (FINAL, 1000)):
-            figures = (at, at / 100, at / 100, score(task, at), 1.0, 3, "a machine", "")
-            append_row(folder / name / "results.csv", Row(*key, kind, *figures))
+            statistics = (at, at / 100, at / 100, score(task, at), 1.0, 3, "a machine", "")
+            append_row(folder / name / "results.csv", Row(*key, kind, *statistics))
     main([name, "--report-only", "--out", str(folder), *given])
     assert (folder / name / f"{name}.png").stat().st_size > 5_000
     return (folder / name / "report.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -21,8 +21,10 @@ from fastes import FastES, Settings
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Batch
+from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.sb3.logger import configure
 from fastes.settings.preset_loader import all_presets, choose_settings, load_preset
+from fastes.training.evaluation import Evaluation, Pending, Told
 
 # --- no candidate reaches theta --------------------------------------------------------------------------------------
 
@@ -36,22 +38,34 @@ def model_with(**settings: Any) -> Any:
     )
 
 
-def generation(candidates: Any, evaluation: Any) -> Batch:
+class Played(NamedTuple):
+    """A generation's candidates, and theta's evaluation as it is told with them."""
+
+    batch: Batch
+    told: Told | None
+
+
+def generation(candidates: Any, evaluation: Any) -> Played:
     returns = np.asarray(candidates, dtype=np.float64)
     lengths, evaluated = np.ones(returns.shape, np.int64), np.asarray(evaluation, dtype=np.float64)
-    unknown = np.full(returns.shape, np.nan)
-    return Batch(returns, lengths, unknown, np.zeros((4, 2, 1)), evaluated, np.ones(evaluated.shape, np.int64), 0.0, 0, "")
+    batch = Batch(returns, lengths, np.full(returns.shape, np.nan), np.zeros((4, 2, 1)), 0.0, 0, "")
+    if not evaluated.size:
+        return Played(batch, None)
+    theta, finite = np.zeros(3, np.float32), returns[np.isfinite(returns)]
+    pending = Pending(0, 0, theta, ObsNormalizer(1), finite, returns.size)
+    return Played(batch, Told(pending, Evaluation(evaluated, np.ones(evaluated.shape, np.int64), np.zeros(0, np.int64))))
 
 
 BEATEN = generation([[0.0, 5.0], [1.0, -1.0]], [2.0])
 UNBEATEN = generation([[0.0, 1.0], [1.0, -1.0]], [2.0])
 
 
-def warnings_of(batches: list[Batch], words: str = "no candidate", **settings: Any) -> list[str]:
+def warnings_of(batches: list[Played], words: str = "no candidate", **settings: Any) -> list[str]:
     odd, model = StatisticsWarnings(), model_with(**settings)
     with caught_warnings() as messages:
-        for number, batch in enumerate(batches, 1):
-            odd.check(model, number, batch)
+        for number, (batch, told) in enumerate(batches, 1):
+            told = told and told._replace(pending=told.pending._replace(generation=number - 1))
+            odd.check(model, number, batch, told)
     return [message for message in messages if words in message]
 
 
@@ -69,12 +83,11 @@ def test_one_better_candidate_starts_the_count_again() -> None:
     assert len(warnings_of([UNBEATEN] * 49 + [BEATEN] + [UNBEATEN] * 50)) == 1
 
 
-NOT_BELOW: dict[str, Batch] = {
+NOT_BELOW: dict[str, Played] = {
     "a tie": generation([[0.0, 2.0], [1.0, -1.0]], [2.0]),
     "all the same": generation([[2.0, 2.0], [2.0, 2.0]], [2.0]),
     "a tie with a mean of thirds": generation([[0.1, 0.1]], [0.1, 0.1, 0.1]),
     "above the mean of evaluations": generation([[2.5, 0.0]], [1.0, 3.0]),
-    "no evaluation": generation([[0.0, 1.0]], []),
     "an evaluation that is not finite": generation([[0.0, 1.0]], [math.inf, -math.inf]),
     "NaN in evaluation": generation([[0.0, 1.0]], [math.nan]),
     "no finite return": generation([[math.nan, math.nan]], [1.0]),
@@ -85,6 +98,12 @@ NOT_BELOW: dict[str, Batch] = {
 def test_what_does_not_count(name: str) -> None:
     assert warnings_of([NOT_BELOW[name]] * 60) == []
     assert len(warnings_of([UNBEATEN] * 49 + [NOT_BELOW[name]] + [UNBEATEN] * 50)) == 1, "it starts the count again"
+
+
+def test_a_generation_without_an_evaluation_is_no_sign_of_anything() -> None:
+    assert warnings_of([UNBEATEN, generation([[0.0, 1.0]], [])] * 49) == []
+    (message,) = warnings_of([UNBEATEN, generation([[0.0, 9.0]], [])] * 50)
+    assert "up to 99 " in message
 
 
 def test_returns_without_a_number_are_left_out() -> None:
@@ -162,10 +181,10 @@ def test_the_warning_changes_no_bit_and_costs_nothing(monkeypatch: pytest.Monkey
     unwarned, second = on_the_summit(60)
     assert (len(told), len(unwarned)) == (1, 0)
     assert_same_state(first, second)
-    odd, model, batch = StatisticsWarnings(), model_with(), generation(np.zeros((500, 2)), [1.0])
+    odd, model, (batch, told) = StatisticsWarnings(), model_with(), generation(np.zeros((500, 2)), [1.0])
     started = time.perf_counter()
     for _ in range(200):
-        odd.check(model, 1, batch)
+        odd.check(model, 1, batch, told)
     assert (time.perf_counter() - started) / 200 < 1e-3
 
 

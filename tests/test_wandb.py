@@ -73,7 +73,7 @@ def test_the_configuration_has_the_settings(found: Any) -> None:
     assert "population_size=4" in config["settings"]
 
 
-def test_figures_arrive_through_sync_tensorboard(found: Any) -> None:
+def test_statistics_arrive_through_sync_tensorboard(found: Any) -> None:
     assert found[1][3] == ["rollout/ep_rew_mean", "es/eval_return", "time/fps", "global_step"]
 
 

@@ -37,18 +37,26 @@ def test_number_of_workers_changes_no_bit(n_workers: int, whole: Result) -> None
 
 def test_the_first_generation_is_played_with_the_statistics_of_its_candidates() -> None:
     with FastES(Far, n_workers=0, **WARM) as model:
-        start, (perturbations, batch) = model.theta, run_generation(model.state, model.evaluator)
+        start, (perturbations, batch) = model.theta, model.evaluator.finish(run_generation(model.state, model.evaluator))
         seen: list[Any] = []
 
+        begun = 0
+
+        def noting(*arguments: Any) -> int:
+            nonlocal begun
+            begun += 1
+            return begin(*arguments)
+
         def watched(*arguments: Any) -> Any:
-            seen.append((arguments[1].state(), model.theta, len(arguments[2])))
+            seen.append((arguments[1].state(), model.theta, begun))
             return evaluate(*arguments)
 
         evaluate = model.evaluator.run_generation
         model.evaluator.run_generation = watched  # type: ignore[method-assign]
+        begin, model.evaluator.begin_evaluation = model.evaluator.begin_evaluation, noting  # type: ignore[method-assign]
         (record,) = learn(model, 1)
-    (before, _, evaluations), (after, theta, _) = seen
-    assert evaluations == 0
+    (before, _, evaluations), (after, theta, evaluations_then) = seen
+    assert (evaluations, evaluations_then) == (0, 1), "theta is evaluated with the statistics too"
     assert before["counts"][0] == 0
     assert (theta == start).all()
     steps = int(batch.lengths.sum())
@@ -94,18 +102,22 @@ def test_a_failure_before_the_first_generation_can_be_played_again(n_workers: in
             model.replay(1, caught.value.job or 0)
 
 
-def test_they_are_not_taken_again_when_the_first_generation_failed(whole: Result) -> None:
+@pytest.mark.parametrize("lag", [0, 1])
+def test_they_are_not_taken_again_when_an_early_generation_failed(lag: int) -> None:
+    told: list[Any] = []
+
     def refuse(*_: Any) -> None:
         raise RuntimeError("full")
 
-    with FastES(Far, n_workers=0, **WARM) as model:
+    with FastES(Far, n_workers=0, **WARM, eval_lag=lag) as model:
         callback = Callback()
+        callback.on_generation = lambda _, record: told.append(record)  # type: ignore[method-assign]
         callback.on_new_best = refuse  # type: ignore[method-assign]
         with pytest.raises(RuntimeError, match="full"):
             model.learn(MANY, callback)
-        assert model.generation == 0
+        assert model.generation == lag
         records = learn(model, 4)
-        assert_same(whole, Result(model.snapshot(), records))
+        assert_same(train(Far, 4, 0, **WARM, eval_lag=lag), Result(model.snapshot(), [*told, *records]))
 
 
 def test_a_budget_below_the_first_candidates_still_trains() -> None:

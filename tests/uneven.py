@@ -13,23 +13,26 @@ from training import assert_same, learn
 
 from fastes import FastES
 from fastes.numpy_twin import assert_same_bits
-from fastes.pools.base import make_pool
+from fastes.pools.base import make_pool_here
 from fastes.rollout.job import Request, publish
 from fastes.rollout.job_runner import parameter_loader
 
 
 def assert_pool_plays_candidates(model: FastES) -> None:
     """What the pool makes of the running generation's request is what the strategy asked for."""
-    perturbations, pool = model.state.perturbations(), make_pool(model.evaluator.pool_spec(), 0)
-    model.strategy.table.place(pool.noise)
+    perturbations, pool = model.state.perturbations(), make_pool_here(model.evaluator.pool_spec())
+    model.strategy.table.place(pool.noise_table())
     try:
-        eval_seeds = model.state.eval_seeds()
-        request = Request(perturbations.theta, perturbations, model.normalizer, eval_seeds, *model.state.episode_settings())
-        jobs, evaluations = publish(pool.block, request), len(eval_seeds)
-        actor, load = model.policy_spec.make_actor(), parameter_loader(pool.block.layout)
-        for job, expected in zip([*jobs[evaluations:], jobs[0]], [*perturbations, perturbations.theta], strict=True):
-            load(actor, pool.block, job, perturbations.sigma)
+        training, _ = model.state.episode_settings()
+        request, place = Request(perturbations.theta, model.normalizer, training, perturbations), pool.block.places[0]
+        actor, load = model.policy_spec.make_actor(), parameter_loader(place.layout)
+        for job, expected in zip(publish(place, request), perturbations, strict=True):
+            load(actor, place, job, perturbations.sigma)
             assert_same_bits(f"job {job}", actor.parameters, expected)
+        place = pool.block.places[1]
+        publish(place, Request(perturbations.theta, model.normalizer, training, eval_seeds=model.state.eval_seeds(0)))
+        load(actor, place, 0, perturbations.sigma)
+        assert_same_bits("theta", actor.parameters, perturbations.theta)
     finally:
         model.strategy.table.release()
         pool.close()

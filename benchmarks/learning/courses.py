@@ -11,13 +11,16 @@ _NO_AIM = math.nan
 
 
 class Course(NamedTuple):
-    """An environment. aim: return whose first evaluation `presets` dates.
+    """An environment.
+
+    aim: return whose first evaluation `presets` dates.
 
     timesteps: of the runs that are reported, 0 for the preset's own.
-    trpo, ppo: largest ratio of FastES's wall time to the peer's that `race` aims at. episodes: of an evaluation on the way of a
-    race; more where the start of an episode decides more than the policy does.
+    trpo, ppo: largest ratio of FastES's wall time to the peer's that `race` aims at.
+    episodes: of an evaluation on the way of a race; more where the start of an episode decides more than the policy does.
     against_ppo: steps in a race against PPO where the usual ones ended below PPO's score: runs of their own, over which
-    schedules and starts stretch, within half of PPO's time. table1: steps in `paper_table1` where the preset's own are too few.
+        schedules and starts stretch, within half of PPO's time.
+    table1: steps in `paper_table1` where the preset's own are too few.
     """
 
     aim: float

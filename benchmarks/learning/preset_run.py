@@ -26,8 +26,9 @@ class Result(NamedTuple):
     """One row of the CSV file.
 
     final_*, best_*: over 100 episodes, of the last parameters and of those whose evaluation during training was the best.
-    first_reached: timesteps when an evaluation during training first reached the aim, nan for never. cpu_seconds: of
-    training, all its processes. settings: their fingerprint, empty in rows that are older than it.
+    first_reached: timesteps when an evaluation during training first reached the aim, nan for never.
+    cpu_seconds: of training, all its processes.
+    settings: their fingerprint, empty in rows that are older than it.
     """
 
     env: str

@@ -73,10 +73,10 @@ def summary(results: list[Result], aim: float) -> str:
     columns = [[math.inf if math.isnan(x) else x for x in column] for column in zip(*columns_of.values(), strict=True)]
     for name, of in (("median", statistics.median), ("min", min), ("max", max)):
         columns_of[name] = tuple(of(column) for column in columns)
-    return markdown_table(header, [(name, *map(_figure, line)) for name, line in columns_of.items()])
+    return markdown_table(header, [(name, *map(_cell, line)) for name, line in columns_of.items()])
 
 
-def _figure(value: float) -> str:
+def _cell(value: float) -> str:
     if not math.isfinite(value):
         return "never"
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.1f}"

@@ -10,7 +10,11 @@ from benchmarks.peers.zoo import PeerSettings, algorithm_of
 
 
 class Way(NamedTuple):
-    """processes: environments step in processes of their own (SubprocVecEnv; for ARS AsyncEval). threads: torch's."""
+    """How a peer is run.
+
+    processes: environments step in processes of their own (SubprocVecEnv; for ARS AsyncEval).
+    threads: torch's.
+    """
 
     processes: bool
     threads: int
@@ -31,7 +35,12 @@ def ways(algo: str, n_envs: int, cores: int) -> list[Way]:
 
 
 class Peer(NamedTuple):
-    """model: of SB3, on the CPU. learn: arguments of its `learn`. normalizer: its VecNormalize, or None."""
+    """A peer that can learn.
+
+    model: of SB3, on the CPU.
+    learn: arguments of its `learn`.
+    normalizer: its VecNormalize, or None.
+    """
 
     model: Any
     learn: dict[str, Any]

@@ -15,8 +15,10 @@ DEFAULT_POLICY = {"ars": "LinearPolicy"}  # 'MlpPolicy' for the others
 
 
 class PeerSettings(NamedTuple):
-    """arguments: of the algorithm's class, as TOML has them. normalize: arguments of VecNormalize, None for none.
+    """A peer's settings for an environment.
 
+    arguments: of the algorithm's class, as TOML has them.
+    normalize: arguments of VecNormalize, None for none.
     source: where they come from, in words.
     """
 

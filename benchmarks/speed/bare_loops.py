@@ -26,7 +26,9 @@ _RECORDED_STEPS = 3_000  # played before each measurement, whole episodes
 
 
 class Candidates(NamedTuple):
-    """What the next generation's candidates are made of, and how they act; random: uniform actions instead of theirs.
+    """What the next generation's candidates are made of, and how they act.
+
+    random: uniform actions instead of theirs.
 
     normalizer: mean, 1/std and clip, or None.
     """

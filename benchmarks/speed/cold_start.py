@@ -29,7 +29,11 @@ print(json.dumps([time.perf_counter() - started, [name for name in {unwanted} if
 
 
 class Training(NamedTuple):
-    """seconds: wall time of the whole process. mean: return of its best.zip, evaluated outside the clock."""
+    """How a training went.
+
+    seconds: wall time of the whole process.
+    mean: return of its best.zip, evaluated outside the clock.
+    """
 
     seed: int
     seconds: float

@@ -24,7 +24,11 @@ CLIP = 5.0
 
 
 class Sizes(NamedTuple):
-    """calls: steps a timing; repeats: timings of each."""
+    """How long to measure.
+
+    calls: steps a timing.
+    repeats: timings of each.
+    """
 
     calls: int = 2_000
     repeats: int = 31

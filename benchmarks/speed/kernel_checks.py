@@ -30,7 +30,7 @@ def kernels_of(variant: str) -> Iterator[None]:
         _core.use_variant(before)
 
 
-def verify_kernels() -> None:
+def check_kernels() -> None:
     """Every kernel of every variant that runs here, around block boundaries. Ends the program at the first difference."""
     for variant in _core.available_variants():
         with kernels_of(variant), refused_when_different(variant):
@@ -50,7 +50,7 @@ def refused_when_different(variant: str) -> Iterator[None]:
         raise SystemExit(f"nothing is timed: a kernel of variant {variant} differs from its twin: {error}") from None
 
 
-def verify_large_sum(table: Float32, noise_index: Int64, weights: Float32, num_params: int) -> None:
+def check_large_sum(table: Float32, noise_index: Int64, weights: Float32, num_params: int) -> None:
     """noise_sum of the very arrays that will be timed, against its twin."""
     actual, expected = np.empty(num_params, dtype=np.float32), np.empty(num_params, dtype=np.float32)
     _core.noise_sum(actual, table, noise_index, weights)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.machine import describe
-from benchmarks.speed.kernel_checks import kernels_of, verify_kernels
+from benchmarks.speed.kernel_checks import check_kernels, kernels_of
 from benchmarks.speed.noise_sum import time_noise_sum
 from benchmarks.speed.policy_steps import POLICIES, core_step, steps
 from benchmarks.speed.timing import interleaved_seconds, median_ratio, repeated
@@ -24,7 +24,13 @@ Float32 = npt.NDArray[np.float32]
 
 
 class Sizes(NamedTuple):
-    """table: values; num_params and slices of the weighted sum; fill: values; calls: steps a timing; repeats."""
+    """What is timed, and how often.
+
+    table, fill: values.
+    num_params, slices: of the weighted sum.
+    calls: steps a timing.
+    repeats: timings of each.
+    """
 
     table: int = 250_000_000
     num_params: int = 1_700_000
@@ -152,7 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.kernels", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small arrays and few repeats: checks that it runs, for CI")
     sizes = QUICK if parser.parse_args().quick else Sizes()
-    verify_kernels()
+    check_kernels()
     print(
         f"{describe()}\n\nEvery kernel of variants {', '.join(_core.available_variants())} equals its NumPy twin bit for bit. "
         f"Medians of {sizes.repeats} interleaved repeats."

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.speed.kernel_checks import verify_large_sum
+from benchmarks.speed.kernel_checks import check_large_sum
 from benchmarks.speed.timing import interleaved_seconds, median_ratio
 from benchmarks.tables import against_aim, markdown_table
 from fastes import _core
@@ -63,7 +63,7 @@ def time_noise_sum(table_size: int, num_params: int, slices: int, repeats: int) 
     table, rng = NoiseTable(table_size, 1), np.random.default_rng(0)
     noise_index = rng.integers(0, table_size - num_params + 1, slices)
     arrays = table.values, noise_index, rng.standard_normal(slices, dtype=np.float32)
-    verify_large_sum(*arrays, num_params)
+    check_large_sum(*arrays, num_params)
     out = np.empty(num_params, dtype=np.float32)
     reading = reading_ways(table.values)
     summing: Ways = {

@@ -28,7 +28,11 @@ _PATIENCE = 600.0
 
 
 class PeerWay(NamedTuple):
-    """envs: in one VecEnv, or workers of AsyncEval. way: in processes or not, and torch's threads."""
+    """How a peer steps its environments.
+
+    envs: in one VecEnv, or workers of AsyncEval.
+    way: in processes or not, and torch's threads.
+    """
 
     algo: str
     envs: int

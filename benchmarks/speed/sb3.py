@@ -24,7 +24,7 @@ from fastes import Callback, FastES
 from fastes.sb3.callbacks import as_callback
 from fastes.training.record import Record
 
-ENV, LANES = "HalfCheetah-v5", 8
+ENV, NUM_ENVS = "HalfCheetah-v5", 8
 PER_GENERATION = 30  # candidates; with 2 evaluation episodes they fill the environments
 ARS_AIM, CALLBACKS_AIM = 1.0, 0.98
 
@@ -53,17 +53,17 @@ class CountingVecEnv(DummyVecEnv):
 
 
 def vec_env() -> VecNormalize:
-    return VecNormalize(make_vec_env(ENV, LANES, vec_env_cls=CountingVecEnv), norm_reward=False)
+    return VecNormalize(make_vec_env(ENV, NUM_ENVS, vec_env_cls=CountingVecEnv), norm_reward=False)
 
 
 def timed(work: Any) -> tuple[int, float, float]:
     """Environment steps, wall seconds and CPU seconds of a call."""
     calls, wall, cpu = CountingVecEnv.calls, time.perf_counter(), time.process_time()
     work()
-    return (CountingVecEnv.calls - calls) * LANES, time.perf_counter() - wall, time.process_time() - cpu
+    return (CountingVecEnv.calls - calls) * NUM_ENVS, time.perf_counter() - wall, time.process_time() - cpu
 
 
-def verify_vector_env() -> None:
+def check_vector_env() -> None:
     """The vector environment gives the bits of the environment alone, before their speed is worth anything."""
     settings: dict[str, Any] = {"seed": 0, "population_size": 4, "preset": "default", "target_return": "none"}
     thetas = []
@@ -78,7 +78,7 @@ def verify_vector_env() -> None:
 def compare_with_ars(repeats: int) -> list[str]:
     model = FastES("LinearPolicy", vec_env(), seed=0, population_size=PER_GENERATION, eval_episodes=2, target_return="none")
     # candidates of 8 episodes, so that no environment steps for nothing; with Zoo's single episode 7 of 8 do
-    ars = ARS("LinearPolicy", vec_env(), seed=0, n_delta=2, n_top=1, n_eval_episodes=LANES)
+    ars = ARS("LinearPolicy", vec_env(), seed=0, n_delta=2, n_top=1, n_eval_episodes=NUM_ENVS)
 
     def fastes() -> Stretch:
         before = model.num_timesteps + model.eval_timesteps
@@ -92,7 +92,7 @@ def compare_with_ars(repeats: int) -> list[str]:
         way()
     pairs = [(fastes(), peer()) for _ in range(repeats)]
     ratios = [mine.rate / theirs.rate for mine, theirs in pairs]
-    return row_of(f"FastES / ARS on a VecEnv of {LANES} {ENV}, VecNormalize", pairs, ratios, ARS_AIM)
+    return row_of(f"FastES / ARS on a VecEnv of {NUM_ENVS} {ENV}, VecNormalize", pairs, ratios, ARS_AIM)
 
 
 def row_of(name: str, pairs: Sequence[tuple[Stretch, Stretch]], ratios: Sequence[float], aim: float) -> list[str]:
@@ -114,9 +114,9 @@ class Clocked(Callback):
 
     def on_generation(self, model: FastES, record: Record) -> bool:
         cpu = time.process_time()
-        going = self.callback.on_generation(model, record)
+        goes_on = self.callback.on_generation(model, record)
         self.cpu += time.process_time() - cpu
-        return going is not False
+        return goes_on is not False
 
 
 class ClockedEvaluation(callbacks.EvalCallback):
@@ -126,10 +126,10 @@ class ClockedEvaluation(callbacks.EvalCallback):
 
     def _on_step(self) -> bool:
         wall, cpu = time.perf_counter(), time.process_time()
-        going = super()._on_step()
+        goes_on = super()._on_step()
         self.wall += time.perf_counter() - wall
         self.cpu += time.process_time() - cpu
-        return going
+        return goes_on
 
 
 def callback_cost(repeats: int, generations: int) -> list[str]:
@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--generations", type=int, default=4, help="of a stretch with or without callbacks (default: 4)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    verify_vector_env()
+    check_vector_env()
     print(f"{describe()}\n\nMedians of {arguments.repeats} pairs of stretches, taken in turn.\n", flush=True)
     rows = [compare_with_ars(arguments.repeats), callback_cost(arguments.repeats, arguments.generations)]
     print(markdown_table(HEADER, rows))

@@ -12,7 +12,7 @@ import gymnasium
 from fastes.envs.import_hook import register_atari
 from fastes.envs.source import EnvSource
 from fastes.envs.worker_registry import portable
-from fastes.errors import EnvironmentUnavailable, suggest
+from fastes.errors import EnvironmentUnavailable
 
 
 class CannotRebuild(EnvironmentUnavailable):
@@ -23,6 +23,7 @@ class CannotRebuild(EnvironmentUnavailable):
         self.reason = reason
 
 
+MAY_NAME_CODE = "that may name a file or a module"  # of an environment's arguments
 # ids of Gymnasium's own whose arguments name code
 _COMPATIBILITY = ("GymV21Environment-v0", "GymV26Environment-v0")
 
@@ -54,7 +55,7 @@ def from_json(data: Mapping[str, Any] | None) -> EnvSource:
     register_atari(env_id)
     if env_id not in gymnasium.registry:
         raise CannotRebuild(
-            f"environment {env_id!r} of the checkpoint is not registered here{suggest(env_id, gymnasium.registry)}",
+            f"environment {env_id!r} of the checkpoint is not registered here",  # nobody typed it: no guess at its spelling
             "; import the package that registers it first, or pass env=",
         )
     return EnvSource(env_id, portable(gymnasium.registry[env_id]), None, kwargs)
@@ -65,7 +66,7 @@ def plain_kwargs(data: Mapping[str, Any]) -> dict[str, Any]:
     env_id, kwargs = str(data["id"]), dict(data.get("kwargs", {}))
     if env_id in _COMPATIBILITY or not _harmless(kwargs):
         raise CannotRebuild(
-            f"the checkpoint's environment {env_id!r} has arguments {kwargs} that may name a file or a module, which FastES "
+            f"the checkpoint's environment {env_id!r} has arguments {kwargs} {MAY_NAME_CODE}, which FastES "
             "does not take from a file",
             ": check them and pass env= and env_kwargs=",
         )

@@ -21,7 +21,11 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class Checkpoint(NamedTuple):
-    """data: JSON values (settings, environment, counters, versions). arrays: group name -> array name -> array."""
+    """What a file holds.
+
+    data: JSON values (settings, environment, counters, versions).
+    arrays: group name -> array name -> array.
+    """
 
     data: dict[str, Any]
     arrays: dict[str, Arrays]

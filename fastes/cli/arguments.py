@@ -18,11 +18,19 @@ class Parser(argparse.ArgumentParser):
     """Takes negative numbers with an exponent, and answers a wrong flag with the one that was meant."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        found, unknown = super().parse_known_args(_join_negative_numbers(sys.argv[1:] if args is None else args), namespace)
+        given = _join_negative_numbers(sys.argv[1:] if args is None else args)
+        self._refuse_env_flag(given)
+        found, unknown = super().parse_known_args(given, namespace)
         if unknown:
             flag = unknown[0].partition("=")[0]
             self.error(f"unrecognized arguments: {' '.join(unknown)}{answer(flag, self._option_string_actions)}")
         return found, unknown
+
+    def _refuse_env_flag(self, given: Sequence[str]) -> None:
+        """--env of a command that has none would be taken for the beginning of --env-kwargs."""
+        flags = self._option_string_actions
+        if "--env-kwargs" in flags and "--env" not in flags and any(each.partition("=")[0] == "--env" for each in given):
+            self.error(f"unrecognized arguments: --env{answer('--env', flags)}")
 
     def error(self, message: str) -> NoReturn:
         """Without the usage, which has a screenful of flags."""

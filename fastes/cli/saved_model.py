@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 
 from fastes.agent import FastES
-from fastes.checkpoints.env_description import plain_kwargs
+from fastes.checkpoints.env_description import MAY_NAME_CODE, CannotRebuild, plain_kwargs
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.arguments import parse_env_kwargs
 from fastes.envs.source import MissingEnv
@@ -44,12 +44,14 @@ def add_env(parser: Any) -> None:
 def load_model(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
     path = find_checkpoint(arguments.model, arguments.checkpoint)
     env, kwargs = arguments.env, parse_env_kwargs(arguments.env_kwargs)
-    if kwargs and env is None:
-        env, kwargs = _with_kwargs(path, kwargs)
-    command = f"fastes {arguments.command} {shlex.quote(str(arguments.model))}"
-    if arguments.command == "replay":
-        command += f" --generation {arguments.generation} --job {arguments.job}"
-    return buildable(FastES.load(path, env, n_workers, env_kwargs=kwargs or None), command + " --env {}")
+    command = shlex.join(["fastes", *arguments.typed]).replace("{", "{{").replace("}", "}}") + ("" if env else " --env {}")
+    try:
+        if kwargs and env is None:
+            env, kwargs = _with_kwargs(path, kwargs)
+        model = FastES.load(path, env, n_workers, env_kwargs=kwargs or None)
+    except CannotRebuild as error:  # of the file's arguments for the environment
+        raise ValueError(f"{error.reason}. {_how_to_name(str(env), command, error.reason)}") from error
+    return buildable(model, command)
 
 
 def _with_kwargs(path: Path, kwargs: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
@@ -57,7 +59,10 @@ def _with_kwargs(path: Path, kwargs: dict[str, Any]) -> tuple[str | None, dict[s
     data = read_checkpoint(path).data.get("env")
     if not isinstance(data, dict) or "id" not in data or data["id"] not in gymnasium.registry:
         return None, {}  # the model says what is missing
-    return str(data["id"]), {**plain_kwargs(data), **kwargs}
+    try:
+        return str(data["id"]), {**plain_kwargs(data), **kwargs}
+    except CannotRebuild:
+        return None, {}
 
 
 def check_episodes(arguments: argparse.Namespace) -> None:
@@ -72,12 +77,16 @@ def buildable(model: FastES, command: str) -> FastES:
     """
     missing = model.source.factory
     if isinstance(missing, MissingEnv):
-        raise ValueError(f"{missing.bare}. {_how_to_name(model.source.name, command)}")
+        raise ValueError(f"{missing.bare}. {_how_to_name(model.source.name, command, missing.bare)}")
     return model
 
 
-def _how_to_name(name: str, command: str) -> str:
+def _how_to_name(name: str, command: str, reason: str) -> str:
     """What to type so that an environment is found."""
+    if MAY_NAME_CODE in reason:
+        if "--env-kwargs" in command:
+            return f"Where you know them, add --env {name}, and all of them to --env-kwargs"
+        return f"Where you know them, type: {command.format(name)} --env-kwargs KEY=VALUE"
     if ":" in name:
         return f"Type: {command.format(name)}"
     if re.search(r"-v\d+$", name) and name not in gymnasium.registry:

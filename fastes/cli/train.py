@@ -82,7 +82,7 @@ def _add_start(train: Any) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="settings of a run's config.toml (with its environment and seed) or of a best.toml; flags beside it win",
+        help="settings of a run, its folder or config.toml (with its environment and seed), or of a best.toml; flags win",
     )
     train.add_argument(
         "--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of the environment, values as JSON"

@@ -5,6 +5,7 @@ Gymnasium 1.0 loads no plugins any more (it knows no entry points): who imports 
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _REGISTRY = "gymnasium.envs"  # importing it fills the registry
+_ATARI = re.compile(r"ALE/|\w+NoFrameskip-v|\w+Deterministic-v|\w+-ram-v|\w+-ram(NoFrameskip|Deterministic)-v")
+_MAYBE_ATARI = re.compile(r"[A-Z][A-Za-z]+-v[04]$")  # Pong-v4 and its like: any package may have such names
 
 
 def register_envs() -> None:
@@ -31,14 +34,25 @@ def register_envs() -> None:
         )
 
 
+def is_atari(env_id: str) -> bool:
+    """Whether an id can be no other package's."""
+    return _ATARI.match(env_id) is not None
+
+
 def register_atari(env_id: str) -> bool:
-    """Import ale_py for an id of its environments, which registers them; False where that is not installed."""
-    if not (env_id.startswith("ALE/") or "NoFrameskip-v" in env_id):
+    """Import ale_py for an id of its environments, which registers them; False where that is not installed.
+
+    An id that others may have, such as Pong-v4, is looked for there where nobody has registered it.
+    """
+    from gymnasium.envs.registration import registry
+
+    certain = is_atari(env_id)
+    if not certain and (env_id in registry or not _MAYBE_ATARI.match(env_id)):
         return True
     try:
         import_module("ale_py")
     except ImportError:
-        return False
+        return not certain
     return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, registry
 
 from fastes.errors import EnvironmentUnavailable, suggest
 from fastes.system.installation import install_command
@@ -43,7 +43,20 @@ def entry_point_advice(spec: EnvSpec) -> str:
 
 def package_missing(spec: EnvSpec, error: Exception) -> EnvironmentUnavailable:
     """The error of a package that an environment imports; with the command that installs it, where that is known."""
+    if newer := _newer_version(spec, error):
+        return EnvironmentUnavailable(f"environment {spec.id!r} is no longer in Gymnasium; did you mean {newer!r}?")
     text = f"{error} {getattr(error, 'name', '')} {error.__cause__}"
     extra = next((extra for module, extra in EXTRAS.items() if module in text), None)
     hint = f". To install it: {install_command(extra)}" if extra else ""
     return EnvironmentUnavailable(f"environment {spec.id!r} needs a package that is not installed ({error}){hint}")
+
+
+def _newer_version(spec: EnvSpec, error: Exception) -> str | None:
+    """The last version of an environment of which Gymnasium has given this one away, as MuJoCo's -v2 and -v3."""
+    if "have been moved" not in str(error):
+        return None
+    versions = [
+        other.version or 0 for other in registry.values() if (other.namespace, other.name) == (spec.namespace, spec.name)
+    ]
+    newest = max(versions, default=0)
+    return f"{spec.id.rpartition('-v')[0]}-v{newest}" if newest > (spec.version or 0) else None

@@ -16,7 +16,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from fastes.envs.copies import Copies, made_by
 from fastes.envs.declared_spaces import check_declared
-from fastes.envs.import_hook import register_atari, register_envs
+from fastes.envs.import_hook import is_atari, register_atari, register_envs
 from fastes.envs.missing import entry_point_advice, package_missing
 from fastes.envs.old_interface import advice_on_object
 from fastes.envs.rebuild import Wrapping, as_code, check_same, taken_apart, unwatched, without_monitor
@@ -60,7 +60,9 @@ class EnvSource:
     monitor_file: str | None = field(default=None, compare=False)
 
     def __call__(self, **extra: Any) -> Env:
-        """Build one environment; extra: more keyword arguments for gymnasium.make; of these a factory gets render_mode.
+        """Build one environment.
+
+        extra: more keyword arguments for gymnasium.make; of these a factory gets render_mode.
 
         Handlers of SIGINT, SIGTERM and SIGHUP stay as they are, whatever the environment installs.
         """
@@ -92,6 +94,11 @@ class EnvSource:
         for wrapper in self.wrappers:
             env = wrapper.around(env)
         return env
+
+    @property
+    def episode_limit(self) -> int | None:
+        """Steps after which an episode is cut, as far as a spec says it."""
+        return self.spec.max_episode_steps if self.spec is not None else None
 
     @property
     def rebuilds(self) -> bool:
@@ -181,6 +188,7 @@ def _find_spec(env_id: str) -> EnvSpec:
     try:
         if module:
             importlib.import_module(module)
+        before = list(gymnasium.registry)
         known = register_atari(name)
         spec = gymnasium.spec(name)
     except ModuleNotFoundError as error:
@@ -189,7 +197,8 @@ def _find_spec(env_id: str) -> EnvSpec:
             "it, or run where it lies"
         ) from error
     except gymnasium.error.Error as error:
-        hint = suggest(name, gymnasium.registry) if known else f"; it may need: {install_command('atari')}"
+        choices = gymnasium.registry if is_atari(name) else before  # names of games resemble anything
+        hint = suggest(name, choices) if known else f"; it may need: {install_command('atari')}"
         hint = hint or "; import the package that registers it, or write 'module:Env-v0'"
         raise EnvironmentUnavailable(f"environment {env_id!r} is not registered in Gymnasium{hint}") from error
     return spec

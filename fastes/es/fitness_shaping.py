@@ -30,8 +30,10 @@ class Shaped(NamedTuple):
 def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: float = 1.0) -> Shaped:
     """Shape returns (num_pairs, 2) float64; non-finite ones rank worst.
 
-    shaping: one of SHAPINGS; each has its formula where it is computed. top_fraction: the share b/n of the pairs that count,
-    those with the largest max(r+, r-); at least one. Pairs that do not count have the weight 0.
+    shaping: one of SHAPINGS; each has its formula where it is computed.
+    top_fraction: the share b/n of the pairs that count, those with the largest max(r+, r-); at least one.
+
+    Pairs that do not count have the weight 0.
 
     Raises FastESError when no return is finite, ValueError for another shaping.
     """

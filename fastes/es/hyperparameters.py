@@ -19,6 +19,24 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import Unpack as Unpack
 
+# of sb3-contrib's ARS and of packages for ES -> the name here
+OTHER_NAMES = {
+    **dict.fromkeys(("lr", "lrate", "lrate_init", "stepsize", "step_size", "center_learning_rate"), "learning_rate"),
+    **dict.fromkeys(("std", "delta_std", "noise_std", "noise_stdev", "sigma_init", "stdev_init", "init_stdev"), "sigma"),
+    **dict.fromkeys(("sigma0", "init_sigma", "init_std"), "sigma"),
+    **dict.fromkeys(("stdev_learning_rate", "sigma_lr"), "sigma_learning_rate"),
+    **dict.fromkeys(("popsize", "pop_size", "population", "num_population", "n_population"), "population_size"),
+    **dict.fromkeys(("l2_coeff", "l2coeff", "l2_coefficient", "l2"), "weight_decay"),
+    **dict.fromkeys(("ranking_method", "return_proc_mode", "fitness_shaping"), "shaping"),
+    "clipup_max_speed": "max_speed",
+}
+_OF_SEARCHES = {  # of EvolutionStrategy's peers, and what to do here
+    **dict.fromkeys(("mean", "x0", "center_init", "initial_solution"), "it is theta0 here, the first argument"),
+    **dict.fromkeys(("num_dims", "n_dim", "n_dims", "dim", "solution_length"), "theta0, the first argument, has that length"),
+    **dict.fromkeys(("bounds", "lower_bounds", "upper_bounds"), "there are none here: clip the candidates in your function"),
+    "cov": "there is no covariance here; sigma_adaptation='per_parameter' learns a sigma for each parameter",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperparameters:
@@ -121,8 +139,15 @@ def make_hyperparameters(values: Mapping[str, Any]) -> Hyperparameters:
     names = [item.name for item in fields(Hyperparameters)]
     for name in values:
         if name not in names:
-            raise TypeError(f"unknown hyper-parameter {name!r}: expected one of {names}{suggest(name, names)}")
+            raise TypeError(f"unknown hyper-parameter {name!r}{_advice(name, names)}")
     return Hyperparameters(**values)
+
+
+def _advice(name: str, names: list[str]) -> str:
+    """What to write instead of a name that is none of the names."""
+    if name in OTHER_NAMES:
+        return f": it is {OTHER_NAMES[name]} here"
+    return f": {_OF_SEARCHES[name]}" if name in _OF_SEARCHES else f": expected one of {names}{suggest(name, names)}"
 
 
 def check_population_size(population_size: object) -> int:

@@ -31,8 +31,10 @@ def default_table_size(num_params: int) -> int:
 class NoiseTable:
     """Standard normals shared by all candidates: a perturbation is the slice that starts at its noise_index.
 
-    size: number of values. seed: key of the stream; value k depends on (seed, k) alone. The values are drawn at first
-    use, in memory of its own or, after `place`, in the given buffer.
+    size: number of values.
+    seed: key of the stream; value k depends on (seed, k) alone.
+
+    The values are drawn at first use, in memory of its own or, after `place`, in the given buffer.
     """
 
     def __init__(self, size: int, seed: int) -> None:
@@ -72,7 +74,10 @@ class NoiseTable:
     ) -> Float32:
         """sum_j weights[j] * eps_j as float32 (num_params,); pairs of weight zero are not read, nor is what no window covers.
 
-        windows: the parameters that eps_j belongs to; None for all. squares: of eps_j^2 - 1 in place of eps_j.
+        noise_index: int64 (num_pairs,), where each eps_j begins.
+        weights: float32 (num_pairs,).
+        windows: the parameters that eps_j belongs to; None for all.
+        squares: of eps_j^2 - 1 in place of eps_j.
         """
         used = np.flatnonzero(weights)
         weight = np.ascontiguousarray(weights[used])

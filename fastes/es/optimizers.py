@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -111,15 +111,25 @@ class ClipUp:
         self.velocity = np.array(state["step"], dtype=np.float32)
 
 
-OPTIMIZERS = ("adam", "sgd", "clipup")
+# number of parameters, momentum, beta2, max_speed -> optimiser
+_MAKERS: dict[str, Callable[[int, float, float, float], Optimizer]] = {
+    "adam": lambda num_params, momentum, beta2, _: Adam(num_params, momentum, beta2),
+    "sgd": lambda num_params, momentum, *_: SGD(num_params, momentum),
+    "clipup": lambda num_params, momentum, _, max_speed: ClipUp(num_params, momentum, max_speed),
+}
+OPTIMIZERS = tuple(_MAKERS)
 
 
 def make_optimizer(name: str, num_params: int, momentum: float, beta2: float, max_speed: float) -> Optimizer:
-    """momentum is that of SGD and ClipUp, or Adam's beta1; max_speed is ClipUp's."""
-    if name == "adam":
-        return Adam(num_params, momentum, beta2)
-    if name == "sgd":
-        return SGD(num_params, momentum)
-    if name == "clipup":
-        return ClipUp(num_params, momentum, max_speed)
-    raise ValueError(f"unknown optimizer {name!r}: expected one of {OPTIMIZERS}{suggest(name, OPTIMIZERS)}")
+    """An optimiser at its beginning.
+
+    name: one of OPTIMIZERS.
+    momentum: that of SGD and ClipUp, or Adam's beta1.
+    beta2: Adam's.
+    max_speed: ClipUp's.
+
+    Raises ValueError for another name.
+    """
+    if name not in _MAKERS:
+        raise ValueError(f"unknown optimizer {name!r}: expected one of {OPTIMIZERS}{suggest(name, OPTIMIZERS)}")
+    return _MAKERS[name](num_params, momentum, beta2, max_speed)

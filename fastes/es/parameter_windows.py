@@ -19,8 +19,12 @@ def window_size(share: float, num_params: int) -> int:
 
 
 class Windows(NamedTuple):
-    """first: int64 (num_pairs,), where each pair's window begins; size: parameters in each. The k-th parameter of a window
-    takes the k-th value of the pair's slice of the noise table.
+    """The windows of a generation's pairs.
+
+    first: int64 (num_pairs,), where each pair's window begins.
+    size: parameters in each.
+
+    The k-th parameter of a window takes the k-th value of the pair's slice of the noise table.
     """
 
     first: Int64

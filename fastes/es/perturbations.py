@@ -25,8 +25,13 @@ def write_candidate(
 ) -> None:
     """out = theta + sigma * eps for side 0, theta - sigma * eps for side 1, eps = table[at : at + num_params].
 
-    sigma: one for all parameters, or one for each. window: the first parameter that is perturbed, and how many are; out is
-    theta elsewhere, and eps begins with the window.
+    out, theta: float32 (num_params,).
+    table: float32, of noise.
+    at: noise index of the pair.
+    side: 0 or 1.
+    sigma: one for all parameters, or one for each.
+    window: the first parameter that is perturbed, and how many are; out is theta elsewhere, and eps begins with the
+        window.
     """
     if window is not None:
         out[:] = theta

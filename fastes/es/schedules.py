@@ -88,8 +88,9 @@ class _Exponential:
 def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE) -> Schedule:
     """A schedule as in SB3: called with the progress that remains, from 1 at the start to 0 at the end of the budget.
 
-    value: an allowed number, 'lin_A' (from A to zero), 'lin_A_B' (from A to B), 'exp_A_B' (from A to B, both above zero, along
-    an exponential), or such a function. name: for messages.
+    value: an allowed number, 'lin_A' (from A to zero), 'lin_A_B' (from A to B), 'exp_A_B' (from A to B, both above zero,
+        along an exponential), or such a function.
+    name: for messages.
     """
     if callable(value):
         return _Checked(name, value, allowed)

@@ -13,6 +13,11 @@ from fastes.policies.mlp import POLICIES
 from fastes.settings.aliases import answer_in_learn
 from fastes.settings.settings import Settings, setting_names
 
+# of FastES, beside the settings
+_OF_CONSTRUCTOR = (
+    "env", "policy", "preset", "n_workers", "seed", "env_kwargs", "verbose", "tensorboard_log", "stats_window_size", "device"
+)  # fmt: skip
+
 
 def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:
     """The environment, and the policy or None, whichever was given first."""
@@ -49,10 +54,14 @@ def spec_of(policy: str | CustomPolicy | None, settings: Settings, env: Any) -> 
 def refuse_arguments(removed: Mapping[str, Any]) -> None:
     """TypeError for arguments that learn does not have, with what to do about those that SB3's once had."""
     for name in removed:
-        advice = ": it is a setting, an argument of FastES" if name in setting_names() else answer_in_learn(name)
+        if name in setting_names():
+            advice = ": it is a setting, an argument of FastES"
+        else:
+            advice = ": it is an argument of FastES" if name in _OF_CONSTRUCTOR else answer_in_learn(name)
         raise TypeError(f"learn() got an unexpected keyword argument {name!r}{advice}")
 
 
-def checked_timesteps(timesteps: float, least: int) -> int:
-    """total_timesteps as an int."""
-    return check_int("total_timesteps", whole(timesteps), least, 10**15)
+def checked_timesteps(timesteps: float | None, settings: Settings, least: int) -> int:
+    """total_timesteps as an int, None for the settings'."""
+    steps = settings.total_timesteps if timesteps is None else timesteps
+    return check_int("total_timesteps", whole(steps), least, 10**15)

@@ -21,15 +21,18 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten
 from fastes.policies.action_head import ActionHead, actions_in_words, head_from
-from fastes.policies.choose_policy import AnySpec
+from fastes.policies.choose_policy import AnySpec, check_noise
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec
 from fastes.settings.settings import SCHEDULES, Settings, setting_names
+from fastes.training.evaluation import load_pending
+from fastes.training.evaluation import state_of as pending_state
 from fastes.training.state import Counters, TrainingState
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")
 _FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation")  # the file's arrays are of their kinds
+_OLDER = {"eval_lag": 0}  # what settings were before they were settings
 _FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
@@ -82,6 +85,7 @@ def checkpoint_of(state: TrainingState, source: EnvSource) -> Checkpoint:
     for key, group, (values, its_arrays) in (
         ("rollback", "rollback", state.rollback.state()),
         ("starts", "start", state.starts.state()),
+        ("pending", "pending", pending_state(state.pending)),
     ):
         if values is not None:
             data[key] = values
@@ -107,7 +111,11 @@ def read_parts(
     policy: str | CustomPolicy | None,
     changes: dict[str, Any],
 ) -> Parts:
-    """Read a checkpoint; env and policy as FastES.load takes them, changes are settings that replace the file's."""
+    """Read a checkpoint.
+
+    path, env, env_kwargs, policy: as FastES.load takes them.
+    changes: settings that replace the file's.
+    """
     checkpoint = read_checkpoint(path)
     if env is None and env_kwargs:
         raise ValueError(f"env_kwargs = {dict(env_kwargs)!r} was given without env: pass env= as well")
@@ -118,6 +126,7 @@ def read_parts(
     source = source_from(checkpoint, env, env_kwargs)
     if env is not None:
         check_same_spaces(source, spec, settings)
+    check_noise(spec, changes.get("action_noise", 0.0), changes.get("sample_actions", False))
     return Parts(checkpoint, source, spec, settings, seed_from(checkpoint))
 
 
@@ -166,7 +175,7 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
         raise CheckpointError(f"the checkpoint's settings are damaged, or of a newer FastES: {reprlib.repr(odd)} are unknown")
     missing = {name: _missing_schedule(name) for name in SCHEDULES if stored.get(name) == "function"}
     try:
-        settings = Settings().changed(**{**stored, **missing})
+        settings = Settings().changed(**{**_OLDER, **stored, **missing})
     except (TypeError, ValueError, OverflowError) as error:
         raise CheckpointError(f"the checkpoint's settings are damaged: {shorten(error)}") from error
     for name in _FIXED:
@@ -244,6 +253,8 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     state.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own, begins)
     state.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
     state.normalizer.load_state(groups["normalizer"])
+    pending = groups.get("pending", {})
+    state.pending = load_pending(checkpoint.data.get("pending"), pending, state.normalizer, state.strategy.theta)
     state.cap.resume(counters["episode_cap"])
     state.population.resume(counters[_FIRST_BLOCKS] if adaptive else 1)
     best = checkpoint.data.get("best_eval_return")

@@ -31,9 +31,11 @@ class FromConfig:
     def from_config(cls: type[Made], path: str | os.PathLike[str], env: Any = None, **changes: Any) -> Made:
         """A new model with the settings of a file: a run folder's config.toml, or the best.toml of a search.
 
-        path: of the file; a run's environment arguments and seed are taken, too. env: another environment than the file's.
-        changes: any argument of FastES, a setting or seed or n_workers; they go before what the file says. Raises ValueError
-        or TypeError for a file that holds none, OSError for one that cannot be read.
+        path: of the file, or a run folder; a run's environment arguments and seed are taken, too.
+        env: another environment than the file's.
+        changes: any argument of FastES, a setting or seed or n_workers; they go before what the file says.
+
+        Raises ValueError or TypeError for a file that holds none, OSError for one that cannot be read.
         """
         return cls(**arguments_from(path, env, changes))
 
@@ -58,7 +60,12 @@ def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str,
 
 
 def read_settings(path: str | os.PathLike[str], env: Any = None) -> Config:
-    """What a file says; env chooses among several tables. Names of settings are checked; values where they are used."""
+    """What a file says; env chooses among several tables. Names of settings are checked; values where they are used.
+
+    A run folder stands for its config.toml.
+    """
+    if os.path.isdir(path):
+        path = Path(path) / "config.toml"
     try:
         tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

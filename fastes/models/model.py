@@ -21,7 +21,7 @@ from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.settings.settings import Settings
 from fastes.training.episode_cap import EpisodeCap
-from fastes.training.evaluation import Evaluation
+from fastes.training.evaluation import Evaluation, Pending
 from fastes.training.evaluator import Evaluator
 from fastes.training.population import Population
 from fastes.training.record import Record
@@ -136,8 +136,15 @@ class Model(FromConfig):
 
     @property
     def last_evaluation(self) -> Evaluation | None:
-        """The last generation's noise-free episodes."""
-        return None if self.state.report is None else self.state.report.evaluation
+        """The noise-free episodes that were told last, of `last_evaluation_of`; None before the first."""
+        told = None if self.state.report is None else self.state.report.told
+        return None if told is None else told.evaluation
+
+    @property
+    def last_evaluation_of(self) -> Pending | None:
+        """Whose they are: generation counts from 0, timesteps are those that its theta had been trained with."""
+        told = None if self.state.report is None else self.state.report.told
+        return None if told is None else told.pending
 
     @property
     def target_return(self) -> float:

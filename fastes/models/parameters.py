@@ -16,8 +16,10 @@ Float32 = npt.NDArray[np.float32]
 def theta_with(spec: AnySpec, theta: Float32, given: Mapping[str, Any], exact: bool, called: tuple[str, str]) -> Float32:
     """A copy of theta (num_params,) with parameters that are given by name, as arrays or tensors.
 
-    exact: whether each has to be there. called: the method, and its argument that says so. ValueError for names that are
-    missing or unknown, and for other shapes.
+    exact: whether each has to be there.
+    called: the method, and its argument that says so.
+
+    ValueError for names that are missing or unknown, and for other shapes.
     """
     where, switch = called
     shapes = spec.parameter_shapes()

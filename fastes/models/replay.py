@@ -16,10 +16,17 @@ def replay_job(state: TrainingState, evaluator: Evaluator, generation: int, job:
     table = state.strategy.table
     pool = make_pool_here(evaluator.pool_spec())
     try:
-        perturbations = state.perturbations(state.settings.largest_population() // 2)
-        table.place(pool.noise)
-        request = Request(state.strategy.theta, perturbations, state.normalizer, state.eval_seeds(), *state.episode_settings())
-        return pool.play(job, request)
+        theta, normalizer, candidates = state.strategy.theta, state.normalizer, state.settings.largest_population()
+        training, evaluation = state.episode_settings()
+        if job >= candidates:
+            number = generation - 1
+            of = next((pending for pending in state.pending if pending.generation == number), None)
+            if of is not None:
+                theta, normalizer = of.theta, of.normalizer
+            request = Request(theta, normalizer, evaluation, eval_seeds=state.eval_seeds(number), generation=number)
+            return pool.play(job - candidates, request)
+        table.place(pool.noise_table())
+        return pool.play(job, Request(theta, normalizer, training, state.perturbations(candidates // 2)))
     finally:
         table.release()  # it must not stay in this pool's memory
         pool.close()
@@ -30,7 +37,8 @@ def check_job(state: TrainingState, generation: int, job: int) -> None:
     done = state.strategy.generation
     check_int("generation", generation, 1)
     check_int("job", job, 0, state.settings.largest_population() + state.settings.eval_episodes - 1)
-    if generation != done + 1:
+    of_candidates = job < state.settings.largest_population()
+    if generation != done + 1 and (of_candidates or generation - 1 not in [pending.generation for pending in state.pending]):
         raise ValueError(
             f"generation = {generation} cannot be played again: the model has done {done}, so expected "
             f"{done + 1}; load the checkpoint of that generation (a training that fails saves it)"

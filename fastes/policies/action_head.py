@@ -15,7 +15,11 @@ BOX_MAPPINGS = ("clip", "squash", "bins")
 
 
 class ActionKind(NamedTuple):
-    """noise: the setting by which training actions vary, '' where none does. outputs: what the policy's outputs are."""
+    """What a kind of action is in words.
+
+    noise: the setting by which training actions vary, '' where none does.
+    outputs: what the policy's outputs are.
+    """
 
     noise: str
     outputs: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
@@ -14,7 +15,7 @@ from gymnasium import spaces
 from fastes.errors import blame_policy
 from fastes.policies.action_head import ActionHead
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, Float32, pickled_copy
-from fastes.policies.memory import CustomActor, check_memory_of, hook_of
+from fastes.policies.memory import CustomActor, check_memory_of, held_by, hook_of
 from fastes.system.memory import check_memory
 
 PolicyFunction = Callable[[Float32, Float32], Any]
@@ -69,7 +70,7 @@ class CallablePolicy(CustomPolicy):
 
     def make_spec(self, head: ActionHead | None, obs_shape: tuple[int, ...], flattened: bool) -> CallableSpec:
         spec = CallableSpec(self.kind, head, obs_shape, flattened, self.parameter_shapes(), self.theta0, self.pickled)
-        spec.make_actor().check_memory()
+        spec.make_actor().check_memory(spec)
         return spec
 
 
@@ -104,15 +105,20 @@ class CallableActor(CustomActor):
             blame_policy(error)
             raise
 
-    def check_memory(self) -> None:
-        """Warn of an object that remembers what it has met and has no way to forget, or one that does not.
+    def check_memory(self, spec: CallableSpec) -> None:
+        """Warn of a function or object that remembers what it has met and has no way to forget, or one that does not.
 
-        Plain functions, which have nowhere to remember, are not called here, nor are objects without attributes.
+        Those that hold nothing which could change are not called here, nor are functions that are imported: their variables
+        are the user's own.
         """
-        if isinstance(self._owner, (FunctionType, BuiltinFunctionType)) or not getattr(self._owner, "__dict__", None):
-            return
 
         def run(value: float) -> Any:
             return self._function(self._parameters, np.full(self._obs_shape, value, dtype=np.float32))
 
-        check_memory_of(f"the {type(self._owner).__name__} object", self, run, lambda: vars(self._owner))
+        if isinstance(self._owner, (FunctionType, partial)):
+            if held_by(self._owner) and spec.own_copy() is not self._owner:
+                name = getattr(self._owner, "__name__", "partial")
+                also = "; as an object that is called it can have one"
+                check_memory_of(f"the function {name!r}", self, run, lambda: held_by(self._owner), also)
+        elif not isinstance(self._owner, BuiltinFunctionType) and getattr(self._owner, "__dict__", None):
+            check_memory_of(f"the {type(self._owner).__name__} object", self, run, lambda: vars(self._owner))

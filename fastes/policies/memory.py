@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dis
+import functools
 import inspect
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -49,9 +52,9 @@ class CustomActor(_core.Actor):
     def begin_episode(self, noise_key: int = 0, action_noise: float = 0.0, sample: bool = False) -> None:
         """Start the episode's action stream at its beginning, and the policy's memory."""
         super().begin_episode(noise_key, action_noise, sample)
-        self.forget()
+        self.reset_memory()
 
-    def forget(self) -> None:
+    def reset_memory(self) -> None:
         """Clear what the policy remembers."""
         try:
             for hook in self.hooks:
@@ -61,23 +64,56 @@ class CustomActor(_core.Actor):
             raise
 
 
-def check_memory_of(what: str, actor: CustomActor, run: Callable[[float], Any], state: Callable[[], Any]) -> None:
+def held_by(function: Any) -> dict[str, Any]:
+    """What a function may remember in, by name: variables around it, defaults, attributes; empty where nothing can change.
+
+    Variables of a module count where the function names them; what they are is no copy for a function that is imported.
+    """
+    if isinstance(function, functools.partial):
+        given = {**{str(number): value for number, value in enumerate(function.args)}, **function.keywords}
+        return {**held_by(function.func), **_changeable(given)}
+    if not isinstance(function, FunctionType):
+        return {}
+    variables: dict[str, Any] = {}
+    with contextlib.suppress(ValueError):  # one around it has no value yet
+        around = inspect.getclosurevars(function)
+        variables = {**around.globals, **around.nonlocals}
+    stored = {step.argval for step in dis.get_instructions(function) if step.opname in ("STORE_DEREF", "STORE_GLOBAL")}
+    defaults = {f"default {number}": value for number, value in enumerate(function.__defaults__ or ())}
+    rebound = {name: value for name, value in variables.items() if name in stored}
+    return {**_changeable({**variables, **defaults, **(function.__kwdefaults__ or {}), **vars(function)}), **rebound}
+
+
+def _changeable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that are data which code may change where it lies."""
+    code, fixed = (FunctionType, ModuleType, type), (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
+    return {
+        name: vars(value) if hasattr(value, "__dict__") else value
+        for name, value in values.items()
+        if not isinstance(value, (*code, *fixed))
+    }
+
+
+def check_memory_of(
+    what: str, actor: CustomActor, run: Callable[[float], Any], state: Callable[[], Any], also: str = ""
+) -> None:
     """Warn where what a policy gives depends on what it has met before.
 
-    run: the outputs for an observation of that value throughout; what it raises ends the check. state: what the policy holds
-    beside its parameters.
+    run: the outputs for an observation of that value throughout; what it raises ends the check.
+    state: what the policy holds beside its parameters.
+    also: more of what to do.
     """
     with _same_draws() as begin, contextlib.suppress(Exception):
         begin()
-        actor.forget()
+        actor.reset_memory()
         first, before = _frozen(run(0.0)), None if actor.hooks else _frozen(state())
         with contextlib.suppress(Exception):  # a table may have no entry for it
             run(1.0)
         begin()
-        actor.forget()
+        actor.reset_memory()
         if (_frozen(run(0.0)), None if actor.hooks else _frozen(state())) == (first, before):
             return
-        message = f"{what} remembers earlier observations, {_advice(actor.hooks)}"
+        message = f"{what} remembers earlier observations, {_advice(actor.hooks)}{also}"
         warnings.warn(message, UserWarning, stacklevel=_FROM_CONSTRUCTOR)
 
 

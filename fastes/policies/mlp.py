@@ -53,8 +53,8 @@ def make_policy_spec(
         raise ValueError(f"policy = {policy!r} is a class, not a name: pass an object, as in FastES(env, fastes.{policy}(...))")
     if policy not in POLICIES:
         raise ValueError(
-            f"unknown policy {policy!r}: expected one of {POLICIES}{suggest(policy, POLICIES)}, or fastes.TorchPolicy(module) "
-            f"for any other network{_IMAGES if policy == 'CnnPolicy' else ''}"
+            f"unknown policy {policy!r}: expected one of {POLICIES}, or fastes.TorchPolicy(module) for any other "
+            f"network{'' if policy == 'CnnPolicy' else suggest(policy, POLICIES)}{_IMAGES if policy == 'CnnPolicy' else ''}"
         )
     kwargs = dict(policy_kwargs or {})
     for key in kwargs:
@@ -110,6 +110,6 @@ def _activation_name(activation: object) -> str:
     if name.lower() not in ACTIVATIONS:
         raise ValueError(
             f"unknown activation_fn {activation!r}: expected one of {ACTIVATIONS}, or a class of that name such as "
-            f"torch.nn.Tanh{suggest(name.lower(), ACTIVATIONS)}; for any other network use fastes.TorchPolicy(module)"
+            f"torch.nn.Tanh; for any other network use fastes.TorchPolicy(module){suggest(name.lower(), ACTIVATIONS)}"
         )
     return name.lower()

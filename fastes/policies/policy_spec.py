@@ -21,7 +21,8 @@ from fastes.policies.layers import Layer, layer_sizes
 class PolicySpec:
     """A list of layers and an action head; theta is layer after layer, and in each parameter after parameter, row by row.
 
-    obs_shape: of one observation after flattening of anything but a Box; flattened: whether it needs that.
+    obs_shape: of one observation after flattening of anything but a Box.
+    flattened: whether it needs that.
     """
 
     layers: tuple[Layer, ...]

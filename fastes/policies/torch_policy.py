@@ -182,9 +182,9 @@ class TorchActor(CustomActor):
             raise ValueError(f"the module {name} returned outputs with a gradient: use detach(), or no_grad(), in its forward")
 
     def check_memory(self) -> None:
-        """Warn of a module that remembers and is not made to forget; ValueError where its hook changes parameters."""
+        """Warn of a module that remembers and whose memory is not reset; ValueError where its hook changes parameters."""
         what = f"the module {type(self.module).__name__}"
-        self.forget()
+        self.reset_memory()
         if self.parameters.tobytes() != self._spec.theta0.tobytes():
             raise ValueError(
                 f"{what} changes its parameters in reset() or begin_episode(), which is called at the start of every episode: "

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Collection, Generator, Set
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes.pools.processes.process_pool import ProcessPool
+from fastes.pools.processes.workforce import spare_workers
 from fastes.pools.serial_pool import SerialPool
 from fastes.pools.vector_pool import VectorPool
 from fastes.rollout.episode import Episode
@@ -17,20 +19,45 @@ from fastes.system.memory import check_memory
 _ADVICE = "use fewer candidates, a smaller noise_table_size, fewer workers, or smaller observations (such as resized frames)"
 
 
+_Result = TypeVar("_Result")
+Steps = Generator[int, None, _Result]  # work that yields the ticket of the request it waits for: others may work meanwhile
+
+
 class Pool(Protocol):
-    """Runs the jobs of requests. It starts when it is first needed, and can be used again after an error."""
+    """Runs the jobs of several requests at once. It starts when it is first needed, and can be used again after an error.
+
+    A request is submitted, waited for, and collected. There may be as many at a time as its spec has places for. The oldest
+    one's candidates are played first, and noise-free episodes when no candidate is left.
+    """
 
     spec: PoolSpec
 
-    @property
-    def noise(self) -> npt.NDArray[np.float32]:
-        """Memory for the noise table, float32 (table_size,)."""
+    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
+        """Memory for one of its noise tables, float32 (table_size,)."""
 
     def start(self) -> None:
-        """Start what takes time to start, so that it is ready when `evaluate` needs it."""
+        """Start what takes time to start, so that it is ready when it is needed."""
 
-    def evaluate(self, request: Request) -> Batch:
-        """Run a request's jobs. Raises WorkerError for an exception in an environment."""
+    def submit(self, request: Request) -> int:
+        """Begin with a request's jobs, where workers are free; returns its ticket. FastESError where no place is free."""
+
+    def knows(self, ticket: int) -> bool:
+        """Whether a request waits to be collected. An exception in `wait` makes a pool forget them all."""
+
+    def tickets(self) -> Set[int]:
+        """Of all requests that wait to be collected."""
+
+    def forget(self) -> None:
+        """Let go of all requests, whatever they are at."""
+
+    def is_finished(self, ticket: int) -> bool:
+        """Whether `collect` would not wait."""
+
+    def wait(self, tickets: Collection[int]) -> None:
+        """Return when one of these requests is finished. Raises what is wrong with the pool; `collect` raises jobs' errors."""
+
+    def collect(self, ticket: int) -> Batch:
+        """What a finished request's jobs gave; its place is free then. Raises WorkerError for an environment's exception."""
 
     def close(self) -> None:
         """End what was started, and close environments that are the pool's own."""
@@ -47,6 +74,13 @@ class LocalPool(Pool, Protocol):
         """
 
 
+def evaluate(pool: Pool, request: Request) -> Batch:
+    """Submit a request, wait for it, and collect it."""
+    ticket = pool.submit(request)
+    pool.wait((ticket,))
+    return pool.collect(ticket)
+
+
 def make_pool(spec: PoolSpec, n_workers: int) -> Pool:
     """A pool that drives a vector environment, one of n_workers processes, or for n_workers = 0 one that works in this process.
 
@@ -54,8 +88,9 @@ def make_pool(spec: PoolSpec, n_workers: int) -> Pool:
     """
     if not n_workers:
         return make_pool_here(spec)
-    check_memory(spec.layout(n_workers).memory(n_workers), _ADVICE)
-    return ProcessPool(spec, n_workers)
+    spare = spare_workers(spec, n_workers)
+    check_memory(spec.layout(n_workers + spare).memory(n_workers + spare), _ADVICE)
+    return ProcessPool(spec, n_workers, spare)
 
 
 def make_pool_here(spec: PoolSpec) -> LocalPool:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Set
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of, trace_of
 from fastes.pools.at_exit import close_at_exit
+from fastes.pools.open_requests import OpenRequest, OpenRequests
 from fastes.rollout.episode import Episode
-from fastes.rollout.job import Batch, PoolSpec, Request, Round, Where, collect, describe_episode, publish, warn_of_penalty
+from fastes.rollout.job import Batch, PoolSpec, Request, Where, describe_episode, warn_of_penalty
 from fastes.rollout.job_runner import JobRunner
 from fastes.rollout.random_state import global_random_kept, one_thread
 from fastes.rollout.shared_block import EPISODE, Block
@@ -27,73 +28,102 @@ class SerialPool:
     def __init__(self, spec: PoolSpec) -> None:
         self.spec = spec
         self.block = Block(spec.layout(0), shared=False)
+        self._requests = OpenRequests(self.block)
         self._runner: JobRunner | None = None
         self._warned: set[str] = set()
-        self._penalised = ""
-        self._rounds = 0
         tell_of_forks(self)
         close_at_exit(self)
 
-    @property
-    def noise(self) -> npt.NDArray[np.float32]:
-        """Memory for the noise table, float32 (table_size,)."""
-        return self.block.noise
+    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
+        """Memory for one of its noise tables, float32 (table_size,)."""
+        table: npt.NDArray[np.float32] = self.block.noise[number]
+        return table
 
     def start(self) -> None:
-        """Nothing to start: the environment is built by the first `evaluate`."""
+        """Nothing to start: the environment is built by the first job."""
 
-    def evaluate(self, request: Request) -> Batch:
-        """Run a request's jobs one after the other. Raises WorkerError for an exception in the environment."""
-        jobs = publish(self.block, request)
-        with self._round(len(jobs), request) as (runner, round_):
-            self._penalised = ""
-            for job in jobs.tolist():
-                self._run(runner, job, round_)
-        return collect(self.block, jobs, 0, self._penalised)
+    def submit(self, request: Request) -> int:
+        """Keep a request until it is waited for."""
+        return self._requests.add(request).ticket
+
+    def knows(self, ticket: int) -> bool:
+        return ticket in self._requests
+
+    def tickets(self) -> Set[int]:
+        return self._requests.tickets()
+
+    def forget(self) -> None:
+        self._requests.forget()
+
+    def is_finished(self, ticket: int) -> bool:
+        return self._requests[ticket].finished
+
+    def wait(self, tickets: Collection[int]) -> None:
+        """Run the jobs of the first of these requests, one after the other, unless one of them is finished."""
+        if any(self.is_finished(ticket) for ticket in tickets):
+            return
+        try:
+            self._run_all(self._requests[min(tickets)])
+        except BaseException:
+            self._requests.forget()
+            raise
+
+    def collect(self, ticket: int) -> Batch:
+        return self._requests.collect(ticket)
+
+    def _run_all(self, open_: OpenRequest) -> None:
+        with self._running() as runner:
+            for job in open_.jobs.tolist():
+                self._run(runner, job, open_)
+                if open_.error is not None:
+                    break
+        open_.finished = True
 
     def play(self, job: int, request: Request) -> Episode:
         """One job of a request: the mean return of its episodes, and their total length. Errors come as they are."""
-        publish(self.block, request)
-        with self._round(1, request) as (runner, round_):
-            runner.run(job, round_, _raise)
-        return Episode(float(self.block.returns[job]), int(self.block.lengths[job]))
+        open_ = self._requests.add(request)
+        place = open_.place
+        try:
+            with self._running() as runner:
+                runner.run(place, open_.ticket, job, _raise)
+        finally:
+            self._requests.forget()
+        return Episode(float(place.returns[job]), int(place.lengths[job]))
 
     @contextlib.contextmanager
-    def _round(self, num_jobs: int, request: Request) -> Iterator[tuple[JobRunner, Round]]:
+    def _running(self) -> Iterator[JobRunner]:
         with handlers_kept(), global_random_kept(), one_thread():
             if self._runner is None:
                 self._runner = JobRunner(self.spec, self.block)
-            self._rounds += 1
-            round_ = Round.of(self._rounds, num_jobs, request)
-            self._runner.begin(round_)
-            yield self._runner, round_
+            yield self._runner
 
-    def _run(self, runner: JobRunner, job: int, round_: Round) -> None:
+    def _run(self, runner: JobRunner, job: int, open_: OpenRequest) -> None:
         def penalise(error: Exception) -> None:
-            where = self._describe(job, round_)
-            self._penalised = summary_of(error)
-            warn_of_penalty(self._warned, self._penalised, where.text, trace_of(error))
+            open_.penalised = summary_of(error)
+            warn_of_penalty(self._warned, open_.penalised, self._describe(job, open_).text, trace_of(error))
 
         try:
-            runner.run(job, round_, penalise)
+            runner.run(open_.place, open_.ticket, job, penalise)
         except Exception as error:
             runner.close()  # who knows what state it is in
             self._runner = None
-            where = self._describe(job, round_)
-            raise WorkerError(
+            where = self._describe(job, open_)
+            open_.error = WorkerError(
                 f"{summary_of(error)}\n[in the {origin_of(error)}: {where.text}; to play this episode again: "
                 f"{where.replay}]\n\n{frames_of(error)}",
                 where.generation,
-                job,
+                where.job,
                 where.env_seed,
-            ) from error
+            )
+            open_.error.__cause__ = error
 
-    def _describe(self, job: int, round_: Round) -> Where:
-        return describe_episode(self.spec, self.block, round_, job, int(self.block.workers[0, EPISODE]))
+    def _describe(self, job: int, open_: OpenRequest) -> Where:
+        return describe_episode(self.spec, open_.place, job, int(self.block.workers[0, EPISODE]))
 
     def close(self) -> None:
         """Close the environment. The pool can be used again."""
         runner, self._runner = self._runner, None
+        self._requests.forget()
         if runner is not None:
             runner.env.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
+from collections.abc import Collection, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,9 @@ from gymnasium import spaces
 from fastes import _core
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of
+from fastes.pools.open_requests import OpenRequest, OpenRequests
 from fastes.rollout.episode import Episode, EpisodeSettings, observation_flattener
-from fastes.rollout.job import Batch, PoolSpec, Request, Round, collect, publish
+from fastes.rollout.job import Batch, PoolSpec, Request, Terms
 from fastes.rollout.job_runner import parameter_loader
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
 from fastes.rollout.shared_block import Block
@@ -25,12 +27,26 @@ _IDLE = -1
 _ORIGINS = {"environment": "vector environment", "policy": "policy, on"}
 
 
+class Job:
+    """A job of an open request. number: in its place. terms: of its request."""
+
+    def __init__(self, request: OpenRequest, number: int) -> None:
+        self.place, self.number = request.place, number
+        self.terms = Terms.of(request.place, request.ticket)
+        self.is_candidate = bool(request.place.layout.num_pairs)
+
+    def told(self, spec: PoolSpec) -> int:
+        """Its number as errors and `replay` have it."""
+        return self.number if self.is_candidate else 2 * spec.num_pairs + self.number
+
+
 class _Start(NamedTuple):
-    """An episode to begin: its environment seed, the key of its action noise, and its settings."""
+    """An episode to begin: its environment seed, the key of its action noise, its settings, and its job."""
 
     seed: int
     key: int
     settings: EpisodeSettings
+    job: Job
 
 
 class VectorPool:
@@ -47,64 +63,98 @@ class VectorPool:
     def __init__(self, spec: PoolSpec, vector_env: VectorEnv) -> None:
         self.spec, self.vector_env = spec, vector_env
         self.block = Block(spec.layout(0), shared=False)
-        self.load_parameters = parameter_loader(self.block.layout)
+        self.load_parameters = parameter_loader(self.block.layout.candidates)
+        self._requests = OpenRequests(self.block)
         self._actors = [spec.policy.make_actor() for _ in range(vector_env.num_envs)]
         self._flatten = observation_flattener(vector_env.observation_space)
         self._actions = (vector_env.num_envs, *_shape_of(vector_env.action_space)), vector_env.action_space.dtype
         head = spec.policy.head
         one_call = self._flatten is None and head is not None and not head.cast
         self._in_one_call = one_call and type(self._actors[0]) is _core.Actor
-        self._rounds = 0
 
-    @property
-    def noise(self) -> npt.NDArray[np.float32]:
-        """Memory for the noise table, float32 (table_size,)."""
-        return self.block.noise
+    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
+        """Memory for one of its noise tables, float32 (table_size,)."""
+        table: npt.NDArray[np.float32] = self.block.noise[number]
+        return table
 
     def start(self) -> None:
         """Nothing to start: the environment is there."""
 
     def close(self) -> None:
         """Nothing to end: the environment is its owner's to close."""
+        self._requests.forget()
 
-    def evaluate(self, request: Request) -> Batch:
-        """Run a request's jobs, as many at a time as there are environments. Raises WorkerError for an exception in them.
+    def submit(self, request: Request) -> int:
+        """Keep a request until one is waited for."""
+        return self._requests.add(request).ticket
 
-        Evaluation only leaves running statistics of wrappers as they are.
+    def knows(self, ticket: int) -> bool:
+        return ticket in self._requests
+
+    def tickets(self) -> Set[int]:
+        return self._requests.tickets()
+
+    def forget(self) -> None:
+        self._requests.forget()
+
+    def is_finished(self, ticket: int) -> bool:
+        return self._requests[ticket].finished
+
+    def wait(self, tickets: Collection[int]) -> None:
+        """Run all open requests together, noise-free episodes first, unless one of these is finished.
+
+        Those have no adaptive cap: the longest episode should not be the last to start. Evaluation only leaves running
+        statistics of wrappers as they are.
         """
-        jobs = publish(self.block, request)
-        with contextlib.nullcontext() if request.perturbations is not None else self.vector_env.frozen():
-            self._play(jobs, request)
-        return collect(self.block, jobs, 0, "")
+        if any(self.is_finished(ticket) for ticket in tickets):
+            return
+        requests = sorted(self._requests.unfinished(), key=lambda open_: open_.request.perturbations is not None)
+        jobs = [Job(open_, job) for open_ in requests for job in open_.jobs.tolist()]
+        learning = requests[-1].request.perturbations is not None
+        try:
+            with contextlib.nullcontext() if learning else self.vector_env.frozen():
+                self._play(jobs)
+        except WorkerError as error:
+            for open_ in requests:
+                open_.error = error
+        except BaseException:
+            self._requests.forget()
+            raise
+        for open_ in requests:
+            open_.finished = True
+
+    def collect(self, ticket: int) -> Batch:
+        """Raises WorkerError for an exception in the environments, which belongs to none of the requests alone."""
+        return self._requests.collect(ticket)
 
     def play(self, job: int, request: Request) -> Episode:
         """One job of a request, in the first environment: the mean return of its episodes, and their total length.
 
         Raises WorkerError for an exception in the environments.
         """
-        publish(self.block, request)
-        self._play(np.array([job]), request)
-        return Episode(float(self.block.returns[job]), int(self.block.lengths[job]))
+        open_ = self._requests.add(request)
+        try:
+            self._play([Job(open_, job)])
+        finally:
+            self._requests.forget()
+        return Episode(float(open_.place.returns[job]), int(open_.place.lengths[job]))
 
-    def _play(self, jobs: npt.NDArray[np.int64], request: Request) -> None:
+    def _play(self, jobs: Sequence[Job]) -> None:
         self.vector_env.check_process()
-        self._rounds += 1
-        round_ = Round.of(self._rounds, len(jobs), request)
-        if self.spec.normalize_obs:
-            for actor in self._actors:
-                actor.set_normalizer(self.block.obs_mean, self.block.obs_inv_std, round_.obs_clip)
-        run = _Run(self, round_, jobs)
+        run = _Run(self, jobs)
         with handlers_kept(), global_random_kept(), one_thread():
             try:
                 run.to_the_end()
             except Exception as error:
                 origin = _ORIGINS[origin_of(error)]
-                when = f", generation {round_.generation + 1}" if round_.generation >= 0 else ""
+                generation = max(job.terms.generation for job in jobs)
+                when = f", generation {generation + 1}" if generation >= 0 else ""
+                playing = [_IDLE if job is None else job.told(self.spec) for job in run.job]
                 raise WorkerError(
                     f"{summary_of(error)}\n[in the {origin} {self.spec.source.name}{when}, while its "
-                    f"environments played jobs {run.job.tolist()} (-1: none)]\n\n{frames_of(error)}",
-                    round_.generation + 1,
-                    int(run.job.max(initial=_IDLE)),
+                    f"environments played jobs {playing} (-1: none)]\n\n{frames_of(error)}",
+                    generation + 1,
+                    max(playing),
                     -1,
                 ) from error
 
@@ -142,23 +192,18 @@ def _shape_of(space: spaces.Space[Any]) -> tuple[int, ...]:
 
 
 class _Run:
-    """A round's jobs on the environments. Arrays have an item an environment; job: the one it plays, or -1."""
+    """Jobs on the environments. Arrays and lists have an item an environment; job: the one it plays, or None."""
 
-    def __init__(self, pool: VectorPool, round_: Round, jobs: npt.NDArray[np.int64]) -> None:
-        self.spec, self.block, self.vector_env, self.actors, self.act = (
-            pool.spec,
-            pool.block,
-            pool.vector_env,
-            pool._actors,
-            pool.act,
-        )
+    def __init__(self, pool: VectorPool, jobs: Sequence[Job]) -> None:
+        self.spec, self.vector_env, self.actors, self.act = pool.spec, pool.vector_env, pool._actors, pool.act
         self.load_parameters = pool.load_parameters
-        self.round, self.waiting_jobs = round_, deque(jobs.tolist())
-        self.block.seconds[jobs] = 0.0  # the first job's gets the time that the environment took for all
-        self.seconds = self.block.seconds[jobs[0] : jobs[0] + 1]
-        self.candidates = 2 * pool.spec.num_pairs
+        self.waiting_jobs = deque(jobs)
+        for job in jobs:
+            job.place.seconds[job.number] = 0.0  # the first job's gets the time that the environment took for all
+        self.seconds = jobs[0].place.seconds[jobs[0].number : jobs[0].number + 1]
         count = self.vector_env.num_envs
-        self.job = np.full(count, _IDLE)
+        self.job: list[Job | None] = [None] * count
+        self.begun: list[int] = [0] * count  # ticket of the request whose normaliser an actor has
         self.episode = np.zeros(count, dtype=np.int64)
         self.playing = np.zeros(count, dtype=bool)
         self.total = np.zeros(count)
@@ -196,24 +241,29 @@ class _Run:
         over = (dones | (self.length >= self.limit)) & self.playing
         if over.any():
             for index in np.flatnonzero(over).tolist():
-                self._end_episode(index)
+                if (job := self.job[index]) is not None:
+                    self._end_episode(index, job)
 
     def _take_job(self, index: int) -> None:
         """Give an environment the next job, or none."""
-        self.job[index] = job = self.waiting_jobs.popleft() if self.waiting_jobs else _IDLE
-        if job != _IDLE:
-            self.load_parameters(self.actors[index], self.block, job, self.round.sigma)
+        self.job[index] = job = self.waiting_jobs.popleft() if self.waiting_jobs else None
+        if job is not None:
+            actor, terms = self.actors[index], job.terms
+            if self.spec.normalize_obs and self.begun[index] != terms.ticket:
+                actor.set_normalizer(job.place.obs_mean, job.place.obs_inv_std, terms.obs_clip)
+                self.begun[index] = terms.ticket
+            self.load_parameters(actor, job.place, job.number, terms.sigma)
             self.episode[index] = self.lengths[index] = 0
             self.returns[index] = self.successes[index] = 0.0
-            self._plan_episode(index)
+            self._plan_episode(index, job)
 
-    def _plan_episode(self, index: int) -> None:
-        job, episode = int(self.job[index]), int(self.episode[index])
-        if job < self.candidates:
-            seed, key = self.block.env_seed[job // 2, episode], self.block.action_key[job // 2, episode]
-            self.to_start[index] = _Start(int(seed), int(key), self.round.training)
+    def _plan_episode(self, index: int, job: Job) -> None:
+        place, number, episode = job.place, job.number, int(self.episode[index])
+        if job.is_candidate:
+            seed, key = int(place.env_seed[number // 2, episode]), int(place.action_key[number // 2, episode])
         else:
-            self.to_start[index] = _Start(int(self.block.eval_seed[job - self.candidates]), 0, self.round.evaluation)
+            seed, key = int(place.eval_seed[number]), 0
+        self.to_start[index] = _Start(seed, key, job.terms.episodes, job)
 
     def _start_all(self) -> None:
         """Start an episode in every environment; one without a job gets any."""
@@ -225,31 +275,29 @@ class _Run:
 
     def _begin_episodes(self) -> None:
         for index, start in self.to_start.items():
-            actor, job = self.actors[index], int(self.job[index])
+            actor, job = self.actors[index], start.job
             actor.begin_episode(start.key, start.settings.action_noise, start.settings.sample)
-            if self.spec.normalize_obs and job < self.candidates:
-                actor.count_moments(True)
-                if self.episode[index]:
-                    actor.observation_moments[:] = self.block.moments[job]  # go on where the last episode ended
+            actor.count_moments(self.spec.normalize_obs and job.is_candidate)
+            if self.spec.normalize_obs and job.is_candidate and self.episode[index]:
+                actor.observation_moments[:] = job.place.moments[job.number]  # go on where the last episode ended
             self.playing[index] = True
             self.total[index], self.length[index], self.limit[index] = 0.0, 0, start.settings.max_steps
         self.to_start.clear()
 
-    def _end_episode(self, index: int) -> None:
-        actor, job = self.actors[index], int(self.job[index])
-        candidate = job < self.candidates
+    def _end_episode(self, index: int, job: Job) -> None:
+        actor, place, number = self.actors[index], job.place, job.number
         self.playing[index] = False
         self.returns[index] += self.total[index]
         self.successes[index] += self.vector_env.success(index)
         self.lengths[index] += self.length[index]
         self.episode[index] += 1
-        if candidate:
-            self.block.moments[job] = actor.observation_moments
+        if job.is_candidate:
+            place.moments[number] = actor.observation_moments
             actor.count_moments(False)
             if self.episode[index] < self.spec.episodes:
-                self._plan_episode(index)
+                self._plan_episode(index, job)
                 return
-        episodes = self.spec.episodes if candidate else 1
-        self.block.returns[job], self.block.successes[job] = self.returns[index] / episodes, self.successes[index] / episodes
-        self.block.lengths[job] = self.lengths[index]
+        episodes = self.spec.episodes if job.is_candidate else 1
+        place.returns[number], place.successes[number] = self.returns[index] / episodes, self.successes[index] / episodes
+        place.lengths[number] = self.lengths[index]
         self._take_job(index)

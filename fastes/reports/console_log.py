@@ -72,7 +72,8 @@ class ProgressBar(Callback):
         )
 
     def on_generation(self, model: Model, record: Record) -> None:
-        self._bar.set_postfix_str(f"eval {record.eval_return:.1f}", refresh=False)
+        if record.eval_generation:
+            self._bar.set_postfix_str(f"eval {record.eval_return:.1f}", refresh=False)
         self._bar.update(model.num_timesteps - self._bar.n)
 
     def on_end(self, model: Model) -> None:  # noqa: ARG002
@@ -145,5 +146,6 @@ def console_header() -> str:
 
 
 def console_line(record: Record) -> str:
-    values = (form.format(getattr(record, name)) for _, name, form in _COLUMNS)
+    untold = () if record.eval_generation else ("eval_return", "eval_rank")
+    values = ("-" if name in untold else form.format(getattr(record, name)) for _, name, form in _COLUMNS)
     return " ".join(f"{value:>{width}}" for value, width in zip(values, _WIDTHS, strict=True))

@@ -23,8 +23,9 @@ _MOST_SMOOTHED = 51  # evaluations under one median
 class Curve(NamedTuple):
     """A training as a line: its noise-free evaluations over the timesteps of candidates.
 
-    steps, returns: float64 (evaluations,), what is not finite is left out. start_ends: timesteps at which each of several
-    starts was judged, those of the first starts if not all were. alike: equal for trainings that differ in their seeds alone.
+    steps, returns: float64 (evaluations,), what is not finite is left out.
+    start_ends: timesteps at which each of several starts was judged, those of the first starts if not all were.
+    alike: equal for trainings that differ in their seeds alone.
     """
 
     name: str

@@ -8,6 +8,7 @@ import numpy as np
 
 from fastes.es.fitness_shaping import mean_and_std
 from fastes.rollout.job import Batch
+from fastes.training.evaluation import Told
 from fastes.training.state import TrainingState
 
 _UNBEATEN, _EQUAL = 50, 20  # generations in a row
@@ -21,13 +22,14 @@ class StatisticsWarnings:
         self._equal = 0  # generations in a row in which all returns were the same
         self._unbeaten = 0  # generations in a row in which every candidate's return was below that of theta
 
-    def check(self, state: TrainingState, generation: int, batch: Batch) -> None:
-        """generation: as in progress.csv."""
+    def check(self, state: TrainingState, generation: int, batch: Batch, told: Told | None) -> None:
+        """generation: as in progress.csv. told: the evaluation that was told with it."""
         self._check_finite(state, generation, batch)
-        self._check_longest_episode(state, generation, batch)
+        self._check_longest_episode(state, generation, batch, told)
         self._check_rollback(state, generation)
-        self._check_equal_returns(generation, batch)
-        self._check_unbeaten(state, generation, batch)
+        self._check_equal_returns(generation, batch, told)
+        if told is not None:
+            self._check_unbeaten(state, told)
 
     def _check_finite(self, state: TrainingState, generation: int, batch: Batch) -> None:
         """Returns and observations; a penalised generation has those that its penalty made, and a warning of its own."""
@@ -47,8 +49,10 @@ class StatisticsWarnings:
                 "too large to square: the statistics leave them out. gymnasium.utils.env_checker.check_env(env) finds NaN",
             )
 
-    def _check_longest_episode(self, state: TrainingState, generation: int, batch: Batch) -> None:
-        longest = max(batch.lengths.max() // state.settings.episodes_per_candidate, batch.eval_lengths.max(initial=0))
+    def _check_longest_episode(self, state: TrainingState, generation: int, batch: Batch, told: Told | None) -> None:
+        longest = int(batch.lengths.max()) // state.settings.episodes_per_candidate
+        if told is not None:
+            longest = max(longest, int(told.evaluation.lengths.max()))
         guard = state.episode_settings()[1].max_steps
         if not state.settings.max_episode_steps and longest >= guard:
             self._say(
@@ -65,8 +69,8 @@ class StatisticsWarnings:
                 f"{fall.smoothed:g}, so training goes on from the best parameters, with a fresh optimiser",
             )
 
-    def _check_equal_returns(self, generation: int, batch: Batch) -> None:
-        self._equal = self._equal + 1 if _all_equal(batch) else 0
+    def _check_equal_returns(self, generation: int, batch: Batch, told: Told | None) -> None:
+        self._equal = self._equal + 1 if _all_equal(batch, told) else 0
         if self._equal == _EQUAL:
             self._say(
                 "equal",
@@ -74,8 +78,9 @@ class StatisticsWarnings:
                 "raise sigma, or give rewards that tell small improvements",
             )
 
-    def _check_unbeaten(self, state: TrainingState, generation: int, batch: Batch) -> None:
-        self._unbeaten = self._unbeaten + 1 if _is_unbeaten(state, batch) else 0
+    def _check_unbeaten(self, state: TrainingState, told: Told) -> None:
+        self._unbeaten = self._unbeaten + 1 if _is_unbeaten(state, told) else 0
+        generation = told.pending.generation + 1
         if self._unbeaten == _UNBEATEN:
             others = {"action_noise": state.settings.action_noise, "sample_actions": state.settings.sample_actions}
             noise = "".join(f" (or {name})" for name, value in others.items() if value)
@@ -90,19 +95,19 @@ class StatisticsWarnings:
     def _say(self, kind: str, message: str) -> None:
         if kind not in self._said:
             self._said.add(kind)
-            warnings.warn(message, RuntimeWarning, stacklevel=6)  # the line that called learn
+            warnings.warn(message, RuntimeWarning, stacklevel=7)  # the line that called learn
 
 
-def _all_equal(batch: Batch) -> bool:
+def _all_equal(batch: Batch, told: Told | None) -> bool:
     """Whether no candidate was better than another, nor better than theta."""
     first = float(batch.returns.flat[0])
-    return bool((batch.returns == first).all() and (batch.eval_returns == first).all())
+    return bool((batch.returns == first).all() and (told is None or (told.evaluation.returns == first).all()))
 
 
-def _is_unbeaten(state: TrainingState, batch: Batch) -> bool:
+def _is_unbeaten(state: TrainingState, told: Told) -> bool:
     """Whether every candidate's return is below that of theta; a tie beats it: with equal returns nothing is wrong."""
-    if state.settings.episode_cap != "none" or not batch.eval_returns.size or not np.isfinite(batch.eval_returns).all():
+    candidates, evaluations = told.pending.returns, told.evaluation.returns
+    if state.settings.episode_cap != "none" or not candidates.size or not np.isfinite(evaluations).all():
         return False  # the adaptive cap ends episodes of candidates alone
-    evaluations = batch.eval_returns.tolist()
-    mean, _ = mean_and_std(evaluations)
-    return bool(np.fmax.reduce(batch.returns, axis=None) < min(mean, max(evaluations)))  # a mean of equal numbers may round up
+    mean, _ = mean_and_std(evaluations.tolist())
+    return bool(candidates.max() < min(mean, evaluations.max()))  # a mean of equal numbers may round up

@@ -24,7 +24,12 @@ def step_guard(budget: int) -> int:
 
 
 class Episode(NamedTuple):
-    """episode_return: undiscounted sum of rewards; length: environment steps; success: see `success_of`."""
+    """How an episode went.
+
+    episode_return: undiscounted sum of rewards.
+    length: environment steps.
+    success: see `success_of`.
+    """
 
     episode_return: float
     length: int
@@ -34,7 +39,8 @@ class Episode(NamedTuple):
 class EpisodeSettings(NamedTuple):
     """What the episodes of a generation share.
 
-    max_steps: an episode ends there at the latest. action_noise: standard deviation, before the action mapping.
+    max_steps: an episode ends there at the latest.
+    action_noise: standard deviation, before the action mapping.
     sample: discrete actions are sampled from the policy's distribution instead of its mode.
     """
 
@@ -50,6 +56,12 @@ def observation_flattener(space: spaces.Space[Any]) -> Callable[[Any], Any] | No
     return lambda obs: spaces.flatten(space, obs)
 
 
+def _act_on(actor: Actor, flatten: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """The actor's action for an observation, which is flattened first where that is wanted."""
+    act = actor.act
+    return act if flatten is None else lambda obs: act(flatten(obs))
+
+
 def run_episode(
     env: gymnasium.Env[Any, Any],
     actor: Actor,
@@ -58,19 +70,18 @@ def run_episode(
     action_key: int = 0,
     flatten: Callable[[Any], Any] | None = None,
 ) -> Episode:
-    """Play one episode from env.reset(seed=env_seed); the actor's parameters, normaliser and counting are already set.
+    """Play one episode from env.reset(seed=env_seed).
+
+    actor: its parameters, normaliser and counting are set.
+    settings: of the episode.
+    action_key: of the noise on its actions.
+    flatten: what flattens an observation, None where nothing has to.
 
     The global random state of Python, NumPy and torch starts from the seed, too, for environments that draw from it.
     """
     seed_global_random(env_seed)
     actor.begin_episode(action_key, settings.action_noise, settings.sample)
-    act, step = actor.act, env.step
-    if flatten is not None:
-        raw_act = act
-
-        def act(obs: Any) -> Any:
-            return raw_act(flatten(obs))
-
+    act, step = _act_on(actor, flatten), env.step
     episode_return, length = 0.0, 0
     obs: Any = None
     info: Any = None

@@ -14,9 +14,21 @@ from fastes.es.perturbations import Perturbations
 from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.obs_normalizer import ObsNormalizer
-from fastes.rollout.shared_block import Block, Layout
+from fastes.rollout.shared_block import (
+    ACTION_NOISE,
+    GENERATION,
+    MAX_STEPS,
+    NUM_TABLE,
+    OBS_CLIP,
+    SAMPLE,
+    SIGMA,
+    Layout,
+    Place,
+    PlaceLayout,
+)
 
 PENALISE = "penalise"
+NO_SEEDS = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -25,9 +37,9 @@ class PoolSpec:
 
     source: builds the environment.
     policy: builds the actor.
-    num_pairs: room for the pairs of a generation; a request may have fewer. The jobs of evaluation come behind that room.
+    num_pairs: room for the pairs of a generation, 0 for evaluation only; a request may have fewer.
     episodes: of each candidate.
-    num_evals: room for noise-free episodes of theta.
+    num_evals: room for noise-free episodes of one request.
     table_size: values of the noise table, 0 for evaluation only.
     normalize_obs: whether observations are normalised.
     on_env_error: 'stop' lets an exception of the environment end the round, 'penalise' makes it a return of NaN.
@@ -35,6 +47,9 @@ class PoolSpec:
     env_shown: whether the parent has built an environment: what that prints need not be shown again.
     sigma_each: whether each parameter has a sigma of its own.
     window_size: parameters that a pair perturbs, 0 for all.
+    num_generations: how many requests of candidates may be open at a time.
+    num_evaluations: how many requests of noise-free episodes may be.
+    num_tables: noise tables, one for each training that draws from a seed of its own.
     spaces: of observations and actions of the parent's environment; None where it has none, or they cannot be compared.
     """
 
@@ -50,80 +65,82 @@ class PoolSpec:
     env_shown: bool = True
     sigma_each: bool = False
     window_size: int = 0
+    num_generations: int = 1
+    num_evaluations: int = 1
+    num_tables: int = 1
     spaces: Pair | None = None
 
     def layout(self, n_workers: int) -> Layout:
+        num_params, obs_size = self.policy.num_params, self.policy.obs_size
+        sigmas = num_params if self.sigma_each else 0
         return Layout(
-            num_params=self.policy.num_params,
-            obs_size=self.policy.obs_size,
-            num_pairs=self.num_pairs,
-            episodes=self.episodes,
-            num_evals=self.num_evals,
+            candidates=PlaceLayout(num_params, obs_size, self.num_pairs, self.episodes, 0, sigmas, self.window_size),
+            evaluation=PlaceLayout(num_params, obs_size, 0, self.episodes, self.num_evals),
+            num_generations=self.num_generations if self.num_pairs else 0,
+            num_evaluations=self.num_evaluations,
             n_workers=n_workers,
             table_size=self.table_size,
-            num_sigmas=self.policy.num_params if self.sigma_each else 0,
-            window_size=self.window_size,
+            num_tables=self.num_tables if self.table_size else 0,
         )
 
 
 class Request(NamedTuple):
-    """What a pool is asked to evaluate: a generation's candidates and, beside them, theta without noise on eval_seeds.
+    """What a pool is asked to evaluate: a generation's candidates, or theta without noise on eval_seeds.
 
     theta: float32 (num_params,).
-    perturbations: a generation's; None for evaluation only.
     normalizer: whose statistics normalise the observations.
-    eval_seeds: environment seeds, int64 (n,), n at most spec.num_evals.
-    training: settings of candidates' episodes.
-    evaluation: settings of noise-free episodes.
-    first_pair: the pairs before it were in an earlier request of the same generation, and keep their places in the block.
+    episodes: settings of the episodes.
+    perturbations: a generation's; None for noise-free episodes.
+    eval_seeds: environment seeds of these, int64 (n,), n at most spec.num_evals.
+    generation: that theta is evaluated for, as the strategy counts, from 0; -1 for none.
+    first_pair: the pairs before it were in an earlier request of the same generation, and keep their places.
+    jobs: numbers of the jobs to run, int64 (n,); None for all.
+    table: which of the pool's noise tables the candidates are drawn from.
     """
 
     theta: npt.NDArray[np.float32]
-    perturbations: Perturbations | None
     normalizer: ObsNormalizer
-    eval_seeds: npt.NDArray[np.int64]
-    training: EpisodeSettings
-    evaluation: EpisodeSettings
+    episodes: EpisodeSettings
+    perturbations: Perturbations | None = None
+    eval_seeds: npt.NDArray[np.int64] = NO_SEEDS
+    generation: int = -1
     first_pair: int = 0
+    jobs: npt.NDArray[np.int64] | None = None
+    table: int = 0
 
 
-class Round(NamedTuple):
-    """The message that wakes a worker.
+class Terms(NamedTuple):
+    """What the jobs of a request share beside arrays.
 
-    number: of the round, from 1.
-    num_todo: how many jobs are to do.
-    generation: as the strategy counts, from 0; -1 for evaluation alone.
+    ticket: under which they were claimed; 0 where nobody claims.
+    generation: as the strategy counts, from 0; -1 for none.
     sigma: of the candidates' noise.
     obs_clip: where normalised observations are clipped.
-    training, evaluation: settings of the episodes.
+    episodes: their settings.
     """
 
-    number: int
-    num_todo: int
+    ticket: int
     generation: int
     sigma: float
     obs_clip: float
-    training: EpisodeSettings
-    evaluation: EpisodeSettings
+    episodes: EpisodeSettings
 
     @classmethod
-    def of(cls, number: int, num_todo: int, request: Request) -> Round:
-        """A round of a request; evaluation only belongs to no generation (-1)."""
-        perturbations = request.perturbations
-        sigma, generation = (perturbations.sigma, perturbations.generation) if perturbations else (0.0, -1)
-        return cls(number, num_todo, generation, sigma, request.normalizer.clip, request.training, request.evaluation)
+    def of(cls, place: Place, ticket: int = 0) -> Terms:
+        """Those of the request that has the place."""
+        words, numbers = place.words, place.numbers
+        episodes = EpisodeSettings(int(words[MAX_STEPS]), float(numbers[ACTION_NOISE]), bool(words[SAMPLE]))
+        return cls(ticket, int(words[GENERATION]), float(numbers[SIGMA]), float(numbers[OBS_CLIP]), episodes)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a request's jobs gave, in job order.
+    """What a request's jobs gave, in job order: n pairs of candidates, or n noise-free episodes.
 
-    returns: means over a candidate's episodes, float64 (num_pairs, 2).
-    lengths: their total steps, int64 (num_pairs, 2).
-    successes: shares of a candidate's episodes, float64 (num_pairs, 2), NaN where the environment does not tell.
-    moments: of a candidate's observations, float64 (2 * num_pairs, 2, obs_size).
-    eval_returns: of noise-free episodes, float64 (num_evals,).
-    eval_lengths: their steps, int64 (num_evals,).
+    returns: means over a candidate's episodes, float64 (n, 2); of noise-free episodes, float64 (n,).
+    lengths: their total steps, int64 of the same shape.
+    successes: shares of a candidate's episodes, float64 of that shape, NaN where the environment does not tell.
+    moments: of a candidate's observations, float64 (2 * n, 2, obs_size); (0, 2, obs_size) of noise-free episodes.
     busy_seconds: summed over workers.
     rerun: jobs run again because their worker died.
     penalised: what one of the exceptions said that were made a return of NaN, or ''.
@@ -133,21 +150,17 @@ class Batch:
     lengths: npt.NDArray[np.int64]
     successes: npt.NDArray[np.float64]
     moments: npt.NDArray[np.float64]
-    eval_returns: npt.NDArray[np.float64]
-    eval_lengths: npt.NDArray[np.int64]
     busy_seconds: float
     rerun: int
     penalised: str
 
     def joined(self, later: Batch) -> Batch:
-        """With those of a later request of the same generation, whose pairs follow; only the first has evaluations."""
+        """With those of a later request of the same generation, whose pairs follow."""
         return Batch(
             returns=np.concatenate([self.returns, later.returns]),
             lengths=np.concatenate([self.lengths, later.lengths]),
             successes=np.concatenate([self.successes, later.successes]),
             moments=np.concatenate([self.moments, later.moments]),
-            eval_returns=self.eval_returns,
-            eval_lengths=self.eval_lengths,
             busy_seconds=self.busy_seconds + later.busy_seconds,
             rerun=self.rerun + later.rerun,
             penalised=self.penalised or later.penalised,
@@ -164,19 +177,22 @@ class Where(NamedTuple):
     replay: str
 
 
-def describe_episode(spec: PoolSpec, block: Block, round_: Round, job: int, episode: int) -> Where:
-    """An episode of a job in words, with what plays it again in one process. Generations are numbered as in progress.csv."""
-    candidates, generation = 2 * spec.num_pairs, round_.generation + 1
-    if job < candidates:
-        seed = int(block.env_seed[job // 2, episode])
+def describe_episode(spec: PoolSpec, place: Place, job: int, episode: int) -> Where:
+    """An episode of a job in words, with what plays it again in one process. Generations are numbered as in progress.csv.
+
+    Noise-free episodes of a generation are told as jobs behind the room for its candidates.
+    """
+    generation = int(place.words[GENERATION]) + 1
+    if place.layout.num_pairs:
+        seed, told = int(place.env_seed[job // 2, episode]), job
         what = f"candidate {job} (pair {job // 2}, side {job % 2})"
     else:
-        seed = int(block.eval_seed[job - candidates])
-        what = f"evaluation episode {job - candidates}"
+        seed, told = int(place.eval_seed[job]), 2 * spec.num_pairs + job
+        what = f"evaluation episode {job}"
     when = f"generation {generation}, " if generation > 0 else ""
     evaluated = f"model.evaluate(1, first_seed={seed}), with n_workers=0"
-    replay = f"model.replay({generation}, {job})" if generation > 0 else evaluated
-    return Where(f"{spec.source.name}, {when}{what}, env seed {seed}", generation, job, seed, replay)
+    replay = f"model.replay({generation}, {told})" if generation > 0 else evaluated
+    return Where(f"{spec.source.name}, {when}{what}, env seed {seed}", generation, told, seed, replay)
 
 
 def warn_of_penalty(known: set[str], summary: str, where: str, trace: str) -> None:
@@ -188,43 +204,42 @@ def warn_of_penalty(known: set[str], summary: str, where: str, trace: str) -> No
     warnings.warn(f"{summary}: this episode ranks worst [{where}]\n{trace}", RuntimeWarning, stacklevel=2)
 
 
-def publish(block: Block, request: Request) -> npt.NDArray[np.int64]:
-    """Write a request into the block; returns its jobs in the order of claiming.
-
-    Evaluations come first: they have no adaptive cap, and the longest episode should not be the last to start.
-    """
-    perturbations, eval_seeds = request.perturbations, request.eval_seeds
-    block.theta[:] = request.theta
-    block.obs_mean[:] = request.normalizer.mean
-    block.obs_inv_std[:] = 1.0 / request.normalizer.std
-    block.eval_seed[: len(eval_seeds)] = eval_seeds
-    first_eval = 2 * block.layout.num_pairs
-    evaluations = np.arange(first_eval, first_eval + len(eval_seeds), dtype=np.int64)
+def publish(place: Place, request: Request) -> npt.NDArray[np.int64]:
+    """Write a request into its place; returns its jobs in the order of claiming."""
+    perturbations, normalizer, settings = request.perturbations, request.normalizer, request.episodes
+    generation = request.generation if perturbations is None else perturbations.generation
+    place.words[[NUM_TABLE, GENERATION, MAX_STEPS, SAMPLE]] = request.table, generation, settings.max_steps, settings.sample
+    sigma = 0.0 if perturbations is None else perturbations.sigma
+    place.numbers[[SIGMA, OBS_CLIP, ACTION_NOISE]] = sigma, normalizer.clip, settings.action_noise
+    place.theta[:] = request.theta
+    place.obs_mean[:] = normalizer.mean
+    place.obs_inv_std[:] = 1.0 / normalizer.std
     if perturbations is None:
-        return evaluations
-    pairs = perturbations.num_pairs
-    block.noise_index[:pairs] = perturbations.noise_index
-    if perturbations.sigma_each is not None:
-        block.sigma_each[:] = perturbations.sigma_each
-    if perturbations.windows is not None:
-        block.window_first[:pairs] = perturbations.windows.first
-    block.env_seed[:pairs] = perturbations.env_seed
-    block.action_key[:pairs] = perturbations.action_key
-    return np.concatenate([evaluations, np.arange(2 * request.first_pair, 2 * pairs, dtype=np.int64)])
+        first, past = 0, len(request.eval_seeds)
+        place.eval_seed[:past] = request.eval_seeds
+    else:
+        pairs = perturbations.num_pairs
+        first, past = 2 * request.first_pair, 2 * pairs
+        place.noise_index[:pairs] = perturbations.noise_index
+        if perturbations.sigma_each is not None:
+            place.sigma_each[:] = perturbations.sigma_each
+        if perturbations.windows is not None:
+            place.window_first[:pairs] = perturbations.windows.first
+        place.env_seed[:pairs] = perturbations.env_seed
+        place.action_key[:pairs] = perturbations.action_key
+    return np.arange(first, past, dtype=np.int64) if request.jobs is None else request.jobs
 
 
-def collect(block: Block, jobs: npt.NDArray[np.int64], rerun: int, penalised: str) -> Batch:
-    """Copy a finished request's results out of the block."""
-    first_eval = 2 * block.layout.num_pairs
-    candidates, evaluations = jobs[jobs < first_eval], jobs[jobs >= first_eval]
+def collect(place: Place, jobs: npt.NDArray[np.int64], rerun: int, penalised: str) -> Batch:
+    """Copy a finished request's results out of its place. Those of single candidates stay without their pairs, (n,)."""
+    paired = place.layout.num_pairs and len(jobs) == 2 * len(np.unique(jobs // 2))
+    shape = (-1, 2) if paired else (-1,)
     return Batch(
-        returns=block.returns[candidates].reshape(-1, 2),
-        lengths=block.lengths[candidates].reshape(-1, 2),
-        successes=block.successes[candidates].reshape(-1, 2),
-        moments=block.moments[candidates],
-        eval_returns=block.returns[evaluations],
-        eval_lengths=block.lengths[evaluations],
-        busy_seconds=float(block.seconds[jobs].sum()),
+        returns=place.returns[jobs].reshape(shape),
+        lengths=place.lengths[jobs].reshape(shape),
+        successes=place.successes[jobs].reshape(shape),
+        moments=place.moments[jobs if place.layout.num_pairs else jobs[:0]],
+        busy_seconds=float(place.seconds[jobs].sum()),
         rerun=rerun,
         penalised=penalised,
     )

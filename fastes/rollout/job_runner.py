@@ -6,21 +6,22 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 from fastes import _core
 from fastes.envs.source import Env
 from fastes.es.perturbations import write_candidate
 from fastes.rollout.episode import Episode, observation_flattener, run_episode
-from fastes.rollout.job import PENALISE, PoolSpec, Round
-from fastes.rollout.shared_block import EPISODE, JOB, STEPS, Block, Layout
+from fastes.rollout.job import PENALISE, PoolSpec, Terms
+from fastes.rollout.shared_block import EPISODE, JOB, STEPS, Block, Place, PlaceLayout
 from fastes.rollout.space_checks import check_spaces
 
 
 class JobRunner:
-    """Runs jobs with one environment over one block. Jobs below 2 * num_pairs are candidates, the others evaluate theta.
+    """Runs jobs of any request in a block with one environment.
 
-    slot: this runner's row of the block's `workers`, where it keeps what it is doing. whole: a context in which nothing cuts
-    short what is done: half an environment could not be closed.
+    slot: this runner's row of the block's `workers`, where it keeps what it is doing.
+    whole: a context in which nothing cuts short what is done: half an environment could not be closed.
     """
 
     def __init__(
@@ -31,7 +32,8 @@ class JobRunner:
         whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self.spec, self.block, self.row, self.whole = spec, block, block.workers[slot], whole
-        self.num_pairs, self.episodes = spec.num_pairs, spec.episodes
+        self.around: Callable[[Env], Any] = lambda env: env  # what noise-free episodes are played in
+        self.episodes = spec.episodes
         self.env = self._build()
         try:
             self.flatten = observation_flattener(self.env.observation_space)
@@ -40,57 +42,61 @@ class JobRunner:
             self.close()
             raise
         self.actor.count_steps(self.row[STEPS : STEPS + 1])
-        self.load_parameters = parameter_loader(block.layout)
+        self.load_parameters = parameter_loader(block.layout.candidates)
+        self._terms = Terms.of(block.places[0])
 
-    def begin(self, round_: Round) -> None:
-        """Take over the round's normaliser snapshot."""
-        if self.spec.normalize_obs:
-            self.actor.set_normalizer(self.block.obs_mean, self.block.obs_inv_std, round_.obs_clip)
+    def begin(self, place: Place, ticket: int) -> Terms:
+        """What the jobs of a request share. Its normaliser snapshot is taken over, unless it is that of the last job."""
+        if self._terms.ticket != ticket:
+            self._terms = terms = Terms.of(place, ticket)
+            if self.spec.normalize_obs:
+                self.actor.set_normalizer(place.obs_mean, place.obs_inv_std, terms.obs_clip)
+        return self._terms
 
-    def run(self, job: int, round_: Round, on_penalty: Callable[[Exception], None]) -> None:
-        """Run a job and write its slot; the commit flag comes last.
+    def run(self, place: Place, ticket: int, job: int, on_penalty: Callable[[Exception], None]) -> None:
+        """Run a job that was claimed under a ticket, and write its slot; the commit flag comes last.
 
         on_penalty gets an exception that is made a return of NaN, before the job counts as done. Any other exception leaves
         the job uncommitted and its number in the worker's row.
         """
-        started, block, row = time.perf_counter(), self.block, self.row
+        started, row, candidate = time.perf_counter(), self.row, bool(place.layout.num_pairs)
         steps_before = int(row[STEPS])
         row[EPISODE] = 0
         row[JOB] = job
+        terms = self.begin(place, ticket)
         try:
-            played = self._run_candidate(job, round_) if job < 2 * self.num_pairs else self._run_evaluation(job, round_)
+            played = (self._run_candidate if candidate else self._run_evaluation)(place, job, terms)
         except Exception as error:
             if self.spec.on_env_error != PENALISE:
                 raise
             on_penalty(error)
             played = Episode(math.nan, int(row[STEPS]) - steps_before)
-            if job < 2 * self.num_pairs:
-                block.moments[job] = math.nan
+            if candidate:
+                place.moments[job] = math.nan
             self._rebuild()
-        block.returns[job], block.lengths[job], block.successes[job] = played
-        block.seconds[job] = time.perf_counter() - started
-        _core.commit(block.committed, job, round_.number)
-        row[JOB] = -1
+        place.returns[job], place.lengths[job], place.successes[job] = played
+        place.seconds[job] = time.perf_counter() - started
+        _core.commit(place.committed, job, ticket)
+        _core.commit(row, JOB, -1)  # whoever sees this sees the flag
 
-    def _run_candidate(self, job: int, round_: Round) -> Episode:
-        block, actor, pair = self.block, self.actor, job // 2
-        self.load_parameters(actor, block, job, round_.sigma)
+    def _run_candidate(self, place: Place, job: int, terms: Terms) -> Episode:
+        actor, pair = self.actor, job // 2
+        self.load_parameters(actor, place, job, terms.sigma)
         actor.count_moments(self.spec.normalize_obs)
         total, length, successes = 0.0, 0, 0.0
         for episode in range(self.episodes):
             self.row[EPISODE] = episode
-            seed, key = int(block.env_seed[pair, episode]), int(block.action_key[pair, episode])
-            result = run_episode(self.env, actor, seed, round_.training, key, self.flatten)
+            seed, key = int(place.env_seed[pair, episode]), int(place.action_key[pair, episode])
+            result = run_episode(self.env, actor, seed, terms.episodes, key, self.flatten)
             total, length = total + result.episode_return, length + result.length
             successes += result.success
-        block.moments[job] = actor.observation_moments
+        place.moments[job] = actor.observation_moments
         return Episode(total / self.episodes, length, successes / self.episodes)
 
-    def _run_evaluation(self, job: int, round_: Round) -> Episode:
-        self.load_parameters(self.actor, self.block, job, round_.sigma)
+    def _run_evaluation(self, place: Place, job: int, terms: Terms) -> Episode:
+        self.load_parameters(self.actor, place, job, terms.sigma)
         self.actor.count_moments(False)
-        seed = int(self.block.eval_seed[job - 2 * self.num_pairs])
-        return run_episode(self.env, self.actor, seed, round_.evaluation, 0, self.flatten)
+        return run_episode(self.around(self.env), self.actor, int(place.eval_seed[job]), terms.episodes, 0, self.flatten)
 
     def _rebuild(self) -> None:
         """A new environment: who knows what state the exception left the old one in."""
@@ -114,26 +120,26 @@ class JobRunner:
             self.env.close()
 
 
-def parameter_loader(layout: Layout) -> Callable[[_core.Actor, Block, int, float], None]:
+def parameter_loader(layout: PlaceLayout) -> Callable[[_core.Actor, Place, int, float], None]:
     """What gives an actor the parameters of a job. Chosen once: a plain search does nothing for the other kinds."""
     return load_with_options if layout.num_sigmas or layout.window_size else load_parameters
 
 
-def load_parameters(actor: _core.Actor, block: Block, job: int, sigma: float) -> None:
+def load_parameters(actor: _core.Actor, place: Place, job: int, sigma: float) -> None:
     """Give an actor what a job evaluates: theta + sigma * eps, theta - sigma * eps, or theta itself."""
-    if job >= 2 * block.layout.num_pairs:
-        actor.parameters[:] = block.theta
+    if not place.layout.num_pairs:
+        actor.parameters[:] = place.theta
         return
     scale = sigma if job % 2 == 0 else -sigma
-    _core.perturb(actor.parameters, block.theta, block.noise, int(block.noise_index[job // 2]), scale)
+    _core.perturb(actor.parameters, place.theta, place.noise, int(place.noise_index[job // 2]), scale)
 
 
-def load_with_options(actor: _core.Actor, block: Block, job: int, sigma: float) -> None:
-    """The same, with a sigma for each parameter, or with a window for each pair, where the block has them."""
-    layout, (pair, side) = block.layout, divmod(job, 2)
-    if pair >= layout.num_pairs:
-        actor.parameters[:] = block.theta
+def load_with_options(actor: _core.Actor, place: Place, job: int, sigma: float) -> None:
+    """The same, with a sigma for each parameter, or with a window for each pair, where the place has them."""
+    layout, (pair, side) = place.layout, divmod(job, 2)
+    if not layout.num_pairs:
+        actor.parameters[:] = place.theta
         return
-    each = block.sigma_each if layout.num_sigmas else sigma
-    window = (int(block.window_first[pair]), layout.window_size) if layout.window_size else None
-    write_candidate(actor.parameters, block.theta, block.noise, int(block.noise_index[pair]), each, side, window)
+    each = place.sigma_each if layout.num_sigmas else sigma
+    window = (int(place.window_first[pair]), layout.window_size) if layout.window_size else None
+    write_candidate(actor.parameters, place.theta, place.noise, int(place.noise_index[pair]), each, side, window)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,9 @@ State = dict[str, Float64 | npt.NDArray[np.int64]]
 class ObsNormalizer:
     """Mean, std and count of every observation that candidates saw; workers get a snapshot each generation.
 
-    mean, std: float64 (obs_size,). Without data the mean is 0 and the std 1. clip: normalised observations are clipped
-    to +-clip. std_floor: no std is smaller, so that a nearly constant component is not blown up.
+    mean, std: float64 (obs_size,). Without data the mean is 0 and the std 1.
+    clip: normalised observations are clipped to +-clip.
+    std_floor: no std is smaller, so that a nearly constant component is not blown up.
     """
 
     def __init__(self, obs_size: int, clip: float = 5.0, std_floor: float = 1e-2) -> None:
@@ -58,6 +60,12 @@ class ObsNormalizer:
         if np.isfinite(mean).all() and np.isfinite(together).all():
             return _state(mean, together, total, skipped)
         return _state(self.mean, self.squares, self.count, skipped + int(np.count_nonzero(usable)))
+
+    def like(self, state: Mapping[str, npt.NDArray[Any]]) -> ObsNormalizer:
+        """One with this one's limits that goes on from a `state()`."""
+        new = ObsNormalizer(self.obs_size, self.clip, self.std_floor)
+        new.load_state(state)
+        return new
 
     def state(self) -> State:
         return _state(self.mean, self.squares, self.count, self.skipped)

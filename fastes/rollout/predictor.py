@@ -40,7 +40,7 @@ class Predictor:
 
     def __init__(self, spec: AnySpec, normalize_obs: bool, seed: int) -> None:
         self.spec, self.normalize_obs = spec, normalize_obs
-        self._actor = self._forgetful()
+        self._actor = self._fresh_actor()
         self._actors = [self._actor]
         self._remembers = bool(getattr(self._actor, "hooks", ()))  # then each row of a batch has an actor of its own
         self._loaded: tuple[npt.NDArray[np.float32] | None, int] = (None, -1)
@@ -61,11 +61,14 @@ class Predictor:
     ) -> Any:
         """The action for one observation as an array, or an array (n, ...) of them for a batch.
 
+        theta: the policy's parameters, float32 (num_params,).
+        normalizer: of observations, used where they are normalised.
         noise: action_noise and whether to sample, as Actor.begin_episode takes them; each call and row draws its own.
         flat_space: the observation space when its observations are flattened first, None for a Box. What counts as one and
-        what as a batch: an array of a Box's own shape is one, with one more axis in front a batch; for the other spaces see
-        fastes.rollout.observation_rows.observation_rows. episode_start: for which rows an episode begins, a flag for all or
-        one a row, which a policy with a memory forgets for; None for no row.
+            what as a batch: an array of a Box's own shape is one, with one more axis in front a batch; for the other spaces
+            see fastes.rollout.observation_rows.observation_rows.
+        episode_start: for which rows an episode begins, a flag for all or one a row, at which a policy with a memory is
+            reset; None for no row.
         """
         rows, single = self._rows(observation, flat_space)
         self._load(theta, normalizer, len(rows))
@@ -79,7 +82,7 @@ class Predictor:
             return np.array(actions)
         return np.array(actions, dtype=head.cast or head.dtype).reshape(len(actions), *head.shape)
 
-    def _forgetful(self) -> Actor:
+    def _fresh_actor(self) -> Actor:
         """An actor at the beginning of an episode, whatever its policy was given with."""
         actor = self.spec.make_actor()
         actor.begin_episode()
@@ -102,7 +105,7 @@ class Predictor:
 
     def _load(self, theta: npt.NDArray[np.float32], normalizer: ObsNormalizer, rows: int) -> None:
         while self._remembers and len(self._actors) < rows:
-            self._actors.append(self._forgetful())
+            self._actors.append(self._fresh_actor())
             self._loaded = (None, -1)
         if self._loaded[0] is theta and self._loaded[1] == normalizer.count:
             return

@@ -18,29 +18,43 @@ from fastes.system.memory import in_bytes
 
 _NOT_SUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # what systems and file systems without fallocate say
 _ALIGNMENT = 64  # a cache line: arrays start on one
+Arrays = dict[str, tuple[tuple[int, ...], str]]  # name -> (shape, dtype)
 
 # columns of a worker's row
 JOB = 0  # the job it runs, or -1
 EPISODE = 1  # which episode of that job
-ENTERED = 2  # the last round in which it began to claim jobs
-READY = 4  # 1 once its environment is built
+PLACE = 2  # whose job it is
 STEPS = 3  # env.step calls so far: whoever watches sees that it goes on
+READY = 4  # 1 once its environment is built
 LEAVE = 5  # 1 once it has to leave; written by the parent
 STAGE = 6  # OPEN once it leaves when it is asked to, CLOSED once its environment is closed
+CLAIMING = 7  # 1 from before it claims a job until it has noted which
+TICKET = 8  # under which the job was claimed
 OPEN, CLOSED = 1, 2
+
+TICKET_SHIFT = 32  # a word of `unclaimed` is ticket << 32 | number of unclaimed jobs
+UNCLAIMED = (1 << TICKET_SHIFT) - 1
+
+# columns of a place's words
+NUM_TABLE = 0  # which noise table
+GENERATION = 1  # as the strategy counts, from 0; -1 for no generation's
+MAX_STEPS = 2  # of the request's episodes
+SAMPLE = 3  # whether actions are sampled
+# and of its numbers
+SIGMA = 0  # of the candidates' noise
+OBS_CLIP = 1  # where normalised observations are clipped
+ACTION_NOISE = 2
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Sizes that determine every array's place.
+class PlaceLayout:
+    """Sizes of the place of one request.
 
     num_params: of the policy.
     obs_size: values of an observation.
-    num_pairs: room for the pairs of a generation.
+    num_pairs: room for the pairs of a generation, 0 for noise-free episodes of theta.
     episodes: of each candidate.
-    num_evals: room for evaluation jobs.
-    n_workers: processes, 0 for a pool without.
-    table_size: values of the noise table.
+    num_evals: room for noise-free episodes, 0 for candidates.
     num_sigmas: num_params where each parameter has a sigma of its own, else 0.
     window_size: parameters that a pair perturbs, 0 for all.
     """
@@ -50,8 +64,6 @@ class Layout:
     num_pairs: int
     episodes: int
     num_evals: int
-    n_workers: int
-    table_size: int
     num_sigmas: int = 0
     window_size: int = 0
 
@@ -59,11 +71,13 @@ class Layout:
     def num_jobs(self) -> int:
         return 2 * self.num_pairs + self.num_evals
 
-    def arrays(self) -> dict[str, tuple[tuple[int, ...], str]]:
+    def arrays(self) -> Arrays:
         """Name -> (shape, dtype), in the order in which they lie in the block."""
-        jobs, slots = self.num_jobs, max(self.n_workers, 1)
+        jobs = self.num_jobs
         return {
-            # written by the parent before it wakes the workers
+            # written by the parent before it opens the request
+            "words": ((4,), "i8"),  # columns: see above
+            "numbers": ((3,), "f8"),
             "theta": ((self.num_params,), "f4"),
             "sigma_each": ((self.num_sigmas,), "f4"),
             "obs_mean": ((self.obs_size,), "f8"),
@@ -73,51 +87,86 @@ class Layout:
             "env_seed": ((self.num_pairs, self.episodes), "i8"),
             "action_key": ((self.num_pairs, self.episodes), "u8"),
             "eval_seed": ((self.num_evals,), "i8"),
-            "todo": ((jobs,), "i8"),  # the jobs of this round
-            # shared
-            "next_todo": ((1,), "i8"),  # atomic: round << 32 | position in todo of the next unclaimed job
+            "todo": ((jobs,), "i8"),  # the jobs that are to be claimed, the first of them last
             # one writer a slot: the worker that runs the job
             "returns": ((jobs,), "f8"),
             "lengths": ((jobs,), "i8"),
             "successes": ((jobs,), "f8"),
             "seconds": ((jobs,), "f8"),
             "moments": ((2 * self.num_pairs, 2, self.obs_size), "f8"),
-            "committed": ((jobs,), "i8"),  # written last: the round in which the slot was filled
-            # one writer a row: the worker itself, but for LEAVE
-            "workers": ((slots, 8), "i8"),  # columns: see below
-            "noise": ((self.table_size,), "f4"),
+            "committed": ((jobs,), "i8"),  # written last: the ticket under which the slot was filled
         }
 
-    def offsets(self) -> tuple[dict[str, int], int]:
-        """Where each array starts, and the block's size, in bytes."""
-        at, places = 0, {}
-        for name, (shape, dtype) in self.arrays().items():
-            places[name] = at
-            size = math.prod(shape) * np.dtype(dtype).itemsize
-            at += -(-size // _ALIGNMENT) * _ALIGNMENT
-        return places, max(at, mmap.PAGESIZE)
+
+@dataclass(frozen=True)
+class Layout:
+    """Sizes that determine every array's place.
+
+    candidates, evaluation: the two kinds of places.
+    num_generations: places for requests of candidates.
+    num_evaluations: places for requests of noise-free episodes.
+    n_workers: processes, 0 for a pool without.
+    table_size: values of a noise table.
+    num_tables: noise tables.
+    """
+
+    candidates: PlaceLayout
+    evaluation: PlaceLayout
+    num_generations: int
+    num_evaluations: int
+    n_workers: int
+    table_size: int
+    num_tables: int = 1
+
+    def places(self) -> list[PlaceLayout]:
+        """Those of candidates come first."""
+        return [self.candidates] * self.num_generations + [self.evaluation] * self.num_evaluations
+
+    def shared(self) -> Arrays:
+        """What all requests share."""
+        places = self.num_generations + self.num_evaluations
+        return {
+            "unclaimed": ((places, 8), "i8"),  # column 0, atomic: ticket << 32 | how many jobs of todo are unclaimed
+            # one writer a row: the worker itself, but for LEAVE
+            "workers": ((max(self.n_workers, 1), 16), "i8"),  # columns: see above
+            "noise": ((self.num_tables, self.table_size), "f4"),
+        }
+
+    def size(self) -> int:
+        """Of the block, in bytes."""
+        parts = [*(place.arrays() for place in self.places()), self.shared()]
+        return max(sum(_room(shape, dtype) for part in parts for shape, dtype in part.values()), mmap.PAGESIZE)
 
     def memory(self, actors: int) -> dict[str, int]:
         """What a generation takes, in words -> bytes: the block, results twice (they are copied out), actors' parameters."""
-        places, size = self.offsets()
-        candidates, moments = f"{2 * self.num_pairs:,} candidates", places["committed"] - places["moments"]
-        seeds = places["eval_seed"] - places["env_seed"]
+        place, tables, requests = self.candidates, self.num_tables, self.num_generations
+        room = {name: requests * _room(*array) for name, array in place.arrays().items()}
+        candidates = f"{2 * place.num_pairs * requests:,} candidates"
+        moments, seeds = room["moments"], room["env_seed"] + room["action_key"]
+        noise = tables * 4 * self.table_size
         parts = {
-            f"a noise table of {self.table_size:,} values": size - places["noise"],
-            f"{candidates} x observations of {self.obs_size:,} values": 2 * moments,
-            f"{candidates} x {self.episodes:,} episodes": 2 * seeds,
-            f"{actors} x {self.num_params:,} parameters": 4 * self.num_params * actors,
+            f"{'a noise table' if tables == 1 else f'{tables} noise tables'} of {self.table_size:,} values": noise,
+            f"{candidates} x observations of {place.obs_size:,} values": 2 * moments,
+            f"{candidates} x {place.episodes:,} episodes": 2 * seeds,
+            f"{actors} x {place.num_params:,} parameters": 4 * place.num_params * actors,
         }
-        return {**parts, f"results of {candidates} and {self.num_evals:,} evaluations": places["noise"] - moments - seeds}
+        evaluations = self.num_evaluations * self.evaluation.num_evals
+        return {**parts, f"results of {candidates} and {evaluations:,} evaluations": self.size() - noise - moments - seeds}
 
 
-class Block:
-    """The arrays of a layout over a file without a name: gone when the last process that has it open ends.
+def _room(shape: tuple[int, ...], dtype: str) -> int:
+    """Bytes of an array, up to where the next one may start."""
+    return -(-math.prod(shape) * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT
 
-    The parent makes it, workers open its descriptor `fd`. shared: False for a pool that has no workers, whose memory a forked
-    copy of the process must not write into. Attributes are the arrays of `Layout.arrays`.
+
+class Place:
+    """The arrays of one request, under the names of `PlaceLayout.arrays`, and what it shares with the others.
+
+    unclaimed: (1,), the word of its unclaimed jobs.
     """
 
+    words: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.float64]
     theta: npt.NDArray[np.float32]
     sigma_each: npt.NDArray[np.float32]
     obs_mean: npt.NDArray[np.float64]
@@ -128,19 +177,42 @@ class Block:
     action_key: npt.NDArray[np.uint64]
     eval_seed: npt.NDArray[np.int64]
     todo: npt.NDArray[np.int64]
-    next_todo: npt.NDArray[np.int64]
     returns: npt.NDArray[np.float64]
     lengths: npt.NDArray[np.int64]
     successes: npt.NDArray[np.float64]
     seconds: npt.NDArray[np.float64]
     moments: npt.NDArray[np.float64]
     committed: npt.NDArray[np.int64]
+
+    def __init__(
+        self, layout: PlaceLayout, memory: mmap.mmap, at: int, unclaimed: npt.NDArray[np.int64], tables: npt.NDArray[np.float32]
+    ) -> None:
+        self.layout, self.unclaimed, self._tables = layout, unclaimed, tables
+        _lay(self, layout.arrays(), memory, at)
+
+    @property
+    def noise(self) -> npt.NDArray[np.float32]:
+        """The noise table of its candidates, float32 (table_size,)."""
+        table: npt.NDArray[np.float32] = self._tables[self.words[NUM_TABLE]]
+        return table
+
+
+class Block:
+    """The arrays of a layout over a file without a name: gone when the last process that has it open ends.
+
+    The parent makes it, workers open its descriptor `fd`. shared: False for a pool that has no workers, whose memory a forked
+    copy of the process must not write into.
+
+    places: of the requests. Other attributes are the arrays of `Layout.shared`.
+    """
+
+    unclaimed: npt.NDArray[np.int64]
     workers: npt.NDArray[np.int64]
     noise: npt.NDArray[np.float32]
 
     def __init__(self, layout: Layout, fd: int | None = None, shared: bool = True) -> None:
         self.layout = layout
-        places, size = layout.offsets()
+        size = layout.size()
         self.fd = fd if fd is not None else anonymous_file(size) if shared else -1
         try:
             memory = mmap.mmap(self.fd, size, flags=mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -149,15 +221,25 @@ class Block:
             if getattr(error, "errno", 0) in OUT_OF_DESCRIPTORS:  # a mapping keeps a descriptor of its own
                 raise
             raise no_room(size, error) from error
-        for name, (shape, dtype) in layout.arrays().items():
-            count = math.prod(shape)
-            setattr(self, name, np.frombuffer(memory, dtype, count, places[name]).reshape(shape))
+        at = _lay(self, layout.shared(), memory, 0)
+        self.places: list[Place] = []
+        for number, place in enumerate(layout.places()):
+            self.places.append(Place(place, memory, at, self.unclaimed[number, :1], self.noise))
+            at += sum(_room(*array) for array in place.arrays().values())
 
     def close(self) -> None:
         """Close the descriptor; the memory goes when the last array does."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+def _lay(owner: object, arrays: Arrays, memory: mmap.mmap, at: int) -> int:
+    """Make arrays over memory from byte `at` on attributes of owner; returns where the next one may start."""
+    for name, (shape, dtype) in arrays.items():
+        setattr(owner, name, np.frombuffer(memory, dtype, math.prod(shape), at).reshape(shape))
+        at += _room(shape, dtype)
+    return at
 
 
 def anonymous_file(size: int) -> int:

@@ -10,7 +10,9 @@ from fastes.rollout.observation_rows import misfit
 def advice_on_step(space: Any, flatten: Any, size: int, returned: Any, reward: Any) -> str:
     """What is wrong with the last observation or reward; '' where neither is, and the exception came of something else.
 
-    flatten: see observation_flattener. size: values of a flattened observation. returned: the observation.
+    flatten: see observation_flattener.
+    size: values of a flattened observation.
+    returned: the observation.
     """
     try:
         float(reward)

@@ -23,11 +23,12 @@ def read_curve(folder: Path, progress: Path, config: Path) -> Curve:
     written = read_config(config) or {}
     sessions = [*written.get("earlier", []), written]
     run, settings = written.get("run", {}), written.get("settings", {})
+    at = np.where(np.array(columns["eval_generation"]) > 0, columns["eval_at"], steps)  # files of older versions have neither
     known = np.isfinite(steps) & np.isfinite(returns)
     alike = {key: value for key, value in settings.items() if key not in _OF_A_BUDGET}
     return Curve(
         f"{run.get('env', folder.name)}, seed {run.get('seed', '?')} ({folder})",
-        steps[known],
+        at[known],
         returns[known],
         _number(run.get("target_return"), _number(settings.get("target_return"), math.inf)),
         _start_ends(steps, sessions),

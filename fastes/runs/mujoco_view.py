@@ -17,8 +17,11 @@ _QUALITY = {"offsamples": (4, 0), "shadowsize": (4096, 1024)}
 def follow_robot(env: Any, kwargs: Any) -> None:
     """Let a MuJoCo environment that was just built be drawn by a camera that moves with its robot, where its model has one.
 
-    Gymnasium 1.4 looks at the place where the robot starts. kwargs: what the environment was made with; a camera that was
-    chosen there, or in the environment's own code, stays. Anything else but a MujocoEnv is left alone.
+    Gymnasium 1.4 looks at the place where the robot starts.
+
+    kwargs: what the environment was made with; a camera that was chosen there, or in the environment's own code, stays.
+
+    Anything else but a MujocoEnv is left alone.
     """
     env = env.unwrapped
     renderer, model = getattr(env, "mujoco_renderer", None), getattr(env, "model", None)

@@ -42,7 +42,8 @@ class LogStatistics(Callback):
         ):
             return
         for key, field in _KEYS.items():
-            model.logger.record(key, getattr(record, field))
+            if record.eval_generation or not field.startswith("eval_"):
+                model.logger.record(key, getattr(record, field))
         if model.settings.rollback_drop:
             model.logger.record("es/rollbacks", model.rollback.count)
         if model.settings.starts > 1:

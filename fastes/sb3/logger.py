@@ -51,8 +51,9 @@ DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
 class Logger:
     """Collects values by name, then writes them to every format at once.
 
-    folder: what get_dir() says, None for none. output_formats: where dumps go, see OutputFormat. name_to_value: the values
-    since the last dump.
+    folder: what get_dir() says, None for none.
+    output_formats: where dumps go, see OutputFormat.
+    name_to_value: the values since the last dump.
     """
 
     def __init__(self, folder: str | None, output_formats: Sequence[OutputFormat]) -> None:
@@ -125,8 +126,9 @@ class Logger:
 def configure(folder: str | os.PathLike[str] | None = None, format_strings: Sequence[str] | None = None) -> Logger:
     """A logger that writes into a folder, which is made.
 
-    folder: without one $SB3_LOGDIR, else a new one among the temporary files. format_strings: some of stdout, log, csv, json,
-    tensorboard; without them those of $SB3_LOG_FORMAT (with commas between), else stdout, log and csv.
+    folder: without one $SB3_LOGDIR, else a new one among the temporary files.
+    format_strings: some of stdout, log, csv, json, tensorboard; without them those of $SB3_LOG_FORMAT (with commas
+        between), else stdout, log and csv.
 
     Raises ValueError for an unknown format and ImportError when tensorboardX is missing, before anything is made.
     """
@@ -163,9 +165,11 @@ def configure_run(
 ) -> Logger:
     """The logger of one call of learn.
 
-    verbose: tables on stdout from 1 on. tensorboard_log: TensorBoard files go into its <tb_log_name>_<n>, where n is one more
-    than the highest there is, or the highest itself with reset_num_timesteps=False. Without tensorboard_log there is no
-    folder, unless $SB3_LOGDIR names one.
+    verbose: tables on stdout from 1 on.
+    tensorboard_log: TensorBoard files go into its <tb_log_name>_<n>, where n is one more than the highest there is, or the
+        highest itself with reset_num_timesteps=False.
+
+    Without tensorboard_log there is no folder, unless $SB3_LOGDIR names one.
     """
     formats = ["stdout"] if verbose >= 1 else []
     if tensorboard_log is not None:

@@ -70,8 +70,9 @@ def _open(path: str, mode: str, newline: str | None = None) -> TextIO:
 class HumanOutputFormat:
     """A table for readers, grouped by what stands before the first '/' of a key.
 
-    file: where it goes, a path, an open file, or None for nowhere; a path's file is replaced. max_length: longer keys and
-    values are cut.
+    file: where it goes, a path, an open file, or None for nowhere; a path's file is replaced.
+    max_length: longer keys and values are cut.
+
     A key is left out when 'stdout' or 'log' is excluded for it.
     """
 

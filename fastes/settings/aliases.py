@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from fastes.errors import suggest
+from fastes.es.hyperparameters import OTHER_NAMES
 
 # fmt: off
 _OF_GRADIENTS = (
@@ -19,25 +21,23 @@ _OF_GRADIENTS = (
 # fmt: on
 # of sb3-contrib's ARS and of packages for ES -> the name here
 _RENAMED = {
-    **dict.fromkeys(("lr", "lrate", "lrate_init", "stepsize", "step_size", "center_learning_rate"), "learning_rate"),
-    **dict.fromkeys(("std", "delta_std", "noise_std", "noise_stdev", "sigma_init", "stdev_init", "init_stdev"), "sigma"),
-    **dict.fromkeys(("stdev_learning_rate", "sigma_lr"), "sigma_learning_rate"),
-    **dict.fromkeys(("popsize", "pop_size", "population", "num_population", "n_population"), "population_size"),
+    **OTHER_NAMES,
     "popsize_max": "max_population_size",
     "num_interactions": "generation_timesteps",
-    **dict.fromkeys(("l2_coeff", "l2coeff", "l2_coefficient", "l2"), "weight_decay"),
+    **dict.fromkeys(("timesteps", "n_timesteps", "total_steps", "steps", "max_timesteps"), "total_timesteps"),
+    **dict.fromkeys(("reward_threshold", "target_reward"), "target_return"),
     **dict.fromkeys(("num_workers", "num_actors", "n_jobs", "n_cpu", "num_cpu", "n_processes"), "n_workers"),
     **dict.fromkeys(("random_seed", "random_state", "seeds", "master_seed"), "seed"),
     **dict.fromkeys(("n_eval_episodes", "num_episodes", "eps_per_policy"), "episodes_per_candidate"),
     **dict.fromkeys(("episode_length", "rollout_length", "max_steps", "timestep_limit"), "max_episode_steps"),
     **dict.fromkeys(("observation_normalization", "obs_norm", "normalize_observations"), "normalize_obs"),
-    **dict.fromkeys(("ranking_method", "return_proc_mode", "fitness_shaping"), "shaping"),
-    "clipup_max_speed": "max_speed",
     "decrease_rewards_by": "alive_bonus",
 }
 _FLAGS = {"n_workers": "--workers"}  # those that are no setting's name with dashes
 _EVALUATION = "SB3 2.0 has removed it: pass callback=EvalCallback(eval_env) to learn, or read model.last_evaluation"
 _REMOVED = ("create_eval_env", "eval_env", "eval_freq", "eval_log_path")
+_OF_LEARN = ("callback", "callbacks", "log_interval", "tb_log_name", "reset_num_timesteps", "progress_bar")
+_LAYERS = ("net_arch", "hidden_sizes", "hidden_layers", "hidden_dims", "layers")
 ANSWERS = {
     **dict.fromkeys(_OF_GRADIENTS, "it has no counterpart in ES: leave it out"),
     **{name: f"it is {here} here" for name, here in _RENAMED.items()},
@@ -50,7 +50,9 @@ ANSWERS = {
     "async_eval": "n_workers processes play the episodes here: leave it out",
     "n_envs": "n_workers processes play the episodes here (--workers), or pass a vector environment as env",
     "num_envs": "n_workers processes play the episodes here (--workers), or pass a vector environment as env",
-    "hidden_sizes": "it is policy_kwargs={'net_arch': [...]} here",
+    **dict.fromkeys(_OF_LEARN, "it is an argument of learn"),
+    **dict.fromkeys(_LAYERS, "it is policy_kwargs={'net_arch': [64, 64]} here"),
+    **dict.fromkeys(("activation_fn", "activation"), "it is policy_kwargs={'activation_fn': 'relu'} here"),
     "antithetic": "candidates always come in mirrored pairs here: leave it out",
     "mirrored_sampling": "candidates always come in mirrored pairs here: leave it out",
     "n_generations": "total_timesteps, steps of the environment, end a training here",
@@ -59,21 +61,43 @@ ANSWERS = {
     "monitor_wrapper": "episodes are counted without a Monitor here: leave it out",
     "support_multi_env": "it is of SB3's own classes: leave it out",
 }
+_IN_PYTHON = "it is for Python, an argument of"
+FLAG_ANSWERS = {  # where a command is told another thing than Python
+    "env": "the environment stands without a flag, as in fastes train CartPole-v1",
+    **dict.fromkeys(("env_id", "env_name"), "the environment stands without a flag, as in fastes train CartPole-v1"),
+    **dict.fromkeys(_REMOVED, "each generation is evaluated, over --eval-episodes episodes: leave it out"),
+    **dict.fromkeys(_LAYERS, "it is --net-arch here, as in --net-arch 64 64"),
+    **dict.fromkeys(("policy_kwargs",), "its keys have flags of their own, --net-arch and --activation-fn"),
+    **dict.fromkeys(("progress_bar", "log_interval", "verbose"), "progress is shown anyway, and --quiet hides it"),
+    **dict.fromkeys(("callback", "callbacks"), f"{_IN_PYTHON} learn"),
+    **dict.fromkeys(("tensorboard_log", "tensorboard", "tb_log_name"), f"{_IN_PYTHON} FastES; progress.csv has every figure"),
+    "reset_num_timesteps": "--resume goes on counting",
+    **dict.fromkeys(("n_envs", "num_envs"), "--workers processes play the episodes here"),
+    **dict.fromkeys(("log_folder", "log_dir", "logdir", "output", "out", "output_dir", "save_dir"), "it is --runs here"),
+    **dict.fromkeys(("device", "gpu", "cuda"), "it runs on the CPU: leave it out"),
+    "algo": "there is one algorithm, and --preset chooses its settings",
+}
 
 
 def answer(name: str, choices: Collection[str]) -> str:
     """What to do instead of a name that is none of the choices, to be put behind it; the empty string where nobody knows.
 
-    A flag (--n-delta) is answered as the setting is.
+    A flag (--n-delta) is answered as the setting is, or as a command has it where that has the flags that the answer names.
     """
     setting = name.lstrip("-").replace("-", "_")
-    if setting not in ANSWERS:
-        return suggest(name, choices)
-    if name.startswith("--") and (here := _RENAMED.get(setting)) is not None:
-        return f": it is {_FLAGS.get(here, '--' + here.replace('_', '-'))} here"
-    return f": {ANSWERS[setting]}"
+    if name.startswith("--"):
+        said = FLAG_ANSWERS.get(setting)
+        if said is not None and set(re.findall(r"--[\w-]+", said)) <= set(choices):
+            return f": {said}"
+        if (here := _RENAMED.get(setting)) is not None:
+            return f": it is {_FLAGS.get(here, '--' + here.replace('_', '-'))} here"
+    return f": {ANSWERS[setting]}" if setting in ANSWERS else suggest(name, choices)
 
 
 def answer_in_learn(name: str) -> str:
     """The same for an argument of learn, where SB3's n_eval_episodes was one of evaluations."""
-    return f": {_EVALUATION}" if name == "n_eval_episodes" else answer(name, ("total_timesteps", "callback", "progress_bar"))
+    if name == "n_eval_episodes":
+        return f": {_EVALUATION}"
+    if (here := _RENAMED.get(name)) not in (None, "total_timesteps"):
+        return f": it is {here} here, an argument of FastES"
+    return answer(name, ("total_timesteps", "callback", "progress_bar"))

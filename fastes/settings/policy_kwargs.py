@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+_FROM_CONSTRUCTOR = 8  # warnings.warn's stacklevel: the line that called FastES
+
 
 def plain_policy_kwargs(value: object) -> dict[str, Any]:
     """A copy as JSON knows it, empty for None; TypeError for what is no mapping."""
@@ -21,7 +23,7 @@ def plain_policy_kwargs(value: object) -> dict[str, Any]:
             f"net_arch = {layers!r} is a dict in a list, which SB3 has deprecated since it shares no layers: pass the dict "
             f"itself, net_arch = {layers[0]!r}",
             UserWarning,
-            stacklevel=2,
+            stacklevel=_FROM_CONSTRUCTOR,
         )
         plain["net_arch"] = layers[0]
     return plain

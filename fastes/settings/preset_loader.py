@@ -62,7 +62,9 @@ def no_preset_note(env_id: str, flag: str = "preset=") -> str | None:
 
 
 def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any], verbose: int = 0) -> Settings:
-    """A preset's settings with the given changes on top. verbose: 1 prints a line where the environment has no preset.
+    """A preset's settings with the given changes on top.
+
+    verbose: 1 prints a line where the environment has no preset.
 
     Warns of a population_size far from the preset's beside the preset's own learning_rate. The default preset was tuned on
     nothing, so that its learning_rate belongs to no population_size.

@@ -92,7 +92,15 @@ class Settings(Hyperparameters):
     )
 
     episodes_per_candidate: int = setting(1, "episodes whose mean return is a candidate's fitness", "episodes", low=1)
-    eval_episodes: int = setting(1, "noise-free episodes of theta each generation", "episodes", low=1)
+    eval_episodes: int = setting(1, "noise-free episodes of theta each evaluation", "episodes", low=1)
+    eval_every: int = setting(1, "generations from one evaluation of theta to the next", "episodes", low=1)
+    eval_lag: int = setting(
+        1,
+        "generations that play while an evaluation does, before its figures are told; 0: everybody waits for it",
+        "episodes",
+        low=0,
+        high=100,
+    )
     action_noise: float = setting(
         0.0,
         "standard deviation of Gaussian noise on training actions (Box), in halves of the action range",

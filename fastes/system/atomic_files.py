@@ -29,7 +29,9 @@ _MAX_NAME = 200  # bytes of a file's name that a temporary one takes over
 
 
 def replace_file(path: Path, write: Callable[[IO[bytes]], object], before: Callable[[], None] | None = None) -> None:
-    """Write a file beside its place, flush it to disk, then rename. before: called between the two.
+    """Write a file beside its place, flush it to disk, then rename.
+
+    before: called between the two.
 
     write: fills the file; it is called once more where a file without a name cannot be had.
 

@@ -44,7 +44,11 @@ def _statistic(path: Path, name: str) -> int:
 
 
 def check_memory(parts: Mapping[str, int], advice: str) -> None:
-    """OSError (ENOMEM) when more is asked for than there is. parts: what it is for -> bytes; advice: what to change."""
+    """OSError (ENOMEM) when more is asked for than there is.
+
+    parts: what it is for -> bytes.
+    advice: what to change.
+    """
     total = sum(parts.values())
     if total < _WORTH_A_LOOK:
         return

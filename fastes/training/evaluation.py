@@ -1,14 +1,25 @@
-"""What noise-free episodes gave."""
+"""Noise-free episodes of theta: what they gave, whose they are, and which play while training goes on."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from fastes.checkpoints.field_checks import Kinds, check_arrays, check_record, is_count
+from fastes.checkpoints.file_format import Arrays
+from fastes.errors import CheckpointError
 from fastes.es.fitness_shaping import mean_and_std
+from fastes.rollout.obs_normalizer import ObsNormalizer
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+_NORMALIZER = "normalizer."
+_MOST = 1000  # that a checkpoint may hold
 
 
 class Evaluation(NamedTuple):
@@ -17,6 +28,11 @@ class Evaluation(NamedTuple):
     returns: npt.NDArray[np.float64]
     lengths: npt.NDArray[np.int64]
     env_seeds: npt.NDArray[np.int64]
+
+    @property
+    def timesteps(self) -> int:
+        """Environment steps of all of them."""
+        return int(self.lengths.sum())
 
     @property
     def mean(self) -> float:
@@ -33,3 +49,99 @@ class Evaluation(NamedTuple):
         return (
             f"Evaluation(mean={self.mean:.2f}, std={self.std:.2f}, min={low:.2f}, max={high:.2f}, episodes={len(self.returns)})"
         )
+
+
+class Pending(NamedTuple):
+    """A theta whose noise-free episodes are played, or were, and are not yet part of a generation's statistics.
+
+    generation: it was perturbed in, as the strategy counts, from 0.
+    drawn_as: the number that its environment seeds are drawn with.
+    timesteps: that it had been trained with.
+    theta: float32 (num_params,), read-only.
+    normalizer: of its observations.
+    returns: of that generation's candidates that were finite, float64 (n,).
+    num_candidates: of that generation.
+    counts: for what rollback_drop knows; not so after a rollback, or in another start.
+    is_told: whether it was told already, when a training had ended.
+    """
+
+    generation: int
+    drawn_as: int
+    timesteps: int
+    theta: Float32
+    normalizer: ObsNormalizer
+    returns: Float64
+    num_candidates: int
+    counts: bool = True
+    is_told: bool = False
+
+
+class Told(NamedTuple):
+    """An evaluation that is finished, and whose it is."""
+
+    pending: Pending
+    evaluation: Evaluation
+
+    @property
+    def rank(self) -> int:
+        """Theta's place among the candidates of its generation, 1 is above all."""
+        return 1 + int(np.count_nonzero(self.pending.returns > self.evaluation.mean))
+
+
+def state_of(pending: Sequence[Pending]) -> tuple[list[dict[str, Any]] | None, Arrays]:
+    """JSON values and arrays for a checkpoint, the oldest first; nothing where there are none."""
+    if not pending:
+        return None, {}
+    data = [{name: value for name, value in each._asdict().items() if name in _KINDS} for each in pending]
+    arrays: Arrays = {}
+    for number, each in enumerate(pending):
+        own = {"theta": each.theta.copy(), "returns": each.returns.copy(), **_named(each.normalizer)}
+        arrays.update({f"{number}.{name}": array for name, array in own.items()})
+    return data, arrays
+
+
+def load_pending(
+    data: object, arrays: Mapping[str, npt.NDArray[Any]], normalizer: ObsNormalizer, theta: Float32
+) -> tuple[Pending, ...]:
+    """What `state_of` gave. normalizer, theta: of the model, which say what shapes fit. Raises CheckpointError."""
+    if data is None and not arrays:
+        return ()
+    if not isinstance(data, list) or not 0 < len(data) <= _MOST:
+        raise CheckpointError(f"the checkpoint's 'pending' is {reprlib.repr(data)}: the file is damaged or was edited")
+    found, left = [], dict(arrays)
+    for number, each in enumerate(data):
+        values = check_record("pending evaluation", each, _KINDS)
+        like: Arrays = {"theta": theta, **_named(normalizer)}
+        own = {name: left.pop(key) for name in (*like, "returns") if (key := f"{number}.{name}") in left}
+        returns = own.pop("returns", np.zeros((1, 1)))
+        check_arrays(own, like)
+        if returns.ndim != 1 or returns.dtype != np.float64 or not np.isfinite(returns).all():
+            raise CheckpointError(
+                f"the checkpoint's returns of {number} of 'pending' have shape {returns.shape} and dtype {returns.dtype}, or "
+                "values that are not finite: expected finite float64 (n,)"
+            )
+        its_normalizer = normalizer.like({name.removeprefix(_NORMALIZER): array for name, array in own.items()})
+        its_theta = own["theta"].copy()
+        its_theta.flags.writeable = False
+        found.append(Pending(**values, theta=its_theta, normalizer=its_normalizer, returns=returns.copy()))
+    if left:
+        raise CheckpointError(f"the checkpoint has the arrays {sorted(left)} of no pending evaluation")
+    return tuple(found)
+
+
+def _named(normalizer: ObsNormalizer) -> Arrays:
+    return {f"{_NORMALIZER}{name}": array for name, array in normalizer.state().items()}
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+_KINDS: Kinds = {
+    "generation": lambda value: is_count(value) and value < 2**32,
+    "drawn_as": lambda value: is_count(value) and value < 2**32,
+    "timesteps": is_count,
+    "num_candidates": is_count,
+    "counts": _is_flag,
+    "is_told": _is_flag,
+}

@@ -14,8 +14,10 @@ from fastes.settings.settings import Settings
 def fitness_of(batch: Batch, settings: Settings, generation: int, progress_remaining: float) -> npt.NDArray[np.float64]:
     """Returns less the alive bonus for each step, float64 (num_pairs, 2).
 
-    generation: as errors count it. progress_remaining: what this generation's sigma was drawn with. Raises FastESError when
-    every candidate failed, and what the schedule of alive_bonus raises.
+    generation: as errors count it.
+    progress_remaining: what this generation's sigma was drawn with.
+
+    Raises FastESError when every candidate failed, and what the schedule of alive_bonus raises.
     """
     if batch.penalised and not np.isfinite(batch.returns).any():
         raise FastESError(

@@ -11,37 +11,66 @@ import numpy.typing as npt
 from fastes.es.fitness_shaping import mean_and_std
 from fastes.es.perturbations import Perturbations
 from fastes.es.strategy import Update
+from fastes.pools.base import Steps
 from fastes.rollout.job import Batch
-from fastes.training.evaluation import Evaluation
+from fastes.training.evaluation import Evaluation, Pending, Told
 from fastes.training.evaluator import Evaluator
 from fastes.training.record import Record
 from fastes.training.state import TrainingState
 
-_NO_SEEDS = np.zeros(0, dtype=np.int64)
-
 
 class Generation(NamedTuple):
-    """What was asked for, and what it gave; theta was evaluated beside the candidates."""
+    """What was asked for, and what it gave."""
 
     perturbations: Perturbations
     batch: Batch
 
 
-def run_generation(state: TrainingState, evaluator: Evaluator) -> Generation:
-    """Evaluate the running generation's candidates, and theta beside them.
+def run_generation(state: TrainingState, evaluator: Evaluator) -> Steps[Generation]:
+    """Play the running generation's candidates, and begin with theta's noise-free episodes, which may play on afterwards.
 
-    While the population's rule misses pairs, they are asked for beside those that were there, and evaluated too.
+    While the population's rule misses pairs, they are asked for beside those that were there, and played too.
     """
-    perturbations, episodes = state.perturbations(), state.episode_settings()
-    batch = evaluator.run_generation(perturbations, state.normalizer, state.eval_seeds(), episodes)
+    perturbations, (training, evaluation) = state.perturbations(), state.episode_settings()
+    yield from evaluator.keep_evaluations([pending.theta for pending in state.pending])
+
+    def begin_evaluations() -> None:
+        for pending in state.to_evaluate():
+            seeds = state.eval_seeds(pending.drawn_as)
+            evaluator.begin_evaluation(pending.theta, pending.normalizer, seeds, evaluation, pending.generation)
+
+    if state.settings.eval_lag:
+        batch = yield from evaluator.run_generation(perturbations, state.normalizer, training, then=begin_evaluations)
+    else:  # what has no adaptive cap, and is waited for, should not be the last to start
+        begin_evaluations()
+        batch = yield from evaluator.run_generation(perturbations, state.normalizer, training)
     while missing := state.population.missing_pairs(batch.lengths):
         first = perturbations.num_pairs
         perturbations = state.perturbations(first + missing)
-        batch = batch.joined(evaluator.run_generation(perturbations, state.normalizer, _NO_SEEDS, episodes, first))
+        batch = batch.joined((yield from evaluator.run_generation(perturbations, state.normalizer, training, first)))
     return Generation(perturbations, batch)
 
 
-def warm_up(state: TrainingState, evaluator: Evaluator) -> TrainingState:
+def finish_evaluation(state: TrainingState, evaluator: Evaluator, pending: Pending) -> Steps[Told]:
+    """Wait for the noise-free episodes of a generation's theta."""
+    seeds = state.eval_seeds(pending.drawn_as)
+    of, episodes = (pending.theta, pending.normalizer), state.episode_settings()[1]
+    return Told(pending, (yield from evaluator.finish_evaluation(*of, seeds, episodes, pending.generation)))
+
+
+def play_start(state: TrainingState, evaluator: Evaluator) -> Steps[None]:
+    """Play what a start will ask for, until it is judged. Nobody is told: who does it again has the results at once."""
+    while not state.starts.due(state.counters.num_timesteps, state.counters.budget):
+        state = yield from warm_up(state, evaluator)
+        generation = yield from run_generation(state, evaluator)
+        told, (due, waiting) = [], state.due(generation.batch)
+        for pending in due:
+            told.append((yield from finish_evaluation(state, evaluator, pending)))
+        state, _ = state.updated(generation.batch, told, waiting)
+    yield from evaluate(state, evaluator, state.starts.judges())
+
+
+def warm_up(state: TrainingState, evaluator: Evaluator) -> Steps[TrainingState]:
     """Start the statistics of parameters that are new with what their first candidates observe; theta stays.
 
     The same state without obs_warmup, or where observations were seen, usable or not. The first generation plays the same
@@ -52,16 +81,18 @@ def warm_up(state: TrainingState, evaluator: Evaluator) -> TrainingState:
     wanted = settings.obs_warmup and settings.normalize_obs and not seen
     if not wanted or (state.strategy.generation and not state.starts.has_unjudged_starts):
         return state
-    batch = evaluator.run_generation(state.perturbations(), state.normalizer, _NO_SEEDS, state.episode_settings())
+    batch = yield from evaluator.run_generation(state.perturbations(), state.normalizer, state.episode_settings()[0])
     return state.warmed_up(batch)
 
 
-def evaluate(state: TrainingState, evaluator: Evaluator, seeds: npt.NDArray[np.int64]) -> Evaluation:
+def evaluate(state: TrainingState, evaluator: Evaluator, seeds: npt.NDArray[np.int64]) -> Steps[Evaluation]:
     """Noise-free episodes of theta, one for each environment seed."""
-    return evaluator.evaluate(state.strategy.theta, state.normalizer, seeds, state.episode_settings())
+    return evaluator.evaluate(state.strategy.theta, state.normalizer, seeds, state.episode_settings()[1])
 
 
-def confirm_target(state: TrainingState, evaluator: Evaluator, target: float) -> tuple[bool, TrainingState]:
+def confirm_target(
+    state: TrainingState, evaluator: Evaluator, pending: Pending, target: float
+) -> Steps[tuple[bool, TrainingState]]:
     """Evaluate theta on fresh seeds: one good episode is no solution. Whether it is one, and the state that knows of it.
 
     After a failure, training comes first for as many steps as that took: confirming costs half of the time at most.
@@ -69,21 +100,30 @@ def confirm_target(state: TrainingState, evaluator: Evaluator, target: float) ->
     counters = state.counters
     if counters.num_timesteps < counters.confirm_after:
         return False, state
-    confirmation = evaluate(state, evaluator, state.fresh_seeds(state.settings.target_episodes))
+    seeds = state.fresh_seeds(state.settings.target_episodes)
+    confirmation = yield from evaluator.evaluate(pending.theta, pending.normalizer, seeds, state.episode_settings()[1])
     if confirmation.mean >= target:
         return True, state
-    steps = int(confirmation.lengths.sum())
+    steps = confirmation.timesteps
     return False, state.counting(eval_timesteps=counters.eval_timesteps + steps, confirm_after=counters.num_timesteps + steps)
 
 
 def make_record(
-    state: TrainingState, generation: Generation, evaluation: Evaluation, update: Update, n_workers: int, seconds: float
+    state: TrainingState, generation: Generation, told: Told | None, update: Update, n_workers: int, seconds: float
 ) -> Record:
-    """The statistics of a generation that took so many seconds, once it is booked in the state."""
+    """The statistics of a generation.
+
+    state: in which it is booked.
+    told: the evaluation that is told with it.
+    update: what it gave.
+    n_workers: processes that worked, for their utilisation.
+    seconds: wall time that it took.
+    """
     (perturbations, batch), counters = generation, state.counters
+    evaluated = None if told is None else told.evaluation
     finite = batch.returns[np.isfinite(batch.returns)]
     mean, std = mean_and_std(finite.ravel().tolist())
-    steps = int(batch.lengths.sum() + batch.eval_lengths.sum())
+    steps = int(batch.lengths.sum()) + (evaluated.timesteps if evaluated else 0)
     unknown = math.nan
     return Record(
         generation=perturbations.generation + 1,
@@ -91,9 +131,11 @@ def make_record(
         return_mean=mean,
         return_max=float(finite.max()) if finite.size else unknown,
         return_std=std,
-        eval_return=evaluation.mean,
-        eval_std=evaluation.std,
-        eval_rank=1 + int(np.count_nonzero(finite > evaluation.mean)),
+        eval_generation=told.pending.generation + 1 if told else 0,
+        eval_at=told.pending.timesteps if told else 0,
+        eval_return=evaluated.mean if evaluated else unknown,
+        eval_std=evaluated.std if evaluated else unknown,
+        eval_rank=told.rank if told else 0,
         elite_share=float(np.count_nonzero(finite > mean)) / batch.returns.size,
         theta_norm=update.theta_norm,
         gradient_norm=update.gradient_norm,
@@ -108,7 +150,7 @@ def make_record(
         jobs_rerun=batch.rerun,
         seconds=seconds,
         steps_per_second=_share(steps, seconds),
-        utilisation=_share(batch.busy_seconds, max(n_workers, 1) * seconds),
+        utilisation=min(_share(batch.busy_seconds, max(n_workers, 1) * seconds), 1.0),
     )
 
 

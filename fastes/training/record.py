@@ -11,8 +11,11 @@ class Record(NamedTuple):
     generation: updates so far, from 1.
     timesteps: environment steps of candidates so far.
     return_mean, return_max, return_std: over the candidates' finite returns.
-    eval_return, eval_std: of the noise-free episodes of theta as it was before the update.
-    eval_rank: theta's place among the candidates, 1 is above all.
+    eval_generation: whose theta the evaluation is of that was told with this generation, as it was before that generation's
+        update; 0 where none was told.
+    eval_at: timesteps that this theta had been trained with.
+    eval_return, eval_std: of its noise-free episodes; NaN where none were told.
+    eval_rank: its place among the candidates of its own generation, 1 is above all; 0 where none was told.
     elite_share: share of candidates above the candidates' mean, 0 to 1.
     theta_norm, gradient_norm: Euclidean lengths of the parameters and of the estimated gradient.
     update_ratio: length of the step over that of the parameters.
@@ -24,8 +27,8 @@ class Record(NamedTuple):
     eval_timesteps: environment steps of noise-free episodes so far.
     jobs_rerun: episodes played again because their worker was lost.
     seconds: wall time of the generation.
-    steps_per_second: of the generation, evaluation included.
-    utilisation: share of the wall time that workers spent in episodes, 0 to 1.
+    steps_per_second: of the generation, and of the evaluation that was told with it.
+    utilisation: share of the wall time that workers spent in the episodes of candidates, 0 to 1.
     """
 
     generation: int
@@ -33,6 +36,8 @@ class Record(NamedTuple):
     return_mean: float
     return_max: float
     return_std: float
+    eval_generation: int
+    eval_at: int
     eval_return: float
     eval_std: float
     eval_rank: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,14 +19,15 @@ from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import Settings
 from fastes.training.episode_cap import EpisodeCap
-from fastes.training.evaluation import Evaluation
+from fastes.training.evaluation import Evaluation, Pending, Told
 from fastes.training.fitness import fitness_of
 from fastes.training.population import Population
 from fastes.training.record import Record
 from fastes.training.rollback import Rollback
-from fastes.training.starts import Start, Starts
+from fastes.training.starts import Start, Starts, usual_start
 
 _NORMALIZER = "normalizer."
+_NO_RETURNS = np.zeros(0)
 _PARTS = ("strategy", "normalizer", "cap", "population", "rollback", "starts")  # what a generation changes
 
 
@@ -56,15 +58,16 @@ class Counters(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What callbacks are told of a generation: its statistics, its candidates' episodes in job order, and its evaluation.
+    """What callbacks are told of a generation: its statistics, its candidates' episodes in job order, and an evaluation.
 
-    episodes: (return, length) of each; of several for a candidate all have their mean return. successes: 1.0, 0.0 or NaN.
+    episodes: (return, length) of each; of several for a candidate all have their mean return.
+    successes: 1.0, 0.0 or NaN.
     """
 
     record: Record
     episodes: list[tuple[float, int]]
     successes: list[float]
-    evaluation: Evaluation
+    told: Told | None
 
 
 class TrainingState:
@@ -78,13 +81,14 @@ class TrainingState:
     spec: the policy's.
     seed: of all draws.
     strategy, normalizer, cap, population, rollback, starts: the parts that a generation changes.
+    pending: evaluations that are not part of a generation's statistics yet, the oldest first.
     counters: tallies.
     solved: whether the last generation proved theta solved.
     report: of the last generation, None before the first.
     is_reported: whether callbacks were told of it.
     """
 
-    def __init__(self, settings: Settings, spec: AnySpec, seed: int) -> None:
+    def __init__(self, settings: Settings, spec: AnySpec, seed: int, episode_limit: int | None = None) -> None:
         self.settings, self.spec, self.seed = settings, spec, seed
         self.strategy = EvolutionStrategy(
             spec.initial_theta(seed),
@@ -98,7 +102,8 @@ class TrainingState:
         self.cap = EpisodeCap(settings)
         self.population = Population(settings)
         self.rollback = Rollback(settings)
-        self.starts = Starts(settings, spec, seed)
+        self.starts = Starts(settings, spec, seed, episode_limit)
+        self.pending: tuple[Pending, ...] = ()
         self.counters = Counters()
         self.solved = False
         self.report: Report | None = None
@@ -126,8 +131,11 @@ class TrainingState:
         if anew:
             new.starts.begun_at -= counters.num_timesteps
             counters = Counters(best_eval_return=counters.best_eval_return)
+            new.pending = tuple(pending._replace(timesteps=0) for pending in self.pending)
         total = counters.num_timesteps + budget
         new.counters = counters._replace(budget=total if budget else min(counters.budget or total, total))
+        if new.starts.has_unjudged_starts and new.starts.stride is None:
+            new.starts.stride = usual_start(self.settings, new.counters.budget, self.starts.episode_limit)
         new.solved, new.is_reported = False, True
         return new
 
@@ -135,12 +143,34 @@ class TrainingState:
 
     def perturbations(self, num_pairs: int | None = None) -> Perturbations:
         """The running generation's, as many as it begins with or num_pairs; schedules run towards the budget."""
-        progress_remaining = max(0.0, 1.0 - self.counters.num_timesteps / max(self.counters.budget, 1))
-        return self.strategy.ask(progress_remaining, self.population.num_pairs if num_pairs is None else num_pairs)
+        reached = self.starts.reached(self.counters.num_timesteps)
+        progress_remaining = max(0.0, 1.0 - reached / max(self.counters.budget, 1))
+        count = self.population.num_pairs if num_pairs is None else num_pairs
+        return self.strategy.ask(progress_remaining, count, self.starts.drawn_as(self.strategy.generation))
 
-    def eval_seeds(self) -> npt.NDArray[np.int64]:
-        """Environment seeds of this generation's noise-free evaluation."""
-        return draw_eval_seeds(self.seed, self.strategy.generation, self.settings.eval_episodes)
+    def eval_seeds(self, drawn_as: int) -> npt.NDArray[np.int64]:
+        """Environment seeds of a generation's noise-free evaluation."""
+        return draw_eval_seeds(self.seed, drawn_as, self.settings.eval_episodes)
+
+    def to_evaluate(self) -> tuple[Pending, ...]:
+        """The thetas whose noise-free episodes play beside the running generation, its own among them."""
+        return (*self.pending, *self._own_evaluation())
+
+    def _own_evaluation(self) -> tuple[Pending, ...]:
+        """That of the running generation, where it has one; its candidates' returns are not known yet."""
+        generation = self.strategy.generation
+        if generation % self.settings.eval_every or any(pending.theta is self.strategy.theta for pending in self.pending):
+            return ()
+        drawn_as, timesteps = self.starts.drawn_as(generation), self.counters.num_timesteps
+        return (Pending(generation, drawn_as, timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS, 0),)
+
+    def due(self, batch: Batch) -> tuple[tuple[Pending, ...], tuple[Pending, ...]]:
+        """Once the running generation's candidates are played: the evaluations to be told with it, and those that wait on."""
+        finite = batch.returns[np.isfinite(batch.returns)]
+        own = [each._replace(returns=finite, num_candidates=batch.returns.size) for each in self._own_evaluation()]
+        pending = (*self.pending, *own)
+        told = sum(each.generation <= self.strategy.generation - self.settings.eval_lag for each in pending)
+        return pending[:told], pending[told:]
 
     def fresh_seeds(self, episodes: int) -> npt.NDArray[np.int64]:
         """Environment seeds that no training episode of this run has."""
@@ -162,27 +192,61 @@ class TrainingState:
         new.counters = self.counters.with_candidates(batch, self.settings.episodes_per_candidate)
         return new
 
-    def updated(self, batch: Batch, evaluation: Evaluation) -> tuple[TrainingState, Update]:
-        """After a generation that theta learns from."""
+    def told(self, told: Told) -> TrainingState:
+        """Once an evaluation is known; one that was told before counts no more."""
+        if told.pending.is_told:
+            return self
+        evaluation = told.evaluation
+        best = evaluation.mean if evaluation.mean > -math.inf else self.counters.best_eval_return
+        return self.counting(
+            eval_timesteps=self.counters.eval_timesteps + evaluation.timesteps,
+            best_eval_return=max(best, self.counters.best_eval_return),
+        )
+
+    def updated(self, batch: Batch, told: Sequence[Told], waiting: Sequence[Pending]) -> tuple[TrainingState, Update]:
+        """After a generation that theta learns from. told: evaluations with it. waiting: those that will be told later."""
         new, settings = self.copied(), self.settings
         fitness = fitness_of(batch, settings, self.strategy.generation + 1, self.strategy.progress_remaining)
         update = new.strategy.tell(fitness)
         if self._collects_statistics():
             new.normalizer.merge(batch.moments, batch.lengths.ravel())
         new.cap.update(batch.lengths // settings.episodes_per_candidate)
-        best = new.rollback.check(evaluation.mean, self.strategy.theta)
-        if best is not None:
-            new.strategy.restart(best)
+        new.pending = tuple(waiting)
+        new._check_collapse(told)
         new.population.update(batch.lengths)
         new.counters = self.counters.with_candidates(batch, settings.episodes_per_candidate)
-        new.counters = new.counters._replace(eval_timesteps=self.counters.eval_timesteps + int(evaluation.lengths.sum()))
         new.solved = False
         return new, update
 
-    def finished(self, evaluation: Evaluation) -> tuple[TrainingState, Update]:
-        """After a generation that proved theta solved: nothing is learned from it, and no other start is wanted."""
-        new = self.counting(eval_timesteps=self.counters.eval_timesteps + int(evaluation.lengths.sum()))
-        new.starts = copy.copy(self.starts)
+    def _check_collapse(self, told: Sequence[Told]) -> None:
+        """Go back to the best theta where the evaluations have fallen; those that wait are then of what was left behind."""
+        self.rollback.fall = None
+        for pending, evaluation in told:
+            if pending.counts and (best := self.rollback.check(evaluation.mean, pending.theta)) is not None:
+                self.strategy.restart(best)
+                self.pending = tuple(each._replace(counts=False) for each in self.pending)
+                return
+
+    def ended(self, told: Told) -> TrainingState:
+        """When a training ends before the turn of an evaluation: that is told now, and waits to be part of statistics."""
+        new = copy.copy(self)
+        new.pending = tuple(each._replace(is_told=True) if each is told.pending else each for each in self.pending)
+        if new.report is not None:
+            new.report = new.report._replace(told=told)
+        return new
+
+    def as_evaluated(self, pending: Pending) -> TrainingState:
+        """With the parameters that an evaluation is of, and an optimiser that knows of no step."""
+        new = self.copied()
+        new.pending = ()
+        if pending.theta is not self.strategy.theta:
+            new.strategy.restart(pending.theta)
+            new.normalizer = copy.copy(pending.normalizer)
+        return new
+
+    def finished(self, told: Told) -> tuple[TrainingState, Update]:
+        """After a theta was proved solved: training goes back to it, learns no more, and no other start is wanted."""
+        new = self.as_evaluated(told.pending)
         new.starts.end()
         new.solved = True
         return new, self.strategy.no_step()
@@ -196,18 +260,32 @@ class TrainingState:
         best = starts.best
         if best is None or evaluation.mean > best.score:
             best = Start(evaluation.mean, self.cap.steps, self.population.first, self.arrays())
-        new.starts.judged += 1
-        new.rollback.reset()
-        if new.starts.judged < starts.number and counters.num_timesteps < counters.budget:
-            new.starts.best, new.starts.begun_at = best, counters.num_timesteps
-            new.strategy.restart(new.starts.initial_theta(self.spec, self.seed))
-            new.normalizer.load_state(ObsNormalizer(self.spec.obs_size).state())
-            new.cap, new.population = EpisodeCap(self.settings), Population(self.settings)
+        new.pending = tuple(each._replace(counts=False) for each in self.pending)
+        if starts.judged + 1 < starts.number and counters.num_timesteps < counters.budget:
+            new.starts.best = best
+            new._begin_start(starts.judged + 1)
         else:
+            new.rollback.reset()
             new.starts.end()
             new._load_arrays(best.arrays, self.strategy.generation)
             new.cap.resume(best.episode_cap)
             new.population.resume(best.first_blocks)
+        return new
+
+    def _begin_start(self, number: int) -> None:
+        """From scratch; the generation goes on counting, and what is drawn depends on the number of the start alone."""
+        self.rollback.reset()
+        self.starts.judged, self.starts.begun_at = number, self.counters.num_timesteps
+        self.starts.begun_generation = self.strategy.generation
+        self.strategy.restart(self.starts.initial_theta(self.spec, self.seed))
+        self.normalizer.load_state(ObsNormalizer(self.spec.obs_size).state())
+        self.cap, self.population = EpisodeCap(self.settings), Population(self.settings)
+
+    def start_ahead(self, number: int) -> TrainingState:
+        """What this training will be when a later start begins, but for what only callbacks are told."""
+        new = self.copied()
+        new.pending = ()
+        new._begin_start(number)
         return new
 
     def arrays(self) -> Arrays:
@@ -219,7 +297,7 @@ class TrainingState:
         self.strategy.load_state({n: x for n, x in arrays.items() if not n.startswith(_NORMALIZER)}, generation)
         self.normalizer.load_state({name: arrays[f"{_NORMALIZER}{name}"] for name in self.normalizer.state()})
 
-    def reporting(self, record: Record, batch: Batch, evaluation: Evaluation) -> TrainingState:
+    def reporting(self, record: Record, batch: Batch, told: Told | None) -> TrainingState:
         """With a report of its last generation, which callbacks are still to be told of."""
         each = self.settings.episodes_per_candidate
         episodes = [
@@ -229,7 +307,8 @@ class TrainingState:
         ]
         successes = [success for success in batch.successes.ravel().tolist() for _ in range(each)]
         new = copy.copy(self)
-        new.report, new.is_reported = Report(record, episodes, successes, evaluation), False
+        told = told or (self.report and self.report.told)
+        new.report, new.is_reported = Report(record, episodes, successes, told), False
         return new
 
     def reported(self) -> TrainingState:
@@ -244,6 +323,7 @@ class TrainingState:
         new.strategy.theta = theta
         new.rollback.reset()
         new.starts.end()
+        new.pending = ()
         return new
 
     def in_new_env(self) -> TrainingState:
@@ -251,12 +331,13 @@ class TrainingState:
         new = copy.copy(self)
         new.rollback = copy.copy(self.rollback)
         new.rollback.reset()
+        new.pending = ()
         return new
 
     def reseeded(self, seed: int) -> TrainingState:
         """With the draws of another seed from now on; parameters stay."""
         new = self.copied()
-        new.seed = seed
+        new.seed, new.pending = seed, ()
         new.strategy.reseed(seed)
         return new
 

@@ -18,9 +18,12 @@ _SCHEDULES = ("learning_rate", "sigma", "alive_bonus")
 class FastES(agent.FastES):
     """fastes.FastES, made from the Zoo's VecEnv and hyper-parameters.
 
-    env: the Zoo's VecEnv. n_workers: None lets FastES's own workers build its environments where they can, one a usable core,
-    and else drives the VecEnv as it is; 0 drives it as it is. preset: the settings under the ones given; the default, so that
-    an entry of a hyper-parameter file is all there is. The others: see fastes.FastES.
+    env: the Zoo's VecEnv.
+    n_workers: None lets FastES's own workers build its environments where they can, one a usable core, and else drives the
+        VecEnv as it is; 0 drives it as it is.
+    preset: the settings under the ones given; the default, so that an entry of a hyper-parameter file is all there is.
+
+    The others: see fastes.FastES.
     """
 
     _given: Any = None

@@ -22,7 +22,11 @@ class Interval(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """along: wall, CPU seconds or steps, float64 (points,), rising. scores: (points,) each."""
+    """What a panel draws.
+
+    along: wall, CPU seconds or steps, float64 (points,), rising.
+    scores: (points,) each.
+    """
 
     along: Float64
     scores: Interval

@@ -23,9 +23,12 @@ Act = Callable[[Any], Any]
 
 
 class Task(NamedTuple):
-    """One run. episodes: of an evaluation on the way, and of the last. points: evaluations in all, the first one untrained.
+    """One run.
 
-    stop_at: score of an evaluation that ends the run early, or None. first_share: of the budget, when the first trained one is.
+    episodes: of an evaluation on the way, and of the last.
+    points: evaluations in all, the first one untrained.
+    stop_at: score of an evaluation that ends the run early, or None.
+    first_share: of the budget, when the first trained one is.
     """
 
     env: str
@@ -71,7 +74,9 @@ def play(env: gymnasium.Env[Any, Any], act: Act, seeds: range) -> list[float]:
 class Watch:
     """Evaluates a contestant when it is due and writes a record each time.
 
-    act: observation -> noise-free action of the current parameters. write: takes a dict. clock: started, or about to be.
+    act: observation -> noise-free action of the current parameters.
+    write: takes a dict.
+    clock: started, or about to be.
     """
 
     def __init__(self, task: Task, clock: Clock, act: Act, write: Callable[[dict[str, Any]], None]) -> None:

@@ -19,10 +19,16 @@ Key = tuple[str, str, int, str]
 
 
 class Row(NamedTuple):
-    """One evaluation, or a failure. budget: as text. attempt: counts runs of the same (env, algo, seed, budget) from 1.
+    """One evaluation, or a failure.
 
-    kind: point, final or failed. steps: environment steps of training. wall, cpu: seconds of training. score, std: of the
-    returns of `episodes` noise-free episodes. machine: key of machine.json. note: settings on a final row, or what failed.
+    budget: as text.
+    attempt: counts runs of the same (env, algo, seed, budget) from 1.
+    kind: point, final or failed.
+    steps: environment steps of training.
+    wall, cpu: seconds of training.
+    score, std: of the returns of `episodes` noise-free episodes.
+    machine: key of machine.json.
+    note: settings on a final row, or what failed.
     """
 
     env: str

@@ -20,11 +20,15 @@ FIRST_SHARE = 1 / 8  # of the budget: budgets are small, and a generation is a g
 
 
 class Study(NamedTuple):
-    """One study. question: its title, in words. seeds: how many by default.
+    """One study.
 
-    add_options: of its own. check: what has to hold before anything is run, a sentence to report; ends the program where it
-    does not. tasks: runs, for the given seeds. condition: columns of the table that say under what a run was done. write: given
-    options, runs and folder, draws <name>.png and returns the report's text.
+    question: its title, in words.
+    seeds: how many by default.
+    add_options: of its own.
+    check: what has to hold before anything is run, a sentence to report; ends the program where it does not.
+    tasks: runs, for the given seeds.
+    condition: columns of the table that say under what a run was done.
+    write: given options, runs and folder, draws <name>.png and returns the report's text.
     """
 
     question: str
@@ -36,7 +40,7 @@ class Study(NamedTuple):
     write: Callable[[argparse.Namespace, list[Run], Path], str]
 
 
-_FIGURES = ("seed", "steps", "score", "std", "episodes", "wall", "cpu", "budget", "machine")
+_COLUMNS = ("seed", "steps", "score", "std", "episodes", "wall", "cpu", "budget", "machine")
 
 
 def run_study(name: str, study: Study, given: Sequence[str]) -> None:
@@ -82,10 +86,10 @@ def write_table(path: Path, study: Study, runs: Sequence[Run], known: dict[str, 
     """A line a run: its conditions, its last evaluation, machine and versions. results.csv has every evaluation."""
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*study.condition(runs[0].final), *_FIGURES])
+        writer.writerow([*study.condition(runs[0].final), *_COLUMNS])
         for run in runs:
             final = run.final._replace(machine=known.get(run.final.machine, run.final.machine))
-            writer.writerow([*study.condition(final).values(), *(getattr(final, figure) for figure in _FIGURES)])
+            writer.writerow([*study.condition(final).values(), *(getattr(final, name) for name in _COLUMNS)])
 
 
 def add_one_env(parser: argparse.ArgumentParser, timesteps: int, told: str, points: int, episodes: int) -> None:

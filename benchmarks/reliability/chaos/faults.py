@@ -50,8 +50,9 @@ def possible_kinds() -> list[str]:
 class Injector:
     """Injects faults of random kinds at random times, on average one in `every` seconds.
 
-    counts: faults by kind. idle_seconds: from each fault to the end of the worker that it hit, summed. spans: of the faults
-    since `begin`, start and end.
+    counts: faults by kind.
+    idle_seconds: from each fault to the end of the worker that it hit, summed.
+    spans: of the faults since `begin`, start and end.
     """
 
     def __init__(self, kinds: Sequence[str], every: float, order: Path, rng: random.Random) -> None:

@@ -24,9 +24,11 @@ class Failed(Exception):
 
 
 class Course(NamedTuple):
-    """How a stretch went. seconds: from the end of its first generation to the end of its last.
+    """How a stretch went.
 
-    resume_seconds: of these, from the kill of the training process until it had done again what it had. redone: generations.
+    seconds: from the end of its first generation to the end of its last.
+    resume_seconds: of these, from the kill of the training process until it had done again what it had.
+    redone: generations.
     delay: share by which the faults of workers made it longer, by comparing generations with their neighbours.
     """
 

@@ -42,7 +42,11 @@ class Plan(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A generation's end. at: on the monotonic clock, which all processes share. busy_seconds: of all workers, for all jobs."""
+    """A generation's end.
+
+    at: on the monotonic clock, which all processes share.
+    busy_seconds: of all workers, for all jobs.
+    """
 
     generation: int
     at: float

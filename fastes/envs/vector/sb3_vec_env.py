@@ -39,7 +39,9 @@ def is_vec_env(env: object) -> bool:
 
 
 class Sb3VectorEnv(VectorEnv):
-    """A VecEnv of Stable-Baselines3 with its wrappers; statistics: those that are VecNormalize, from the outside in.
+    """A VecEnv of Stable-Baselines3 with its wrappers.
+
+    statistics: those that are VecNormalize, from the outside in.
 
     Returns add up the rewards before VecNormalize: a scale that moves during a generation would favour late candidates.
     Raises ValueError where a wrapper around VecNormalize may change normalised rewards, and for a Monitor that forbids resets.

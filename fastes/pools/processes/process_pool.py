@@ -4,319 +4,318 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-import selectors
-import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Collection, Set
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
-from fastes.pools.at_exit import close_at_exit
-from fastes.pools.processes.nested_training import refuse_workers
-from fastes.pools.processes.shutdown import END_SECONDS, see_off, warn_of_late
+from fastes.pools.open_requests import OpenRequest, OpenRequests
 from fastes.pools.processes.watchdog import HUNG, TICK, Watch
-from fastes.pools.processes.worker import Done
+from fastes.pools.processes.worker import LOOK
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed
-from fastes.pools.processes.worker_process import Payload, Worker
-from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, Round, collect, describe_episode, publish, warn_of_penalty
-from fastes.rollout.shared_block import ENTERED, EPISODE, JOB, Block
-from fastes.system.console import lasting
-from fastes.system.forks import tell_of_forks
+from fastes.pools.processes.worker_process import OFFER_BYTES, Worker
+from fastes.pools.processes.workforce import Workforce
+from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, Where, describe_episode, warn_of_penalty
+from fastes.rollout.shared_block import (
+    CLAIMING,
+    EPISODE,
+    GENERATION,
+    JOB,
+    PLACE,
+    TICKET,
+    TICKET_SHIFT,
+    UNCLAIMED,
+)
 from fastes.system.interrupts import interrupts_wait
-from fastes.system.limits import explained
 
 _Made = TypeVar("_Made")
 _MAX_CRASHES = 3  # of one job
 _MAX_FRUITLESS = 6  # for each worker, where no episode was ever finished
-_OUTSIDE = -1  # stands for the job of a worker that died outside any
 
 
-class ProcessPool:
-    """n_workers processes that evaluate candidates. They start with the first `evaluate` and are replaced when they die."""
+class ProcessPool(Workforce):
+    """Runs requests on processes, which start with the first one and are replaced when they die.
 
-    def __init__(self, spec: PoolSpec, n_workers: int) -> None:
-        refuse_workers()
-        self.spec, self.n_workers = spec, n_workers
-        self._workers: dict[int, Worker] = {}
-        self._selector = self._with_limits_named(selectors.DefaultSelector)
-        try:
-            self.block = self._with_limits_named(lambda: Block(spec.layout(n_workers)))
-        except BaseException:
-            self._selector.close()
-            raise
+    n_workers: that play anything. spare: further ones that play noise-free episodes alone.
+    """
+
+    def __init__(self, spec: PoolSpec, n_workers: int, spare: int = 0) -> None:
+        super().__init__(spec, n_workers, spare)
+        self._requests = OpenRequests(self.block)
         self._watch = Watch(spec.step_timeout)
-        self._crashes: Counter[int] = Counter()
-        self._payload: Payload | None = None
-        self._printed: set[str] = set()
         self._warned: set[str] = set()
-        self._penalised = ""
-        self._unfinished = False
+        self._interrupted = False  # by an exception, before workers and requests could be let go of
+        self._orphans = False  # whether a lost worker may have left a job that it had claimed
+        self._lost_at = 0  # a ticket of that moment
+        self._crashes: Counter[int] = Counter()  # of a worker's row, while it built its environment
         self._fruitless = 0  # episodes that lost their worker before any was finished
-        self._round = 0
-        self._first = 1  # the generation's first round: a commit flag of at least this is one of this generation
-        tell_of_forks(self)
-        close_at_exit(self)
 
-    @property
-    def noise(self) -> npt.NDArray[np.float32]:
-        """Memory for the noise table, float32 (table_size,)."""
-        return self.block.noise
+    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
+        """Memory for one of its noise tables, float32 (table_size,)."""
+        table: npt.NDArray[np.float32] = self.block.noise[number]
+        return table
 
-    def start(self) -> None:
-        """Start the workers that are not running, so that they build their environments while the caller goes on."""
-        if self._payload is None:
-            self._payload = self._with_limits_named(lambda: Payload(self.spec, self.block))
-        for slot in range(self.n_workers):
-            if slot not in self._workers:
-                self._start_worker(slot, self._payload)
+    def close(self) -> None:
+        """End the workers and let go of the memory."""
+        self._requests.forget()
+        super().close()
 
-    def _start_worker(self, slot: int, payload: Payload) -> Worker:
-        with interrupts_wait():
-            worker = self._with_limits_named(lambda: Worker(slot, self.spec, self.block, payload))
-            self._workers[slot] = worker
-            self._selector.register(worker.connection, selectors.EVENT_READ, (worker, "message"))
-            self._selector.register(worker.stderr, selectors.EVENT_READ, (worker, "stderr"))
-            if worker.pidfd >= 0:
-                self._selector.register(worker.pidfd, selectors.EVENT_READ, (worker, "exit"))
-        return worker
+    # --- requests ---------------------------------------------------------------------------------------------------
 
-    def _with_limits_named(self, make: Callable[[], _Made]) -> _Made:
-        """What make() gives; when descriptors or processes run out, the error names the limit."""
-        try:
-            return make()
-        except (OSError, RuntimeError) as error:
-            raise explained(error, self.n_workers, len(self._workers)) from error
-
-    def evaluate(self, request: Request) -> Batch:
-        """Run a request's jobs.
-
-        Raises WorkerError for an exception in an environment, WorkerCrashed (WorkerTimeout when it hung) when one job loses
-        its worker three times; the pool can be used again after both.
-        """
-        if self._unfinished:  # an interrupt came before the workers of the last call could be ended
-            self.kill()
-        self._unfinished = True
-        jobs = publish(self.block, request)
-        self._first, todo, rerun = self._round + 1, jobs, 0
-        self._crashes.clear()
-        self._penalised = ""
-        self._watch.begin()
+    def submit(self, request: Request) -> int:
+        if self._interrupted:
+            self.forget()
+        open_ = self._requests.add(request)
+        self._interrupted = True
+        open_.submitted = self._watch.counted
+        self._open_jobs(open_, open_.jobs)
         try:
             self.start()
-            while len(todo):
-                self._round += 1
-                round_ = Round.of(self._round, len(todo), request)
-                self._run_round(round_, todo)
-                todo = todo[self.block.committed[todo] < self._first]
-                rerun += len(todo)
         except BaseException:
-            self.kill()
+            self.forget()
             raise
-        self._unfinished = False
-        self._watch.learn(float(self.block.seconds[jobs].max()))
-        return collect(self.block, jobs, rerun, self._penalised)
+        self._interrupted = False
+        return open_.first_ticket
 
-    def _run_round(self, round_: Round, todo: npt.NDArray[np.int64]) -> None:
-        """Wake every worker for the jobs in todo; return when all are done, or when nobody is left who could do them."""
-        block = self.block
-        block.todo[: len(todo)] = todo
-        _core.commit(block.next_todo, 0, round_.number << 32)  # from here on jobs can be claimed
+    def _open_jobs(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> None:
+        """Let workers claim them."""
+        open_.place.todo[: len(jobs)] = jobs[::-1]
+        _core.commit(open_.place.unclaimed, 0, open_.ticket << TICKET_SHIFT | len(jobs))  # from here on they can be claimed
+        self._offer += 1
         for worker in self._workers.values():
-            worker.offer(round_)
-        timeout = 0.0  # whoever died while nobody watched is met first
-        while timeout == 0.0 or not self._is_over(round_, todo):
-            events, timeout = self._selector.select(timeout), TICK
-            for key, _ in events:
-                worker, channel = key.data
-                if self._workers.get(worker.slot) is not worker:
-                    continue  # replaced earlier in this batch of events
-                if channel == "stderr":
-                    self._show(worker)
-                elif not self._receive(worker, round_) or channel == "exit":
-                    self._replace(worker, round_)
-            for worker, fault in self._watch.check(self._workers.values()):
-                worker.killed_for = fault
-                self._replace(worker, round_)
-        if self.spec.on_env_error == PENALISE:
-            for worker in list(self._workers.values()):
-                self._receive(worker, round_)  # penalties were sent before their jobs counted as done
+            worker.offer(self._offer)
 
-    def _is_over(self, round_: Round, todo: npt.NDArray[np.int64]) -> bool:
-        """Every job is done, or all are claimed and no living worker that claimed any goes on.
+    def knows(self, ticket: int) -> bool:
+        return ticket in self._requests
 
-        A worker that is still building has claimed nothing: it says that it enters a round before its first claim.
+    def tickets(self) -> Set[int]:
+        return self._requests.tickets()
+
+    def is_finished(self, ticket: int) -> bool:
+        return self._requests[ticket].finished
+
+    def wait(self, tickets: Collection[int]) -> None:
+        """Also raises WorkerError where a worker cannot build its environment, WorkerCrashed (WorkerTimeout when it hung) where
+        workers are lost again and again outside any episode; requests are forgotten then.
         """
-        claimed = _core.committed(self.block.next_todo, 0) & 0xFFFFFFFF
-        if claimed < len(todo):
-            return False
-        number = round_.number
-        if all(w.done_round == number or _core.committed(w.row, ENTERED) != number for w in self._workers.values()):
-            return True
-        return bool((self.block.committed[todo] >= self._first).all())
+        self._interrupted = True
+        self._crashes.clear()
+        try:
+            timeout = 0.0  # whoever died while nobody watched is met first
+            while timeout == 0.0 or not self._is_any_finished(tickets):
+                if len(self._workers) < self.n_processes:  # an error has ended them
+                    self.start()
+                self._meet_events(timeout)
+                timeout = TICK
+            if self.spec.on_env_error == PENALISE:
+                for worker in list(self._workers.values()):
+                    self._receive(worker)  # penalties were sent before their jobs counted as done
+        except BaseException:
+            self.forget()
+            raise
+        self._interrupted = False
 
-    def _receive(self, worker: Worker, round_: Round) -> bool:
+    def collect(self, ticket: int) -> Batch:
+        """Also raises WorkerCrashed (WorkerTimeout when it hung) when one job loses its worker three times."""
+        open_ = self._requests[ticket]
+        if open_.error is None:
+            self._watch.learn(float(open_.place.seconds[open_.jobs].max()), open_.submitted)
+        return self._requests.collect(ticket)
+
+    def forget(self) -> None:
+        """Every request, and end every worker, whatever it does: none may write into a place that is given to another."""
+        self._interrupted = True
+        if self.block.fd >= 0:  # it is no forked copy, to which the block does not belong
+            for place in self.block.places:  # a job that is claimed later would be played in the place of another request
+                _core.commit(place.unclaimed, 0, 0)
+        self._requests.forget()
+        self.kill()
+        self._interrupted = False
+
+    def _is_any_finished(self, tickets: Collection[int]) -> bool:
+        """Look at the open requests, and open again what lost workers have left."""
+        for open_ in self._requests.unfinished():
+            if _core.committed(open_.place.unclaimed, 0) & UNCLAIMED:
+                continue
+            left = open_.uncommitted()
+            open_.finished = not len(left)
+            if len(left) and self._orphans and (orphans := self._orphans_among(open_, left)) is not None and len(orphans):
+                self._open_again(open_, orphans)
+        self._orphans = self._orphans and any(map(self._may_have_orphans, self._requests.unfinished()))
+        return any(self.is_finished(ticket) for ticket in tickets)
+
+    def _may_have_orphans(self, open_: OpenRequest) -> bool:
+        """A request of which a lost worker had claimed a job; which one shows when none is unclaimed."""
+        return open_.ticket <= self._lost_at
+
+    def _orphans_among(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        """The jobs that no worker is at; None while one is about to claim a job.
+
+        Rows are read before flags: who has finished a job takes it out of its row after it has set the flag.
+        """
+        held = set()
+        for worker in self._workers.values():
+            if _core.committed(worker.row, CLAIMING):
+                return None
+            job, number, ticket = (_core.committed(worker.row, column) for column in (JOB, PLACE, TICKET))
+            if job >= 0 and number == open_.number and ticket >= open_.first_ticket:
+                held.add(job)
+        left = set(open_.uncommitted().tolist()) - held
+        return np.array([job for job in jobs.tolist() if job in left], dtype=np.int64)
+
+    def _open_again(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> None:
+        """Under a new ticket."""
+        open_.rerun += len(jobs) - (_core.committed(open_.place.unclaimed, 0) & UNCLAIMED)  # those were never begun
+        open_.ticket = self._requests.new_ticket()
+        self._open_jobs(open_, jobs)
+
+    # --- what workers do --------------------------------------------------------------------------------------------
+
+    def _meet_events(self, timeout: float) -> None:
+        """Wait for one of them, for so many seconds at most, and look after the workers."""
+        for key, _ in self._selector.select(timeout):
+            worker: Worker = key.data[0]
+            channel: str = key.data[1]
+            if not self._has(worker):
+                continue  # replaced earlier in this batch of events
+            if channel == "stderr":
+                self._show(worker)
+            elif (not self._receive(worker) or channel == "exit") and self._has(worker):
+                self._replace(worker)
+        for unwell, fault in self._watch.check(list(self._workers.values())):
+            if self._has(unwell):
+                unwell.killed_for = fault
+                self._replace(unwell)
+
+    def _receive(self, worker: Worker) -> bool:
         """Take what it has sent; False when it hung up."""
         try:
-            while worker.connection.poll():
-                self._take(worker, worker.connection.recv(), round_)
+            while self._has(worker) and worker.has_sent():
+                message = worker.connection.recv_bytes()
+                if len(message) == OFFER_BYTES:
+                    worker.idle_after = int.from_bytes(message, "little")
+                    worker.offer(self._offer)  # it was late where there is a newer one
+                elif message != LOOK:
+                    self._meet_failure(worker, pickle.loads(message))
         except (EOFError, OSError):
             return False
         return True
 
-    def _take(self, worker: Worker, message: Done | Failed, round_: Round) -> None:
-        if isinstance(message, Done):
-            worker.done_round = message.round_number
-            if worker.done_round < round_.number:  # it was late: the others have begun another round
-                worker.offer(round_)
-        else:
-            self._meet_failure(worker, message, round_)
-
-    def _meet_failure(self, worker: Worker, failed: Failed, round_: Round) -> None:
-        if failed.job in (BUILDING, LOADING):
-            doing = "while it was built" if failed.job == BUILDING else "while a worker imported what builds it"
-            where, generation, job, env_seed = f"{self.spec.source.name}, {doing}", round_.generation + 1, None, None
-            replay = ""
-            self._show(worker)
-            if output := worker.last_output():  # what comes before the environment is built is not shown
-                failed = failed._replace(trace=f"{failed.trace}\nThe worker's last output:\n{output}")
-        else:
-            episode = describe_episode(self.spec, self.block, round_, failed.job, failed.episode)
-            where, generation, job, env_seed = episode[:4]
-            replay = f"; to play this episode again in one process: {episode.replay}"
-        if failed.penalised:
-            self._penalised = failed.summary
-            warn_of_penalty(self._warned, failed.summary, where, failed.trace)
-            return
+    def _meet_failure(self, worker: Worker, failed: Failed) -> None:
         cause = None
         with contextlib.suppress(Exception):  # it may load in the worker alone
             cause = pickle.loads(failed.exception) if failed.exception else None
-        raise WorkerError(
-            f"{failed.summary}\n[in the {failed.origin}: {where}{replay}]\n\n{failed.trace}", generation, job, env_seed
-        ) from cause
+        if failed.job in (BUILDING, LOADING):
+            doing = "while it was built" if failed.job == BUILDING else "while a worker imported what builds it"
+            self._show(worker)
+            trace = failed.trace
+            if output := worker.last_output():  # what comes before the environment is built is not shown
+                trace = f"{trace}\nThe worker's last output:\n{output}"
+            where = f"{self.spec.source.name}, {doing}"
+            raise WorkerError(
+                f"{failed.summary}\n[in the {failed.origin}: {where}]\n\n{trace}", self._generation() + 1, None, None
+            ) from cause
+        open_ = self._requests.at(failed.place, failed.ticket)
+        if open_ is None or open_.error is not None:
+            return  # its request has met another error
+        episode = describe_episode(self.spec, open_.place, failed.job, failed.episode)
+        if failed.penalised:
+            open_.penalised = failed.summary
+            warn_of_penalty(self._warned, failed.summary, episode.text, failed.trace)
+            return
+        if open_.finished:
+            return  # another worker was found to have done the job
+        error = WorkerError(
+            f"{failed.summary}\n[in the {failed.origin}: {episode.text}; to play this episode again in one process: "
+            f"{episode.replay}]\n\n{failed.trace}",
+            episode.generation,
+            episode.job,
+            episode.env_seed,
+        )
+        error.__cause__ = cause
+        self._fail(open_, error)
 
-    def _replace(self, worker: Worker, round_: Round) -> None:
-        """Reap a worker that is dead or has to die, and start another in its place, which helps with this round."""
+    def _fail(self, open_: OpenRequest, error: WorkerError) -> None:
+        """End a request with an error. Workers start anew: who knows what state theirs are in. Other requests go on."""
+        open_.error, open_.finished = error, True
+        _core.commit(open_.place.unclaimed, 0, 0)
+        self.kill()
+        for other in self._requests.unfinished():
+            self._open_again(other, other.uncommitted())
+
+    def _generation(self) -> int:
+        """The last one that a request is of."""
+        return max((int(open_.place.words[GENERATION]) for open_ in self._requests.unfinished()), default=-1)
+
+    def _replace(self, worker: Worker) -> None:
+        """Reap a worker that is dead or has to die, and start another in its place."""
         self._show(worker)
         with interrupts_wait():
             self._end(worker)
-        job = self._unfinished_job(worker)
+        self._note_orphans()
+        open_, job = self._unfinished_job(worker)
         how = worker.how_it_died()
-        if job == _OUTSIDE:
-            episode, what = None, "outside any episode" if worker.ready else "while it built its environment"
-            what += f", in generation {round_.generation + 1}" if round_.generation >= 0 else ""
+        if open_ is None:
+            generation = self._generation()
+            what = "outside any episode" if worker.ready else "while it built its environment"
+            what += f", in generation {generation + 1}" if generation >= 0 else ""
+            self._crashes[worker.slot] += not worker.ready  # killed while idle: nobody's fault
+            crashes, episode = self._crashes[worker.slot], None
         else:
-            episode = describe_episode(self.spec, self.block, round_, job, int(worker.row[EPISODE]))
+            episode = describe_episode(self.spec, open_.place, job, int(worker.row[EPISODE]))
             what = f"in {episode.text}"
-        blamed = job if job != _OUTSIDE else -1 - worker.slot  # several that are killed while they start prove nothing
-        self._crashes[blamed] += not (job == _OUTSIDE and worker.ready)  # killed while idle: nobody's fault
-        self._fruitless += job != _OUTSIDE
-        never = self._fruitless >= _MAX_FRUITLESS * self.n_workers and not self.block.committed.any()
-        if self._crashes[blamed] >= _MAX_CRASHES or never:
-            kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
-            again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""
-            lost = (
-                f"{self._fruitless} workers were lost before any episode was finished, the last one"
-                if never
-                else (f"{_MAX_CRASHES} workers were lost")
-            )
-            output = worker.last_output()
-            raise kind(
-                f"{lost} {what}; {'it' if never else 'the last one'} {how}.{again}"
-                f"{output and f'{chr(10)}Its last output:{chr(10)}{output}'}",
-                round_.generation + 1,
-                episode.job if episode else None,
-                episode.env_seed if episode else None,
-            )
+            open_.crashes[job] += 1
+            self._fruitless += 1
+            crashes = open_.crashes[job]
+        never = self._fruitless >= _MAX_FRUITLESS * self.n_processes and not self._has_finished_any()
+        if crashes >= _MAX_CRASHES or never:
+            error = self._crash_error(worker, what, how, episode, never)
+            if open_ is None or never:
+                raise error
+            self._fail(open_, error)
+            return
         again = "" if episode is None else " and its unfinished episode is played again"
         warnings.warn(
             f"worker {worker.slot} {how} {what}; it is replaced{again}, results do not change",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
-        assert self._payload is not None
-        self._start_worker(worker.slot, self._payload).offer(round_)
+        self.start()
 
-    def _unfinished_job(self, worker: Worker) -> int:
-        """What a dead worker was at; _OUTSIDE when it had finished that, in this generation or an earlier one."""
-        job = int(worker.row[JOB])
-        finished = worker.row[ENTERED] < self._first or (job >= 0 and self.block.committed[job] >= self._first)
-        return _OUTSIDE if finished else job
+    def _crash_error(self, worker: Worker, what: str, how: str, episode: Where | None, never: bool) -> WorkerCrashed:
+        """What to raise when workers are lost again and again. never: before any episode was finished."""
+        kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
+        again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""
+        lost = (
+            f"{self._fruitless} workers were lost before any episode was finished, the last one"
+            if never
+            else (f"{_MAX_CRASHES} workers were lost")
+        )
+        output = worker.last_output()
+        return kind(
+            f"{lost} {what}; {'it' if never else 'the last one'} {how}.{again}"
+            f"{output and f'{chr(10)}Its last output:{chr(10)}{output}'}",
+            episode.generation if episode else self._generation() + 1,
+            episode.job if episode else None,
+            episode.env_seed if episode else None,
+        )
 
-    def _show(self, worker: Worker) -> None:
-        """Pass on what a worker wrote to stderr; a line that many workers write appears once."""
-        lines, open_ = worker.read_stderr()
-        for line in lines:
-            if line and line not in self._printed:
-                if len(self._printed) < 1000:
-                    self._printed.add(line)
-                print(line, file=lasting(sys.stderr))
-        if not open_:
-            self._release(worker.stderr)
+    def _has_finished_any(self) -> bool:
+        return any(place.committed.any() for place in self.block.places)
 
-    def _release(self, channel: Any) -> None:
-        with contextlib.suppress(KeyError, ValueError, OSError):  # it is released or closed already
-            self._selector.unregister(channel)
+    def _note_orphans(self) -> None:
+        """A lost worker may have claimed a job of any request that is open now."""
+        self._orphans, self._lost_at = True, self._requests.new_ticket()
 
-    def _end(self, worker: Worker) -> None:
-        """Reap one that has hung up, hangs or is stopped; how it died is its own exit status, where it has one."""
-        if worker.killed_for:
-            self._see_off([worker])
-            return
-        worker.wait(END_SECONDS)
-        if not worker.has_ended():
-            worker.killed_for = "hung up and did not end"
-            worker.kill()
-        self._remove(worker)
-
-    def _remove(self, worker: Worker) -> None:
-        """Reap a worker that was killed or is dead."""
-        for channel in (worker.connection, worker.stderr, worker.pidfd):
-            if channel != -1:
-                self._release(channel)
-        self._workers.pop(worker.slot, None)
-        worker.reap()
-
-    def _see_off(self, workers: list[Worker]) -> list[Worker]:
-        """Ask workers to close their environments and to leave, and reap them; returns those that had to be killed."""
-        for worker in workers:
-            self._release(worker.connection)
-            worker.ask_to_leave()
-        late = see_off(workers, self._show)
-        for worker in workers:
-            self._show(worker)
-            self._remove(worker)
-        return late
-
-    def kill(self) -> None:
-        """End every worker, whatever it does; the next `evaluate` starts new ones."""
-        with interrupts_wait():
-            late = self._see_off(list(self._workers.values()))
-            warn_of_late(self.spec.source.name, late)  # before an interrupt that waits is raised
-
-    def close(self) -> None:
-        """End the workers and let go of the memory."""
-        with interrupts_wait():
-            for worker in self._workers.values():
-                self._show(worker)
-            late = self._see_off(list(self._workers.values()))
-            self._selector.close()
-            self.block.close()
-            if self._payload is not None:
-                self._payload.close()
-            warn_of_late(self.spec.source.name, late)
-
-    def leave_to_parent(self) -> None:
-        """See forks.Owner. The epoll set is shared: nothing is taken out of it. Workers must see when their parent hangs up."""
-        workers = list(self._workers.values())
-        self._workers.clear()
-        for worker in workers:
-            worker.leave_to_parent()
-        self._selector.close()
-        self.block.close()
-        if self._payload is not None:
-            self._payload.close()
+    def _unfinished_job(self, worker: Worker) -> tuple[OpenRequest | None, int]:
+        """What a dead worker was at; no request when it had finished that."""
+        job, number, ticket = (int(worker.row[column]) for column in (JOB, PLACE, TICKET))
+        open_ = self._requests.at(number, ticket) if job >= 0 else None
+        if open_ is not None and not open_.finished and open_.place.committed[job] < open_.first_ticket:
+            return open_, job
+        return None, -1

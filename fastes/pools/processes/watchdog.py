@@ -37,13 +37,20 @@ class Watch:
         self.timeout, self.clock = timeout, clock
         self._longest = 0.0
         self._looked_at = clock()
-        self._counted = 0.0  # seconds of this round
+        self._counted = 0.0  # seconds until then
         self._seen: dict[Worker, _Seen] = {}
 
-    def learn(self, seconds: float) -> None:
-        """The longest job of the round took so long by the wall clock; no longer than what was counted of the round."""
-        counted = self._counted + min(self.clock() - self._looked_at, _PAUSE)
-        self._longest = max(self._longest, min(seconds, counted))
+    @property
+    def counted(self) -> float:
+        """Seconds that this process has seen pass, until now."""
+        return self._counted + min(self.clock() - self._looked_at, _PAUSE)
+
+    def learn(self, seconds: float, begun: float) -> None:
+        """A job took so long by the wall clock; no longer than what was counted since it was asked for.
+
+        begun: what was counted then.
+        """
+        self._longest = max(self._longest, min(seconds, self.counted - begun))
 
     @property
     def limit(self) -> float:
@@ -51,10 +58,6 @@ class Watch:
         if self.timeout is not None:
             return self.timeout
         return max(_FLOOR, _FACTOR * self._longest) if self._longest else _UNLEARNED
-
-    def begin(self) -> None:
-        """A round begins. Looks go on at their own pace: rounds may be shorter than a TICK."""
-        self._counted = 0.0
 
     def check(self, workers: Iterable[Worker]) -> list[tuple[Worker, str]]:
         """(worker, what is wrong with it) of each that has to be replaced; looks at most once a TICK."""

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
@@ -21,14 +23,30 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.envs.worker_registry import register
-from fastes.pools.processes.worker_messages import BUILDING, close_before_end, failure, told
-from fastes.rollout.job import PoolSpec, Round
+from fastes.pools.processes.worker_messages import BUILDING, Failed, close_before_end, failure, told
+from fastes.rollout.job import PoolSpec
 from fastes.rollout.job_runner import JobRunner
-from fastes.rollout.shared_block import CLOSED, ENTERED, EPISODE, JOB, LEAVE, OPEN, READY, STAGE, Block, Layout
+from fastes.rollout.shared_block import (
+    CLAIMING,
+    CLOSED,
+    EPISODE,
+    JOB,
+    LEAVE,
+    OPEN,
+    PLACE,
+    READY,
+    STAGE,
+    TICKET,
+    UNCLAIMED,
+    Block,
+    Layout,
+)
 from fastes.system.console import output_lasts
 from fastes.system.interrupts import STOP_SIGNALS
 
 LEAVE_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGTERM)  # one that environments leave alone, where there is one
+LOOK = b""  # what tells the parent that a job is done, of a request that has none left to claim: it may be finished
+_STAY_SECONDS = 0.001
 READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr, not shown
 
 
@@ -43,23 +61,21 @@ class Arguments(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What to build, where the shared memory is, the kernels to use, and what the parent has registered in Gymnasium."""
+    """What to build, where the shared memory is, the kernels to use, and what the parent has registered in Gymnasium.
+
+    n_workers: rows of the block from this one on belong to workers that play noise-free episodes alone.
+    """
 
     spec: PoolSpec
     layout: Layout
     memory_fd: int
     kernels: str
     registrations: bytes
+    n_workers: int
 
 
 class Leave(BaseException):
     """The parent has asked this process to leave."""
-
-
-class Done(NamedTuple):
-    """No job of this round is left to claim."""
-
-    round_number: int
 
 
 def main(arguments: tuple[int, ...]) -> None:
@@ -171,8 +187,10 @@ def serve(connection: Connection, start: Start, slot: int) -> None:
             _core.commit(row, STAGE, OPEN)
             runner = build(connection, start.spec, start.registrations, block, slot, signals)
             if runner is not None:
+                if slot >= start.n_workers and len(available()) <= start.n_workers:
+                    runner.around = Roaming
                 signals.deaf = False  # half an environment could not be closed
-                work(connection, runner, row, signals)
+                work(connection, runner, row, signals, kinds_of(start, slot))
         finally:
             signals.deaf = True
     except Leave:
@@ -186,6 +204,47 @@ def serve(connection: Connection, start: Start, slot: int) -> None:
             finally:
                 _core.commit(row, STAGE, CLOSED)
                 connection.close()  # what is left behind, a thread say, must not keep it
+
+
+def available() -> list[int]:
+    """The cores that this process may run on; none where the system does not tell."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+class Roaming:
+    """An environment whose process goes from core to core while it is played.
+
+    Each core has a worker. The system would leave this process on one of them, whose candidates the whole generation would
+    have to wait for; so it takes a little time from every core.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._env, self._cores = env, available()
+        self._moves = itertools.cycle(self._cores)
+        self._stays_until = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def step(self, action: Any) -> Any:
+        if (now := time.perf_counter()) >= self._stays_until and self._cores:
+            self._stays_until = now + _STAY_SECONDS
+            with contextlib.suppress(OSError):  # the cores that it may use have changed
+                os.sched_setaffinity(0, {next(self._moves)})
+        return self._env.step(action)
+
+    def __del__(self) -> None:
+        """The episode is over."""
+        with contextlib.suppress(OSError):
+            if self._cores:
+                os.sched_setaffinity(0, self._cores)
+
+
+def kinds_of(start: Start, slot: int) -> list[range]:
+    """The places whose jobs a worker plays: those of candidates first; or of noise-free episodes alone."""
+    candidates, all_places = start.layout.num_generations, len(start.layout.places())
+    evaluations = range(candidates, all_places)
+    return [range(candidates), evaluations] if slot < start.n_workers else [evaluations]
 
 
 def build(
@@ -209,28 +268,57 @@ def build(
     return runner
 
 
-def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], signals: Signals) -> None:
-    """Run the jobs of round after round."""
+def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], signals: Signals, kinds: list[range]) -> None:
+    """Run jobs, and wait for the next offer where there is none. kinds: which places' jobs come first, and which then."""
     block = runner.block
     while not row[LEAVE]:
-        round_: Round = connection.recv()
+        offer = connection.recv_bytes()
         signals.listen()  # whatever the environment has installed
-        runner.begin(round_)
-        _core.commit(row, ENTERED, round_.number)  # before the first claim: the parent counts on it
-        while (position := _core.claim(block.next_todo, round_.number, round_.num_todo)) >= 0:
-            job = int(block.todo[position])
+        owes_a_look = False
+        while (claimed := claim(block, row, kinds)) is not None:
+            number, ticket, job = claimed
+            place = block.places[number]
+            if owes_a_look:
+                connection.send_bytes(LOOK)
 
-            def report(error: Exception, job: int = job) -> None:
-                connection.send(failure(job, int(row[EPISODE]), error, penalised=True))
+            def report(error: Exception, claimed: tuple[int, int, int] = claimed) -> None:
+                connection.send(_failed(claimed, row, error)._replace(penalised=True))
 
             try:
-                runner.run(job, round_, report)
+                runner.run(place, ticket, job, report)
             except Exception as error:
-                connection.send(failure(job, int(row[EPISODE]), error))
-                row[JOB] = -1
+                connection.send(_failed(claimed, row, error))
+                return  # what comes next may be a job of another request, and nobody knows what state the environment is in
             if row[LEAVE]:
                 return  # the environment has swallowed the exception, or taken over the signal
-        connection.send(Done(round_.number))
+            owes_a_look = not _core.committed(place.unclaimed, 0) & UNCLAIMED
+        connection.send_bytes(offer)  # nothing is left to claim after it
+
+
+def claim(block: Block, row: npt.NDArray[np.int64], kinds: list[range]) -> tuple[int, int, int] | None:
+    """Claim a job and note it in the worker's row: the number of its place, its ticket, and the job; None where there is none.
+
+    The parent can tell the jobs that a dead worker leaves from those that others hold: whoever has claimed one says so before,
+    and is done with saying when its row names the job.
+    """
+    _core.commit(row, CLAIMING, 1)
+    claimed = None
+    for kind in kinds:
+        if (claimed := _core.claim(block.unclaimed, kind.start, kind.stop)) is not None:
+            break
+    if claimed is not None:
+        number, ticket, position = claimed
+        job = int(block.places[number].todo[position])
+        for column, value in (PLACE, number), (TICKET, ticket), (JOB, job):
+            _core.commit(row, column, value)
+        claimed = number, ticket, job
+    _core.commit(row, CLAIMING, 0)
+    return claimed
+
+
+def _failed(claimed: tuple[int, int, int], row: npt.NDArray[np.int64], error: Exception) -> Failed:
+    number, ticket, job = claimed
+    return failure(job, int(row[EPISODE]), error)._replace(place=number, ticket=ticket)
 
 
 def limit_threads() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -21,8 +22,8 @@ from fastes.envs.worker_registry import own_registrations
 from fastes.pools.processes.nested_training import MARK
 from fastes.pools.processes.unsendable import cannot_be_sent
 from fastes.pools.processes.worker import LEAVE_SIGNAL, READY_MARK, Arguments, Start
-from fastes.rollout.job import PoolSpec, Round
-from fastes.rollout.shared_block import ENTERED, JOB, LEAVE, READY, STAGE, Block, anonymous_file
+from fastes.rollout.job import PoolSpec
+from fastes.rollout.shared_block import CLAIMING, JOB, LEAVE, READY, STAGE, Block, anonymous_file
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.interrupts import born_blocked
 
@@ -36,6 +37,7 @@ from fastes.pools.processes.worker_messages import told
 with told({fd}): from fastes.pools.processes.worker import main
 main({arguments!r})
 """
+OFFER_BYTES = 8
 _MAX_LINE = 1 << 16  # bytes of a worker's unfinished line that are kept
 _READS = 16  # chunks of output taken at a time: whoever writes without end must not hold the parent up
 _DEATH_SECONDS = 2.0  # for a killed process to end; one in the kernel's hands (a lost network disk) may not
@@ -44,9 +46,9 @@ _DEATH_SECONDS = 2.0  # for a killed process to end; one in the kernel's hands (
 class Payload:
     """What every worker of a pool is given, pickled once, in a file without a name: no pipe can fill up with it."""
 
-    def __init__(self, spec: PoolSpec, block: Block) -> None:
+    def __init__(self, spec: PoolSpec, block: Block, n_workers: int) -> None:
         try:
-            content = cloudpickle.dumps(Start(spec, block.layout, block.fd, _core.variant(), own_registrations()))
+            content = cloudpickle.dumps(Start(spec, block.layout, block.fd, _core.variant(), own_registrations(), n_workers))
         except Exception as error:
             raise cannot_be_sent(spec.source, error) from error
         self.size = len(content)
@@ -65,15 +67,17 @@ class Worker:
 
     def __init__(self, slot: int, spec: PoolSpec, block: Block, payload: Payload) -> None:
         self.slot, self.row = slot, block.workers[slot]
-        self.row[[JOB, ENTERED, READY, LEAVE, STAGE]] = -1, 0, 0, 0, 0
+        self.row[[JOB, CLAIMING, READY, LEAVE, STAGE]] = -1, 0, 0, 0, 0
         self._show_lines = not spec.env_shown
-        self.sent_round = self.done_round = 0  # the last round it was told of, and the last that it said it is done with
+        self.sent_offer = self.idle_after = 0  # the last offer it was told of, and the last after which it found nothing left
         self.killed_for = ""  # why the parent killed it
         self.stderr_tail: deque[str] = deque(maxlen=30)
         self._partial = b""
         fill_standard_descriptors()  # an environment, or a callback, may have closed them since
         ours, theirs = socketpair()
         self.connection = Connection(ours.detach())
+        self._poll = select.poll()
+        self._poll.register(self.connection.fileno(), select.POLLIN)
         arguments = Arguments(theirs.fileno(), os.getpid(), slot, payload.fd, payload.size)
         boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], fd=theirs.fileno(), arguments=tuple(arguments))
         try:
@@ -98,13 +102,17 @@ class Worker:
         """Of its environment: 0 before it is built, OPEN or CLOSED."""
         return int(_core.committed(self.row, STAGE))
 
-    def offer(self, round_: Round) -> None:
-        """Tell it of a round, unless it has not answered the one before: messages to a slow starter must not pile up."""
-        if self.done_round < self.sent_round:
+    def offer(self, number: int) -> None:
+        """Tell it that there are jobs, unless it has not answered the last offer: messages to a slow one must not pile up."""
+        if self.idle_after < self.sent_offer or number <= self.sent_offer:
             return
-        self.sent_round = round_.number
+        self.sent_offer = number
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send(round_)
+            self.connection.send_bytes(number.to_bytes(OFFER_BYTES, "little"))  # it comes back when nothing is left
+
+    def has_sent(self) -> bool:
+        """Whether a message waits, or the end of all messages. Connection.poll takes a selector for each call."""
+        return bool(self._poll.poll(0))
 
     def is_stopped(self) -> bool:
         """Whether SIGSTOP or the like has stopped it; a debugger does not count."""

@@ -1,0 +1,119 @@
+"""The loop of a training: ask, evaluate, tell, record, callbacks, stop."""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import partial
+
+from fastes.pools.base import Steps
+from fastes.reports.callbacks import Callback
+from fastes.reports.training_warnings import StatisticsWarnings
+from fastes.sb3.interface import SB3Interface
+from fastes.system.interrupts import interrupts_wait
+from fastes.training.evaluation import Told
+from fastes.training.evaluator import Evaluator
+from fastes.training.generation import (
+    Generation,
+    confirm_target,
+    evaluate,
+    finish_evaluation,
+    make_record,
+    play_start,
+    run_generation,
+    warm_up,
+)
+from fastes.training.record import Record
+from fastes.training.state import TrainingState
+
+
+class Loop(SB3Interface):
+    """What `FastES.learn` repeats. Where it waits for episodes it yields, so that several trainings can share a pool."""
+
+    _odd: StatisticsWarnings
+
+    def _train(self, total: int, callbacks: Callback) -> Steps[None]:
+        """Generations until num_timesteps has reached total, the target return is confirmed, or a callback says stop."""
+        is_training = self.num_timesteps < total
+        finished = time.perf_counter()
+        while is_training:
+            yield from self._judge_start(callbacks)
+            self._begin_starts_ahead()
+            self.state = yield from warm_up(self.state, self.evaluator)
+            generation = yield from run_generation(self.state, self.evaluator)  # ask and evaluate
+            record, finished = yield from self._book(generation, finished, callbacks)  # tell and record
+            self._note_episodes()
+            is_training = callbacks.on_generation(self, record) is not False
+            self.state = self.state.reported()
+            told = self.state.report.told if self.state.report and record.eval_generation else None
+            self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch, told)
+            is_training = is_training and not self.solved and self.num_timesteps < total
+        yield from self._tell_pending(callbacks)
+        if self.num_timesteps >= total:
+            yield from self._judge_start(callbacks)
+
+    def _judge_start(self, callbacks: Callback) -> Steps[None]:
+        """Judge the present start where it has spent its part, and begin the next one or go on from the best."""
+        starts = self.state.starts
+        if starts.due(self.num_timesteps, self.budget):
+            evaluation = yield from evaluate(self.state, self.evaluator, starts.judges())
+            self.state = self.state.judged(evaluation)
+            callbacks.on_start_judged(self, starts.judged + 1, evaluation.mean)
+
+    def _begin_starts_ahead(self) -> None:
+        """The next starts, where workers are free for them."""
+        starts, ahead = self.state.starts, self.evaluator.starts_ahead()
+        if not starts.has_unjudged_starts:
+            self.evaluator.end_ahead()
+        elif ahead:
+            for number in range(starts.judged + 1, min(starts.judged + 1 + ahead, starts.number)):
+                self.evaluator.play_ahead(number, partial(self._play_start, number))
+
+    def _play_start(self, number: int, evaluator: Evaluator) -> Steps[None]:
+        return play_start(self.state.start_ahead(number), evaluator)
+
+    def _book(self, generation: Generation, started: float, callbacks: Callback) -> Steps[tuple[Record, float]]:
+        """The state after a generation takes the place of the one before. Its statistics, and when they were known."""
+        batch, state, told = generation.batch, self.state, []
+        solved, (due, waiting) = False, state.due(batch)
+        for pending in due:
+            told.append((yield from finish_evaluation(state, self.evaluator, pending)))
+            solved, state = yield from self._tell(state, told[-1], callbacks)
+            if solved:
+                break
+        last = told[-1] if told else None
+        with interrupts_wait():
+            state, update = state.finished(told[-1]) if solved else state.updated(batch, told, waiting)
+            finished = time.perf_counter()
+            record = make_record(state, generation, last, update, self.n_workers, finished - started)
+            self.state = state.reporting(record, batch, last)
+        return record, finished
+
+    def _tell(self, state: TrainingState, told: Told, callbacks: Callback) -> Steps[tuple[bool, TrainingState]]:
+        """Meet an evaluation: is its theta the best, and is it solved? Whether it is, and the state that knows of both."""
+        pending, mean = told.pending, told.evaluation.mean
+        if pending.is_told:
+            return False, state
+        is_best = mean > -math.inf and mean >= state.counters.best_eval_return
+        state = state.told(told)
+        if is_best:
+            before = self.state
+            try:  # a context manager's lines around its `try` would be a gap
+                self.state = state.as_evaluated(pending)
+                callbacks.on_new_best(self, mean)
+            finally:
+                self.state = before
+        if mean >= self.target_return:
+            return (yield from confirm_target(state, self.evaluator, pending, self.target_return))
+        return False, state
+
+    def _tell_pending(self, callbacks: Callback) -> Steps[None]:
+        """At the end of a training nobody has to wait for the evaluations that are still played."""
+        for pending in self.state.pending:
+            if not pending.is_told:
+                told = yield from finish_evaluation(self.state, self.evaluator, pending)
+                solved, state = yield from self._tell(self.state, told, callbacks)
+                state = state.ended(told)
+                self.state = state.finished(told)[0] if solved else state
+                if solved:
+                    return

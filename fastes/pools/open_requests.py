@@ -1,0 +1,107 @@
+"""Which requests of a pool are open, and in which places of its block."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes import _core
+from fastes.errors import FastESError
+from fastes.rollout.job import Batch, Request, collect, publish
+from fastes.rollout.shared_block import Block, Place
+
+
+@dataclass
+class OpenRequest:
+    """A request that was submitted and is not collected.
+
+    number: of its place.
+    place: its arrays.
+    request: what was asked.
+    jobs: in the order of claiming, int64 (n,).
+    first_ticket: a commit flag of at least this is of this request.
+    ticket: under which its jobs are claimed; later ones run what a lost worker has left.
+    rerun: jobs run again.
+    penalised: see Batch.
+    error: what `collect` will raise.
+    finished: whether all jobs are done, or there is an error.
+    crashes: how often a job has lost its worker.
+    submitted: the pool's time then.
+    """
+
+    number: int
+    place: Place
+    request: Request
+    jobs: npt.NDArray[np.int64]
+    first_ticket: int
+    ticket: int
+    rerun: int = 0
+    penalised: str = ""
+    error: Exception | None = None
+    finished: bool = False
+    crashes: Counter[int] = field(default_factory=Counter)
+    submitted: float = 0.0
+
+    def uncommitted(self) -> npt.NDArray[np.int64]:
+        """The jobs without a result, in the order of claiming."""
+        return _core.uncommitted(self.place.committed, self.jobs, self.first_ticket)
+
+
+class OpenRequests:
+    """The requests of a pool, by ticket. Tickets grow: the oldest request has the smallest."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self._open: dict[int, OpenRequest] = {}
+        self._last_ticket = 0
+
+    def new_ticket(self) -> int:
+        """One above all before."""
+        self._last_ticket += 1
+        return self._last_ticket
+
+    def add(self, request: Request) -> OpenRequest:
+        """Publish a request in a free place of its kind. FastESError where there is none."""
+        taken = {open_.number for open_ in self._open.values()}
+        candidates = request.perturbations is not None
+        for number, place in enumerate(self.block.places):
+            if number not in taken and bool(place.layout.num_pairs) == candidates:
+                jobs, ticket = publish(place, request), self.new_ticket()
+                self._open[ticket] = open_ = OpenRequest(number, place, request, jobs, ticket, ticket)
+                return open_
+        kind = "candidates" if candidates else "noise-free episodes"
+        raise FastESError(f"no place is free for another request of {kind}: collect an earlier one first")
+
+    def __getitem__(self, ticket: int) -> OpenRequest:
+        return self._open[ticket]
+
+    def __contains__(self, ticket: int) -> bool:
+        return ticket in self._open
+
+    def tickets(self) -> Set[int]:
+        """Of all requests."""
+        return self._open.keys()
+
+    def unfinished(self) -> list[OpenRequest]:
+        """The oldest first."""
+        return [open_ for open_ in self._open.values() if not open_.finished]
+
+    def at(self, number: int, ticket: int) -> OpenRequest | None:
+        """The request that has a place, and gave out a ticket."""
+        found = (open_ for open_ in self._open.values() if open_.number == number and open_.first_ticket <= ticket)
+        return next(found, None)
+
+    def collect(self, ticket: int) -> Batch:
+        """Close a finished request: its results, or its error raised."""
+        open_ = self._open.pop(ticket)
+        if open_.error is not None:
+            raise open_.error
+        return collect(open_.place, open_.jobs, open_.rerun, open_.penalised)
+
+    def forget(self) -> None:
+        """All of them."""
+        self._open.clear()
