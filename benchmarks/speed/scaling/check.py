@@ -13,17 +13,19 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.speed.scaling.clock import FOREVER, ClockedTraining, PlayedGeneration
 from benchmarks.speed.scaling.cores import FairCores
 from benchmarks.speed.scaling.costs import Costs, growing_horizon
 from benchmarks.speed.scaling.machine import Machine
-from benchmarks.speed.scaling.training import Generation, Plan, Way, simulate
+from benchmarks.speed.scaling.training import Generation, Plan, Training, Way, simulate
 from fastes import Callback, FastES
 from fastes.settings.preset_loader import preset_for
 from fastes.training.record import Record
 
-_STEP_SECONDS, _CUT, _WHOLE, _SPREAD, _CANDIDATES = 4e-3, 25, 100, 0.05, 16  # of Sleepers
+Float64 = npt.NDArray[np.float64]
+_STEP_SECONDS, _CUT, _WHOLE, _SPREAD, _CANDIDATES = 4e-3, 25, 100, 0.02, 16  # of Sleepers
 
 
 class Compared(NamedTuple):
@@ -43,29 +45,14 @@ class Compared(NamedTuple):
 
 
 class Block(Callback):
-    """Plays `count` generations, and keeps their records and the CPU seconds of the workers."""
+    """Plays `count` generations, and keeps their wall seconds, each from one's end to the next one's."""
 
-    def __init__(self, count: int, workers: list[int]) -> None:
-        self.count, self.workers, self.records = count, workers, list[Record]()
-        self.began = cpu_seconds(workers)
+    def __init__(self, count: int) -> None:
+        self.count, self.seconds = count, list[float]()
 
     def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
-        self.records.append(record)
-        return len(self.records) < self.count
-
-    def seconds(self) -> float:
-        """Wall seconds of the generations, summed."""
-        return sum(record.seconds for record in self.records)
-
-    def share_on_cores(self, n_workers: int) -> float:
-        """CPU seconds of workers over the seconds that they spent in episodes."""
-        in_episodes = sum(n_workers * record.utilisation * record.seconds for record in self.records)
-        return (cpu_seconds(self.workers) - self.began) / in_episodes
-
-
-def cpu_seconds(processes: Sequence[int]) -> float:
-    """CPU seconds of processes since they began."""
-    return sum(time.clock_gettime((~process << 3) | 2) for process in processes)  # the clock of clock_getcpuclockid(3)
+        self.seconds.append(record.seconds)
+        return len(self.seconds) < self.count
 
 
 def children() -> set[int]:
@@ -74,24 +61,33 @@ def children() -> set[int]:
     return set(map(int, path.read_text(encoding="ascii").split()))
 
 
+def running_and_waiting(processes: Sequence[int]) -> Float64:
+    """Seconds, float64 (2,), for which they have had a core, and for which they could have used one that others had."""
+    stats = [Path(f"/proc/{process}/schedstat").read_text(encoding="ascii").split()[:2] for process in processes]
+    seconds: Float64 = np.array(stats, dtype=np.float64).sum(axis=0) / 1e9
+    return seconds
+
+
 class RealTraining:
-    """A training on workers, played in blocks."""
+    """A training on workers, played in blocks. processes: its workers, spare ones too."""
 
     def __init__(self, env: Any, n_workers: int, **settings: Any) -> None:
         before = children()
         self.model = FastES(env, n_workers=n_workers, seed=0, target_return="none", **settings)
-        self.model.learn(FOREVER, Block(1, []), reset_num_timesteps=False)
-        self.workers = sorted(children() - before)
+        self.play(1)  # starts the workers
+        self.processes = sorted(children() - before)
 
     def play(self, count: int) -> Block:
-        block = Block(count, self.workers)
+        block = Block(count)
         self.model.learn(FOREVER, block, reset_num_timesteps=False)
         return block
 
-
-def lag_of(model: FastES) -> int:
-    """Generations after which the model tells of an evaluation."""
-    return getattr(model.settings, "eval_lag", 0)  # a version without the setting waits for evaluations
+    def play_shared(self, count: int) -> tuple[Block, float]:
+        """A block, and the share of the time for which workers had a core when they could use one."""
+        before = running_and_waiting(self.processes)
+        block = self.play(count)
+        ran, waited = running_and_waiting(self.processes) - before
+        return block, float(ran / (ran + waited))
 
 
 def replayed(generations: list[PlayedGeneration], costs: Costs, workers: int) -> Plan:
@@ -107,18 +103,18 @@ def check_computing(costs: Costs, workers: Sequence[int], seconds: float, count:
     """Blocks of the same generations under the clock, which the simulation replays, and on workers, in turn."""
     clocked = ClockedTraining(costs.env, 0)
     clocked.generation()
-    real = {number: RealTraining(costs.env, number, preset=preset_for(costs.env)) for number in workers}
+    real = {number: RealTraining(costs.env, number, preset=preset_for(costs.env), eval_lag=0) for number in workers}
     found = {number: Compared(costs.env, number, [], []) for number in workers}
     until = time.perf_counter() + seconds
     try:
         while time.perf_counter() < until:
             generations = [clocked.generation() for _ in range(count)]
             for number, training in real.items():
-                block = training.play(count)
-                plan, way = replayed(generations, costs, number), Way(lag_of(training.model))
-                simulated = simulate(Machine(FairCores(number), number), [plan], way)
-                found[number].shares.append(block.share_on_cores(number))
-                found[number].ratios.append(simulated / (block.seconds() * found[number].shares[-1]))
+                block, share = training.play_shared(count)
+                plan = replayed(generations, costs, number)
+                simulated = simulate(Machine(FairCores(number), number), [plan], Way(0))
+                found[number].shares.append(share)
+                found[number].ratios.append(simulated / (sum(block.seconds) * share))
     finally:
         for training in real.values():
             training.model.close()
@@ -144,22 +140,29 @@ class Sleeper(gymnasium.Env[Any, Any]):
         return np.zeros(2), self.rng.random(), False, self.steps == _WHOLE, {}
 
 
-def check_waiting(costs: Costs, workers: int, count: int, **settings: Any) -> Compared:
-    """Generations of Sleepers: 16 candidates that are cut after a quarter of the time that an evaluation takes."""
+def check_waiting(costs: Costs, workers: int, lag: int, count: int) -> Compared:
+    """Generations of Sleepers: 16 candidates that are cut after a quarter of the time that an evaluation takes.
+
+    The first lag + 2 of a stretch are left out: there are no evaluations yet that end while others play.
+    """
     shape = {"population_size": _CANDIDATES, "episode_cap": "grow", "episode_cap_start": _CUT, "episode_cap_factor": 1.001}
-    training = RealTraining(Sleeper, workers, policy="LinearPolicy", **shape, **settings)
+    training = RealTraining(Sleeper, workers, policy="LinearPolicy", eval_lag=lag, **shape)
+    spares, left_out = len(training.processes) - workers, lag + 2
     try:
-        block = training.play(count)
+        block = training.play(left_out + count)
     finally:
         training.model.close()
     rng = np.random.default_rng(0)
     plan = []
-    for cut in growing_horizon(_CUT, 1.001, _WHOLE)[1 : count + 1]:  # one was played to start the workers
+    for cut in growing_horizon(_CUT, 1.001, _WHOLE)[1 : 1 + left_out + count]:  # one was played to start the workers
         pairs = np.exp(rng.normal(0.0, _SPREAD, _CANDIDATES // 2))  # both sides of a pair share the seed
         candidates = (cut * _STEP_SECONDS * np.repeat(pairs, 2) + costs.job_seconds).tolist()
         evaluation = _WHOLE * _STEP_SECONDS * math.exp(rng.normal(0.0, _SPREAD)) + costs.job_seconds
         plan.append(Generation(candidates, [evaluation]))
-    update_seconds = costs.update_seconds + workers * costs.message_seconds
-    machine = Machine(FairCores(workers + 1), workers)
-    simulated = simulate(machine, [Plan([], [], plan, update_seconds)], Way(lag_of(training.model)))
-    return Compared("episodes that wait", workers, [simulated / block.seconds()], [1.0])
+    update_seconds = costs.update_seconds + len(training.processes) * costs.message_seconds
+    machine = Machine(FairCores(workers + spares + 1), workers, spares)
+    simulated = Training(machine, iter(plan), lag, update_seconds, lambda: None)
+    machine.run()
+    seconds = simulated.ends[-1] - simulated.ends[left_out - 1]
+    what = f"episodes that wait, lag {lag}, spares {spares}"
+    return Compared(what, workers, [seconds / sum(block.seconds[left_out:])], [1.0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -44,14 +45,15 @@ class Played(NamedTuple):
 
 
 class Clocked(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Notes this thread's CPU time while episodes are played. cap: steps at which FastES cuts those of candidates."""
+    """Notes this thread's CPU time while episodes are played. get_cap: the steps at which FastES cuts those of candidates."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], get_cap: Callable[[], int]) -> None:
         super().__init__(env)
-        self.cap, self.played, self.clock_step = 0, list[Played](), clock_step_seconds()
+        self.get_cap, self.played, self.clock_step = get_cap, list[Played](), 0.0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        self.began, self.env_seed = time.thread_time(), -1 if seed is None else seed
+        self.cap, self.env_seed = self.get_cap(), -1 if seed is None else seed
+        self.began = time.thread_time()
         first = self.env.reset(seed=seed, options=options)
         self.steps, self.marks = 0, [time.thread_time()]
         return first
@@ -73,9 +75,8 @@ class Clocked(gymnasium.Wrapper[Any, Any, Any, Any]):
 @cache
 def clock_step_seconds(steps: int = 20_000) -> float:
     """CPU seconds that a Clocked adds to a step: with it over without it, in turn."""
-    bare, clocked = OneStep(endless=True), Clocked.__new__(Clocked)
-    gymnasium.Wrapper.__init__(clocked, bare)
-    clocked.cap, clocked.played, clocked.clock_step = 0, [], 0.0
+    bare = OneStep(endless=True)
+    clocked = Clocked(bare, lambda: 0)
     clocked.reset()
 
     def seconds(step: Any) -> float:
@@ -96,20 +97,23 @@ class PlayedGeneration(NamedTuple):
 
 
 class ClockedTraining:
-    """A training in this process, played one generation at a time."""
+    """A training in this process, played one generation at a time, with evaluations that everybody waits for."""
 
     def __init__(self, env: str, seed: int) -> None:
         self.clocked: list[Clocked] = []  # the model keeps one for its spaces
-        self.model = FastES(lambda: self._build(env), preset=preset_for(env), n_workers=0, seed=seed, target_return="none")
+        chosen: Any = {"preset": preset_for(env), "target_return": "none", "eval_lag": 0}
+        self.model = FastES(lambda: self._build(env), n_workers=0, seed=seed, **chosen)
 
     def _build(self, env: str) -> gymnasium.Env[Any, Any]:
-        self.clocked.append(Clocked(gymnasium.make(env, disable_env_checker=True)))
-        return self.clocked[-1]
+        clocked = Clocked(gymnasium.make(env, disable_env_checker=True), lambda: self.model.cap.steps)
+        clocked.clock_step = clock_step_seconds()
+        self.clocked.append(clocked)
+        return clocked
 
     def generation(self) -> PlayedGeneration:
-        seeds = set(self.model.state.eval_seeds().tolist())
+        state = self.model.state
+        seeds = {seed for pending in state.to_evaluate() for seed in state.eval_seeds(pending.drawn_as).tolist()}
         for clocked in self.clocked:
-            clocked.cap = self.model.cap.steps
             clocked.played.clear()
         self.model.learn(FOREVER, OneGeneration(), reset_num_timesteps=False)
         played = [episode for clocked in self.clocked for episode in clocked.played]

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 Ended = Callable[[], None]
+
+
+class End(NamedTuple):
+    """seconds: of wall time since the moment before. tell: who waits for it."""
+
+    seconds: float
+    tell: Ended
 
 
 class Cores(Protocol):
@@ -18,8 +24,8 @@ class Cores(Protocol):
     def start(self, seconds: float, ended: Ended) -> None:
         """A process begins something that needs so many CPU seconds."""
 
-    def advance(self) -> float:
-        """To the next end, which is told. The wall seconds until there; infinite where nothing runs."""
+    def advance(self) -> End | None:
+        """To the next end, which is not told yet; None where nothing runs."""
 
 
 class _Running(NamedTuple):
@@ -40,16 +46,15 @@ class FairCores:
         self._order += 1
         heapq.heappush(self._running, _Running(self._clock + seconds, self._order, ended))
 
-    def advance(self) -> float:
+    def advance(self) -> End | None:
         if not self._running:
-            return math.inf
+            return None
         running = len(self._running)
         first = heapq.heappop(self._running)
         given = first.done_at - self._clock
         self._clock = first.done_at
         self.busy += given * running
-        first.ended()
-        return given * max(1.0, running / self.count)
+        return End(given * max(1.0, running / self.count), first.ended)
 
 
 class _Process:
@@ -71,11 +76,11 @@ class RunQueues:
     def start(self, seconds: float, ended: Ended) -> None:
         min(self._queues, key=len).append(_Process(seconds, ended))
 
-    def advance(self) -> float:
+    def advance(self) -> End | None:
         self._take_over()
         busy = [queue for queue in self._queues if queue]
         if not busy:
-            return math.inf
+            return None
         ends = [(min(process.left for process in queue) * len(queue), number) for number, queue in enumerate(busy)]
         seconds, number = min(ends)
         for queue in busy:
@@ -84,8 +89,7 @@ class RunQueues:
         self.busy += seconds * len(busy)
         first = min(busy[number], key=lambda process: process.left)
         busy[number].remove(first)
-        first.ended()
-        return seconds
+        return End(seconds, first.ended)
 
     def _take_over(self) -> None:
         for idle in self._queues:

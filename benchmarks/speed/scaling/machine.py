@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
@@ -65,10 +64,11 @@ class Machine:
         """Until nothing is left to do. The wall seconds that it took."""
         while True:
             self._begin()
-            passed = self.cores.advance()  # what is told there asks for more, which the next turn begins
-            if math.isinf(passed):
+            end = self.cores.advance()
+            if end is None:
                 return self.now
-            self.now += passed
+            self.now += end.seconds
+            end.tell()  # who is told asks for more, which the next turn begins
 
     def _begin(self) -> None:
         if self._parent and not self._parent_works:

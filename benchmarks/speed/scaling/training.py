@@ -27,10 +27,10 @@ class Way:
 
 
 class Training:
-    """Plays generations on a machine, one after the other. ended: called after the update of the last one.
+    """Plays generations on a machine, one after the other. ended: called after the last one, when all evaluations have ended.
 
-    Generation g ends when its candidates and the evaluations of generation g - lag have ended, the last one when all have.
-    update_seconds: of the parent after each generation.
+    Generation g ends when its candidates and the evaluations of generation g - lag have ended, and the parent has made its
+    update. ends: when those that have ended did.
     """
 
     def __init__(
@@ -38,17 +38,16 @@ class Training:
     ) -> None:
         self.machine, self.generations, self.lag, self.ended = machine, generations, lag, ended
         self.update_seconds = update_seconds
-        self.number = -1
+        self.number, self.played_all, self.ends = -1, False, list[float]()
         self.awaited: set[int] = set()  # generations with evaluations that have not ended
-        self.next_one = next(generations, None)
         self._begin()
 
     def _begin(self) -> None:
-        generation = self.next_one
+        generation = next(self.generations, None)
         if generation is None:
-            self.ended()
+            self.played_all = True
+            self._end_if_over()
             return
-        self.next_one = next(self.generations, None)
         self.number, self.playing = self.number + 1, True
         number, (candidates, evaluations) = self.number, generation
         if not self.lag:
@@ -68,11 +67,18 @@ class Training:
         self._end_if_over()
 
     def _end_if_over(self) -> None:
-        due = self.number if self.next_one is None else self.number - self.lag
-        if self.playing or any(number <= due for number in self.awaited):
+        if self.played_all:
+            if not self.awaited:
+                self.ended()
+            return
+        if self.playing or any(number <= self.number - self.lag for number in self.awaited):
             return
         self.playing = True  # until the update is done nothing else may end this generation
-        self.machine.in_parent(self.update_seconds, self._begin)
+        self.machine.in_parent(self.update_seconds, self._end)
+
+    def _end(self) -> None:
+        self.ends.append(self.machine.now)
+        self._begin()
 
 
 class Plan(NamedTuple):
