@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SHORT_TIMESTEPS = 3000
+SHORT_TIMESTEPS = 4500  # two generations of HalfCheetah: evaluations are told with the next one
 _BLOCK = re.compile(r"^(?P<before>[^\n]*)\n+^```(?P<language>python|bash)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 _NEEDS = re.compile(r"<!-- needs: ([\w. ]+) -->")
 _NOT_RUN = "<!-- not run:"

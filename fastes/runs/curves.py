@@ -44,7 +44,7 @@ def read_curves(folders: list[Path], progress: str, config: str) -> list[Curve]:
         if not len(curve.steps):
             raise FastESError(
                 f"{folder} has no evaluations in {progress}: expected a run folder such as runs/CartPole-v1/1, after its "
-                "first generation"
+                "second generation: evaluations are told later (eval_lag)"
             )
     return curves
 
