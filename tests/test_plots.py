@@ -177,30 +177,14 @@ def test_a_configuration_that_is_lost_or_odd_ends_no_picture(runs: Path, tmp_pat
     assert math.isinf(_curve(run).target)
     (run / "config.toml").unlink()
     assert main(["plot", str(run)]) == 0
-    told = [generation for generation in read_progress(run / "progress.csv")["eval_generation"] if generation]
-    assert len(read_curves([run], "progress.csv", "config.toml")[0].steps) == len(told) > 1
+    told = read_progress(run / "progress.csv")["eval_at"]
+    assert read_curves([run], "progress.csv", "config.toml")[0].steps.tolist() == told[1:], "the first row tells none"
 
 
 def test_the_evaluation_that_the_end_of_a_training_tells_is_drawn(tmp_path: Path) -> None:
     """Though no generation follows that it could be told with."""
-    assert (
-        main(
-            [
-                "train",
-                "CartPole-v1",
-                "--seed",
-                "1",
-                "--workers",
-                "0",
-                "--quiet",
-                "--total-timesteps",
-                "1",
-                "--runs",
-                str(tmp_path),
-            ]
-        )
-        == 0
-    )
+    flags = ["--seed", "1", "--workers", "0", "--quiet", "--runs", str(tmp_path)]
+    assert main(["train", "CartPole-v1", *flags, "--total-timesteps", "1"]) == 0
     run = tmp_path / "CartPole-v1" / "1"
     assert read_progress(run / "progress.csv")["eval_generation"] == [0]
     assert _curve(run).steps.tolist() == [0.0]

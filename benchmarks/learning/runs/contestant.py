@@ -63,17 +63,15 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
         watch.finish(model.num_timesteps + model.eval_timesteps, note)
 
 
-_NOTHING = object()  # no setting has it
-_LATER = {"eval_every": 1, "eval_lag": 1}  # the same is learned with these as before they were settings
-
-
 def fingerprint(settings: Settings) -> str:
     """Eight hexadecimal digits: rows of a preset before and after a change differ in their notes.
 
-    Settings that came later count where they are not what everybody had before.
+    When evaluations are told changes no parameters where nothing goes back to those of an evaluation.
     """
-    found = {name: value for name, value in settings.to_dict().items() if _LATER.get(name, _NOTHING) != value}
-    return f"{zlib.crc32(json.dumps(found, sort_keys=True).encode()):08x}"
+    values = settings.to_dict()
+    if not settings.rollback_drop:
+        del values["eval_lag"], values["eval_every"]
+    return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
 
 
 def preset_fingerprint(env: str, preset: str) -> str:
