@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from fastes.policies.callable_policy import CallablePolicy
     from fastes.policies.torch_policy import TorchPolicy
     from fastes.reports.callbacks import Callback
+    from fastes.runs.video import play
+    from fastes.seeds import train_seeds
     from fastes.settings.settings import Settings
     from fastes.training.evaluation import Evaluation
 
@@ -42,6 +44,8 @@ _HOMES = {
     "Settings": "settings.settings",
     "EvolutionStrategy": "es.strategy",
     "TorchPolicy": "policies.torch_policy",
+    "play": "runs.video",
+    "train_seeds": "seeds",
 }
 
 __all__ = [
@@ -59,6 +63,8 @@ __all__ = [
     "WorkerCrashed",
     "WorkerError",
     "WorkerTimeout",
+    "play",
+    "train_seeds",
 ]
 
 

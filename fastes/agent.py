@@ -23,6 +23,7 @@ from fastes.models.one_thread import OneThread
 from fastes.models.replay import replay_job
 from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class
 from fastes.policies.custom_policy import CustomPolicy
+from fastes.pools.base import Steps
 from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
@@ -118,7 +119,7 @@ class FastES(Loop):
         self.n_workers = self._checked_workers(source, n_workers)
         self._env = None
         check_model_memory(spec)
-        self.state = TrainingState(settings, spec, seed)
+        self.state = TrainingState(settings, spec, seed, source.episode_limit)
         vars(self).update(settings=settings, seed=seed)  # W&B and others list vars(model); the properties come first
         self.evaluator = Evaluator(source, spec, settings, self.state.strategy.table, self.n_workers)
         self._predictor = Predictor(spec, settings.normalize_obs, seed)
@@ -179,6 +180,22 @@ class FastES(Loop):
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
         after its last whole generation: it can be saved, and learn goes on from there.
         """
+        given = total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
+        if not self.evaluator.finish(self.learning(*given, **removed)):
+            self._warn_of_no_training()
+        return self
+
+    def learning(
+        self,
+        total_timesteps: float | None = None,
+        callback: CallbackArgument = None,
+        log_interval: int | None = 1,
+        tb_log_name: str = "FastES",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+        **removed: Any,
+    ) -> Steps[bool]:
+        """`learn` as work that yields where it waits for episodes; whether anything was trained. See fastes.seeds."""
         refuse_training()
         refuse_arguments(removed)
         budget = checked_timesteps(total_timesteps, self.settings, least=1 if reset_num_timesteps else 0)
@@ -190,13 +207,12 @@ class FastES(Loop):
             self.evaluator.start()
             callbacks.on_start(self, total)
             try:
-                self.evaluator.finish(self._train(total, callbacks))
+                yield from self._train(total, callbacks)
             finally:
                 self._note_episodes()
                 callbacks.on_end(self)
-        if self.solved and self.generation == begun_at:
-            self._warn_of_no_training()
-        return self
+        of = self.last_evaluation_of  # where generations have followed, training goes back to what it proved solved
+        return not self.solved or of is None or of.generation > begun_at
 
     def _warn_of_no_training(self) -> None:
         warnings.warn(
@@ -303,6 +319,14 @@ class FastES(Loop):
         model._init_interface(**copied.interface)
         model._set_up(copied.source, copied.spec, copied.settings, copied.seed, copied.n_workers, copied.verbose)
         restore_state(model.state, copied.checkpoint)
+        return model
+
+    def with_seed(self, seed: int) -> FastES:
+        """A new model: what this one was when it was new, but with another seed."""
+        model = type(self).__new__(type(self))
+        model._init_interface(self.tensorboard_log, self.stats_window_size)
+        model._set_up(self.source, self.policy_spec, self.settings, check_seed(seed), self.given_workers, self.verbose)
+        model.evaluator.env_shown, model.evaluator.spaces = self.evaluator.env_shown, self.evaluator.spaces
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:

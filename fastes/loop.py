@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 
 from fastes.pools.base import Steps
 from fastes.reports.callbacks import Callback
@@ -11,12 +12,14 @@ from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.sb3.interface import SB3Interface
 from fastes.system.interrupts import interrupts_wait
 from fastes.training.evaluation import Told
+from fastes.training.evaluator import Evaluator
 from fastes.training.generation import (
     Generation,
     confirm_target,
     evaluate,
     finish_evaluation,
     make_record,
+    play_start,
     run_generation,
     warm_up,
 )
@@ -35,13 +38,14 @@ class Loop(SB3Interface):
         finished = time.perf_counter()
         while is_training:
             yield from self._judge_start(callbacks)
+            self._begin_starts_ahead()
             self.state = yield from warm_up(self.state, self.evaluator)
             generation = yield from run_generation(self.state, self.evaluator)  # ask and evaluate
             record, finished = yield from self._book(generation, finished, callbacks)  # tell and record
             self._note_episodes()
             is_training = callbacks.on_generation(self, record) is not False
             self.state = self.state.reported()
-            told = self.state.report.told if self.state.report and record.eval_generation else None
+            told = self.state.told_last[-1] if record.eval_generation else None
             self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch, told)
             is_training = is_training and not self.solved and self.num_timesteps < total
         yield from self._tell_pending(callbacks)
@@ -55,6 +59,18 @@ class Loop(SB3Interface):
             evaluation = yield from evaluate(self.state, self.evaluator, starts.judges())
             self.state = self.state.judged(evaluation)
             callbacks.on_start_judged(self, starts.judged + 1, evaluation.mean)
+
+    def _begin_starts_ahead(self) -> None:
+        """The next starts, where workers are free for them."""
+        starts, ahead = self.state.starts, self.evaluator.starts_ahead()
+        if not starts.has_unjudged_starts:
+            self.evaluator.end_ahead()
+        elif ahead:
+            for number in range(starts.judged + 1, min(starts.judged + 1 + ahead, starts.number)):
+                self.evaluator.play_ahead(number, partial(self._play_start, number))
+
+    def _play_start(self, number: int, evaluator: Evaluator) -> Steps[None]:
+        return play_start(self.state.start_ahead(number), evaluator)
 
     def _book(self, generation: Generation, started: float, callbacks: Callback) -> Steps[tuple[Record, float]]:
         """The state after a generation takes the place of the one before. Its statistics, and when they were known."""
@@ -70,7 +86,7 @@ class Loop(SB3Interface):
             state, update = state.finished(told[-1]) if solved else state.updated(batch, told, waiting)
             finished = time.perf_counter()
             record = make_record(state, generation, last, update, self.n_workers, finished - started)
-            self.state = state.reporting(record, batch, last)
+            self.state = state.reporting(record, batch, told)
         return record, finished
 
     def _tell(self, state: TrainingState, told: Told, callbacks: Callback) -> Steps[tuple[bool, TrainingState]]:

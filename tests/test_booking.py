@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import SETTINGS, toy
-from training import MANY, TIMES, Result, assert_same, assert_same_state, learn
+from training import MANY, TIMES, Result, assert_same, assert_same_state, learn, tell_the_rest
 
 import fastes
 from fastes import Callback, EvolutionStrategy, FastES
@@ -28,6 +28,7 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.runs.run_folder import RunFolder
 from fastes.system.interrupts import Terminated, interrupts_wait
+from fastes.training.state import TrainingState
 
 TOTAL = 10**6
 PACKAGE = str(Path(fastes.__file__).parent)
@@ -93,49 +94,93 @@ def _said(state: Checkpoint) -> tuple[str, ...]:
     return json.dumps(state.data, sort_keys=True), *arrays
 
 
-def _one_generation(model: FastES, at: At, monkeypatch: pytest.MonkeyPatch, generation: int) -> None:
-    """Train up to this generation; `at` counts from where its candidates are known to where callbacks are told."""
-    book = Agent._book
+def _begun(model: FastES, done: int) -> TrainingState:
+    """The state after so many generations, whose evaluations are not told yet, as `learn` begins with it."""
+    states = [model.state]
+    if done:
+        learn(model, done, total=TOTAL, on_record=lambda _: states.append(model.state))
+    model.state = states[-1].begun(TOTAL - states[-1].counters.num_timesteps, False)
+    return model.state
 
-    class Ending(Callback):
-        def on_generation(self, model: FastES, record: Any) -> bool:
-            at.stop()
-            return record.generation < generation
+
+class Ending(Callback):
+    """Ends the training with a generation, and notes the state in which that was booked."""
+
+    def __init__(self, generation: int, when_booked: Callable[[], None]) -> None:
+        self.generation, self.when_booked, self.booked = generation, when_booked, ""
+
+    def on_generation(self, model: FastES, record: Any) -> bool:
+        if record.generation == self.generation:
+            self.when_booked()
+            self.booked = _said(model.snapshot())
+        return record.generation < self.generation
+
+
+def _stopped(model: FastES, at: At, *callbacks: Callback) -> None:
+    """Train until the callbacks say stop, or `at` raises."""
+    try:
+        model.learn(TOTAL - model.num_timesteps, callbacks, reset_num_timesteps=False)
+    except Stopped:
+        pass
+    finally:
+        at.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "done"),
+    [(RICH, 1), ({**RICH, "eval_lag": 0}, 1), (TARGETED, 1), ({**TARGETED, "eval_lag": 0}, 0)],
+    ids=["learned", "learned at once", "solved", "solved at once"],
+)
+def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
+    settings: dict[str, Any], done: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a signal, another thread, or a full memory: at every line that Python executes, one after the other.
+
+    From where a generation's candidates are known to where callbacks are told.
+    """
+    book, at = Agent._book, At(0)
 
     def traced(self: Any, *arguments: Any) -> Any:
         at.start()
         return book(self, *arguments)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Agent, "_book", traced)
-        try:
-            model.learn(TOTAL - model.num_timesteps, Ending(), reset_num_timesteps=False)
-        except Stopped:
-            pass
-        finally:
-            at.stop()
-
-
-@pytest.mark.parametrize(("settings", "done"), [(RICH, 1), (TARGETED, 0)], ids=["learned", "solved"])
-def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
-    settings: dict[str, Any], done: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a signal, another thread, or a full memory: at every line that Python executes, one after the other."""
     with FastES(toy(), n_workers=0, **settings) as model:
-        if done:
-            learn(model, done, total=TOTAL)
-        start = model.state
-        model.state = start.begun(TOTAL - model.num_timesteps, False)
+        start = _begun(model, done)
+        monkeypatch.setattr(Agent, "_book", traced)
         before, ends, number, raised = _said(model.snapshot()), set(), 0, True
         while raised:
             number += 1
             model.state, at = start, At(number)
-            _one_generation(model, at, monkeypatch, done + 1)
+            ending = Ending(done + 1, at.stop)
+            _stopped(model, at, ending)
             raised = at.raised
-            ends.add(_said(model.snapshot()))
+            if raised:
+                ends.add(_said(model.snapshot()))
             assert (model.unreported_record is not None) == (raised and _said(model.snapshot()) != before), f"line {number}"
         assert number > 100, "lines of a whole generation"
-        assert ends == {before, _said(model.snapshot())}
+        assert ends == {before, ending.booked}
+        assert model.solved == (settings["target_return"] != "none")
+
+
+@pytest.mark.parametrize(("settings", "generations"), [({**RICH, "eval_lag": 2}, 2), (TARGETED, 1)], ids=["learned", "solved"])
+def test_an_exception_at_any_line_of_the_end_tells_each_evaluation_or_not(settings: dict[str, Any], generations: int) -> None:
+    """From where the last generation is booked to where `learn` is over."""
+    with FastES(toy(), n_workers=0, **settings) as model:
+        start, at = _begun(model, 0), At(0)
+        _stopped(model, at, Ending(generations, at.start))
+        whole, ends, number = _said(model.snapshot()), set(), 0
+        while not number or at.raised:
+            number += 1
+            model.state, at = start, At(number)
+            ending = Ending(generations, at.start)
+            _stopped(model, at, ending)
+            ends.add(_said(model.snapshot()))
+            tell_the_rest(model)
+            assert _said(model.snapshot()) == whole, f"line {number}"
+            assert model.solved == (settings["target_return"] != "none")
+        assert number > 100, "lines of the end of a training"
+        assert {ending.booked, whole} <= ends
+        assert len(ends) == 1 + generations, "each evaluation is told as a whole"
 
 
 @contextlib.contextmanager
@@ -191,6 +236,7 @@ def test_alarms_at_random_moments_change_no_result(undisturbed: Result) -> None:
         for number in range(1000):
             model.state = start
             records, rang = stopped_after(model, chance.uniform(0.0, seconds))
+            tell_the_rest(model)
             assert_same(undisturbed, Result(model.snapshot(), [records[generation] for generation in range(1, 5)]))
             stopped += rang
             if number > 50 and stopped > 10:
@@ -213,6 +259,7 @@ def test_alarms_at_random_moments_lose_no_row(tmp_path: Path, undisturbed: Resul
             model.state, folder = start, new()
             stopped += stopped_after(model, chance.uniform(0.0, seconds), folder)[1]
             assert _statistics(folder.path) == _statistics(tmp_path / "0")
+            tell_the_rest(model)
             folder.save(model)
             assert_same_state(undisturbed.state, read_checkpoint(folder.path / "checkpoint.zip"))
             if number > 20 and stopped > 5:

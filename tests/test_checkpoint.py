@@ -148,7 +148,8 @@ def test_the_suffix_is_added_once(tmp_path: Path) -> None:
 def test_the_file_is_a_plain_zip_that_others_can_read(saved: Path) -> None:
     with zipfile.ZipFile(saved) as archive:
         assert archive.testzip() is None
-        assert set(archive.namelist()) == {"data", "theta.safetensors", "optimizer.safetensors", "normalizer.safetensors"}
+        groups = ("theta", "optimizer", "normalizer", "pending")
+        assert set(archive.namelist()) == {"data", *(f"{group}.safetensors" for group in groups)}
         data = json.loads(archive.read("data"))
         assert load_tensors(archive.read("theta.safetensors"))["theta"].dtype == np.float32
     assert data["format_version"] == FORMAT_VERSION

@@ -11,13 +11,16 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import pytest
 from envs_for_tests import Toy
 from processes import environment, fastes_command, run_fastes, run_script, started_script, wait_until
+from training import theta_of
 
 from fastes import FastES, Settings, __version__
 from fastes.checkpoints.reader import read_checkpoint
@@ -148,7 +151,11 @@ def test_a_solved_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     saved = read_checkpoint(tmp_path / "CartPole-v1" / "1" / "best.zip")
     with FastES.load(tmp_path / "CartPole-v1" / "1" / "best.zip", n_workers=0) as model:
         assert model.evaluate(20).mean >= 5
-    assert saved.data["counters"]["generation"] == 0, "parameters that reached the target are not moved on"
+    assert saved.data["counters"]["generation"] == 1, "the first evaluation is told with the second generation"
+    with FastES("CartPole-v1", preset="default", seed=saved.data["seed"], n_workers=0) as model:
+        last = read_checkpoint(tmp_path / "CartPole-v1" / "1" / "checkpoint.zip")
+        for state in (saved, last):
+            assert theta_of(state).tobytes() == model.theta.tobytes(), "parameters that reached the target are not moved on"
 
 
 def test_the_parameters_that_solved_are_the_best(tmp_path: Path) -> None:
@@ -157,10 +164,10 @@ def test_the_parameters_that_solved_are_the_best(tmp_path: Path) -> None:
     common = ["--preset", "default", "--workers", "0", "--quiet", "--runs", str(tmp_path), "--total-timesteps", "3000"]
     assert main(["train", "Toy-v0", *flags, *common]) == 0
     run = tmp_path / "Toy-v0" / "1"
-    evaluations = [float(row["eval_return"]) for row in rows(run)]
+    evaluations = [float(row["eval_return"]) for row in rows(run) if int(row["eval_generation"])]
     assert max(evaluations) > evaluations[-1] >= 9.0
     best, last = (read_checkpoint(run / name) for name in ("best.zip", "checkpoint.zip"))
-    assert best.data["counters"]["generation"] == len(evaluations) - 1
+    assert best.data["counters"]["generation"] == len(evaluations) == len(rows(run)) - 1
     assert best.arrays["theta"]["theta"].tobytes() == last.arrays["theta"]["theta"].tobytes()
 
 
@@ -215,7 +222,12 @@ def test_a_target_that_the_last_evaluation_reaches_is_not_called_missed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training ends unsolved all the same when no evaluation in it was confirmed."""
-    monkeypatch.setattr("fastes.agent.confirm_target", lambda state, *_: (False, state))
+
+    def unconfirmed(state: Any, *_: Any) -> Iterator[Any]:
+        yield from ()
+        return False, state
+
+    monkeypatch.setattr("fastes.loop.confirm_target", unconfirmed)
     flags = ["--workers", "0", "--quiet", "--runs", str(tmp_path), "--preset", "default", "--seed", "1"]
     for target, said in (("5", "target 5 reached here, but the run is not solved"), ("600", "(target 600 not reached)")):
         assert main(["train", "CartPole-v1", *flags, "--total-timesteps", "300", "--target-return", target]) == 0
@@ -270,6 +282,21 @@ def test_play_of_a_factory_environment_asks_for_env(tmp_path: Path, capsys: pyte
     assert main(["play", str(tmp_path / "m.zip"), "--env", "Toy-v0"]) == 0
 
 
+def test_play_of_an_environment_that_is_not_registered_says_what_to_type(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a guess at an id that stands in the file: the command is the advice."""
+    gymnasium.register("CartPole-v9", Toy)
+    with FastES("CartPole-v9", n_workers=0, population_size=4, seed=0) as model:
+        model.save(tmp_path / "m")
+    del gymnasium.registry["CartPole-v9"]
+    assert main(["play", str(tmp_path / "m")]) == 2
+    said = "environment 'CartPole-v9' of the checkpoint is not registered here"
+    assert f"{said}. Name the module that registers it, as in: fastes play" in capsys.readouterr().err
+    with FastES.load(tmp_path / "m", n_workers=0) as model, pytest.raises(ValueError, match=f"{said}; import the package"):
+        model.evaluate(1)
+
+
 def test_an_argument_of_the_environment_needs_no_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is put in front of those that the checkpoint has."""
     with FastES("Toy-v0", n_workers=0, population_size=4, seed=0, env_kwargs={"length": 8, "noisy": True}) as model:
@@ -300,16 +327,6 @@ def test_arguments_that_a_file_may_not_name_are_to_be_typed(tmp_path: Path, caps
     assert main([*typed, "--env", "Toy-v0", "--env-kwargs", "length=8"]) == 0
 
 
-def test_an_unknown_id_is_told_of_in_whole_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gymnasium.register("Toyy-v0", Toy)
-    with FastES("Toyy-v0", n_workers=0, population_size=4, seed=0) as model:
-        model.save(tmp_path / "m")
-    del gymnasium.registry["Toyy-v0"]
-    assert main(["play", str(tmp_path / "m")]) == 2
-    error = capsys.readouterr().err
-    assert "did you mean 'Toy-v0'. Name the module" in error
-
-
 # --- help and flags --------------------------------------------------------------------------------------------------
 
 
@@ -330,7 +347,17 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
         shown[flag] = capsys.readouterr().out
     short, full = (set(re.findall(r"^  (?:-h, )?(--[\w-]+)", text, re.MULTILINE)) for text in shown.values())
     assert 10 <= len(short) <= 16
-    main_flags = ("--seed", "--workers", "--total-timesteps", "--target-return", "--preset", "--config", "--resume", "--policy")
+    main_flags = (
+        "--seed",
+        "--seeds",
+        "--workers",
+        "--total-timesteps",
+        "--target-return",
+        "--preset",
+        "--config",
+        "--resume",
+        "--policy",
+    )
     assert short >= {*main_flags, "--population-size", "--sigma", "--learning-rate", "--quiet", "--help-all"}
     assert len(shown["--help"].splitlines()) < 50
     assert full >= short | {"--" + item.name.replace("_", "-") for item in fields(Settings) if item.name != "policy_kwargs"}

@@ -83,10 +83,11 @@ def test_interrupt_while_the_noise_table_is_filled(
         assert_same(undisturbed, Result(model.snapshot(), records))
 
 
-def test_interrupt_in_the_confirmation_of_the_target_counts_nothing(tmp_path: Path) -> None:
-    """The evaluation that confirms the target comes before the generation is whole."""
-    settings = {**SETTINGS, "target_return": -1e9}
-    confirming = draw_eval_seeds(5, 2**32 - 1, 20).tolist()
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_interrupt_in_the_confirmation_of_the_target_counts_nothing(lag: int, tmp_path: Path) -> None:
+    """The evaluation that confirms the target comes before the generation is whole that it is told with."""
+    settings = {**SETTINGS, "target_return": -1e9, "eval_lag": lag}
+    confirming = draw_eval_seeds(5, 2**32 - 1 - lag, 20).tolist()
     env = toy(interrupt_seeds=confirming, marker=str(tmp_path / "marker"))
     with FastES(toy(), n_workers=0, **settings) as model:
         records = learn(model, 4)
@@ -94,11 +95,18 @@ def test_interrupt_in_the_confirmation_of_the_target_counts_nothing(tmp_path: Pa
         assert model.solved
     with FastES(env, n_workers=0, **settings) as model:
         model.budget = MANY  # as learn sets it
-        before = model.snapshot()
+        before, records = [model.snapshot()], []
+
+        def note(record: Any) -> None:
+            records.append(record)
+            before.append(model.snapshot())
+
         with pytest.raises(KeyboardInterrupt):
-            learn(model, 4)
-        assert_same_state(before, model.snapshot())
-        records = learn(model, 4)
+            learn(model, 4, on_record=note)
+        assert (tmp_path / "marker").exists()
+        assert len(records) == lag
+        assert_same_state(before[-1], model.snapshot())
+        records += learn(model, 4)
         assert_same(whole, Result(model.snapshot(), records))
 
 

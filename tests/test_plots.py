@@ -147,6 +147,17 @@ def test_several_runs_have_a_line_each_and_a_median_where_they_are_alike(
     assert title_of([_curve(runs / "1"), _curve(runs / "2")]) == "CartPole-v1, 2 runs"
 
 
+def test_a_run_that_is_named_twice_counts_once(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr("fastes.reports.plots.plot_curves", lambda curves, *_: drawn.append(len(curves)))
+    monkeypatch.chdir(runs)
+    with pytest.warns(UserWarning, match="1 is named more than once: it is drawn once"):
+        assert main(["plot", "1", "2", str(runs / "1"), "--out", str(tmp_path / "curve.png")]) == 0
+    assert drawn == [2]
+
+
 def test_what_cannot_be_drawn_is_said(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plot", str(tmp_path)]) == 1
     assert "expected a run folder" in capsys.readouterr().err
@@ -166,9 +177,38 @@ def test_a_configuration_that_is_lost_or_odd_ends_no_picture(runs: Path, tmp_pat
     assert math.isinf(_curve(run).target)
     (run / "config.toml").unlink()
     assert main(["plot", str(run)]) == 0
-    assert len(read_curves([run], "progress.csv", "config.toml")[0].steps) == len(
-        read_progress(run / "progress.csv")["timesteps"]
+    told = [generation for generation in read_progress(run / "progress.csv")["eval_generation"] if generation]
+    assert len(read_curves([run], "progress.csv", "config.toml")[0].steps) == len(told) > 1
+
+
+def test_the_evaluation_that_the_end_of_a_training_tells_is_drawn(tmp_path: Path) -> None:
+    """Though no generation follows that it could be told with."""
+    assert (
+        main(
+            [
+                "train",
+                "CartPole-v1",
+                "--seed",
+                "1",
+                "--workers",
+                "0",
+                "--quiet",
+                "--total-timesteps",
+                "1",
+                "--runs",
+                str(tmp_path),
+            ]
+        )
+        == 0
     )
+    run = tmp_path / "CartPole-v1" / "1"
+    assert read_progress(run / "progress.csv")["eval_generation"] == [0]
+    assert _curve(run).steps.tolist() == [0.0]
+    assert main(["plot", str(run)]) == 0
+    assert main(["train", "--resume", str(run), "--workers", "0", "--quiet", "--total-timesteps", "3000"]) == 0
+    steps = _curve(run).steps.tolist()
+    assert steps == sorted(set(steps))
+    assert len(steps) == len(read_progress(run / "progress.csv")["generation"])
 
 
 def test_a_run_that_sigterm_ends_has_its_picture(tmp_path: Path) -> None:

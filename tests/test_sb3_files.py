@@ -18,7 +18,7 @@ from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, seed_of, toy
 from training import learn, train
 
-from fastes import Callback, FastES, agent
+from fastes import Callback, FastES, loop
 from fastes.cli.main import main
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.runs.run_folder import RunFolder
@@ -53,15 +53,25 @@ class Episodes(Callback):
 
     def __init__(self) -> None:
         self.rows: list[tuple[float, int]] = []
-        self.evaluations: list[tuple[int, list[float], list[int]]] = []
-        self._timesteps = 0
+        self.evaluations: dict[int, tuple[int, list[float], list[int]]] = {}  # generation -> that of its theta
+        self.timesteps: dict[int, int] = {}  # generation -> what its theta had been trained with
+
+    def on_start(self, model: FastES, total_timesteps: int) -> None:
+        self.timesteps[model.generation] = model.num_timesteps
 
     def on_generation(self, model: FastES, record: Record) -> None:
         self.rows += [(round(r, 6), length) for r, length in model.last_episodes]
-        assert model.last_evaluation is not None
-        returns, lengths, _ = model.last_evaluation
-        self.evaluations.append((self._timesteps, returns.tolist(), lengths.tolist()))
-        self._timesteps = record.timesteps
+        self.timesteps[record.generation] = record.timesteps
+        self._note(model)
+
+    def on_end(self, model: FastES) -> None:
+        self._note(model)
+
+    def _note(self, model: FastES) -> None:
+        for of, evaluation in model.state.told_last:
+            if of.generation in self.timesteps:
+                told = self.timesteps[of.generation], evaluation.returns.tolist(), evaluation.lengths.tolist()
+                assert self.evaluations.setdefault(of.generation, told) == told
 
 
 def train_both(folder: Path, generations: int, **settings: Any) -> tuple[FastES, Episodes]:
@@ -77,21 +87,24 @@ def stop_at(generation: int) -> Any:
 
 
 def assert_files(folder: Path, told: Episodes) -> None:
-    """Both files have each generation once."""
+    """Both files have each generation once, and no other."""
     _, rows = monitor_rows(folder / "toy.monitor.csv")
     assert [(r, length) for r, length, _ in rows] == told.rows
     assert [t for *_, t in rows] == sorted({t for *_, t in rows})
     found = evaluations(folder / "evaluations.npz")
-    assert found["timesteps"].tolist() == [timesteps for timesteps, _, _ in told.evaluations]
-    assert found["results"].tolist() == [returns for _, returns, _ in told.evaluations]
-    assert found["ep_lengths"].tolist() == [lengths for _, _, lengths in told.evaluations]
+    assert found["timesteps"].tolist() == [timesteps for timesteps, _, _ in told.evaluations.values()]
+    assert found["results"].tolist() == [returns for _, returns, _ in told.evaluations.values()]
+    assert found["ep_lengths"].tolist() == [lengths for _, _, lengths in told.evaluations.values()]
+    assert len(told.evaluations) * 8 == len(rows)
 
 
 # --- the formats ------------------------------------------------------------------------------------------------------
 
 
-def test_each_candidate_and_each_evaluation_has_a_row(tmp_path: Path) -> None:
-    model, told = train_both(tmp_path, 4)
+@pytest.mark.parametrize("lag", [0, 1, 3])
+def test_each_candidate_and_each_evaluation_has_a_row(lag: int, tmp_path: Path) -> None:
+    """Evaluations that still play when the last generation ends too."""
+    model, told = train_both(tmp_path, 4, eval_lag=lag)
     assert len(told.rows) == 4 * 8
     assert_files(tmp_path, told)
     header, rows = monitor_rows(tmp_path / "toy.monitor.csv")
@@ -278,35 +291,46 @@ def test_a_generation_that_an_exception_hid_is_written_once(tmp_path: Path) -> N
             with pytest.raises(RuntimeError):
                 model.learn(10**6, callbacks)
             assert sum(length for _, length, _ in monitor_rows(monitor.path)[1]) == model.num_timesteps
-        assert [(r, length) for r, length, _ in monitor_rows(monitor.path)[1]] == told.rows
-        assert len(evaluations(npz.path)["timesteps"]) == 2
+            assert [(r, length) for r, length, _ in monitor_rows(monitor.path)[1]] == told.rows
+            timesteps = [0, told.timesteps[1], model.num_timesteps]
+            assert evaluations(npz.path)["timesteps"].tolist() == timesteps[:1], "the second generation's plays"
+            model.learn(10**6, [npz, stop_at(3)], reset_num_timesteps=False)
+        assert evaluations(npz.path)["timesteps"].tolist() == timesteps
 
 
 def test_an_interrupt_when_a_generation_is_booked_loses_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = agent.make_record
+    real = loop.make_record
 
     def interrupted(state: Any, generation: Any, *arguments: Any) -> Record:
         if generation.perturbations.generation == 1:
             os.kill(os.getpid(), signal.SIGINT)
         return real(state, generation, *arguments)
 
-    monkeypatch.setattr("fastes.agent.make_record", interrupted)
+    monkeypatch.setattr("fastes.loop.make_record", interrupted)
     files = [MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations")]
     with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
         with pytest.raises(KeyboardInterrupt):
             model.learn(10**6, files)
         assert model.generation == 2
-    monkeypatch.undo()
-    (tmp_path / "whole").mkdir()
-    _, told = train_both(tmp_path / "whole", 2)
+        monkeypatch.undo()
+        (tmp_path / "whole").mkdir()
+        _, told = train_both(tmp_path / "whole", 3)
+        assert [(r, length) for r, length, _ in monitor_rows(files[0].path)[1]] == told.rows[:16]
+        found, whole = (evaluations(folder / "evaluations.npz") for folder in (tmp_path, tmp_path / "whole"))
+        assert all(found[name].tolist() == whole[name][:1].tolist() for name in whole), "the second one plays"
+        model.learn(10**6, [*files, stop_at(3)], reset_num_timesteps=False)
     assert_files(tmp_path, told)
 
 
-def test_a_solved_generation_is_an_evaluation_and_no_training(tmp_path: Path) -> None:
-    with FastES(toy(), n_workers=0, **{**SETTINGS, "target_return": -1e9, "target_episodes": 2}) as model:
+@pytest.mark.parametrize("lag", [0, 1])
+def test_a_solved_generation_is_an_evaluation_and_no_training(lag: int, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "target_return": -1e9, "target_episodes": 2, "eval_lag": lag}
+    with FastES(toy(), n_workers=0, **settings) as model:
         model.learn(10**6, [MonitorFile(tmp_path), EvaluationsFile(tmp_path)])
         assert model.solved
-    assert monitor_rows(tmp_path / "monitor.csv")[1] == []
+        steps = [length for _, length, _ in monitor_rows(tmp_path / "monitor.csv")[1]]
+        assert len(steps) == 8 * lag
+        assert sum(steps) == model.num_timesteps
     assert evaluations(tmp_path / "evaluations.npz")["timesteps"].tolist() == [0]
 
 
@@ -326,7 +350,7 @@ def test_rows_are_there_once_a_generation_and_evaluations_now_and_then(tmp_path:
     with FastES(toy(), n_workers=0, **SETTINGS) as model:
         model.learn(10**6, [monitor, npz, look])
     assert lines == [8, 16, 24, 32, 40]
-    assert replaced.count("evaluations.npz") == 2, "after the first generation and at the end"
+    assert replaced.count("evaluations.npz") == 2, "with the first evaluation and at the end"
     assert len(evaluations(npz.path)["timesteps"]) == 5
     assert {path.name for path in tmp_path.iterdir()} == {"toy.monitor.csv", "evaluations.npz"}
 
@@ -342,13 +366,17 @@ def test_a_write_that_fails_leaves_what_was_there_and_is_made_up_for(
         raise OSError(28, "No space left on device")
 
     def fill(_: FastES, record: Record) -> None:
-        if record.generation == 2:
+        if record.generation == 3:
             content.append(file.path.read_bytes())
             for name in ("append_whole", "write_bytes"):
                 monkeypatch.setattr(f"fastes.sb3.files.{name}", full)
 
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
-        model.learn(10**6, [reference, stop_at(2)])
+    def end(_: FastES, record: Record) -> None:
+        if record.generation == 3:
+            raise RuntimeError("so that what plays then is not told")
+
+    with FastES(toy(), n_workers=0, **SETTINGS) as model, pytest.raises(RuntimeError, match="is not told"):
+        model.learn(10**6, [reference, end])
     file.seconds = 0.0
     with FastES(toy(), n_workers=0, **SETTINGS) as model, pytest.raises(OSError, match="No space"):
         model.learn(10**6, [fill, file])
@@ -418,7 +446,8 @@ def test_the_command_line_writes_both_and_a_resumed_run_goes_on(tmp_path: Path, 
     assert np.cumsum([length for _, length, _ in rows])[3::4].tolist() == timesteps
     found = evaluations(run / "evaluations.npz")
     assert found["timesteps"].tolist() == [0, *timesteps[:-1]]
-    assert found["results"].mean(axis=1).tolist() == [float(row["eval_return"]) for row in progress]
+    assert found["timesteps"][:-1].tolist() == [int(row["eval_at"]) for row in progress[1:]]
+    assert found["results"][:-1].mean(axis=1).tolist() == [float(row["eval_return"]) for row in progress[1:]]
 
 
 def test_a_run_folder_has_neither_unless_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -426,15 +455,19 @@ def test_a_run_folder_has_neither_unless_asked(tmp_path: Path, capsys: pytest.Ca
     assert not {"monitor.csv", "evaluations.npz"} & set(os.listdir(tmp_path / "CartPole-v1" / "1"))
 
 
-def test_a_checkpoint_of_a_run_folder_never_knows_more_than_the_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lag", [0, 1])
+def test_a_checkpoint_of_a_run_folder_never_knows_more_than_the_files(lag: int, tmp_path: Path) -> None:
     """Else a run that is killed loses rows for good."""
     folder = RunFolder(tmp_path, checkpoint_seconds=0.0, monitor_csv=True, evaluations_npz=True)
 
     def look(model: FastES, record: Record) -> bool:
-        assert len(evaluations(tmp_path / "evaluations.npz")["timesteps"]) == record.generation
+        npz = tmp_path / "evaluations.npz"
+        known = len(evaluations(npz)["timesteps"]) if npz.exists() else 0
+        assert known == record.generation - lag
+        assert [pending.generation for pending in model.state.pending] == list(range(known, record.generation))
         return record.generation < 4
 
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), n_workers=0, **SETTINGS, eval_lag=lag) as model:
         model.learn(10**6, [folder, look])
 
 

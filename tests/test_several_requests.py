@@ -205,6 +205,28 @@ def test_an_interrupted_wait_forgets_every_request(closing: list[Any], monkeypat
     pool.collect(ticket)
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell the cores")
+def test_a_spare_worker_takes_time_from_every_core_in_turn() -> None:
+    from fastes.pools.processes.worker import Roaming, available
+
+    cores, seen = available(), []
+
+    class Env:
+        observation_space = "a space"
+
+        def step(self, action: int) -> int:
+            seen.append(tuple(available()))
+            time.sleep(0.002)
+            return action
+
+    env = Roaming(Env())
+    assert [env.step(k) for k in range(2 * len(cores))] == list(range(2 * len(cores)))
+    assert env.observation_space == "a space"
+    assert seen == [(core,) for core in cores] * 2
+    del env
+    assert available() == cores
+
+
 def test_a_spare_worker_plays_evaluations_alone(closing: list[Any]) -> None:
 
     model, pool, requests = prepared(toy(), 2)

@@ -42,10 +42,10 @@ def test_the_first_generation_is_played_with_the_statistics_of_its_candidates() 
 
         begun = 0
 
-        def noting(*arguments: Any) -> None:
+        def noting(*arguments: Any) -> int:
             nonlocal begun
             begun += 1
-            begin(*arguments)
+            return begin(*arguments)
 
         def watched(*arguments: Any) -> Any:
             seen.append((arguments[1].state(), model.theta, begun))
@@ -55,8 +55,8 @@ def test_the_first_generation_is_played_with_the_statistics_of_its_candidates() 
         model.evaluator.run_generation = watched  # type: ignore[method-assign]
         begin, model.evaluator.begin_evaluation = model.evaluator.begin_evaluation, noting  # type: ignore[method-assign]
         (record,) = learn(model, 1)
-    (before, _, evaluations), (after, theta, _) = seen
-    assert evaluations == 0
+    (before, _, evaluations), (after, theta, evaluations_then) = seen
+    assert (evaluations, evaluations_then) == (0, 1), "theta is evaluated with the statistics too"
     assert before["counts"][0] == 0
     assert (theta == start).all()
     steps = int(batch.lengths.sum())

@@ -96,6 +96,11 @@ class EnvSource:
         return env
 
     @property
+    def episode_limit(self) -> int | None:
+        """Steps after which an episode is cut, as far as a spec says it."""
+        return self.spec.max_episode_steps if self.spec is not None else None
+
+    @property
     def rebuilds(self) -> bool:
         """Whether `spec` alone says how to build one."""
         if self.spec is None or self.spec.additional_wrappers or self.wrappers or gymnasium.registry.get(self.spec.id) is None:

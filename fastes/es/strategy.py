@@ -178,12 +178,13 @@ class EvolutionStrategy(BlackBox):
     def num_pairs(self) -> int:
         return self.population_size // 2
 
-    def ask(self, progress_remaining: float = 1.0, num_pairs: int | None = None) -> Perturbations:
+    def ask(self, progress_remaining: float = 1.0, num_pairs: int | None = None, drawn_as: int | None = None) -> Perturbations:
         """This generation's perturbations; asking again before `tell` gives the same ones.
 
         progress_remaining: from 1 (start) to 0 (end of the budget), for schedules.
         num_pairs: how many, None for half of population_size; those of a smaller number come first among those of a larger
             one.
+        drawn_as: the number that they are drawn with, None for the generation's.
         """
         count = self.num_pairs if num_pairs is None else check_int("num_pairs", num_pairs, 1, 2**30)
         self.progress_remaining = progress_remaining
@@ -192,10 +193,11 @@ class EvolutionStrategy(BlackBox):
             sigma, each = checked_value("sigma", self._sigma(progress_remaining)), None
         else:
             sigma, each = adaptation.mean, adaptation.each
-        drawn = draw_pairs(self.seed, generation, count, self.episodes, len(theta), self.table.size)
+        number = generation if drawn_as is None else drawn_as
+        drawn = draw_pairs(self.seed, number, count, self.episodes, len(theta), self.table.size)
         size, windows = self._window_size, None
         if size:
-            windows = draw_windows(self.seed, generation, count, len(theta), size)
+            windows = draw_windows(self.seed, number, count, len(theta), size)
         perturbations = Perturbations(generation, sigma, theta, self.table, *drawn, each, windows)
         self._state = self._state._replace(perturbations=perturbations)
         return perturbations

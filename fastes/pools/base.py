@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Set
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -43,6 +43,12 @@ class Pool(Protocol):
 
     def knows(self, ticket: int) -> bool:
         """Whether a request waits to be collected. An exception in `wait` makes a pool forget them all."""
+
+    def tickets(self) -> Set[int]:
+        """Of all requests that wait to be collected."""
+
+    def forget(self) -> None:
+        """Let go of all requests, whatever they are at."""
 
     def is_finished(self, ticket: int) -> bool:
         """Whether `collect` would not wait."""

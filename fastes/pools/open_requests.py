@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -80,6 +81,10 @@ class OpenRequests:
 
     def __contains__(self, ticket: int) -> bool:
         return ticket in self._open
+
+    def tickets(self) -> Set[int]:
+        """Of all requests."""
+        return self._open.keys()
 
     def unfinished(self) -> list[OpenRequest]:
         """The oldest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,12 @@ class SerialPool:
 
     def knows(self, ticket: int) -> bool:
         return ticket in self._requests
+
+    def tickets(self) -> Set[int]:
+        return self._requests.tickets()
+
+    def forget(self) -> None:
+        self._requests.forget()
 
     def is_finished(self, ticket: int) -> bool:
         return self._requests[ticket].finished

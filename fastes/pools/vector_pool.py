@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,6 +90,12 @@ class VectorPool:
 
     def knows(self, ticket: int) -> bool:
         return ticket in self._requests
+
+    def tickets(self) -> Set[int]:
+        return self._requests.tickets()
+
+    def forget(self) -> None:
+        self._requests.forget()
 
     def is_finished(self, ticket: int) -> bool:
         return self._requests[ticket].finished

@@ -141,7 +141,7 @@ def _read_monitor(path: Path, num_timesteps: int) -> tuple[dict[str, Any], bytes
 
 
 class EvaluationsFile(_GenerationFile):
-    """The evaluations.npz of SB3's EvalCallback, from the noise-free episodes that each generation plays anyway.
+    """The evaluations.npz of SB3's EvalCallback, from the noise-free episodes that training plays anyway.
 
     path: '.npz' is appended where it is missing; of a folder, evaluations.npz in it. Arrays: timesteps int64 (n,), what the
     evaluated parameters had been trained with; results float64 (n, eval_episodes), returns; ep_lengths int64 (n,
@@ -162,10 +162,12 @@ class EvaluationsFile(_GenerationFile):
         self.seconds = seconds
         self._rows: list[tuple[int, npt.ArrayLike, npt.ArrayLike]] = []
         self._written = 0  # rows that the file has
+        self._first = 0  # generation of this training, as the strategy counts
         self._tried_at = -float("inf")
 
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
         self._reported, self._rows, self._tried_at = None, [], -float("inf")
+        self._first = 0 if model.num_timesteps else model.generation
         self.path.parent.mkdir(parents=True, exist_ok=True)
         _check_file(self.path)
         if model.num_timesteps and self.path.exists():
@@ -173,16 +175,18 @@ class EvaluationsFile(_GenerationFile):
         self._written = len(self._rows)
 
     def _note(self, model: Model, record: Record) -> None:  # noqa: ARG002
-        """The last evaluation, unless it is there already."""
-        of, evaluation = model.last_evaluation_of, model.last_evaluation
-        if of is not None and evaluation is not None and (not self._rows or of.timesteps > self._rows[-1][0]):
-            self._rows.append((of.timesteps, evaluation.returns, evaluation.lengths))
+        self._note_told(model)
+
+    def _note_told(self, model: Model) -> None:
+        """The last evaluations, but those that are there already, or of parameters from before this training."""
+        for of, evaluation in model.state.told_last:
+            if of.generation >= self._first and (not self._rows or of.timesteps > self._rows[-1][0]):
+                self._rows.append((of.timesteps, evaluation.returns, evaluation.lengths))
 
     def on_end(self, model: Model) -> None:
         """Evaluations that were still played when the last generation ended are told by now."""
         with interrupts_wait():
-            if model.state.report is not None:
-                self._note(model, model.state.report.record)
+            self._note_told(model)
         super().on_end(model)
 
     def _write(self) -> None:
@@ -190,9 +194,9 @@ class EvaluationsFile(_GenerationFile):
             self.flush()
 
     def flush(self) -> None:
-        self._tried_at = time.monotonic()
         if self._written == len(self._rows):
             return
+        self._tried_at = time.monotonic()
         timesteps, results, lengths = zip(*self._rows, strict=True)
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:  # as np.savez, whose members fail with a clock that zips cannot tell of

@@ -174,7 +174,10 @@ class _Acting(Model):
     n_workers = verbose = 0
 
     def __init__(self, parts: Parts) -> None:
-        self.source, self.state = parts.source, TrainingState(parts.settings, parts.spec, parts.seed)
+        self.source, self.state = (
+            parts.source,
+            TrainingState(parts.settings, parts.spec, parts.seed, parts.source.episode_limit),
+        )
         restore_state(self.state, parts.checkpoint)
         self._predictor = Predictor(parts.spec, parts.settings.normalize_obs, parts.seed)
         self._spaces: tuple[Any, Any] | None = None

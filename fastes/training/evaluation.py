@@ -55,21 +55,21 @@ class Pending(NamedTuple):
     """A theta whose noise-free episodes are played, or were, and are not yet part of a generation's statistics.
 
     generation: it was perturbed in, as the strategy counts, from 0.
+    drawn_as: the number that its environment seeds are drawn with.
     timesteps: that it had been trained with.
     theta: float32 (num_params,), read-only.
     normalizer: of its observations.
     returns: of that generation's candidates that were finite, float64 (n,).
-    num_candidates: of that generation.
     counts: for what rollback_drop knows; not so after a rollback, or in another start.
     is_told: whether it was told already, when a training had ended.
     """
 
     generation: int
+    drawn_as: int
     timesteps: int
     theta: Float32
     normalizer: ObsNormalizer
     returns: Float64
-    num_candidates: int
     counts: bool = True
     is_told: bool = False
 
@@ -137,8 +137,8 @@ def _is_flag(value: object) -> bool:
 
 _KINDS: Kinds = {
     "generation": lambda value: is_count(value) and value < 2**32,
+    "drawn_as": lambda value: is_count(value) and value < 2**32,
     "timesteps": is_count,
-    "num_candidates": is_count,
     "counts": _is_flag,
     "is_told": _is_flag,
 }

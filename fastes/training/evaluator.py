@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -15,7 +15,9 @@ from fastes.es.noise_table import NoiseTable
 from fastes.es.parameter_windows import window_size
 from fastes.es.perturbations import Perturbations
 from fastes.policies.choose_policy import AnySpec
+from fastes.pools.ahead_pool import AheadPool
 from fastes.pools.base import Pool, Steps, make_pool
+from fastes.pools.shared_pool import SharedPool
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Batch, PoolSpec, Request
 from fastes.rollout.obs_normalizer import ObsNormalizer
@@ -50,14 +52,16 @@ class Evaluator:
         self.source, self.policy, self.settings, self.table, self.n_workers = source, policy, settings, table, n_workers
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
         self.spaces: Pair | None = None  # of that environment: workers' have to have the same
-        self.table_number = 0  # of the pool's noise tables
         self._pool: Pool | None = None
+        self._shared: SharedPool | None = None  # in the place of a pool of its own
+        self._table_number = 0  # of the pool's noise tables
+        self._ahead: set[int] = set()  # numbers of starts that play beside the present one, or did
         self._running: list[tuple[Float32, int]] = []  # thetas whose noise-free episodes are played, and the tickets
         tell_of_forks(self)
 
     def pool_spec(self, training: bool = True) -> PoolSpec:
         """What a pool is made for; evaluation alone needs no noise table."""
-        settings = self.settings
+        settings, ahead = self.settings, self.starts_ahead() if training else 0
         return PoolSpec(
             source=self.source,
             policy=self.policy,
@@ -71,9 +75,41 @@ class Evaluator:
             env_shown=self.env_shown,
             sigma_each=training and settings.sigma_adaptation == "per_parameter",
             window_size=window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
-            num_evaluations=(settings.eval_lag + 1 if training else 0) + 1,
+            num_generations=1 + ahead,
+            num_evaluations=((settings.eval_lag + 1 if training else 0) + 1) * (1 + ahead),
             spaces=comparable(self.spaces),
         )
+
+    def _started(self) -> Pool:
+        """The pool, where it runs: `start` once a generation is enough."""
+        return self.start() if self._pool is None else self._pool
+
+    def starts_ahead(self) -> int:
+        """How many starts may play beside the present one: as many as there are workers for that it leaves idle."""
+        if self._shared is not None or self.source.vector_env is not None:
+            return 0
+        return max(0, min(self.settings.starts - 1, self.n_workers // self.settings.largest_population() - 1))
+
+    def play_ahead(self, number: int, play: Callable[[Evaluator], Steps[None]]) -> None:
+        """Let a start play beside the present one, unless it does already.
+
+        play: what it does with an evaluator. A request that it has made has its results when this evaluator makes the same.
+        """
+        self.start()
+        if isinstance(self._pool, AheadPool) and number not in self._ahead:
+            self._ahead.add(number)
+
+            def work(pool: Pool) -> Steps[None]:
+                other = Evaluator(self.source, self.policy, self.settings, self.table, self.n_workers)
+                other._pool = pool
+                return play(other)
+
+            self._pool.begin(work)
+
+    def end_ahead(self) -> None:
+        """No start is to come: those that play beside the present one end."""
+        if isinstance(self._pool, AheadPool) and self._ahead:
+            self._pool.drop()
 
     def _room_for_evaluations(self, training: bool) -> int:
         """Episodes at a time. A generation's own come in one request; any others may come in parts, whose bits are the same."""
@@ -83,6 +119,8 @@ class Evaluator:
     def start(self, training: bool = True) -> Pool:
         """The pool; one that was started for evaluation has no room for training and is started anew."""
         fill_standard_descriptors()
+        if self._shared is not None:
+            return self._shared.start(self.pool_spec())
         if self._pool is not None and training and not self._pool.spec.num_pairs:
             self._pool.close()
             self._pool, self._running = None, []
@@ -95,11 +133,16 @@ class Evaluator:
             except BaseException:
                 pool.close()
                 raise
-            self._pool = pool
+            self._pool = AheadPool(pool) if pool.spec.num_generations > 1 else pool
         return self._pool
 
     def run_generation(
-        self, perturbations: Perturbations, normalizer: ObsNormalizer, episodes: EpisodeSettings, first_pair: int = 0
+        self,
+        perturbations: Perturbations,
+        normalizer: ObsNormalizer,
+        episodes: EpisodeSettings,
+        first_pair: int = 0,
+        then: Callable[[], object] | None = None,
     ) -> Steps[Batch]:
         """Play a generation's candidates.
 
@@ -107,13 +150,17 @@ class Evaluator:
         normalizer: its statistics are what observations are normalised by.
         episodes: their settings.
         first_pair: the pairs before it were evaluated by earlier calls.
+        then: what to begin once they have begun.
         """
         pool = self.start()
-        self.table.place_once(pool.noise_table(self.table_number))
+        self.table.place_once(pool.noise_table(self._table_number))
         request = Request(
-            perturbations.theta, normalizer, episodes, perturbations, first_pair=first_pair, table=self.table_number
+            perturbations.theta, normalizer, episodes, perturbations, first_pair=first_pair, table=self._table_number
         )
-        return (yield from _batch_of(pool, pool.submit(request)))
+        ticket = pool.submit(request)
+        if then is not None:
+            then()
+        return (yield from _batch_of(pool, ticket))
 
     def begin_evaluation(
         self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int
@@ -122,7 +169,7 @@ class Evaluator:
 
         They are known by theta, the very array: nobody writes to one. Returns the ticket.
         """
-        pool = self.start()
+        pool = self._started()
         self._running = [(its, ticket) for its, ticket in self._running if pool.knows(ticket)]  # an error may make it forget
         for its, ticket in self._running:
             if its is theta:
@@ -136,7 +183,7 @@ class Evaluator:
     ) -> Steps[Evaluation]:
         """What these gave; they begin here where they have not."""
         ticket = self.begin_evaluation(theta, normalizer, seeds, episodes, generation)
-        batch = yield from _batch_of(self.start(), ticket)
+        batch = yield from _batch_of(self._started(), ticket)
         return Evaluation(batch.returns, batch.lengths, seeds)
 
     def keep_evaluations(self, wanted: Sequence[Float32]) -> Steps[None]:
@@ -164,29 +211,42 @@ class Evaluator:
 
     def finish(self, steps: Steps[_Result]) -> _Result:
         """Do work of the methods above, and wait where they wait."""
+        self._forget_abandoned()
         try:
             while True:
                 ticket = next(steps)
-                self.start(training=False).wait((ticket,))
+                self._started().wait((ticket,))
         except StopIteration as end:
             result: _Result = end.value
             return result
         finally:
             steps.close()
 
+    def _forget_abandoned(self) -> None:
+        """An exception may come between a request and its collection: nobody would free its place any more."""
+        if self._pool is not None and not self._pool.tickets() <= {ticket for _, ticket in self._running}:
+            self._pool.forget()
+
+    def share(self, pool: SharedPool | None, number: int = 0) -> None:
+        """Use a pool that others use, too, and its noise table of that number; None for a pool of its own again."""
+        self.close()
+        self._shared, self._table_number = pool, number
+
     def close(self) -> None:
-        """End the workers; the next call starts them anew."""
+        """End the workers; the next call starts them anew. A pool that is shared is not this one's to end."""
         pool, self._pool = self._pool, None
-        self._running = []
-        if pool is not None:
+        self._running, self._ahead = [], set()
+        if pool is not None or self._shared is not None:
             self.table.release()
+        if pool is not None:
             pool.close()
 
     def leave_to_parent(self) -> None:
         """See forks.Owner: a forked copy starts a pool of its own, and draws the noise table into it."""
         if self._pool is not None:
-            self._pool, self._running = None, []
+            self._pool, self._running, self._ahead = None, [], set()
             self.table.release()
+        self._shared = None
 
 
 def _batch_of(pool: Pool, ticket: int) -> Steps[Batch]:

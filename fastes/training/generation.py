@@ -33,10 +33,17 @@ def run_generation(state: TrainingState, evaluator: Evaluator) -> Steps[Generati
     """
     perturbations, (training, evaluation) = state.perturbations(), state.episode_settings()
     yield from evaluator.keep_evaluations([pending.theta for pending in state.pending])
-    for pending in state.to_evaluate():
-        seeds = state.eval_seeds(pending.generation)
-        evaluator.begin_evaluation(pending.theta, pending.normalizer, seeds, evaluation, pending.generation)
-    batch = yield from evaluator.run_generation(perturbations, state.normalizer, training)
+
+    def begin_evaluations() -> None:
+        for pending in state.to_evaluate()[: state.settings.eval_lag + 1]:  # there are more where a longer lag was loaded
+            seeds = state.eval_seeds(pending.drawn_as)
+            evaluator.begin_evaluation(pending.theta, pending.normalizer, seeds, evaluation, pending.generation)
+
+    if state.settings.eval_lag:
+        batch = yield from evaluator.run_generation(perturbations, state.normalizer, training, then=begin_evaluations)
+    else:  # what has no adaptive cap, and is waited for, should not be the last to start
+        begin_evaluations()
+        batch = yield from evaluator.run_generation(perturbations, state.normalizer, training)
     while missing := state.population.missing_pairs(batch.lengths):
         first = perturbations.num_pairs
         perturbations = state.perturbations(first + missing)
@@ -46,9 +53,21 @@ def run_generation(state: TrainingState, evaluator: Evaluator) -> Steps[Generati
 
 def finish_evaluation(state: TrainingState, evaluator: Evaluator, pending: Pending) -> Steps[Told]:
     """Wait for the noise-free episodes of a generation's theta."""
-    seeds = state.eval_seeds(pending.generation)
+    seeds = state.eval_seeds(pending.drawn_as)
     of, episodes = (pending.theta, pending.normalizer), state.episode_settings()[1]
     return Told(pending, (yield from evaluator.finish_evaluation(*of, seeds, episodes, pending.generation)))
+
+
+def play_start(state: TrainingState, evaluator: Evaluator) -> Steps[None]:
+    """Play what a start will ask for, until it is judged. Nobody is told: who does it again has the results at once."""
+    while not state.starts.due(state.counters.num_timesteps, state.counters.budget):
+        state = yield from warm_up(state, evaluator)
+        generation = yield from run_generation(state, evaluator)
+        told, (due, waiting) = [], state.due(generation.batch)
+        for pending in due:
+            told.append((yield from finish_evaluation(state, evaluator, pending)))
+        state, _ = state.updated(generation.batch, told, waiting)
+    yield from evaluate(state, evaluator, state.starts.judges())
 
 
 def warm_up(state: TrainingState, evaluator: Evaluator) -> Steps[TrainingState]:

@@ -16,8 +16,14 @@ from fastes.errors import CheckpointError
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomSpec
+from fastes.rollout.episode import STEP_GUARD
 from fastes.settings.settings import Settings
+from fastes.training.episode_cap import EpisodeCap
 
+_OLDER = {"begun_generation": 0, "stride": None}  # what files of earlier versions do not say
+_UNKNOWN_LENGTH = 1000  # of an episode of an environment that has no limit
+_MOST_GENERATIONS = 100_000  # that a start is thought to have
+_FURTHER = 2**30  # from here on numbers of generations that came unexpected
 EPISODES = 10  # noise-free ones that judge a start
 _JUDGES = 2**31  # in the place of a generation, which no training gets to: the same environment seeds for every start
 _STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of initial parameters that lie far from those of other runs
@@ -33,6 +39,28 @@ class Start(NamedTuple):
     arrays: Arrays
 
 
+class Stride(NamedTuple):
+    """Generations and timesteps that a start takes where no episode ends early. So far lie the draws of starts apart."""
+
+    generations: int
+    timesteps: int
+
+
+def usual_start(settings: Settings, budget: int, episode_limit: int | None) -> Stride:
+    """Of a training with this budget. episode_limit: the environment's, None where it has none."""
+    cap, generations, timesteps = EpisodeCap(settings), 0, 0
+    episodes = settings.population_size * settings.episodes_per_candidate
+    limit = min(settings.max_episode_steps or STEP_GUARD, episode_limit or STEP_GUARD)
+    limit = limit if limit < STEP_GUARD else _UNKNOWN_LENGTH
+    while timesteps < settings.starts_share * budget / settings.starts and generations < _MOST_GENERATIONS:
+        steps = min(cap.steps, limit)
+        warm_up = not generations and settings.obs_warmup and settings.normalize_obs
+        timesteps += max(episodes * steps, settings.generation_timesteps) * (2 if warm_up else 1)
+        cap.update(np.full(1, steps, dtype=np.int64))
+        generations += 1
+    return Stride(generations, timesteps)
+
+
 class Starts:
     """Counts the starts that were judged, and keeps the best of them until all were.
 
@@ -42,11 +70,14 @@ class Starts:
     hold a custom policy's first parameters, too: the one that is passed on loading may have other ones.
     """
 
-    def __init__(self, settings: Settings, spec: AnySpec, seed: int) -> None:
+    def __init__(self, settings: Settings, spec: AnySpec, seed: int, episode_limit: int | None = None) -> None:
+        self.episode_limit = episode_limit  # of the environment
+        self.stride: Stride | None = None  # of this training, once its budget is known
         self.number, self.share = settings.starts, settings.starts_share
         self.seed = seed  # of the episodes that judge: the model's first one, whatever it draws from later
         self.given = {_GIVEN: spec.theta0} if isinstance(spec, CustomSpec) else {}
         self.judged = 0
+        self.begun_generation = 0  # the first one of the present start
         self.begun_at = 0  # num_timesteps when the present one began; negative where these were counted anew since
         self.best: Start | None = None
 
@@ -59,6 +90,22 @@ class Starts:
         """Whether the present start has spent its part, or all that is left, or is one more than the settings have by now."""
         spent = num_timesteps - self.begun_at >= self.share * budget / self.number or num_timesteps >= budget
         return self.has_unjudged_starts and (self.judged >= self.number or spent)
+
+    def reached(self, num_timesteps: int) -> int:
+        """The timesteps that schedules go by: what a start begins with depends on no episode of those before."""
+        if self.stride is None or not self.has_unjudged_starts:
+            return num_timesteps
+        return self.judged * self.stride.timesteps + num_timesteps - self.begun_at
+
+    def drawn_as(self, generation: int) -> int:
+        """The number that a generation is drawn with: the start and how many it has played decide, and not those before.
+
+        Those that a start usually has are numbered one start after the other, and further ones apart from all others.
+        """
+        if self.stride is None or not self.has_unjudged_starts:
+            return generation
+        own, usual = generation - self.begun_generation, self.stride.generations
+        return self.judged * usual + own if own < usual else _FURTHER + self.judged * _MOST_GENERATIONS + own - usual
 
     def judges(self) -> npt.NDArray[np.int64]:
         """Environment seeds int64 (EPISODES,) of the episodes that judge a start."""
@@ -79,6 +126,7 @@ class Starts:
             return None, {}
         unknown = dict.fromkeys(("score", "episode_cap", "first_blocks"))
         data: dict[str, Any] = {"seed": self.seed, "judged": self.judged, "begun_at": self.begun_at, **unknown}
+        data |= {"begun_generation": self.begun_generation, "stride": None if self.stride is None else list(self.stride)}
         given = {name: theta.copy() for name, theta in self.given.items()}
         if self.best is None:
             return data, given
@@ -104,7 +152,7 @@ class Starts:
             if not begins:
                 self.end()
             return
-        data = check_record("starts", data, _KINDS)
+        data = check_record("starts", {**_OLDER, **data} if isinstance(data, dict) else data, _KINDS)
         known = data["episode_cap"] is not None
         given = {name: arrays[name] for name in self.given if name in arrays}
         learned = {name: array for name, array in arrays.items() if name not in given}
@@ -117,13 +165,21 @@ class Starts:
             score = -math.inf if data["score"] is None else data["score"]
             self.best = Start(score, data["episode_cap"], data["first_blocks"], learned)
         self.seed, self.judged, self.begun_at = data["seed"], data["judged"], data["begun_at"]
+        self.begun_generation = data["begun_generation"]
+        self.stride = None if data["stride"] is None else Stride(*data["stride"])
 
 
 def _is_count_or_none(value: object) -> bool:
     return value is None or is_count(value, low=1)
 
 
+def _is_stride(value: object) -> bool:
+    return value is None or (isinstance(value, list) and len(value) == 2 and all(is_count(each, low=1) for each in value))
+
+
 _KINDS: Kinds = {
+    "begun_generation": is_count,
+    "stride": _is_stride,
     "seed": lambda value: type(value) is int and 0 <= value < 2**63,
     "judged": is_count,
     "begun_at": lambda value: is_count(value, low=-MAX_COUNTER),

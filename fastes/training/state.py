@@ -24,7 +24,7 @@ from fastes.training.fitness import fitness_of
 from fastes.training.population import Population
 from fastes.training.record import Record
 from fastes.training.rollback import Rollback
-from fastes.training.starts import Start, Starts
+from fastes.training.starts import Start, Starts, usual_start
 
 _NORMALIZER = "normalizer."
 _NO_RETURNS = np.zeros(0)
@@ -58,7 +58,7 @@ class Counters(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What callbacks are told of a generation: its statistics, its candidates' episodes in job order, and an evaluation.
+    """What callbacks are told of a generation: its statistics, and its candidates' episodes in job order.
 
     episodes: (return, length) of each; of several for a candidate all have their mean return.
     successes: 1.0, 0.0 or NaN.
@@ -67,7 +67,6 @@ class Report(NamedTuple):
     record: Record
     episodes: list[tuple[float, int]]
     successes: list[float]
-    told: Told | None
 
 
 class TrainingState:
@@ -82,13 +81,14 @@ class TrainingState:
     seed: of all draws.
     strategy, normalizer, cap, population, rollback, starts: the parts that a generation changes.
     pending: evaluations that are not part of a generation's statistics yet, the oldest first.
+    told_last: the evaluations that were told with the last generation and after it; the one before where there is none.
     counters: tallies.
     solved: whether the last generation proved theta solved.
     report: of the last generation, None before the first.
     is_reported: whether callbacks were told of it.
     """
 
-    def __init__(self, settings: Settings, spec: AnySpec, seed: int) -> None:
+    def __init__(self, settings: Settings, spec: AnySpec, seed: int, episode_limit: int | None = None) -> None:
         self.settings, self.spec, self.seed = settings, spec, seed
         self.strategy = EvolutionStrategy(
             spec.initial_theta(seed),
@@ -102,8 +102,9 @@ class TrainingState:
         self.cap = EpisodeCap(settings)
         self.population = Population(settings)
         self.rollback = Rollback(settings)
-        self.starts = Starts(settings, spec, seed)
+        self.starts = Starts(settings, spec, seed, episode_limit)
         self.pending: tuple[Pending, ...] = ()
+        self.told_last: tuple[Told, ...] = ()
         self.counters = Counters()
         self.solved = False
         self.report: Report | None = None
@@ -134,6 +135,8 @@ class TrainingState:
             new.pending = tuple(pending._replace(timesteps=0) for pending in self.pending)
         total = counters.num_timesteps + budget
         new.counters = counters._replace(budget=total if budget else min(counters.budget or total, total))
+        if new.starts.has_unjudged_starts and new.starts.stride is None:
+            new.starts.stride = usual_start(self.settings, new.counters.budget, self.starts.episode_limit)
         new.solved, new.is_reported = False, True
         return new
 
@@ -141,12 +144,14 @@ class TrainingState:
 
     def perturbations(self, num_pairs: int | None = None) -> Perturbations:
         """The running generation's, as many as it begins with or num_pairs; schedules run towards the budget."""
-        progress_remaining = max(0.0, 1.0 - self.counters.num_timesteps / max(self.counters.budget, 1))
-        return self.strategy.ask(progress_remaining, self.population.num_pairs if num_pairs is None else num_pairs)
+        reached = self.starts.reached(self.counters.num_timesteps)
+        progress_remaining = max(0.0, 1.0 - reached / max(self.counters.budget, 1))
+        count = self.population.num_pairs if num_pairs is None else num_pairs
+        return self.strategy.ask(progress_remaining, count, self.starts.drawn_as(self.strategy.generation))
 
-    def eval_seeds(self, generation: int) -> npt.NDArray[np.int64]:
+    def eval_seeds(self, drawn_as: int) -> npt.NDArray[np.int64]:
         """Environment seeds of a generation's noise-free evaluation."""
-        return draw_eval_seeds(self.seed, generation, self.settings.eval_episodes)
+        return draw_eval_seeds(self.seed, drawn_as, self.settings.eval_episodes)
 
     def to_evaluate(self) -> tuple[Pending, ...]:
         """The thetas whose noise-free episodes play beside the running generation, its own among them."""
@@ -157,12 +162,13 @@ class TrainingState:
         generation = self.strategy.generation
         if generation % self.settings.eval_every or any(pending.theta is self.strategy.theta for pending in self.pending):
             return ()
-        return (Pending(generation, self.counters.num_timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS, 0),)
+        drawn_as, timesteps = self.starts.drawn_as(generation), self.counters.num_timesteps
+        return (Pending(generation, drawn_as, timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS),)
 
     def due(self, batch: Batch) -> tuple[tuple[Pending, ...], tuple[Pending, ...]]:
         """Once the running generation's candidates are played: the evaluations to be told with it, and those that wait on."""
         finite = batch.returns[np.isfinite(batch.returns)]
-        own = [each._replace(returns=finite, num_candidates=batch.returns.size) for each in self._own_evaluation()]
+        own = [each._replace(returns=finite) for each in self._own_evaluation()]
         pending = (*self.pending, *own)
         told = sum(each.generation <= self.strategy.generation - self.settings.eval_lag for each in pending)
         return pending[:told], pending[told:]
@@ -226,8 +232,7 @@ class TrainingState:
         """When a training ends before the turn of an evaluation: that is told now, and waits to be part of statistics."""
         new = copy.copy(self)
         new.pending = tuple(each._replace(is_told=True) if each is told.pending else each for each in self.pending)
-        if new.report is not None:
-            new.report = new.report._replace(told=told)
+        new.told_last = (*self.told_last, told)
         return new
 
     def as_evaluated(self, pending: Pending) -> TrainingState:
@@ -240,8 +245,13 @@ class TrainingState:
         return new
 
     def finished(self, told: Told) -> tuple[TrainingState, Update]:
-        """After a theta was proved solved: training goes back to it, learns no more, and no other start is wanted."""
-        new = self.as_evaluated(told.pending)
+        """After a theta was proved solved: training goes back to it, learns no more, and no other start is wanted.
+
+        Should it go on one day, that evaluation is told first, and the proof is the same, as long as the target is.
+        """
+        new, generation = self.as_evaluated(told.pending), self.strategy.generation - self.settings.eval_lag
+        if told.pending.theta is not self.strategy.theta:
+            new.pending = (told.pending._replace(generation=max(0, min(told.pending.generation, generation)), is_told=False),)
         new.starts.end()
         new.solved = True
         return new, self.strategy.no_step()
@@ -255,19 +265,32 @@ class TrainingState:
         best = starts.best
         if best is None or evaluation.mean > best.score:
             best = Start(evaluation.mean, self.cap.steps, self.population.first, self.arrays())
-        new.starts.judged += 1
-        new.rollback.reset()
         new.pending = tuple(each._replace(counts=False) for each in self.pending)
-        if new.starts.judged < starts.number and counters.num_timesteps < counters.budget:
-            new.starts.best, new.starts.begun_at = best, counters.num_timesteps
-            new.strategy.restart(new.starts.initial_theta(self.spec, self.seed))
-            new.normalizer.load_state(ObsNormalizer(self.spec.obs_size).state())
-            new.cap, new.population = EpisodeCap(self.settings), Population(self.settings)
+        if starts.judged + 1 < starts.number and counters.num_timesteps < counters.budget:
+            new.starts.best = best
+            new._begin_start(starts.judged + 1)
         else:
+            new.rollback.reset()
             new.starts.end()
             new._load_arrays(best.arrays, self.strategy.generation)
             new.cap.resume(best.episode_cap)
             new.population.resume(best.first_blocks)
+        return new
+
+    def _begin_start(self, number: int) -> None:
+        """From scratch; the generation goes on counting, and what is drawn depends on the number of the start alone."""
+        self.rollback.reset()
+        self.starts.judged, self.starts.begun_at = number, self.counters.num_timesteps
+        self.starts.begun_generation = self.strategy.generation
+        self.strategy.restart(self.starts.initial_theta(self.spec, self.seed))
+        self.normalizer.load_state(ObsNormalizer(self.spec.obs_size).state())
+        self.cap, self.population = EpisodeCap(self.settings), Population(self.settings)
+
+    def start_ahead(self, number: int) -> TrainingState:
+        """What this training will be when a later start begins, but for what only callbacks are told."""
+        new = self.copied()
+        new.pending = ()
+        new._begin_start(number)
         return new
 
     def arrays(self) -> Arrays:
@@ -279,7 +302,7 @@ class TrainingState:
         self.strategy.load_state({n: x for n, x in arrays.items() if not n.startswith(_NORMALIZER)}, generation)
         self.normalizer.load_state({name: arrays[f"{_NORMALIZER}{name}"] for name in self.normalizer.state()})
 
-    def reporting(self, record: Record, batch: Batch, told: Told | None) -> TrainingState:
+    def reporting(self, record: Record, batch: Batch, told: Sequence[Told]) -> TrainingState:
         """With a report of its last generation, which callbacks are still to be told of."""
         each = self.settings.episodes_per_candidate
         episodes = [
@@ -289,8 +312,8 @@ class TrainingState:
         ]
         successes = [success for success in batch.successes.ravel().tolist() for _ in range(each)]
         new = copy.copy(self)
-        told = told or (self.report and self.report.told)
-        new.report, new.is_reported = Report(record, episodes, successes, told), False
+        new.report, new.is_reported = Report(record, episodes, successes), False
+        new.told_last = tuple(told) or self.told_last[-1:]
         return new
 
     def reported(self) -> TrainingState:

@@ -6,7 +6,7 @@ import contextlib
 import pickle
 import warnings
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from typing import TypeVar
 
 import numpy as np
@@ -16,9 +16,9 @@ from fastes import _core
 from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
 from fastes.pools.open_requests import OpenRequest, OpenRequests
 from fastes.pools.processes.watchdog import HUNG, TICK, Watch
-from fastes.pools.processes.worker import Idle, Look
+from fastes.pools.processes.worker import LOOK
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed
-from fastes.pools.processes.worker_process import Worker
+from fastes.pools.processes.worker_process import OFFER_BYTES, Worker
 from fastes.pools.processes.workforce import Workforce
 from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, Where, describe_episode, warn_of_penalty
 from fastes.rollout.shared_block import (
@@ -93,6 +93,9 @@ class ProcessPool(Workforce):
     def knows(self, ticket: int) -> bool:
         return ticket in self._requests
 
+    def tickets(self) -> Set[int]:
+        return self._requests.tickets()
+
     def is_finished(self, ticket: int) -> bool:
         return self._requests[ticket].finished
 
@@ -125,7 +128,8 @@ class ProcessPool(Workforce):
         return self._requests.collect(ticket)
 
     def forget(self) -> None:
-        """Every request, and end every worker, whatever it does."""
+        """Every request, and end every worker, whatever it does: none may write into a place that is given to another."""
+        self._interrupted = True
         if self.block.fd >= 0:  # it is no forked copy, to which the block does not belong
             for place in self.block.places:  # a job that is claimed later would be played in the place of another request
                 _core.commit(place.unclaimed, 0, 0)
@@ -191,13 +195,13 @@ class ProcessPool(Workforce):
     def _receive(self, worker: Worker) -> bool:
         """Take what it has sent; False when it hung up."""
         try:
-            while self._has(worker) and worker.connection.poll():
-                message: Idle | Look | Failed = worker.connection.recv()
-                if isinstance(message, Idle):
-                    worker.idle_after = message.offer
+            while self._has(worker) and worker.has_sent():
+                message = worker.connection.recv_bytes()
+                if len(message) == OFFER_BYTES:
+                    worker.idle_after = int.from_bytes(message, "little")
                     worker.offer(self._offer)  # it was late where there is a newer one
-                elif isinstance(message, Failed):
-                    self._meet_failure(worker, message)
+                elif message != LOOK:
+                    self._meet_failure(worker, pickle.loads(message))
         except (EOFError, OSError):
             return False
         return True

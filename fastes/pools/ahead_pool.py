@@ -1,0 +1,193 @@
+"""A pool that plays ahead: what will be asked for is played while its user waits for something else."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Set
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.errors import FastESError
+from fastes.es.perturbations import Perturbations
+from fastes.pools.base import Pool, Steps
+from fastes.rollout.job import Batch, Request
+
+
+class _Played:
+    """A request that was played ahead: its ticket, and its results once somebody has collected them."""
+
+    def __init__(self, pool: Pool, request: Request) -> None:
+        self.pool, self.request, self.ticket = pool, request, pool.submit(request)
+        self.batch: Batch | None = None
+        self.error: FastESError | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        return self.batch is not None or self.error is not None or self.pool.is_finished(self.ticket)
+
+    def collect(self) -> Batch:
+        """Its results, or its error raised, as often as somebody asks."""
+        if self.batch is None and self.error is None:
+            try:
+                self.batch = self.pool.collect(self.ticket)
+            except FastESError as error:
+                self.error = error
+        if self.batch is None:
+            assert self.error is not None
+            raise self.error
+        return self.batch
+
+
+class AheadPool:
+    """What a pool's user has it play, and other works beside that.
+
+    Works are of the same kind as what the user will do: guesses. A request of the user's that is one of theirs, to the last
+    bit, has their results; any other is played as if nobody had guessed. So guesses change no result, only the time.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool, self.spec = pool, pool.spec
+        self._played: list[_Played] = []  # that nobody has asked for yet
+        self._mine: dict[int, _Played] = {}  # that the user has asked for
+        self._works: dict[int, Steps[None]] = {}  # ticket that a work waits for -> the work
+
+    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
+        return self.pool.noise_table(number)
+
+    def start(self) -> None:
+        self.pool.start()
+
+    def begin(self, make_work: Callable[[Pool], Steps[None]]) -> None:
+        """Begin a work, which submits its requests to the pool that it is given."""
+        self._step(make_work(_Guesses(self)))
+
+    def submit(self, request: Request) -> int:
+        for played in self._played:
+            if not isinstance(played.error, FastESError) and are_same(played.request, request):
+                self._played.remove(played)
+                self._mine[played.ticket] = played
+                return played.ticket
+        return self.pool.submit(request)
+
+    def knows(self, ticket: int) -> bool:
+        return ticket in self._mine or self.pool.knows(ticket)
+
+    def tickets(self) -> Set[int]:
+        """Those that the user has to collect; guesses have theirs besides."""
+        return (self.pool.tickets() - {played.ticket for played in self._played}) | self._mine.keys()
+
+    def forget(self) -> None:
+        self.drop()
+        self._played.clear()
+        self._mine.clear()
+        self.pool.forget()
+
+    def is_finished(self, ticket: int) -> bool:
+        played = self._mine.get(ticket)
+        return self.pool.is_finished(ticket) if played is None else played.is_finished
+
+    def wait(self, tickets: Collection[int]) -> None:
+        """Meanwhile the works go on."""
+        try:
+            while not any(self.is_finished(ticket) for ticket in tickets):
+                self.pool.wait({*tickets, *self._works})
+                for ticket in [ticket for ticket in self._works if self.pool.is_finished(ticket)]:
+                    self._step(self._works.pop(ticket))
+        except BaseException:
+            self.drop()
+            self._mine.clear()
+            raise
+
+    def collect(self, ticket: int) -> Batch:
+        played = self._mine.pop(ticket, None)
+        if played is None:
+            return self.pool.collect(ticket)
+        return played.collect()
+
+    def drop(self) -> None:
+        """End the works; what they have guessed so far stays, for who may still ask for it."""
+        works, self._works = self._works, {}
+        for work in works.values():
+            work.close()
+        self._played = [played for played in self._played if played.batch is not None or self.pool.knows(played.ticket)]
+
+    def close(self) -> None:
+        self.drop()
+        self._played.clear()
+        self._mine.clear()
+        self.pool.close()
+
+    def _step(self, work: Steps[None]) -> None:
+        """Let a work go on until it waits; one that fails has guessed something that cannot be, or will be met again."""
+        with contextlib.suppress(FastESError):
+            if (ticket := next(work, None)) is not None:
+                self._works[ticket] = work
+
+
+class _Guesses:
+    """The pool as a work sees it."""
+
+    def __init__(self, ahead: AheadPool) -> None:
+        self.ahead, self.pool, self.spec = ahead, ahead.pool, ahead.pool.spec
+        self._open: dict[int, _Played] = {}
+
+    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
+        return self.pool.noise_table(number)
+
+    def start(self) -> None:
+        """It is started."""
+
+    def submit(self, request: Request) -> int:
+        played = _Played(self.pool, request)
+        self.ahead._played.append(played)
+        self._open[played.ticket] = played
+        return played.ticket
+
+    def knows(self, ticket: int) -> bool:
+        return ticket in self._open
+
+    def tickets(self) -> Set[int]:
+        return self._open.keys()
+
+    def forget(self) -> None:
+        """They are the user's pool's."""
+
+    def is_finished(self, ticket: int) -> bool:
+        return self._open[ticket].is_finished
+
+    def wait(self, tickets: Collection[int]) -> None:
+        raise NotImplementedError("a work yields the ticket that it waits for")
+
+    def collect(self, ticket: int) -> Batch:
+        return self._open.pop(ticket).collect()
+
+    def close(self) -> None:
+        """It is the user's."""
+
+
+def are_same(first: Request, second: Request) -> bool:
+    """Whether two requests give the same results: all but the number of the generation, which only errors name."""
+    settings = [(r.episodes, r.table, r.first_pair, r.normalizer.clip) for r in (first, second)]
+    if settings[0] != settings[1] or not _equal(first.eval_seeds, second.eval_seeds) or not _equal(first.jobs, second.jobs):
+        return False
+    a, b = first.normalizer, second.normalizer
+    if not _same_draws(first.perturbations, second.perturbations) or not _equal(first.theta, second.theta):
+        return False
+    return _equal(a.mean, b.mean) and _equal(a.std, b.std)
+
+
+def _same_draws(first: Perturbations | None, second: Perturbations | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    if first.sigma != second.sigma or not _equal(first.noise_index, second.noise_index):
+        return False
+    windows = [None if each.windows is None else each.windows.first for each in (first, second)]
+    pairs = [(first.env_seed, second.env_seed), (first.action_key, second.action_key), (first.sigma_each, second.sigma_each)]
+    return _equal(*windows) and all(_equal(*pair) for pair in pairs)
+
+
+def _equal(first: npt.NDArray[np.generic] | None, second: npt.NDArray[np.generic] | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return first.shape == second.shape and first.tobytes() == second.tobytes()

@@ -1,0 +1,63 @@
+"""One pool for several trainings: each has places for its requests, and a noise table of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from fastes.pools.base import Pool, Steps, make_pool
+from fastes.rollout.job import PoolSpec
+
+
+class SharedPool:
+    """Started by the first training that needs it, and used by all.
+
+    trainings: how many there are at most.
+    n_workers: processes, 0 for none.
+    """
+
+    def __init__(self, trainings: int, n_workers: int) -> None:
+        self.trainings, self.n_workers = trainings, n_workers
+        self._pool: Pool | None = None
+
+    def start(self, spec: PoolSpec) -> Pool:
+        """The pool. spec: what one of the trainings needs; all of them need the same."""
+        if self._pool is None:
+            count = self.trainings
+            generations, evaluations = count * spec.num_generations, count * spec.num_evaluations
+            whole = replace(spec, num_tables=count, num_generations=generations, num_evaluations=evaluations)
+            pool = make_pool(whole, self.n_workers)
+            try:
+                pool.start()
+            except BaseException:
+                pool.close()
+                raise
+            self._pool = pool
+        return self._pool
+
+    def run(self, works: Iterable[Steps[Any]]) -> None:
+        """Do several trainings' work at once: while one waits for its episodes, another goes on."""
+        ready, waiting = list(works), dict[int, Steps[Any]]()
+        with contextlib.ExitStack() as until_the_end:
+            for work in ready:
+                until_the_end.callback(work.close)  # all of them, whatever one of them raises
+            while ready or waiting:
+                for work in ready:
+                    if (ticket := next(work, None)) is not None:
+                        waiting[ticket] = work
+                ready = self._wait(waiting)
+
+    def _wait(self, waiting: dict[int, Steps[Any]]) -> list[Steps[Any]]:
+        """Take those out who need wait no longer, at least one."""
+        if self._pool is None or not waiting:
+            return []
+        self._pool.wait(tuple(waiting))
+        return [waiting.pop(ticket) for ticket in list(waiting) if self._pool.is_finished(ticket)]
+
+    def close(self) -> None:
+        """End the pool; the next training that needs one starts it anew."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
