@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import pytest
@@ -79,7 +80,7 @@ class State(NamedTuple):
     left: tuple[int, ...] = ()  # parent: jobs to open, or those without a flag
     subject: int = 0  # parent: index of the request it opens or looks at
     again: tuple[int, ...] = ()  # parent: requests to open again
-    seen: int = 0  # parent: worker whose row it reads
+    unread: tuple[int, ...] = ()  # parent: workers whose rows it is going to read, or is reading
     held: tuple[int, ...] = ()  # parent: jobs that rows name; the last one is still without its place in SEE_PLACE
     woken: bool = False  # parent: something has happened since it looked at flags
     orphans: bool = False  # parent: a lost worker may have left a job
@@ -340,7 +341,7 @@ def running_step(rules: Rules, s: State, k: int, w: Worker) -> Step:
 def begin(rules: Rules, s: State) -> State:
     """The state in which the parent begins the next step of its plan."""
     workers = tuple(offered(Worker(), s.last_offer) if w.does == ABSENT else w for w in s.workers)
-    s = s._replace(left=(), subject=0, again=(), seen=0, held=(), workers=workers)
+    s = s._replace(left=(), subject=0, again=(), unread=(), held=(), workers=workers)
     if s.at == len(rules.plan):
         return s._replace(does=END)
     step = rules.plan[s.at]
@@ -362,7 +363,7 @@ def parent_steps(rules: Rules, s: State) -> Iterator[Step]:
     elif s.does == WATCH:
         yield from watching(rules, s)
     elif s.does in (SEE, SEE_CLAIMING, SEE_JOB, SEE_PLACE, SEE_FLAGS):
-        yield looking_step(rules, s)
+        yield from looking(rules, s)
     elif s.does == COLLECT:
         yield collecting_step(rules, s)
     elif s.does in (CLOSE, KILL):
@@ -445,7 +446,7 @@ def replaced(rules: Rules, s: State, k: int) -> State:
 
 def next_request(rules: Rules, s: State) -> State:
     """The parent goes on to look at the next request; after the last one it knows whether it has waited long enough."""
-    s = s._replace(left=(), seen=0, held=())
+    s = s._replace(left=(), unread=(), held=())
     for k in range(s.subject + 1, len(s.open)):
         if not s.open[k].finished:
             return s._replace(does=SEE, subject=k)
@@ -474,46 +475,53 @@ def may_run(s: State, w: Worker, place: int, job: int) -> bool:
     return w.does == DEAD or (w.place == place and w.job == job)
 
 
-def looking_step(rules: Rules, s: State) -> Step:
+def looking(rules: Rules, s: State) -> Iterator[Step]:
     request = s.open[s.subject]
-    place, jobs = s.places[request.place], jobs_of(rules, request.number)
+    number, place, jobs = request.number, s.places[request.place], jobs_of(rules, request.number)
     if s.does == SEE:
         left = uncommitted(s, request, jobs)
         if not left:
-            done = s.open[s.subject]._replace(finished=True)
-            return f"parent finds request {request.number} done", next_request(
-                rules, s._replace(open=changed(s.open, s.subject, done))
-            )
-        if place.unclaimed and rules.exhausted_before_again:
-            return f"parent finds {place.unclaimed} unclaimed jobs of request {request.number}", next_request(rules, s)
-        label = f"parent finds {left} of request {request.number} without flags"
-        return label, s._replace(does=SEE_CLAIMING, left=left) if s.orphans else next_request(rules, s)
-    if s.does == SEE_FLAGS:
+            done = changed(s.open, s.subject, request._replace(finished=True))
+            yield f"parent finds request {number} done", next_request(rules, s._replace(open=done))
+        elif place.unclaimed and rules.exhausted_before_again:
+            yield f"parent finds {place.unclaimed} unclaimed jobs of request {number}", next_request(rules, s)
+        elif s.orphans:
+            for order in permutations(range(len(s.workers))):  # which worker has which row is arbitrary
+                label = f"parent finds {left} of request {number} without flags"
+                yield label, s._replace(does=SEE_CLAIMING, left=left, unread=order)
+        else:
+            yield f"parent finds {left} of request {number} without flags", next_request(rules, s)
+    elif s.does == SEE_FLAGS:
         left = uncommitted(s, request, jobs) if rules.rows_before_flags else s.left
         orphans = tuple(job for job in left if job in s.left and job not in s.held)
-        label = f"parent finds {orphans} of request {request.number} without anybody"
-        if not orphans:
-            return label, next_request(rules, s)
-        orphans = orphans if rules.only_uncommitted else tuple(range(jobs))
-        following = next(step for step in rules.order if step != INPUTS)
-        return label, s._replace(does=following, left=orphans, held=(), seen=0)
-    w = s.workers[s.seen]
-    after_row = s._replace(does=SEE_CLAIMING, seen=s.seen + 1)
-    if s.seen + 1 == len(s.workers):
-        after_row = s._replace(does=SEE_FLAGS, seen=0)
+        label = f"parent finds {orphans} of request {number} without anybody"
+        if orphans:
+            following = next(step for step in rules.order if step != INPUTS)
+            left = orphans if rules.only_uncommitted else tuple(range(jobs))
+            yield label, s._replace(does=following, left=left, held=())
+        else:
+            yield label, next_request(rules, s)
+    else:
+        yield reading_step(rules, s, request, s.unread[0])
+
+
+def reading_step(rules: Rules, s: State, request: Request, k: int) -> Step:
+    """The parent reads a worker's row."""
+    row = s.workers[k].row
+    following = s._replace(does=SEE_CLAIMING if s.unread[1:] else SEE_FLAGS, unread=s.unread[1:])
     if s.does == SEE_CLAIMING:
-        if w.row.claiming and rules.heed_claiming:
-            return f"parent finds {s.seen} claiming", next_request(rules, s)
-        return f"parent finds {s.seen} not claiming", s._replace(does=SEE_JOB)
+        if row.claiming and rules.heed_claiming:
+            return f"parent finds {k} claiming", next_request(rules, s)
+        return f"parent finds {k} not claiming", s._replace(does=SEE_JOB)
     if s.does == SEE_JOB:
-        label = f"parent finds {s.seen} at job {w.row.job}"
-        return label, s._replace(does=SEE_PLACE, held=(*s.held, w.row.job)) if w.row.job >= 0 else after_row
+        label = f"parent finds {k} at job {row.job}"
+        return label, s._replace(does=SEE_PLACE, held=(*s.held, row.job)) if row.job >= 0 else following
     *held, job = s.held
-    if w.row.place == request.place and w.row.ticket >= request.first:
+    if row.place == request.place and row.ticket >= request.first:
         if s.places[request.place].flags[job] < request.first and not any(may_run(s, w, request.place, job) for w in s.workers):
-            raise Broken(f"job {job} of request {request.number} is taken for one that worker {s.seen} runs")
+            raise Broken(f"job {job} of request {request.number} is taken for one that worker {k} runs")
         held.append(job)
-    return f"parent finds {s.seen} in place {w.row.place}", after_row._replace(held=tuple(held))
+    return f"parent finds {k} in place {row.place}", following._replace(held=tuple(sorted(held)))
 
 
 def collecting_step(rules: Rules, s: State) -> Step:
@@ -623,18 +631,15 @@ def alike(s: State) -> tuple[Any, ...]:
             workers.append((w.does, w.owes, w.place, w.job, late, told))
         else:
             workers.append((w.does, w.owes, w.place, w.job, late, told, row.claiming, at_row))
-    if s.does in (SEE_CLAIMING, SEE_JOB, SEE_PLACE):
-        now = s.seen
-        workers = [*sorted(workers[:now]), workers[now], *sorted(workers[now + 1 :])]
-    else:
-        workers.sort()
+    in_order = [workers[k] for k in s.unread]
+    workers = sorted(w for k, w in enumerate(workers) if k not in s.unread)
     places = tuple(
         (p.unclaimed, p.inputs, p.todo, p.slots, tuple(flag >= first for flag in p.flags))
         for p, first in zip(s.places, firsts, strict=True)
     )
     requests = tuple((r.number, r.finished, bool(r.first), s.orphans and r.ticket <= s.lost_at) for r in s.open)
-    parent = (s.at, s.does, s.left, s.subject, s.again, s.seen, s.held, s.woken, s.orphans)
-    return (parent, requests, places, tuple(workers), s.deaths)
+    parent = (s.at, s.does, s.left, s.subject, s.again, len(s.unread), s.held, s.woken, s.orphans)
+    return (parent, requests, places, (*workers, *in_order), s.deaths)
 
 
 def way_to(at: int, came_from: list[tuple[str, int]]) -> list[str]:
