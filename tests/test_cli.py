@@ -215,7 +215,7 @@ def test_a_target_that_the_last_evaluation_reaches_is_not_called_missed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training ends unsolved all the same when no evaluation in it was confirmed."""
-    monkeypatch.setattr("fastes.loop.confirm_target", lambda state, *_: (False, state))
+    monkeypatch.setattr("fastes.agent.confirm_target", lambda state, *_: (False, state))
     flags = ["--workers", "0", "--quiet", "--runs", str(tmp_path), "--preset", "default", "--seed", "1"]
     for target, said in (("5", "target 5 reached here, but the run is not solved"), ("600", "(target 600 not reached)")):
         assert main(["train", "CartPole-v1", *flags, "--total-timesteps", "300", "--target-return", target]) == 0
@@ -360,7 +360,7 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
 
 
 NO_FLAGS = ("population", "activation")  # argparse takes them for the beginning of a flag
-NO_FLAGS += ("net_arch", "activation_fn")  # flags of their own
+NO_FLAGS += ("net_arch", "activation_fn", "seeds")  # flags of their own
 ANSWERED = sorted(name for name in {*ANSWERS, *FLAG_ANSWERS} if not name.startswith("_") and name not in NO_FLAGS)
 
 
