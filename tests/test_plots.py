@@ -147,6 +147,16 @@ def test_several_runs_have_a_line_each_and_a_median_where_they_are_alike(
     assert title_of([_curve(runs / "1"), _curve(runs / "2")]) == "CartPole-v1, 2 runs"
 
 
+def test_the_names_of_many_seeds_hide_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, steps = _drawn(monkeypatch), np.arange(20.0)
+    for number in (8, 9):
+        curves = [Curve(f"seed {seed}", steps, steps * seed, alike="all") for seed in range(number)]
+        plot_curves(curves, tmp_path / "seeds.png", "many")
+    few, many = map(_labels, seen)
+    assert few == [*(f"seed {seed}" for seed in range(8)), "median of 8 runs"]
+    assert many == ["one run", "median of 9 runs"]
+
+
 def test_a_run_that_is_named_twice_counts_once(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

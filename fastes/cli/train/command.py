@@ -16,7 +16,7 @@ from fastes.agent import FastES
 from fastes.cli.arguments import add_short_help, add_workers
 from fastes.cli.setting_flags import add_settings
 from fastes.cli.train.report import Session, replay_command, report, resume_command
-from fastes.cli.train.seeds import train_seeds
+from fastes.cli.train.seeds import run_seeds
 from fastes.cli.train.start import new, note_start, resumed, tell_start
 from fastes.errors import FastESError, WorkerError
 from fastes.reports.callbacks import Callback
@@ -113,7 +113,7 @@ def run_train(arguments: argparse.Namespace) -> int:
     if arguments.env is None and arguments.resume is None and arguments.config is None:
         raise ValueError("expected an environment id, as in 'fastes train CartPole-v1', --config FILE or --resume RUN")
     if arguments.seeds is not None:
-        return train_seeds(arguments)
+        return run_seeds(arguments)
     with contextlib.ExitStack() as until_the_end:
         model, folder = (resumed if arguments.resume else new)(arguments, until_the_end)
         status = _train(arguments, model, folder)

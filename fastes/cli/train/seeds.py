@@ -24,7 +24,7 @@ from fastes.system.interrupts import Terminated, interrupts_wait
 _LINE_SECONDS = 10.0  # between lines of the bar in a file or a pipe
 
 
-def train_seeds(arguments: argparse.Namespace) -> int:
+def run_seeds(arguments: argparse.Namespace) -> int:
     first, number = arguments.seed or 0, check_int("--seeds", arguments.seeds, 1, MOST_SEEDS)
     if arguments.resume is not None:
         raise ValueError("--seeds belongs to new runs: go on with each run by itself, as in fastes train --resume RUN")
