@@ -22,7 +22,6 @@ copybutton_prompt_text = "$ "
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # docstrings say what is taken
 autodoc_preserve_defaults = True
-autodoc_default_options = {"members": True, "undoc-members": False}
 default_role = "code"  # docstrings quote names with single backticks
 suppress_warnings = ["misc.highlighting_failure"]
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fastes.policies.callable_policy import CallablePolicy
     from fastes.policies.torch_policy import TorchPolicy
     from fastes.reports.callbacks import Callback
+    from fastes.runs.video import play
     from fastes.seeds import train_seeds
     from fastes.settings.settings import Settings
     from fastes.training.evaluation import Evaluation
@@ -43,6 +44,7 @@ _HOMES = {
     "Settings": "settings.settings",
     "EvolutionStrategy": "es.strategy",
     "TorchPolicy": "policies.torch_policy",
+    "play": "runs.video",
     "train_seeds": "seeds",
 }
 
@@ -61,6 +63,7 @@ __all__ = [
     "WorkerCrashed",
     "WorkerError",
     "WorkerTimeout",
+    "play",
     "train_seeds",
 ]
 

@@ -321,6 +321,14 @@ class FastES(Loop):
         restore_state(model.state, copied.checkpoint)
         return model
 
+    def with_seed(self, seed: int) -> FastES:
+        """A new model: what this one was when it was new, but with another seed."""
+        model = type(self).__new__(type(self))
+        model._init_interface(self.tensorboard_log, self.stats_window_size)
+        model._set_up(self.source, self.policy_spec, self.settings, check_seed(seed), self.given_workers, self.verbose)
+        model.evaluator.env_shown, model.evaluator.spaces = self.evaluator.env_shown, self.evaluator.spaces
+        return model
+
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, in this process or in another, is what save and load give."""
         interface = {"tensorboard_log": self.tensorboard_log, "stats_window_size": self.stats_window_size}

@@ -12,6 +12,7 @@ from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.sb3.interface import SB3Interface
 from fastes.system.interrupts import interrupts_wait
 from fastes.training.evaluation import Told
+from fastes.training.evaluator import Evaluator
 from fastes.training.generation import (
     Generation,
     confirm_target,
@@ -66,7 +67,10 @@ class Loop(SB3Interface):
             self.evaluator.end_ahead()
         elif ahead:
             for number in range(starts.judged + 1, min(starts.judged + 1 + ahead, starts.number)):
-                self.evaluator.play_ahead(number, partial(play_start, self.state.start_ahead(number)))
+                self.evaluator.play_ahead(number, partial(self._play_start, number))
+
+    def _play_start(self, number: int, evaluator: Evaluator) -> Steps[None]:
+        return play_start(self.state.start_ahead(number), evaluator)
 
     def _book(self, generation: Generation, started: float, callbacks: Callback) -> Steps[tuple[Record, float]]:
         """The state after a generation takes the place of the one before. Its statistics, and when they were known."""

@@ -252,6 +252,20 @@ def committed(const int64_t[::1] flags not None, int64_t slot):
     return fastes_committed(&flags[slot])
 
 
+def uncommitted(const int64_t[::1] flags not None, const int64_t[:] jobs not None, int64_t least):
+    """Those of jobs, int64 (n,), whose flag is below least. What the writers of the other flags wrote before can be read."""
+    cdef int64_t i, job, count = 0
+    cdef int64_t[::1] left = np.empty(jobs.shape[0], dtype=np.int64)
+    for i in range(jobs.shape[0]):
+        job = jobs[i]
+        if not 0 <= job < flags.shape[0]:
+            raise ValueError(f"slot = {job} is out of range: there are {flags.shape[0]} slots")
+        if fastes_committed(&flags[job]) < least:
+            left[count] = job
+            count += 1
+    return np.asarray(left[:count])
+
+
 def aligned_zeros(int64_t count):
     """Zeros (count,) float32 that begin where a cache line does, with FASTES_PAD floats to spare behind them.
 

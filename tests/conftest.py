@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 
 import envs_for_tests  # noqa: F401  registers Toy-v0
@@ -16,6 +18,7 @@ from training import Result, train
 
 from fastes import _core
 
+sys.path.append(str(Path(__file__).parents[1]))  # for benchmarks; last, as the checkout's fastes may have no compiled core
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)

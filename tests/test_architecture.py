@@ -25,9 +25,9 @@ LAYER = re.compile(r"^\| `([\w./]+)` \| ([^|]+) \|$", re.MULTILINE)
 
 @cache
 def layers() -> tuple[str, ...]:
-    """Folders and modules of the package, lowest first, as docs/architecture.md lists them: 'es', 'agent', ''."""
+    """Folders and modules of the package, lowest first; docs/architecture.md has them from the top: '', 'agent', 'es'."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    names = [name for name, _ in LAYER.findall(text)]
+    names = [name for name, _ in reversed(LAYER.findall(text))]
     return tuple(name.removesuffix("/").removesuffix(".py").replace("__init__", "") for name in names)
 
 
@@ -114,7 +114,7 @@ def test_every_file_has_a_layer() -> None:
 
 
 def test_imports_point_one_way() -> None:
-    """To the rows above in the list of layers; `from fastes import` of a public name is one of the door's."""
+    """To the rows below in the table of layers; `from fastes import` of a public name is one of the door's."""
     rank = {layer: number for number, layer in enumerate(layers())}
     wrong = [
         f"{module} imports {target}"

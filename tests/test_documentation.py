@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import fastes
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "docs" / "scripts"
@@ -37,6 +41,24 @@ def test_blocks_are_found() -> None:
     )
     found = [(block.line, block.language, block.code, block.run) for block in run_blocks.blocks_of(text)]
     assert found == [(4, "python", "x = 1\n", True), (8, "bash", "ls\n", False), (14, "bash", "ls\n", False)]
+
+
+def test_what_a_program_prints_is_compared_with_what_the_page_shows(tmp_path: Path) -> None:
+    (block,) = run_blocks.blocks_of("\n```python\nprint(1)\n```\n\n```text\n1\n```\n\n```text\n2\n```\n")
+    assert block.output == "1\n"
+    shown = "return -92 before, -28 after\n"
+    assert run_blocks.prints_as_shown(shown, "return -95 before,  -27.5 after\n")
+    for other in ("return -92 before, -18 after\n", "return -92 before\n", "", shown + shown, "score -92 before, -28 after\n"):
+        assert not run_blocks.prints_as_shown(shown, other)
+    for said, alike in (("1\n2\n3\n4\n", True), ("1\n4\n", True), ("4\n", False), ("1\n2\n3\n", False)):
+        assert run_blocks.prints_as_shown("1\n...\n4\n", said) == alike
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint(1)\n```\n\n```text\n3\n```\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPTS / "run_blocks.py"), str(page)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode
+    assert "page.md, line 2: it printed\n1\nand not\n3" in done.stderr
 
 
 def test_blocks_that_fail_are_seen(tmp_path: Path) -> None:
@@ -78,6 +100,22 @@ def test_blocks_run(page: Path, tmp_path: Path) -> None:
         timeout=300,
     )
     assert not done.returncode, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+
+
+def test_the_page_of_the_api_names_what_there_is() -> None:
+    """Every public name, and no member that is gone or has no docstring."""
+    text = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    directives = re.findall(r"^\.\. auto(\w+):: (\S+)\n((?:   .*\n)*)", text, re.MULTILINE)
+    assert {name.removeprefix("fastes.") for _, name, _ in directives} >= set(fastes.__all__)
+    for kind, path, options in directives:
+        module, _, name = path.rpartition(".")
+        thing = getattr(importlib.import_module(module), name)
+        assert thing.__doc__
+        found = re.search(r":members: ((?:[\w, ]|\n(?!   :))+)", options)
+        for member in found[1].replace("\n", " ").split(",") if found else ():
+            assert kind == "class"
+            assert getattr(thing, member.strip()).__doc__ or ":undoc-members:" in options, f"{path}.{member.strip()}"
+        assert ":inherited-members:" not in options, "it lists every member, those for other modules too"
 
 
 @pytest.mark.parametrize("name", ["settings.md", "preset-settings.md", "command-line.md"])

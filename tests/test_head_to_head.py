@@ -20,8 +20,6 @@ import numpy as np
 import pytest
 from processes import alive, started_script, wait_until
 
-sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
-
 from benchmarks.child_process import Child, ChildFailed, records_of
 from benchmarks.csv_records import read_records
 from benchmarks.learning import paper_table1, presets, race

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import importlib.util
 import json
+import re
 import shutil
 import sys
 import zipfile
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from fastes import FastES
+from fastes.system.installation import install_command
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +160,7 @@ def test_a_card_names_the_environment_where_the_file_does_not(model: FastES) -> 
     with FastES(lambda: model.source(), n_workers=0, preset="default", population_size=4) as other:
         assert "FastES.load(path, env='my:Env-v0') as model" in model_card(other, "es", "FastES", "my:Env-v0", "someone/es")
     if importlib.util.find_spec("huggingface_sb3") is None:
-        with pytest.raises(ImportError, match=r"pip install 'fastes\[hub\]'"):
+        with pytest.raises(ImportError, match=re.escape(install_command("hub"))):
             package_to_hub(model, "es", "FastES", "CartPole-v1", None, "someone/es", "")
 
 

@@ -388,6 +388,11 @@ def sum_piece(begin: int, end: int, index: int) -> None:
         (lambda: _core.commit(np.zeros(5, np.int64), 5, 1), "slot = 5 is out of range: there are 5 slots"),
         (lambda: _core.commit(np.zeros(5, np.int64), -1, 1), "slot = -1 is out of range: there are 5 slots"),
         (lambda: _core.committed(np.zeros(0, np.int64), 0), "slot = 0 is out of range: there are 0 slots"),
+        (lambda: _core.uncommitted(np.zeros(5, np.int64), np.array([4, 5]), 1), "slot = 5 is out of range: there are 5 slots"),
+        (lambda: _core.uncommitted(np.zeros(5, np.int64), np.array([-1]), 1), "slot = -1 is out of range: there are 5 slots"),
+        (lambda: _core.claim(np.zeros((3, 8), np.int64), 2, 4), "rows 2 to 4 are out of range: there are 3"),
+        (lambda: _core.claim(np.zeros((3, 8), np.int64), -1, 2), "rows -1 to 2 are out of range: there are 3"),
+        (lambda: _core.claim(np.zeros((3, 8), np.int64), 2, 1), "rows 2 to 1 are out of range: there are 3"),
         (lambda: actor().set_normalizer(np.zeros(3), np.ones(4), 5.0), "mean has 3 values, expected 4"),
         (lambda: actor().set_normalizer(np.zeros(4), np.ones(5), 5.0), "inv_std has 5 values, expected 4"),
         (lambda: actor().act(np.zeros(3)), "observation has shape (3,), the policy expects (2, 2)"),
@@ -484,3 +489,19 @@ def test_actions_lie_in_their_space(space: spaces.Box, mapping: str) -> None:
         if abs(obs) == 1.0:
             bound = space.high if obs > 0 else space.low
             assert action.astype(np.float64) == pytest.approx(bound.astype(np.float64), rel=1e-6)
+
+
+def test_jobs_are_claimed_of_the_oldest_request_that_has_any() -> None:
+    words = np.zeros((4, 8), dtype=np.int64)
+    for row, ticket, jobs in (0, 9, 2), (1, 7, 1), (2, 5, 0), (3, 1, 1):
+        _core.commit(words[row], 0, ticket << 32 | jobs)
+    assert [_core.claim(words, 0, 3) for _ in range(4)] == [(1, 7, 0), (0, 9, 1), (0, 9, 0), None]
+    assert [_core.claim(words, 2, 2), _core.claim(words, 2, 4), _core.claim(words, 0, 4)] == [None, (3, 1, 0), None]
+    assert [int(word) for word in words[:, 0]] == [9 << 32, 7 << 32, 5 << 32, 1 << 32]
+
+
+def test_jobs_without_a_flag_of_their_request() -> None:
+    flags = np.array([4, 3, 5, 0], dtype=np.int64)
+    assert _core.uncommitted(flags, np.array([3, 2, 1, 0]), 4).tolist() == [3, 1]
+    assert _core.uncommitted(flags, np.array([3, 2, 1, 0])[::2], 6).tolist() == [3, 1]
+    assert _core.uncommitted(flags, np.zeros(0, np.int64), 4).tolist() == []

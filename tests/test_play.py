@@ -17,12 +17,13 @@ import pytest
 from envs_for_tests import AnySpaces, Toy
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
+from processes import environment
 from tqdm import tqdm
 
 from fastes import FastES, FastESError
 from fastes.cli.main import main
 from fastes.runs.mujoco_view import follow_robot
-from fastes.runs.video import play
+from fastes.runs.video import play, play_episodes
 
 TINY = {"population_size": 4, "seed": 5, "preset": "default"}
 
@@ -60,10 +61,27 @@ def test_cartpole_is_written_and_decodes(
     assert decoded[0].std() > 1.0, "something is drawn"
 
 
+def test_a_video_needs_no_screen_and_says_nothing_of_one(cartpole: Path) -> None:
+    """pygame's library prints an error where it finds none; a window that is asked for afterwards is still refused."""
+    script = (
+        "import fastes, os\n"
+        f"model = fastes.FastES.load({str(cartpole)!r}, n_workers=0)\n"
+        f"print(fastes.play(model, video={str(cartpole.with_name('v.mp4'))!r}, max_frames=3)[0].frames)\n"
+        "assert 'SDL_VIDEODRIVER' not in os.environ\n"
+        "try:\n    fastes.play(model, render=True)\nexcept fastes.FastESError as error:\n    print(error)\n"
+    )
+    unset = ("SDL_VIDEODRIVER", "XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY")
+    bare = {name: value for name, value in environment().items() if name not in unset}
+    done = subprocess.run([sys.executable, "-c", script], env=bare, capture_output=True, text=True, timeout=120)
+    assert done.stderr == ""
+    if sys.platform == "linux":
+        assert done.stdout.startswith("3\na window needs a display")
+
+
 def test_a_video_that_was_cut_off_has_no_name(cartpole: Path) -> None:
     video = cartpole.with_name("half.mp4")
     with FastES.load(cartpole, n_workers=0) as model:
-        playing = play(model, 2, video=video)
+        playing = play_episodes(model, 2, video=video)
         next(playing)
         assert not video.exists()
         playing.close()
@@ -75,7 +93,7 @@ def test_max_frames_bounds_all_episodes_together(cartpole: Path) -> None:
     video = cartpole.with_name("v.mp4")
     with FastES.load(cartpole, n_workers=0) as model:
         told: list[int] = []
-        played = list(play(model, 3, video=video, max_frames=25, on_frame=told.append))
+        played = list(play_episodes(model, 3, video=video, max_frames=25, on_frame=told.append))
         assert told == list(range(1, 26))
         expected = model.evaluate(3)
         assert [episode[1] for episode in played] == expected.returns.tolist(), "episodes are played to their end"
@@ -111,7 +129,7 @@ def test_play_of_observations_that_are_flattened(tmp_path: Path) -> None:
 
 def _fails(model: FastES, words: tuple[str, ...], **how: Any) -> None:
     with pytest.raises(FastESError) as caught:
-        list(play(model, 1, **how))
+        play(model, 1, **how)
     assert [word for word in words if word not in str(caught.value)] == []
 
 
@@ -170,7 +188,7 @@ def test_an_environment_without_that_render_mode(tmp_path: Path) -> None:
     with FastES(lambda: Toy(), n_workers=0, **TINY) as model:
         _fails(model, ("render_mode", "rgb_array"), video=tmp_path / "v.mp4")
     with FastES(lambda: Toy(render_mode="rgb_array"), n_workers=0, **TINY) as model:
-        assert next(iter(play(model, 1, video=tmp_path / "v.mp4")))[3] > 0
+        assert play(model, 1, video=tmp_path / "v.mp4")[0].frames > 0
 
 
 @pytest.mark.parametrize("where", ["no/such/v.mp4", "folder.mp4"])
@@ -196,9 +214,9 @@ def test_the_environment_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with FastES("Toy-v0", n_workers=0, **TINY) as model:
         model.close()
         closed.clear()
-        list(play(model, 1, video=tmp_path / "v.mp4"))
+        play(model, 1, video=tmp_path / "v.mp4")
         assert len(closed) == 1
-        player = play(model, 5)
+        player = play_episodes(model, 5)
         next(iter(player))
         player.close()  # type: ignore[attr-defined]
         assert len(closed) == 2
@@ -207,7 +225,7 @@ def test_the_environment_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_playing_changes_nothing(tmp_path: Path) -> None:
     with FastES("Toy-v0", n_workers=0, **TINY) as model:
         before = model.snapshot()
-        list(play(model, 2, video=tmp_path / "v.mp4"))
+        play(model, 2, video=tmp_path / "v.mp4")
         after = model.snapshot()
         assert before.data == after.data
         assert before.arrays["normalizer"]["counts"].tolist() == after.arrays["normalizer"]["counts"].tolist()
@@ -329,7 +347,7 @@ def test_a_constructor_without_render_mode_is_named(tmp_path: Path, monkeypatch:
     build = Toy.__init__
     monkeypatch.setattr(Toy, "__init__", lambda self: build(self))
     with FastES("Toy-v0", n_workers=0, **TINY) as model, pytest.raises(FastESError) as caught:
-        list(play(model, 1, video=tmp_path / "v.mp4"))
+        play(model, 1, video=tmp_path / "v.mp4")
     assert "has to take render_mode" in str(caught.value)
     assert "libegl1" not in str(caught.value)
 

@@ -81,7 +81,7 @@ def test_readme_and_the_page_of_results_have_the_returns_and_times_of_the_race(p
             if said_score := cells.pop(0):
                 assert said_score == f"{statistics.median(scores):.{decimals}f} ({min(scores):.{decimals}f})", (env, algo)
             if said_time := cells.pop(0):
-                assert said_time == f"{statistics.median(final.wall for final in finals):.0f} s", (env, algo)
+                assert said_time == f"{statistics.median(final.wall for final in finals):.0f}", (env, algo)
 
 
 def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,10 @@ from processes import children, wait_until
 
 from fastes import FastES, FastESError, WorkerError
 from fastes.pools.base import Pool, evaluate, make_pool
+from fastes.pools.processes.process_pool import ProcessPool
+from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.job import Batch, Request
+from fastes.rollout.shared_block import PLACE, READY
 
 POOLS = [0, 1, 2, 3]
 
@@ -202,9 +206,29 @@ def test_an_interrupted_wait_forgets_every_request(closing: list[Any], monkeypat
     pool.collect(ticket)
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell the cores")
+def test_a_spare_worker_takes_time_from_every_core_in_turn() -> None:
+    from fastes.pools.processes.worker import Roaming, available
+
+    cores, seen = available(), []
+
+    class Env:
+        observation_space = "a space"
+
+        def step(self, action: int) -> int:
+            seen.append(tuple(available()))
+            time.sleep(0.002)
+            return action
+
+    env = Roaming(Env())
+    assert [env.step(k) for k in range(2 * len(cores))] == list(range(2 * len(cores)))
+    assert env.observation_space == "a space"
+    assert seen == [(core,) for core in cores] * 2
+    del env
+    assert available() == cores
+
+
 def test_a_spare_worker_plays_evaluations_alone(closing: list[Any]) -> None:
-    from fastes.pools.processes.process_pool import ProcessPool
-    from fastes.rollout.shared_block import PLACE
 
     model, pool, requests = prepared(toy(), 2)
     closing += [model, pool]
@@ -219,3 +243,108 @@ def test_a_spare_worker_plays_evaluations_alone(closing: list[Any]) -> None:
             spared.wait((ticket,))
             spared.collect(ticket)
         assert all(int(row[PLACE]) >= 3 or not row[8] for row in spared.block.workers[2:])
+
+
+def test_forgotten_jobs_are_not_played(closing: list[Any], monkeypatch: pytest.MonkeyPatch, alone: list[Batch]) -> None:
+    """A worker that plays one later reads, and writes, a place that has a new request."""
+    model, pool, requests = prepared(toy(), 1)
+    closing += [model, pool]
+    with monkeypatch.context() as patched:
+        patched.setattr(type(pool), "start", lambda _: None)  # nobody claims anything before they are forgotten
+        for request in requests:
+            pool.submit(request)
+    pool.forget()
+    for _ in range(3):
+        assert_same_batch(evaluate(pool, requests[0]), alone[0])
+    assert not any(place.committed.any() for place in pool.block.places[1:])
+
+
+def test_a_penalty_is_told_however_late_its_message_is_read(closing: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, pool, requests = prepared(toy(), 0)
+    closing += [model, pool]
+    bad = int(requests[0].perturbations.env_seed[1, 0])  # type: ignore[union-attr]
+    model, pool, requests = prepared(lambda: Failing(bad), 1)
+    closing += [model, pool]
+    pool = make_pool(replace(pool.spec, on_env_error="penalise"), 1)
+    closing.append(pool)
+    model.strategy.table.place(pool.noise_table())
+    first, second = pool.submit(requests[0]), pool.submit(requests[1])
+    committed = pool.block.places[3].committed  # of the second, which are played last
+
+    def see_no_message(_: float) -> None:
+        wait_until(lambda: committed[: len(requests[1].eval_seeds)].all(), "the jobs")
+
+    monkeypatch.setattr(pool, "_meet_events", see_no_message)
+    with pytest.warns(RuntimeWarning, match="a bad one"):
+        pool.wait((second,))
+    pool.collect(second)
+    assert "a bad one" in pool.collect(first).penalised
+
+
+class Spoilt(Toy):
+    """One environment seed raises, and all episodes after that give other returns."""
+
+    def __init__(self, bad_seed: int, **habits: Any) -> None:
+        super().__init__(**habits)
+        self.bad_seed, self.is_spoilt = bad_seed, False
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if seed == self.bad_seed:
+            self.is_spoilt = True
+            raise RuntimeError("this seed is a bad one")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = super().step(action)
+        return obs, reward + 1000.0 * self.is_spoilt, *rest
+
+
+def test_no_other_request_gets_results_of_an_environment_that_has_raised(alone: list[Batch], closing: list[Any]) -> None:
+    model, pool, requests = prepared(toy(), 0)
+    closing += [model, pool]
+    bad = int(requests[0].perturbations.env_seed[3, 0])  # type: ignore[union-attr]
+    model, pool, requests = prepared(lambda: Spoilt(bad), 1)
+    closing += [model, pool]
+    first, second = pool.submit(requests[0]._replace(jobs=np.array([0, 6]))), pool.submit(requests[1])
+    row = pool.block.workers[0]
+    wait_until(lambda: row[READY] and pool.block.places[0].committed[0], "the first job")
+    time.sleep(0.3)  # the parent does something else, and so could the worker
+    pool.wait((first,))
+    with pytest.raises(WorkerError, match="a bad one"):
+        pool.collect(first)
+    pool.wait((second,))
+    assert_same_batch(pool.collect(second), alone[1])
+
+
+def test_jobs_that_nobody_had_begun_are_not_counted_as_played_again(alone: list[Batch], closing: list[Any]) -> None:
+    model, pool, requests = prepared(toy(), 0)
+    closing += [model, pool]
+    bad = int(requests[0].perturbations.env_seed[0, 0])  # type: ignore[union-attr]
+    model, pool, requests = prepared(lambda: Failing(bad), 1)
+    closing += [model, pool]
+    tickets = [pool.submit(request) for request in requests]
+    for number, ticket in enumerate(tickets):
+        pool.wait((ticket,))
+        if number:
+            batch = pool.collect(ticket)
+            assert_same_batch(batch, alone[number])
+            assert batch.rerun == 0
+
+
+def test_an_interrupted_submit_leaves_no_place_taken(
+    closing: list[Any], monkeypatch: pytest.MonkeyPatch, alone: list[Batch]
+) -> None:
+    model, pool, requests = prepared(toy(), 2, generations=1)
+    closing += [model, pool]
+    evaluation = pool.submit(requests[1])
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Worker, "offer", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pool.submit(requests[0])
+    assert not pool.knows(evaluation)
+    for request, expected in zip(requests, alone[:2], strict=True):
+        assert_same_batch(evaluate(pool, request), expected)

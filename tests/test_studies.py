@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-
-sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.contestant import base_of, preset_model

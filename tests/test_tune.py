@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1]))  # last: the checkout's fastes may have no compiled core
 
 from fastes.es.fitness_shaping import SHAPINGS
 from fastes.es.optimizers import OPTIMIZERS

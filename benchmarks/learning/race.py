@@ -134,9 +134,9 @@ def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
                 missing.append(f"{env} against {peer.upper()}")
     if not lines:
         raise NothingToCompare(f"FastES met no peer in {', '.join(str(source / 'results.csv') for source in sources)}")
-    draw_all(contests, "cpu", sources[0] / "race.png")
+    draw_all(contests, "wall", sources[0] / "race.png")
     parts = [f"# FastES to the scores of peers at {amount(arguments.timesteps)} steps", machines(sources, used)]
-    parts += ["![Curves over CPU seconds](race.png)", markdown_table(HEADER, lines)]
+    parts += ["![Curves over wall-clock seconds](race.png)", markdown_table(HEADER, lines)]
     parts += [f"Not run: {', '.join(missing)}."] if missing else []
     parts += ["Settings:\n\n" + "\n".join(sorted({f"- {run.final.env}, {run.final.algo}: {run.final.note}" for run in used}))]
     return write_sections(sources[0] / "race.md", parts + failure_lines(failures(*rows)))

@@ -18,14 +18,14 @@ FOLDER, MODULE, CORE = "#eef3fb", "#ffffff", "#f2f0f7"
 
 
 def picture(layers: list[tuple[str, str]]) -> str:
-    """The layers as rows, the highest first, and the C core below them."""
+    """The layers as rows, the highest first as in the table, and the C core below them."""
     height = TOP + ROW * (len(layers) + 1) + 2 * TOP
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH + 2 * TOP} {height}" '
         'font-family="Helvetica, Arial, sans-serif" font-size="13">',
         f'<rect width="{WIDTH + 2 * TOP}" height="{height}" fill="#ffffff"/>',
     ]
-    for number, (name, sentence) in enumerate(reversed(layers)):
+    for number, (name, sentence) in enumerate(layers):
         parts += row(TOP + ROW * number, name, sentence, FOLDER if name.endswith("/") else MODULE)
     parts += row(TOP + ROW * len(layers) + TOP // 2, "src/", "the arithmetic in C, bound as fastes._core", CORE)
     return "\n".join([*parts, "</svg>"]) + "\n"

@@ -4,24 +4,34 @@ python docs/scripts/run_blocks.py docs/quickstart.md             # trainings cut
 python docs/scripts/run_blocks.py --full docs/quickstart.md      # as written, with the time of each block
 
 A page runs in an empty folder of its own. `<!-- not run: reason -->` before a block leaves it out, `<!-- needs: torch -->`
-anywhere says which modules a page cannot do without. Blocks are those that are fenced as python or bash.
+anywhere says which modules a page cannot do without. Blocks are those that are fenced as python or bash. A text block right
+behind a Python block is what that prints: such a block runs as written, and has to print it. A line ... stands for any lines.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
+import io
+import math
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 SHORT_TIMESTEPS = 4500  # two generations of HalfCheetah: evaluations are told with the next one
-_BLOCK = re.compile(r"^(?P<before>[^\n]*)\n+^```(?P<language>python|bash)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^(?P<before>[^\n]*)\n+^```(?P<language>python|bash)\n(?P<code>.*?)^```$(?:\n+^```text\n(?P<output>.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
+)
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_ALIKE = 0.2  # of a number: other processors and versions of libraries give other ones
 _NEEDS = re.compile(r"<!-- needs: ([\w. ]+) -->")
 _NOT_RUN = "<!-- not run:"
 # `fastes train` with a budget that is short, whatever the page says, longer where a run goes on; other commands as they are
@@ -39,12 +49,14 @@ class Block(NamedTuple):
 
     line: where its code begins.
     run: whether it is to be run.
+    output: what a text block behind it shows.
     """
 
     line: int
     language: str
     code: str
     run: bool
+    output: str = ""
 
 
 def blocks_of(text: str) -> list[Block]:
@@ -52,7 +64,7 @@ def blocks_of(text: str) -> list[Block]:
     found = []
     for match in _BLOCK.finditer("\n" + text):
         line = text.count("\n", 0, match.start("code") - 1) + 1
-        found.append(Block(line, match["language"], match["code"], _NOT_RUN not in match["before"]))
+        found.append(Block(line, match["language"], match["code"], _NOT_RUN not in match["before"], match["output"] or ""))
     return found
 
 
@@ -65,37 +77,70 @@ def missing_modules(text: str) -> list[str]:
 def run_page(path: Path, full: bool) -> int:
     """Run a page's blocks in the working folder; returns how many. A block's exception names the page and its line."""
     blocks = [block for block in blocks_of(path.read_text(encoding="utf-8")) if block.run]
-    if not full:
-        _cut_trainings_short()
+    shortly = contextlib.nullcontext if full else _trainings_cut_short
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks:
         began = time.perf_counter()
         if block.language == "bash":
-            done = subprocess.run(["bash", "-euo", "pipefail", "-c", block.code], stdin=subprocess.DEVNULL, check=False)
+            with shortly():
+                done = subprocess.run(["bash", "-euo", "pipefail", "-c", block.code], stdin=subprocess.DEVNULL, check=False)
             if done.returncode:
                 raise SystemExit(f"{path}, line {block.line}: exit status {done.returncode}")
+        elif block.output:
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said):
+                _execute(path, block, names)
+            if not prints_as_shown(block.output, said.getvalue()):
+                raise SystemExit(f"{path}, line {block.line}: it printed\n{said.getvalue()}and not\n{block.output}")
         else:
-            code = "\n" * (block.line - 1) + block.code  # tracebacks then have the page's line numbers
-            exec(compile(code, str(path), "exec"), names)
+            with shortly():
+                _execute(path, block, names)
         print(f"{path.name}:{block.line}: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
     return len(blocks)
 
 
-def _cut_trainings_short() -> None:
+def _execute(path: Path, block: Block, names: dict[str, Any]) -> None:
+    code = "\n" * (block.line - 1) + block.code  # tracebacks then have the page's line numbers
+    exec(compile(code, str(path), "exec"), names)
+
+
+def prints_as_shown(shown: str, said: str) -> bool:
+    """Whether the words are the same and the numbers alike; a line ... stands for any lines, once."""
+    head, elided, tail = (part.splitlines() for part in f"\n{shown}".partition("\n...\n"))
+    lines = ["", *said.splitlines()]
+    if len(lines) < len(head) + len(tail) or (not elided and len(lines) > len(head)):
+        return False
+    pairs = [*zip(head, lines, strict=False), *zip(tail, lines[len(lines) - len(tail) :], strict=True)]
+    return all(_line_alike(*pair) for pair in pairs)
+
+
+def _line_alike(shown: str, said: str) -> bool:
+    if _NUMBER.sub("", shown).split() != _NUMBER.sub("", said).split():
+        return False
+    numbers = zip(_NUMBER.findall(shown), _NUMBER.findall(said), strict=True)
+    return all(math.isclose(float(one), float(other), rel_tol=_ALIKE) for one, other in numbers)
+
+
+@contextlib.contextmanager
+def _trainings_cut_short() -> Iterator[None]:
     """`FastES.learn` and `fastes train` stop after a few thousand steps, in this process and in what it starts."""
     from fastes import FastES
 
-    learn = FastES.learn
+    learn, path = FastES.learn, os.environ["PATH"]
 
     def short(self: Any, total_timesteps: Any = None, *args: Any, **kwargs: Any) -> Any:
         return learn(self, min(total_timesteps or SHORT_TIMESTEPS, SHORT_TIMESTEPS), *args, **kwargs)
 
-    FastES.learn = short  # type: ignore[method-assign]
-    folder = Path(tempfile.mkdtemp(prefix="fastes-docs-"))
-    command = folder / "fastes"
-    command.write_text(_SHORT_COMMAND.format(python=sys.executable, timesteps=SHORT_TIMESTEPS), encoding="utf-8")
-    command.chmod(0o755)
-    os.environ["PATH"] = os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+    with tempfile.TemporaryDirectory(prefix="fastes-docs-") as folder:
+        command = Path(folder) / "fastes"
+        command.write_text(_SHORT_COMMAND.format(python=sys.executable, timesteps=SHORT_TIMESTEPS), encoding="utf-8")
+        command.chmod(0o755)
+        os.environ["PATH"] = os.pathsep.join([folder, str(Path(sys.executable).parent), path])
+        FastES.learn = short  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            FastES.learn, os.environ["PATH"] = learn, path  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import gymnasium
 from fastes.envs.import_hook import register_atari
 from fastes.envs.source import EnvSource
 from fastes.envs.worker_registry import portable
-from fastes.errors import EnvironmentUnavailable, suggest
+from fastes.errors import EnvironmentUnavailable
 
 
 class CannotRebuild(EnvironmentUnavailable):
@@ -52,13 +52,11 @@ def from_json(data: Mapping[str, Any] | None) -> EnvSource:
             ": pass it, as in FastES.load(path, env=make_env)",
         )
     env_id, kwargs = str(data["id"]), plain_kwargs(data)
-    choices = list(gymnasium.registry)  # those of Atari, which are looked through next, resemble anything
     register_atari(env_id)
     if env_id not in gymnasium.registry:
-        hint = suggest(env_id, choices)
         raise CannotRebuild(
-            f"environment {env_id!r} of the checkpoint is not registered here{hint.rstrip('?')}",
-            f"{hint[-1:]}; import the package that registers it first, or pass env=",
+            f"environment {env_id!r} of the checkpoint is not registered here",  # nobody typed it: no guess at its spelling
+            "; import the package that registers it first, or pass env=",
         )
     return EnvSource(env_id, portable(gymnasium.registry[env_id]), None, kwargs)
 

@@ -41,10 +41,10 @@ def run_play(arguments: argparse.Namespace) -> int:
         raise ValueError(f"--max-frames {arguments.max_frames}: expected at least 1")
     if not arguments.max_seconds > 0.0:
         raise ValueError(f"--max-seconds {arguments.max_seconds}: expected more than 0")
-    from fastes.runs.video import play
+    from fastes.runs.video import play_episodes
 
     with load_model(arguments, 0) as model, _Drawing(model, arguments.episodes) as drawing:
-        episodes = play(
+        episodes = play_episodes(
             model,
             arguments.episodes,
             first_seed=arguments.first_seed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,9 @@ def add_plot(commands: Any) -> None:
 def run_plot(arguments: argparse.Namespace) -> int:
     from fastes.reports.plots import plot_curves
 
-    curves = read_curves(arguments.runs, PROGRESS, CONFIG)
-    out = arguments.out or (arguments.runs[0] / CURVE if len(curves) == 1 else Path(CURVE))
+    runs = _each_once(arguments.runs)
+    curves = read_curves(runs, PROGRESS, CONFIG)
+    out = arguments.out or (runs[0] / CURVE if len(curves) == 1 else Path(CURVE))
     if out.suffix.lower() not in _SUFFIXES:
         raise ValueError(f"--out {out}: expected a name that ends in one of {', '.join(_SUFFIXES)}")
     try:
@@ -41,3 +43,12 @@ def run_plot(arguments: argparse.Namespace) -> int:
         raise FastESError(f"drawing needs matplotlib: {install_command('plots')}") from error
     print(out)
     return 0
+
+
+def _each_once(runs: list[Path]) -> list[Path]:
+    """A folder that is named twice, in whatever spelling, would count twice in the median."""
+    named: dict[Path, Path] = {}
+    for run in runs:
+        if named.setdefault(run.resolve(), run) is not run:
+            warnings.warn(f"{run} is named more than once: it is drawn once", stacklevel=2)
+    return list(named.values())

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from fastes import _core
 from fastes.errors import FastESError
 from fastes.rollout.job import Batch, Request, collect, publish
 from fastes.rollout.shared_block import Block, Place
@@ -47,7 +48,7 @@ class OpenRequest:
 
     def uncommitted(self) -> npt.NDArray[np.int64]:
         """The jobs without a result, in the order of claiming."""
-        return self.jobs[self.place.committed[self.jobs] < self.first_ticket]
+        return _core.uncommitted(self.place.committed, self.jobs, self.first_ticket)
 
 
 class OpenRequests:
@@ -90,8 +91,8 @@ class OpenRequests:
         return [open_ for open_ in self._open.values() if not open_.finished]
 
     def at(self, number: int, ticket: int) -> OpenRequest | None:
-        """The unfinished request that has a place, and gave out a ticket."""
-        found = (open_ for open_ in self.unfinished() if open_.number == number and open_.first_ticket <= ticket)
+        """The request that has a place, and gave out a ticket."""
+        found = (open_ for open_ in self._open.values() if open_.number == number and open_.first_ticket <= ticket)
         return next(found, None)
 
     def collect(self, ticket: int) -> Batch:

@@ -6,9 +6,9 @@ import math
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,15 @@ class RenderError(FastESError):
     """The environment cannot be drawn on this machine; the message says what to install."""
 
 
+class Played(NamedTuple):
+    """An episode of `play`. frames: how many of it are in the video."""
+
+    env_seed: int
+    episode_return: float
+    length: int
+    frames: int
+
+
 def play(
     model: Model,
     episodes: int = 1,
@@ -50,10 +59,16 @@ def play(
     render: bool = False,
     max_frames: int | None = None,
     max_seconds: float | None = None,
-    on_frame: Callable[[int], object] | None = None,
-    on_start: Callable[[VideoWriter], object] | None = None,
-) -> Iterator[tuple[int, float, int, int]]:
-    """Play noise-free episodes, yielding (env seed, return, length, frames written) of each.
+) -> list[Played]:
+    """Play noise-free episodes, on a video or in a window where that is asked for.
+
+    >>> from fastes import FastES, play
+    >>> with FastES("CartPole-v1", n_workers=0, seed=0) as model:
+    ...     played = play(model, 2)
+    >>> [episode.env_seed for episode in played]
+    [0, 1]
+
+    Returns (env_seed, episode_return, length, frames) of each.
 
     first_seed: environment seed of the first one; those of the others follow.
     video: an mp4 to write, frame by frame. It plays as fast as its environment says (render_fps): of one with 60 steps a
@@ -61,26 +76,61 @@ def play(
         a camera.
     render: open a window instead.
     max_frames, max_seconds: how long the video is at most; episodes are played to their end all the same.
+
+    Raises RenderError, a FastESError, when the environment cannot be drawn.
+    """
+    how: dict[str, Any] = {"video": video, "render": render, "max_frames": max_frames, "max_seconds": max_seconds}
+    return list(play_episodes(model, episodes, first_seed=first_seed, **how))
+
+
+def play_episodes(
+    model: Model,
+    episodes: int = 1,
+    *,
+    first_seed: int = 0,
+    video: str | os.PathLike[str] | None = None,
+    render: bool = False,
+    max_frames: float | None = None,
+    max_seconds: float | None = None,
+    on_frame: Callable[[int], object] | None = None,
+    on_start: Callable[[VideoWriter], object] | None = None,
+) -> Iterator[Played]:
+    """`play`, yielding each episode when it has ended. Nothing is played before the first is asked for.
+
     on_frame: called with the number of frames after each one that was written.
     on_start: called with what writes the video, before the first one.
 
     Raises RenderError when the environment cannot be drawn.
     """
     mode = "human" if render else "rgb_array" if video else None
-    if mode == "rgb_array" and sys.platform == "linux" and not os.environ.get("DISPLAY"):
+    with _no_screen() if mode == "rgb_array" else nullcontext():
+        env = _build(model, mode)
+        try:
+            with _writer(video, env, on_frame) as writer:
+                if writer is not None:
+                    writer.limit(max_frames, max_seconds)
+                    if on_start is not None:
+                        on_start(writer)
+                for number in range(episodes):
+                    seed = first_seed + number
+                    yield Played(seed, *_play_episode(model, env, seed, writer, mode == "human"))
+        finally:
+            env.close()
+
+
+@contextmanager
+def _no_screen() -> Iterator[None]:
+    """Libraries that draw look for no screen on a machine that has none: pygame's search would print an error."""
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is first imported
-    env = _build(model, mode)
+    if sys.platform != "linux" or any(os.environ.get(name) for name in _DISPLAYS):
+        yield
+        return
+    os.environ["SDL_VIDEODRIVER"] = "dummy"
     try:
-        with _writer(video, env, on_frame) as writer:
-            if writer is not None:
-                writer.limit(max_frames, max_seconds)
-                if on_start is not None:
-                    on_start(writer)
-            for number in range(episodes):
-                seed = first_seed + number
-                yield (seed, *_play_episode(model, env, seed, writer, mode == "human"))
+        yield
     finally:
-        env.close()
+        os.environ.pop("SDL_VIDEODRIVER", None)  # else a window that is asked for later would open nowhere
 
 
 def _build(model: Model, mode: str | None) -> Any:
@@ -126,7 +176,7 @@ class VideoWriter:
         self.part = path.with_name(f".{path.stem}.part{path.suffix}")
         self._ffmpeg: Generator[None, Any, None] | None = None
 
-    def limit(self, frames: int | None, seconds: float | None) -> None:
+    def limit(self, frames: float | None, seconds: float | None) -> None:
         """How long the video is at most."""
         self.most = min(math.inf if frames is None else frames, math.inf if seconds is None else seconds * self.fps)
 

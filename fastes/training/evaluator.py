@@ -80,6 +80,10 @@ class Evaluator:
             spaces=comparable(self.spaces),
         )
 
+    def _started(self) -> Pool:
+        """The pool, where it runs: `start` once a generation is enough."""
+        return self.start() if self._pool is None else self._pool
+
     def starts_ahead(self) -> int:
         """How many starts may play beside the present one: as many as there are workers for that it leaves idle."""
         if self._shared is not None or self.source.vector_env is not None:
@@ -133,7 +137,12 @@ class Evaluator:
         return self._pool
 
     def run_generation(
-        self, perturbations: Perturbations, normalizer: ObsNormalizer, episodes: EpisodeSettings, first_pair: int = 0
+        self,
+        perturbations: Perturbations,
+        normalizer: ObsNormalizer,
+        episodes: EpisodeSettings,
+        first_pair: int = 0,
+        then: Callable[[], object] | None = None,
     ) -> Steps[Batch]:
         """Play a generation's candidates.
 
@@ -141,13 +150,17 @@ class Evaluator:
         normalizer: its statistics are what observations are normalised by.
         episodes: their settings.
         first_pair: the pairs before it were evaluated by earlier calls.
+        then: what to begin once they have begun.
         """
         pool = self.start()
         self.table.place_once(pool.noise_table(self._table_number))
         request = Request(
             perturbations.theta, normalizer, episodes, perturbations, first_pair=first_pair, table=self._table_number
         )
-        return (yield from _batch_of(pool, pool.submit(request)))
+        ticket = pool.submit(request)
+        if then is not None:
+            then()
+        return (yield from _batch_of(pool, ticket))
 
     def begin_evaluation(
         self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int
@@ -156,7 +169,7 @@ class Evaluator:
 
         They are known by theta, the very array: nobody writes to one. Returns the ticket.
         """
-        pool = self.start()
+        pool = self._started()
         self._running = [(its, ticket) for its, ticket in self._running if pool.knows(ticket)]  # an error may make it forget
         for its, ticket in self._running:
             if its is theta:
@@ -170,7 +183,7 @@ class Evaluator:
     ) -> Steps[Evaluation]:
         """What these gave; they begin here where they have not."""
         ticket = self.begin_evaluation(theta, normalizer, seeds, episodes, generation)
-        batch = yield from _batch_of(self.start(), ticket)
+        batch = yield from _batch_of(self._started(), ticket)
         return Evaluation(batch.returns, batch.lengths, seeds)
 
     def keep_evaluations(self, wanted: Sequence[Float32]) -> Steps[None]:
@@ -202,7 +215,7 @@ class Evaluator:
         try:
             while True:
                 ticket = next(steps)
-                self.start(training=False).wait((ticket,))
+                self._started().wait((ticket,))
         except StopIteration as end:
             result: _Result = end.value
             return result

@@ -33,10 +33,17 @@ def run_generation(state: TrainingState, evaluator: Evaluator) -> Steps[Generati
     """
     perturbations, (training, evaluation) = state.perturbations(), state.episode_settings()
     yield from evaluator.keep_evaluations([pending.theta for pending in state.pending])
-    for pending in state.to_evaluate()[: state.settings.eval_lag + 1]:  # there are more where a longer lag was loaded
-        seeds = state.eval_seeds(pending.drawn_as)
-        evaluator.begin_evaluation(pending.theta, pending.normalizer, seeds, evaluation, pending.generation)
-    batch = yield from evaluator.run_generation(perturbations, state.normalizer, training)
+
+    def begin_evaluations() -> None:
+        for pending in state.to_evaluate()[: state.settings.eval_lag + 1]:  # there are more where a longer lag was loaded
+            seeds = state.eval_seeds(pending.drawn_as)
+            evaluator.begin_evaluation(pending.theta, pending.normalizer, seeds, evaluation, pending.generation)
+
+    if state.settings.eval_lag:
+        batch = yield from evaluator.run_generation(perturbations, state.normalizer, training, then=begin_evaluations)
+    else:  # what has no adaptive cap, and is waited for, should not be the last to start
+        begin_evaluations()
+        batch = yield from evaluator.run_generation(perturbations, state.normalizer, training)
     while missing := state.population.missing_pairs(batch.lengths):
         first = perturbations.num_pairs
         perturbations = state.perturbations(first + missing)

@@ -20,9 +20,10 @@ from fastes.rollout.episode import STEP_GUARD
 from fastes.settings.settings import Settings
 from fastes.training.episode_cap import EpisodeCap
 
-_OLDER = {"draws_before": 0, "stride": None}  # what files of earlier versions do not say
+_OLDER = {"begun_generation": 0, "stride": None}  # what files of earlier versions do not say
 _UNKNOWN_LENGTH = 1000  # of an episode of an environment that has no limit
-_MOST_GENERATIONS = 1_000_000
+_MOST_GENERATIONS = 100_000  # that a start is thought to have
+_FURTHER = 2**30  # from here on numbers of generations that came unexpected
 EPISODES = 10  # noise-free ones that judge a start
 _JUDGES = 2**31  # in the place of a generation, which no training gets to: the same environment seeds for every start
 _STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of initial parameters that lie far from those of other runs
@@ -76,7 +77,7 @@ class Starts:
         self.seed = seed  # of the episodes that judge: the model's first one, whatever it draws from later
         self.given = {_GIVEN: spec.theta0} if isinstance(spec, CustomSpec) else {}
         self.judged = 0
-        self.draws_before = 0  # the present one's generation g is drawn as number g less this
+        self.begun_generation = 0  # the first one of the present start
         self.begun_at = 0  # num_timesteps when the present one began; negative where these were counted anew since
         self.best: Start | None = None
 
@@ -96,9 +97,15 @@ class Starts:
             return num_timesteps
         return self.judged * self.stride.timesteps + num_timesteps - self.begun_at
 
-    def first_draw(self, number: int) -> int:
-        """The number that a start's first generation is drawn with."""
-        return 0 if self.stride is None else number * self.stride.generations
+    def drawn_as(self, generation: int) -> int:
+        """The number that a generation is drawn with: the start and how many it has played decide, and not those before.
+
+        Those that a start usually has are numbered one start after the other, and further ones apart from all others.
+        """
+        if self.stride is None or not self.has_unjudged_starts:
+            return generation
+        own, usual = generation - self.begun_generation, self.stride.generations
+        return self.judged * usual + own if own < usual else _FURTHER + self.judged * _MOST_GENERATIONS + own - usual
 
     def judges(self) -> npt.NDArray[np.int64]:
         """Environment seeds int64 (EPISODES,) of the episodes that judge a start."""
@@ -111,7 +118,7 @@ class Starts:
 
     def end(self) -> None:
         """What the model has is trained on: all were judged, its parameters were given, or it is solved."""
-        self.judged, self.best, self.draws_before = self.number, None, 0
+        self.judged, self.best = self.number, None
 
     def state(self) -> tuple[dict[str, Any] | None, Arrays]:
         """JSON values and arrays for a checkpoint; nothing once all were judged."""
@@ -119,7 +126,7 @@ class Starts:
             return None, {}
         unknown = dict.fromkeys(("score", "episode_cap", "first_blocks"))
         data: dict[str, Any] = {"seed": self.seed, "judged": self.judged, "begun_at": self.begun_at, **unknown}
-        data |= {"draws_before": self.draws_before, "stride": None if self.stride is None else list(self.stride)}
+        data |= {"begun_generation": self.begun_generation, "stride": None if self.stride is None else list(self.stride)}
         given = {name: theta.copy() for name, theta in self.given.items()}
         if self.best is None:
             return data, given
@@ -158,7 +165,7 @@ class Starts:
             score = -math.inf if data["score"] is None else data["score"]
             self.best = Start(score, data["episode_cap"], data["first_blocks"], learned)
         self.seed, self.judged, self.begun_at = data["seed"], data["judged"], data["begun_at"]
-        self.draws_before = data["draws_before"]
+        self.begun_generation = data["begun_generation"]
         self.stride = None if data["stride"] is None else Stride(*data["stride"])
 
 
@@ -171,7 +178,7 @@ def _is_stride(value: object) -> bool:
 
 
 _KINDS: Kinds = {
-    "draws_before": lambda value: is_count(value, low=-MAX_COUNTER),
+    "begun_generation": is_count,
     "stride": _is_stride,
     "seed": lambda value: type(value) is int and 0 <= value < 2**63,
     "judged": is_count,

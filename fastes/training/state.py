@@ -147,7 +147,7 @@ class TrainingState:
         reached = self.starts.reached(self.counters.num_timesteps)
         progress_remaining = max(0.0, 1.0 - reached / max(self.counters.budget, 1))
         count = self.population.num_pairs if num_pairs is None else num_pairs
-        return self.strategy.ask(progress_remaining, count, self.strategy.generation - self.starts.draws_before)
+        return self.strategy.ask(progress_remaining, count, self.starts.drawn_as(self.strategy.generation))
 
     def eval_seeds(self, drawn_as: int) -> npt.NDArray[np.int64]:
         """Environment seeds of a generation's noise-free evaluation."""
@@ -162,13 +162,13 @@ class TrainingState:
         generation = self.strategy.generation
         if generation % self.settings.eval_every or any(pending.theta is self.strategy.theta for pending in self.pending):
             return ()
-        drawn_as, timesteps = generation - self.starts.draws_before, self.counters.num_timesteps
-        return (Pending(generation, drawn_as, timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS, 0),)
+        drawn_as, timesteps = self.starts.drawn_as(generation), self.counters.num_timesteps
+        return (Pending(generation, drawn_as, timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS),)
 
     def due(self, batch: Batch) -> tuple[tuple[Pending, ...], tuple[Pending, ...]]:
         """Once the running generation's candidates are played: the evaluations to be told with it, and those that wait on."""
         finite = batch.returns[np.isfinite(batch.returns)]
-        own = [each._replace(returns=finite, num_candidates=batch.returns.size) for each in self._own_evaluation()]
+        own = [each._replace(returns=finite) for each in self._own_evaluation()]
         pending = (*self.pending, *own)
         told = sum(each.generation <= self.strategy.generation - self.settings.eval_lag for each in pending)
         return pending[:told], pending[told:]
@@ -281,7 +281,7 @@ class TrainingState:
         """From scratch; the generation goes on counting, and what is drawn depends on the number of the start alone."""
         self.rollback.reset()
         self.starts.judged, self.starts.begun_at = number, self.counters.num_timesteps
-        self.starts.draws_before = self.strategy.generation - self.starts.first_draw(number)
+        self.starts.begun_generation = self.strategy.generation
         self.strategy.restart(self.starts.initial_theta(self.spec, self.seed))
         self.normalizer.load_state(ObsNormalizer(self.spec.obs_size).state())
         self.cap, self.population = EpisodeCap(self.settings), Population(self.settings)

@@ -14,16 +14,24 @@ from benchmarks.learning.reports.thresholds import Contest
 from benchmarks.learning.runs.results import Run
 
 _AXES = {"wall": "wall-clock seconds", "cpu": "CPU seconds", "steps": "environment steps"}
-COLOURS = {
-    "fastes": "#d62728",
-    "fastes, longer": "#ff7f0e",
-    "ppo": "#1f77b4",
-    "trpo": "#2ca02c",
+NAMES = {
+    "fastes": "FastES",
+    "fastes, longer": "FastES, longer budget",
+    "ppo": "PPO",
+    "trpo": "TRPO",
+    "ars": "ARS",
+    "a2c": "A2C",
+}
+COLOURS = {  # the first four are told apart by the colour-blind, too
+    "fastes": "#d55e00",
+    "fastes, longer": "#000000",
+    "ppo": "#0072b2",
+    "trpo": "#009e73",
     "ars": "#9467bd",
     "a2c": "#8c564b",
     "ppo+CartPole-v1": "#17becf",
 }
-_COLUMNS = 4
+_COLUMNS = 2  # a page is not wide
 _FEW = 12  # evaluations: a line through so few hides how little is known
 
 
@@ -39,16 +47,24 @@ def draw(contest: Contest, title: str, path: Path) -> None:
 
 
 def draw_all(contests: Mapping[str, Contest], measure: str, path: Path) -> None:
-    """Environments by name, a panel each; measure: 'wall', 'cpu' or 'steps'."""
+    """Environments by name, a panel each, with one legend; measure: 'wall', 'cpu' or 'steps'."""
     columns = min(_COLUMNS, len(contests))
     rows = math.ceil(len(contests) / columns)
-    figure, panels = new_figure(columns, rows, size=(3.4 * columns, 2.9 * rows))
+    figure, panels = new_figure(columns, rows, size=(0.4 + 3.8 * columns, 0.9 + 2.1 * rows))
+    lines: dict[str, Any] = {}
     for axes, (env, contest) in zip(panels, contests.items(), strict=False):
-        _plot(axes, contest, measure)
-        axes.set_title(env, fontsize=10)
-        axes.legend(fontsize=7)
+        lines = {**_plot(axes, contest, measure), **lines}
+        axes.set_title(env, fontsize=11)
+        axes.set_xlabel("")
     for axes in panels[len(contests) :]:
         axes.set_visible(False)
+    shown = [*(algo for algo in NAMES if algo in lines), *(algo for algo in lines if algo not in NAMES)]
+    handles, names = [lines[algo] for algo in shown], [NAMES.get(algo, algo) for algo in shown]
+    figure.legend(handles, names, loc="outside upper center", ncols=len(shown), frameon=False, fontsize=11)
+    counts = sorted({len(runs) for contest in contests.values() for runs in contest.values()})
+    seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    figure.supxlabel(f"{_AXES[measure]}; medians of {seeds} seeds", fontsize=11)
+    figure.supylabel("noise-free return", fontsize=11)
     save(figure, path)
 
 
@@ -89,15 +105,21 @@ def draw_finals(axes: Any, at: Sequence[float], groups: Sequence[Sequence[Run]],
         axes.scatter([x] * len(runs), [run.final.score for run in runs], s=10, alpha=0.5, color=line.get_color())
 
 
-def _plot(axes: Any, contest: Contest, measure: str) -> None:
-    """Medians over seeds with 95 % bootstrap intervals, logarithmic along: early progress is seen beside late."""
+def _plot(axes: Any, contest: Contest, measure: str) -> dict[str, Any]:
+    """Medians over seeds with 95 % bootstrap intervals, logarithmic along: early progress is seen beside late.
+
+    Returns the contestants' lines.
+    """
+    lines = {}
     for algo, runs in contest.items():
-        curve, colour = median_curve(runs, measure), COLOURS.get(algo)
-        (line,) = axes.plot(curve.along, curve.scores.median, label=f"{algo} ({len(runs)})", color=colour)
+        curve, colour, label = median_curve(runs, measure), COLOURS.get(algo), f"{NAMES.get(algo, algo)} ({len(runs)})"
+        (line,) = axes.plot(curve.along, curve.scores.median, label=label, color=colour)
         _mark_few(axes, [run.along(measure) for run in runs], curve.along, curve.scores.median, line.get_color())
-        axes.fill_between(curve.along, curve.scores.low, curve.scores.high, alpha=0.2, color=colour, linewidth=0)
+        axes.fill_between(curve.along, curve.scores.low, curve.scores.high, alpha=0.2, color=line.get_color(), linewidth=0)
+        lines[algo] = line
     axes.set_xscale("log")
     axes.set_xlabel(_AXES[measure])
+    return lines
 
 
 def _mark_few(axes: Any, evaluated: Sequence[Any], along: Any, median: Any, colour: Any) -> None:

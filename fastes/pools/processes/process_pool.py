@@ -16,9 +16,9 @@ from fastes import _core
 from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
 from fastes.pools.open_requests import OpenRequest, OpenRequests
 from fastes.pools.processes.watchdog import HUNG, TICK, Watch
-from fastes.pools.processes.worker import Idle, Look
+from fastes.pools.processes.worker import LOOK
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed
-from fastes.pools.processes.worker_process import Worker
+from fastes.pools.processes.worker_process import OFFER_BYTES, Worker
 from fastes.pools.processes.workforce import Workforce
 from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, Where, describe_episode, warn_of_penalty
 from fastes.rollout.shared_block import (
@@ -73,8 +73,8 @@ class ProcessPool(Workforce):
         open_ = self._requests.add(request)
         self._interrupted = True
         open_.submitted = self._watch.counted
-        self._open_jobs(open_, open_.jobs)
         try:
+            self._open_jobs(open_, open_.jobs)
             self.start()
         except BaseException:
             self.forget()
@@ -130,6 +130,9 @@ class ProcessPool(Workforce):
     def forget(self) -> None:
         """Every request, and end every worker, whatever it does: none may write into a place that is given to another."""
         self._interrupted = True
+        if self.block.fd >= 0:  # it is no forked copy, to which the block does not belong
+            for place in self.block.places:  # a job that is claimed later would be played in the place of another request
+                _core.commit(place.unclaimed, 0, 0)
         self._requests.forget()
         self.kill()
         self._interrupted = False
@@ -159,15 +162,15 @@ class ProcessPool(Workforce):
         for worker in self._workers.values():
             if _core.committed(worker.row, CLAIMING):
                 return None
-            job = _core.committed(worker.row, JOB)
-            if job >= 0 and worker.row[PLACE] == open_.number and worker.row[TICKET] >= open_.first_ticket:
+            job, number, ticket = (_core.committed(worker.row, column) for column in (JOB, PLACE, TICKET))
+            if job >= 0 and number == open_.number and ticket >= open_.first_ticket:
                 held.add(job)
         left = set(open_.uncommitted().tolist()) - held
         return np.array([job for job in jobs.tolist() if job in left], dtype=np.int64)
 
     def _open_again(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> None:
         """Under a new ticket."""
-        open_.rerun += len(jobs)
+        open_.rerun += len(jobs) - (_core.committed(open_.place.unclaimed, 0) & UNCLAIMED)  # those were never begun
         open_.ticket = self._requests.new_ticket()
         self._open_jobs(open_, jobs)
 
@@ -192,13 +195,13 @@ class ProcessPool(Workforce):
     def _receive(self, worker: Worker) -> bool:
         """Take what it has sent; False when it hung up."""
         try:
-            while self._has(worker) and worker.connection.poll():
-                message: Idle | Look | Failed = worker.connection.recv()
-                if isinstance(message, Idle):
-                    worker.idle_after = message.offer
+            while self._has(worker) and worker.has_sent():
+                message = worker.connection.recv_bytes()
+                if len(message) == OFFER_BYTES:
+                    worker.idle_after = int.from_bytes(message, "little")
                     worker.offer(self._offer)  # it was late where there is a newer one
-                elif isinstance(message, Failed):
-                    self._meet_failure(worker, message)
+                elif message != LOOK:
+                    self._meet_failure(worker, pickle.loads(message))
         except (EOFError, OSError):
             return False
         return True
@@ -218,13 +221,15 @@ class ProcessPool(Workforce):
                 f"{failed.summary}\n[in the {failed.origin}: {where}]\n\n{trace}", self._generation() + 1, None, None
             ) from cause
         open_ = self._requests.at(failed.place, failed.ticket)
-        if open_ is None:
+        if open_ is None or open_.error is not None:
             return  # its request has met another error
         episode = describe_episode(self.spec, open_.place, failed.job, failed.episode)
         if failed.penalised:
             open_.penalised = failed.summary
             warn_of_penalty(self._warned, failed.summary, episode.text, failed.trace)
             return
+        if open_.finished:
+            return  # another worker was found to have done the job
         error = WorkerError(
             f"{failed.summary}\n[in the {failed.origin}: {episode.text}; to play this episode again in one process: "
             f"{episode.replay}]\n\n{failed.trace}",
@@ -311,6 +316,6 @@ class ProcessPool(Workforce):
         """What a dead worker was at; no request when it had finished that."""
         job, number, ticket = (int(worker.row[column]) for column in (JOB, PLACE, TICKET))
         open_ = self._requests.at(number, ticket) if job >= 0 else None
-        if open_ is not None and open_.place.committed[job] < open_.first_ticket:
+        if open_ is not None and not open_.finished and open_.place.committed[job] < open_.first_ticket:
             return open_, job
         return None, -1

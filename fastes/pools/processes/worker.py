@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
@@ -43,6 +45,8 @@ from fastes.system.console import output_lasts
 from fastes.system.interrupts import STOP_SIGNALS
 
 LEAVE_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGTERM)  # one that environments leave alone, where there is one
+LOOK = b""  # what tells the parent that a job is done, of a request that has none left to claim: it may be finished
+_STAY_SECONDS = 0.001
 READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr, not shown
 
 
@@ -72,16 +76,6 @@ class Start(NamedTuple):
 
 class Leave(BaseException):
     """The parent has asked this process to leave."""
-
-
-class Idle(NamedTuple):
-    """Nothing was left to claim when it was told of this offer."""
-
-    offer: int
-
-
-class Look(NamedTuple):
-    """A job is done, of a request that has none left to claim: it may be finished."""
 
 
 def main(arguments: tuple[int, ...]) -> None:
@@ -193,6 +187,8 @@ def serve(connection: Connection, start: Start, slot: int) -> None:
             _core.commit(row, STAGE, OPEN)
             runner = build(connection, start.spec, start.registrations, block, slot, signals)
             if runner is not None:
+                if slot >= start.n_workers and len(available()) <= start.n_workers:
+                    runner.around = Roaming
                 signals.deaf = False  # half an environment could not be closed
                 work(connection, runner, row, signals, kinds_of(start, slot))
         finally:
@@ -208,6 +204,40 @@ def serve(connection: Connection, start: Start, slot: int) -> None:
             finally:
                 _core.commit(row, STAGE, CLOSED)
                 connection.close()  # what is left behind, a thread say, must not keep it
+
+
+def available() -> list[int]:
+    """The cores that this process may run on; none where the system does not tell."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+class Roaming:
+    """An environment whose process goes from core to core while it is played.
+
+    Each core has a worker. The system would leave this process on one of them, whose candidates the whole generation would
+    have to wait for; so it takes a little time from every core.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._env, self._cores = env, available()
+        self._moves = itertools.cycle(self._cores)
+        self._stays_until = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def step(self, action: Any) -> Any:
+        if (now := time.perf_counter()) >= self._stays_until and self._cores:
+            self._stays_until = now + _STAY_SECONDS
+            with contextlib.suppress(OSError):  # the cores that it may use have changed
+                os.sched_setaffinity(0, {next(self._moves)})
+        return self._env.step(action)
+
+    def __del__(self) -> None:
+        """The episode is over."""
+        with contextlib.suppress(OSError):
+            if self._cores:
+                os.sched_setaffinity(0, self._cores)
 
 
 def kinds_of(start: Start, slot: int) -> list[range]:
@@ -242,14 +272,14 @@ def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], 
     """Run jobs, and wait for the next offer where there is none. kinds: which places' jobs come first, and which then."""
     block = runner.block
     while not row[LEAVE]:
-        offer: int = connection.recv()
+        offer = connection.recv_bytes()
         signals.listen()  # whatever the environment has installed
         owes_a_look = False
         while (claimed := claim(block, row, kinds)) is not None:
             number, ticket, job = claimed
             place = block.places[number]
             if owes_a_look:
-                connection.send(Look())
+                connection.send_bytes(LOOK)
 
             def report(error: Exception, claimed: tuple[int, int, int] = claimed) -> None:
                 connection.send(_failed(claimed, row, error)._replace(penalised=True))
@@ -258,11 +288,11 @@ def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], 
                 runner.run(place, ticket, job, report)
             except Exception as error:
                 connection.send(_failed(claimed, row, error))
-                row[JOB] = -1
+                return  # what comes next may be a job of another request, and nobody knows what state the environment is in
             if row[LEAVE]:
                 return  # the environment has swallowed the exception, or taken over the signal
             owes_a_look = not _core.committed(place.unclaimed, 0) & UNCLAIMED
-        connection.send(Idle(offer))
+        connection.send_bytes(offer)  # nothing is left to claim after it
 
 
 def claim(block: Block, row: npt.NDArray[np.int64], kinds: list[range]) -> tuple[int, int, int] | None:
@@ -279,8 +309,8 @@ def claim(block: Block, row: npt.NDArray[np.int64], kinds: list[range]) -> tuple
     if claimed is not None:
         number, ticket, position = claimed
         job = int(block.places[number].todo[position])
-        row[PLACE], row[TICKET] = number, ticket
-        _core.commit(row, JOB, job)
+        for column, value in (PLACE, number), (TICKET, ticket), (JOB, job):
+            _core.commit(row, column, value)
         claimed = number, ticket, job
     _core.commit(row, CLAIMING, 0)
     return claimed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from fastes.pools.processes.worker_messages import told
 with told({fd}): from fastes.pools.processes.worker import main
 main({arguments!r})
 """
+OFFER_BYTES = 8
 _MAX_LINE = 1 << 16  # bytes of a worker's unfinished line that are kept
 _READS = 16  # chunks of output taken at a time: whoever writes without end must not hold the parent up
 _DEATH_SECONDS = 2.0  # for a killed process to end; one in the kernel's hands (a lost network disk) may not
@@ -74,6 +76,8 @@ class Worker:
         fill_standard_descriptors()  # an environment, or a callback, may have closed them since
         ours, theirs = socketpair()
         self.connection = Connection(ours.detach())
+        self._poll = select.poll()
+        self._poll.register(self.connection.fileno(), select.POLLIN)
         arguments = Arguments(theirs.fileno(), os.getpid(), slot, payload.fd, payload.size)
         boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], fd=theirs.fileno(), arguments=tuple(arguments))
         try:
@@ -104,7 +108,11 @@ class Worker:
             return
         self.sent_offer = number
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send(number)
+            self.connection.send_bytes(number.to_bytes(OFFER_BYTES, "little"))  # it comes back when nothing is left
+
+    def has_sent(self) -> bool:
+        """Whether a message waits, or the end of all messages. Connection.poll takes a selector for each call."""
+        return bool(self._poll.poll(0))
 
     def is_stopped(self) -> bool:
         """Whether SIGSTOP or the like has stopped it; a debugger does not count."""
