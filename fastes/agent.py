@@ -211,7 +211,8 @@ class FastES(Loop):
             finally:
                 self._note_episodes()
                 callbacks.on_end(self)
-        return not self.solved or self.generation > begun_at
+        of = self.last_evaluation_of  # where generations have followed, training goes back to what it proved solved
+        return not self.solved or of is None or of.generation > begun_at
 
     def _warn_of_no_training(self) -> None:
         warnings.warn(
@@ -318,6 +319,14 @@ class FastES(Loop):
         model._init_interface(**copied.interface)
         model._set_up(copied.source, copied.spec, copied.settings, copied.seed, copied.n_workers, copied.verbose)
         restore_state(model.state, copied.checkpoint)
+        return model
+
+    def with_seed(self, seed: int) -> FastES:
+        """A new model: what this one was when it was new, but with another seed."""
+        model = type(self).__new__(type(self))
+        model._init_interface(self.tensorboard_log, self.stats_window_size)
+        model._set_up(self.source, self.policy_spec, self.settings, check_seed(seed), self.given_workers, self.verbose)
+        model.evaluator.env_shown, model.evaluator.spaces = self.evaluator.env_shown, self.evaluator.spaces
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:

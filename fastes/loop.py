@@ -45,7 +45,7 @@ class Loop(SB3Interface):
             self._note_episodes()
             is_training = callbacks.on_generation(self, record) is not False
             self.state = self.state.reported()
-            told = self.state.report.told if self.state.report and record.eval_generation else None
+            told = self.state.told_last[-1] if record.eval_generation else None
             self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch, told)
             is_training = is_training and not self.solved and self.num_timesteps < total
         yield from self._tell_pending(callbacks)
@@ -86,7 +86,7 @@ class Loop(SB3Interface):
             state, update = state.finished(told[-1]) if solved else state.updated(batch, told, waiting)
             finished = time.perf_counter()
             record = make_record(state, generation, last, update, self.n_workers, finished - started)
-            self.state = state.reporting(record, batch, last)
+            self.state = state.reporting(record, batch, told)
         return record, finished
 
     def _tell(self, state: TrainingState, told: Told, callbacks: Callback) -> Steps[tuple[bool, TrainingState]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from fastes.agent import CallbackArgument, FastES
 from fastes.envs.source import EnvArgument
 from fastes.errors import check_int, check_seed
 from fastes.policies.custom_policy import CustomPolicy
+from fastes.pools.base import Steps
 from fastes.pools.shared_pool import SharedPool
 from fastes.system.console import output_lasts
 
@@ -43,7 +44,11 @@ def train_seeds(
     them: while one model's last episodes are played, those of the others are, too. Raises what FastES and learn raise; the
     other trainings end with it, and each model is as it was after its last whole generation.
     """
-    models = make_models(env, seeds, policy, **arguments)
+    if "seed" in arguments:
+        raise TypeError(
+            f"seed = {arguments['seed']!r} is of one training: give all of them as seeds, such as seeds=range(5, 10)"
+        )
+    models = make_models(lambda seed: FastES(env, policy, seed=seed, **arguments), seeds)
     try:
         train_together(models, [model.learning(total_timesteps, callback and callback(model)) for model in models])
     except BaseException:
@@ -53,30 +58,22 @@ def train_seeds(
     return models
 
 
-def make_models(
-    env: EnvArgument | CustomPolicy, seeds: int | Iterable[int], policy: Any = None, **arguments: Any
-) -> list[FastES]:
-    """One for each seed."""
-    if "seed" in arguments:
-        raise TypeError(
-            f"seed = {arguments['seed']!r} is of one training: give all of them as seeds, such as seeds=range(5, 10)"
-        )
-    models: list[FastES] = []
+def make_models(make: Callable[[int], FastES], seeds: int | Iterable[int]) -> list[FastES]:
+    """One for each seed. make: a model from a seed; it makes the first one, and the environment is built here once."""
+    first, *others = check_seeds(seeds)
+    model = make(first)
     try:
-        for seed in check_seeds(seeds):
-            models.append(FastES(env, policy, seed=seed, **arguments))
-        _check_several(models)
+        _check_shared(model)
+        return [model, *map(model.with_seed, others)]
     except BaseException:
-        for model in models:
-            model.close()
+        model.close()
         raise
-    return models
 
 
-def _check_several(models: Sequence[FastES]) -> None:
-    if models[0].source.vector_env is not None:
+def _check_shared(model: FastES) -> None:
+    if model.source.vector_env is not None:
         raise ValueError(
-            f"{models[0].source.vector_env.env} cannot be shared by several trainings: pass the environment's id, or a "
+            f"{model.source.vector_env.env} cannot be shared by several trainings: pass the environment's id, or a "
             "function that builds one, as env"
         )
 
@@ -94,7 +91,7 @@ def check_seeds(seeds: int | Iterable[int]) -> list[int]:
 
 
 @contextlib.contextmanager
-def one_pool(models: Sequence[FastES]) -> Any:
+def one_pool(models: Sequence[FastES]) -> Iterator[SharedPool]:
     """Meanwhile the models share their workers."""
     pool = SharedPool(len(models), models[0].n_workers)
     try:
@@ -107,7 +104,17 @@ def one_pool(models: Sequence[FastES]) -> Any:
         pool.close()
 
 
-def train_together(models: Sequence[FastES], works: Sequence[Any]) -> None:
+def train_together(models: Sequence[FastES], works: Sequence[Steps[Any]]) -> None:
     """Do what `FastES.learning` gave for each model, on one pool."""
     with output_lasts(), one_pool(models) as pool:
-        pool.run(works)
+        pool.run([_named(model, work) for model, work in zip(models, works, strict=True)])
+
+
+def _named(model: FastES, work: Steps[Any]) -> Steps[None]:
+    """A training whose errors say which one it is."""
+    try:
+        yield from work
+    except Exception as error:
+        if hasattr(error, "add_note"):  # Python 3.11
+            error.add_note(f"[in the training with seed {model.seed}]")
+        raise

@@ -63,7 +63,8 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False, "optimizer": "clipup"}),
     ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": "lin_-1_2.5", "rollback_drop": 0.5, "rollback_window": 1}),
     ("Toy-v0", {"policy": "LinearPolicy", "sigma_adaptation": "scalar"}),
-    ("Toy-v0", {"policy": "LinearPolicy", "starts": 2, "starts_share": 1e-8}),
+    ("Toy-v0", {"policy": "LinearPolicy", "starts": 2, "starts_share": 1e-8, "eval_lag": 0}),
+    ("Toy-v0", {"policy": "LinearPolicy", "eval_lag": 2, "eval_every": 2}),
     ("Toy-v0", {"policy": "LinearPolicy", "optimizer": "sgd", "sigma_adaptation": "per_parameter", "perturbed_share": 0.5}),
 )
 
@@ -415,7 +416,7 @@ INSTRUMENTED = (
     *(f"checkpoints.{name}" for name in ("reader", "version_1", "field_checks", "policy_description", "env_description")),
     *(f"es.{name}" for name in ("optimizers", "schedules", "strategy")),
     *("rollout.obs_normalizer", "settings.settings", "training.episode_cap", "training.population", "models.checkpointing"),
-    *("training.rollback", "training.starts"),
+    *("training.evaluation", "training.rollback", "training.starts"),
 )
 
 

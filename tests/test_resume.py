@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 from envs_for_tests import Toy
+from faults import SETTINGS as SMALL
 from processes import run_fastes, run_script
 from training import Result, assert_same, assert_same_records, assert_same_state, learn, train
 
@@ -179,6 +180,23 @@ def test_a_setting_given_to_load_takes_effect(tmp_path: Path) -> None:
         (record,) = learn(model, 3, TOTAL)
         assert record.learning_rate == 0.5
         assert record.episode_length == 5.0, "training episodes are cut at the new max_episode_steps"
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("lag", [0, 1, 5])
+def test_another_lag_of_evaluations_can_be_given_to_load(lag: int, n_workers: int, tmp_path: Path) -> None:
+    """Those that wait when it falls are told at once, and none is lost."""
+    at_once = train(Toy, 9, **SMALL, eval_lag=0)
+    with FastES(Toy, n_workers=0, preset="default", **SMALL, eval_lag=3) as model:
+        learn(model, 5)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", Toy, n_workers=n_workers, eval_lag=lag) as model:
+        records = learn(model, 9)
+        told = {record.eval_generation: record.eval_return for record in records if record.eval_generation}
+        assert sorted(told) == {0: [6, 7, 8, 9], 1: [5, 6, 7, 8], 5: [3, 4]}[lag]
+        assert told == {generation: at_once.records[generation - 1].eval_return for generation in told}
+        assert model.eval_timesteps == at_once.state.data["counters"]["eval_timesteps"]
+        assert model.best_eval_return == at_once.state.data["best_eval_return"]
 
 
 def test_env_kwargs_given_to_load_take_effect_or_are_refused(tmp_path: Path) -> None:

@@ -68,10 +68,10 @@ class Episodes(Callback):
         self._note(model)
 
     def _note(self, model: FastES) -> None:
-        of, evaluation = model.last_evaluation_of, model.last_evaluation
-        if of is not None and evaluation is not None and of.generation in self.timesteps:
-            told = self.timesteps[of.generation], evaluation.returns.tolist(), evaluation.lengths.tolist()
-            assert self.evaluations.setdefault(of.generation, told) == told
+        for of, evaluation in model.state.told_last:
+            if of.generation in self.timesteps:
+                told = self.timesteps[of.generation], evaluation.returns.tolist(), evaluation.lengths.tolist()
+                assert self.evaluations.setdefault(of.generation, told) == told
 
 
 def train_both(folder: Path, generations: int, **settings: Any) -> tuple[FastES, Episodes]:
@@ -322,11 +322,15 @@ def test_an_interrupt_when_a_generation_is_booked_loses_no_row(tmp_path: Path, m
     assert_files(tmp_path, told)
 
 
-def test_a_solved_generation_is_an_evaluation_and_no_training(tmp_path: Path) -> None:
-    with FastES(toy(), n_workers=0, **{**SETTINGS, "target_return": -1e9, "target_episodes": 2}) as model:
+@pytest.mark.parametrize("lag", [0, 1])
+def test_a_solved_generation_is_an_evaluation_and_no_training(lag: int, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "target_return": -1e9, "target_episodes": 2, "eval_lag": lag}
+    with FastES(toy(), n_workers=0, **settings) as model:
         model.learn(10**6, [MonitorFile(tmp_path), EvaluationsFile(tmp_path)])
         assert model.solved
-    assert monitor_rows(tmp_path / "monitor.csv")[1] == []
+        steps = [length for _, length, _ in monitor_rows(tmp_path / "monitor.csv")[1]]
+        assert len(steps) == 8 * lag
+        assert sum(steps) == model.num_timesteps
     assert evaluations(tmp_path / "evaluations.npz")["timesteps"].tolist() == [0]
 
 

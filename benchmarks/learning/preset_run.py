@@ -26,7 +26,8 @@ class Result(NamedTuple):
     """One row of the CSV file.
 
     final_*, best_*: over 100 episodes, of the last parameters and of those whose evaluation during training was the best.
-    first_reached: timesteps when an evaluation during training first reached the aim, nan for never.
+    first_reached: timesteps that the first parameters whose evaluation during training reached the aim had been trained with,
+        nan for none.
     cpu_seconds: of training, all its processes.
     settings: their fingerprint, empty in rows that are older than it.
     """
@@ -58,8 +59,15 @@ class Watch(Callback):
         self.best = model.snapshot()
 
     def on_generation(self, model: FastES, record: Record) -> None:  # noqa: ARG002
-        if record.eval_return >= self.aim and math.isnan(self.first_reached):
-            self.first_reached = record.timesteps
+        self._look(model)
+
+    def on_end(self, model: FastES) -> None:
+        self._look(model)  # evaluations that were still played when the last generation ended
+
+    def _look(self, model: FastES) -> None:
+        for of, evaluation in model.state.told_last:
+            if evaluation.mean >= self.aim and math.isnan(self.first_reached):
+                self.first_reached = of.timesteps
 
 
 def train(env: str, preset: str, seed: int, timesteps: int, aim: float, n_workers: int) -> Result:

@@ -22,7 +22,10 @@ _FOREVER = 10**12
 
 
 class TrainingRate(NamedTuple):
-    """Environment steps per second of a stretch of training; evaluation_share of them were noise-free episodes."""
+    """Environment steps per second of a stretch of training; evaluation_share of them were noise-free episodes.
+
+    utilisation: share of the wall time that workers spent in episodes; that in noise-free ones goes by their share of steps.
+    """
 
     steps_per_second: float
     evaluation_share: float
@@ -50,11 +53,12 @@ def train_for(model: FastES, seconds: float) -> TrainingRate:
     model.learn(_FOREVER, stop, reset_num_timesteps=False)
     wall = time.perf_counter() - started
     training, evaluation = model.num_timesteps - before, model.eval_timesteps - before_eval
-    records = stop.records
+    records, share = stop.records, evaluation / (training + evaluation)
+    in_candidates = sum(r.utilisation * r.seconds for r in records) / sum(r.seconds for r in records)
     return TrainingRate(
         (training + evaluation) / wall,
-        evaluation / (training + evaluation),
-        sum(r.utilisation * r.seconds for r in records) / sum(r.seconds for r in records),
+        share,
+        min(in_candidates / (1.0 - share), 1.0),
         statistics.mean(r.episode_length for r in records),
         records[-1].sigma,
     )

@@ -16,7 +16,7 @@ from fastes.cli.eval import add_eval, run_eval
 from fastes.cli.play import add_play, run_play
 from fastes.cli.plot import add_plot, run_plot
 from fastes.cli.replay import add_replay, run_replay
-from fastes.cli.train import add_train, run_train
+from fastes.cli.train.command import add_train, run_train
 from fastes.errors import FastESError
 from fastes.reports.stop_on_signal import INTERRUPTED
 from fastes.system.console import let_go, output_is_the_result, output_lasts

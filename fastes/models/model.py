@@ -137,14 +137,12 @@ class Model(FromConfig):
     @property
     def last_evaluation(self) -> Evaluation | None:
         """The noise-free episodes that were told last, of `last_evaluation_of`; None before the first."""
-        told = None if self.state.report is None else self.state.report.told
-        return None if told is None else told.evaluation
+        return self.state.told_last[-1].evaluation if self.state.told_last else None
 
     @property
     def last_evaluation_of(self) -> Pending | None:
         """Whose they are: generation counts from 0, timesteps are those that its theta had been trained with."""
-        told = None if self.state.report is None else self.state.report.told
-        return None if told is None else told.pending
+        return self.state.told_last[-1].pending if self.state.told_last else None
 
     @property
     def target_return(self) -> float:

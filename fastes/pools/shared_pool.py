@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -39,16 +40,14 @@ class SharedPool:
     def run(self, works: Iterable[Steps[Any]]) -> None:
         """Do several trainings' work at once: while one waits for its episodes, another goes on."""
         ready, waiting = list(works), dict[int, Steps[Any]]()
-        everybody = tuple(ready)
-        try:
+        with contextlib.ExitStack() as until_the_end:
+            for work in ready:
+                until_the_end.callback(work.close)  # all of them, whatever one of them raises
             while ready or waiting:
                 for work in ready:
                     if (ticket := next(work, None)) is not None:
                         waiting[ticket] = work
                 ready = self._wait(waiting)
-        finally:
-            for work in everybody:
-                work.close()
 
     def _wait(self, waiting: dict[int, Steps[Any]]) -> list[Steps[Any]]:
         """Take those out who need wait no longer, at least one."""

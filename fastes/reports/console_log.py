@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 import time
 import warnings
@@ -59,12 +60,15 @@ class ProgressBar(Callback):
             self._bar.disable = True
 
     def on_start(self, model: Model, total_timesteps: int) -> None:
+        self._begin(total_timesteps, model.num_timesteps)
+
+    def _begin(self, total: int, initial: int) -> None:
         if sys.stderr is not None and self.line_seconds is not None and not (in_notebook() or sys.stderr.isatty()):
-            self._bar = ProgressLines(total_timesteps, model.num_timesteps, self.line_seconds)
+            self._bar = ProgressLines(total, initial, self.line_seconds)
             return
         self._bar = _tqdm_class()(
-            total=total_timesteps,
-            initial=model.num_timesteps,
+            total=total,
+            initial=initial,
             unit="step",
             unit_scale=True,
             dynamic_ncols=True,
@@ -78,6 +82,47 @@ class ProgressBar(Callback):
 
     def on_end(self, model: Model) -> None:  # noqa: ARG002
         self._bar.close()
+
+
+class SeedsBar(ProgressBar):
+    """A bar over the timesteps of several trainings, which go on at once.
+
+    trainings: how many; one that is solved early leaves the others less to do.
+    line_seconds: see ProgressBar.
+    """
+
+    def __init__(self, trainings: int, line_seconds: float | None = None) -> None:
+        super().__init__(line_seconds)
+        self.trainings, self._open, self._ended = trainings, 0, 0
+        self._totals: dict[int, int] = {}  # seed -> timesteps that it will have
+        self._made: dict[int, int] = {}  # seed -> that it has
+        self._returns: dict[int, float] = {}  # seed -> of its last evaluation
+
+    def on_start(self, model: Model, total_timesteps: int) -> None:
+        if self._bar is None:
+            self._begin(self.trainings * total_timesteps, 0)
+        self._totals[model.seed], self._open = total_timesteps, self._open + 1
+
+    def on_generation(self, model: Model, record: Record) -> None:
+        if record.eval_generation:
+            self._returns[model.seed] = record.eval_return
+        self._show(model)
+
+    def on_end(self, model: Model) -> None:
+        self._open -= 1
+        total = self._totals[model.seed]
+        if model.solved or model.num_timesteps >= total:
+            self._ended += 1
+            self._bar.total += model.num_timesteps - total
+        self._show(model)
+        if not self._open:
+            self._bar.close()
+
+    def _show(self, model: Model) -> None:
+        self._made[model.seed] = model.num_timesteps
+        median = f"median eval {statistics.median(self._returns.values()):.1f}, " if self._returns else ""
+        self._bar.set_postfix_str(f"{median}{self._ended} of {self.trainings} ended", refresh=False)
+        self._bar.update(sum(self._made.values()) - self._bar.n)
 
 
 def _tqdm_class() -> Any:

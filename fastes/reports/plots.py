@@ -125,10 +125,12 @@ def _draw_starts(axes: Any, curve: Curve) -> None:
 
 def _draw_several(axes: Any, curves: Sequence[Curve]) -> None:
     alike = len({repr(curve.alike) for curve in curves}) == 1 and curves[0].alike is not None
+    many = alike and len(curves) > len(_COLOURS)  # a legend would hide them
     for number, curve in enumerate(curves):
-        look = {"color": _COLOURS[number % len(_COLOURS)], "linewidth": 1.2 if alike else 2.0, "alpha": 0.6 if alike else 1.0}
+        colour, name = (_COLOURS[1], None if number else "one run") if many else (_COLOURS[number % len(_COLOURS)], curve.name)
+        look = {"color": colour, "linewidth": 1.2 if alike else 2.0, "alpha": 0.35 if many else 0.6 if alike else 1.0}
         for piece, (steps, returns) in enumerate(_pieces(curve)):
-            axes.plot(steps, smoothed(returns), label=None if piece else curve.name, **look)
+            axes.plot(steps, smoothed(returns), label=None if piece else name, **look)
     common = [curve for curve in curves if len(curve.steps)]
     if alike and len(common) > 1:
         steps, median = _median_of(common)

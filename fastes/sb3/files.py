@@ -175,18 +175,18 @@ class EvaluationsFile(_GenerationFile):
         self._written = len(self._rows)
 
     def _note(self, model: Model, record: Record) -> None:  # noqa: ARG002
-        """The last evaluation, unless it is there already, or of parameters from before this training."""
-        of, evaluation = model.last_evaluation_of, model.last_evaluation
-        if of is None or evaluation is None or of.generation < self._first:
-            return
-        if not self._rows or of.timesteps > self._rows[-1][0]:
-            self._rows.append((of.timesteps, evaluation.returns, evaluation.lengths))
+        self._note_told(model)
+
+    def _note_told(self, model: Model) -> None:
+        """The last evaluations, but those that are there already, or of parameters from before this training."""
+        for of, evaluation in model.state.told_last:
+            if of.generation >= self._first and (not self._rows or of.timesteps > self._rows[-1][0]):
+                self._rows.append((of.timesteps, evaluation.returns, evaluation.lengths))
 
     def on_end(self, model: Model) -> None:
         """Evaluations that were still played when the last generation ended are told by now."""
         with interrupts_wait():
-            if model.state.report is not None:
-                self._note(model, model.state.report.record)
+            self._note_told(model)
         super().on_end(model)
 
     def _write(self) -> None:

@@ -58,7 +58,7 @@ class Counters(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What callbacks are told of a generation: its statistics, its candidates' episodes in job order, and an evaluation.
+    """What callbacks are told of a generation: its statistics, and its candidates' episodes in job order.
 
     episodes: (return, length) of each; of several for a candidate all have their mean return.
     successes: 1.0, 0.0 or NaN.
@@ -67,7 +67,6 @@ class Report(NamedTuple):
     record: Record
     episodes: list[tuple[float, int]]
     successes: list[float]
-    told: Told | None
 
 
 class TrainingState:
@@ -82,6 +81,7 @@ class TrainingState:
     seed: of all draws.
     strategy, normalizer, cap, population, rollback, starts: the parts that a generation changes.
     pending: evaluations that are not part of a generation's statistics yet, the oldest first.
+    told_last: the evaluations that were told with the last generation and after it; the one before where there is none.
     counters: tallies.
     solved: whether the last generation proved theta solved.
     report: of the last generation, None before the first.
@@ -104,6 +104,7 @@ class TrainingState:
         self.rollback = Rollback(settings)
         self.starts = Starts(settings, spec, seed, episode_limit)
         self.pending: tuple[Pending, ...] = ()
+        self.told_last: tuple[Told, ...] = ()
         self.counters = Counters()
         self.solved = False
         self.report: Report | None = None
@@ -162,12 +163,12 @@ class TrainingState:
         if generation % self.settings.eval_every or any(pending.theta is self.strategy.theta for pending in self.pending):
             return ()
         drawn_as, timesteps = self.starts.drawn_as(generation), self.counters.num_timesteps
-        return (Pending(generation, drawn_as, timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS, 0),)
+        return (Pending(generation, drawn_as, timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS),)
 
     def due(self, batch: Batch) -> tuple[tuple[Pending, ...], tuple[Pending, ...]]:
         """Once the running generation's candidates are played: the evaluations to be told with it, and those that wait on."""
         finite = batch.returns[np.isfinite(batch.returns)]
-        own = [each._replace(returns=finite, num_candidates=batch.returns.size) for each in self._own_evaluation()]
+        own = [each._replace(returns=finite) for each in self._own_evaluation()]
         pending = (*self.pending, *own)
         told = sum(each.generation <= self.strategy.generation - self.settings.eval_lag for each in pending)
         return pending[:told], pending[told:]
@@ -231,8 +232,7 @@ class TrainingState:
         """When a training ends before the turn of an evaluation: that is told now, and waits to be part of statistics."""
         new = copy.copy(self)
         new.pending = tuple(each._replace(is_told=True) if each is told.pending else each for each in self.pending)
-        if new.report is not None:
-            new.report = new.report._replace(told=told)
+        new.told_last = (*self.told_last, told)
         return new
 
     def as_evaluated(self, pending: Pending) -> TrainingState:
@@ -245,8 +245,13 @@ class TrainingState:
         return new
 
     def finished(self, told: Told) -> tuple[TrainingState, Update]:
-        """After a theta was proved solved: training goes back to it, learns no more, and no other start is wanted."""
-        new = self.as_evaluated(told.pending)
+        """After a theta was proved solved: training goes back to it, learns no more, and no other start is wanted.
+
+        Should it go on one day, that evaluation is told first, and the proof is the same, as long as the target is.
+        """
+        new, generation = self.as_evaluated(told.pending), self.strategy.generation - self.settings.eval_lag
+        if told.pending.theta is not self.strategy.theta:
+            new.pending = (told.pending._replace(generation=max(0, min(told.pending.generation, generation)), is_told=False),)
         new.starts.end()
         new.solved = True
         return new, self.strategy.no_step()
@@ -297,7 +302,7 @@ class TrainingState:
         self.strategy.load_state({n: x for n, x in arrays.items() if not n.startswith(_NORMALIZER)}, generation)
         self.normalizer.load_state({name: arrays[f"{_NORMALIZER}{name}"] for name in self.normalizer.state()})
 
-    def reporting(self, record: Record, batch: Batch, told: Told | None) -> TrainingState:
+    def reporting(self, record: Record, batch: Batch, told: Sequence[Told]) -> TrainingState:
         """With a report of its last generation, which callbacks are still to be told of."""
         each = self.settings.episodes_per_candidate
         episodes = [
@@ -307,8 +312,8 @@ class TrainingState:
         ]
         successes = [success for success in batch.successes.ravel().tolist() for _ in range(each)]
         new = copy.copy(self)
-        told = told or (self.report and self.report.told)
-        new.report, new.is_reported = Report(record, episodes, successes, told), False
+        new.report, new.is_reported = Report(record, episodes, successes), False
+        new.told_last = tuple(told) or self.told_last[-1:]
         return new
 
     def reported(self) -> TrainingState:

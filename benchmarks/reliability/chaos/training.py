@@ -126,7 +126,7 @@ class Reporter(Callback):
 
     def on_generation(self, model: FastES, record: Record) -> bool:
         now = time.monotonic()
-        jobs = model.settings.population_size + model.settings.eval_episodes
+        jobs = model.settings.population_size  # in which workers were busy
         busy = record.utilisation * record.seconds * model.n_workers
         print(_MARK, record.generation, now, jobs, record.jobs_rerun, busy, flush=True)
         if self.plan.goal:
@@ -162,6 +162,7 @@ def train(plan: Plan) -> None:
                 pass
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
         forks.wait()
+        model.evaluator.finish(model._tell_pending(folder))  # what an alarm, or a kill, has kept `learn` from
         folder.save(model)
     with contextlib.suppress(OSError):
         full.close()

@@ -8,10 +8,15 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from fastes.agent import FastES
 from fastes.errors import WorkerError
+from fastes.pools.base import Steps
 from fastes.runs.run_folder import BEST, CHECKPOINT, RunFolder
 from fastes.system.installation import install_command
+from fastes.training.evaluation import Evaluation
+from fastes.training.generation import evaluate
 
 
 class Session(NamedTuple):
@@ -23,17 +28,16 @@ class Session(NamedTuple):
 
 
 def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool) -> None:
-    path = shlex.quote(str(folder.shown))
     print(_counts(model, session))
     if interrupted:
         print(f"stopped by Ctrl-C; to go on: {resume_command(model, folder.shown)}")
     else:
-        _choose_best(model, folder)
+        _tell(model, model.evaluator.finish(choose_best(model, folder)))
     if not folder.draw(model):
         print(f"no learning_curve.png: it needs matplotlib, {install_command('plots')}")
     if not interrupted:
         folder.finish()
-    print(f"to play it back: fastes play {path}{_env_flag(model)} --video {re.split('[/:]', model.source.name)[-1]}.mp4")
+    print(f"to play it back: {play_command(model, folder)}")
 
 
 def _counts(model: FastES, session: Session) -> str:
@@ -46,27 +50,51 @@ def _counts(model: FastES, session: Session) -> str:
     return f"{whole}, {since if more else 'none of them since it was resumed'}"
 
 
-def _choose_best(model: FastES, folder: RunFolder) -> None:
+class Outcome(NamedTuple):
+    """What the parameters are worth, over the same noise-free episodes.
+
+    last: of the last parameters.
+    best: of those that had the best evaluation in training; None where the last ones are these, or solved.
+    """
+
+    last: Evaluation
+    best: Evaluation | None
+
+    @property
+    def kept(self) -> Evaluation:
+        """Of what best.zip holds."""
+        return self.last if self.best is None or self.last.mean >= self.best.mean else self.best
+
+
+def choose_best(model: FastES, folder: RunFolder) -> Steps[Outcome]:
     """Compare the last parameters with those of the best evaluation over the same seeds; best.zip gets the better ones."""
-    episodes = model.settings.target_episodes
-    last = model.evaluate(episodes, first_seed=None if model.solved else 0)  # None: the confirmation once more
-    if model.solved:
+    episodes, best = model.settings.target_episodes, None
+    seeds = (
+        model.state.fresh_seeds(episodes) if model.solved else np.arange(episodes, dtype=np.int64)
+    )  # the confirmation once more
+    last = yield from evaluate(model.state, model.evaluator, seeds)
+    if not model.solved and (folder.path / BEST).exists():
+        with FastES.load(folder.path / BEST, _module_id(model), 0) as best_model:
+            if best_model.settings.normalize_obs == model.settings.normalize_obs:
+                best = yield from evaluate(best_model.state, model.evaluator, seeds)
+            else:  # a resumed run has changed it: these workers cannot play them
+                best = best_model.evaluate(episodes)
+    outcome = Outcome(last, best)
+    if outcome.kept is last:
         folder.keep_as_best(model)
+    return outcome
+
+
+def _tell(model: FastES, outcome: Outcome) -> None:
+    last, best, episodes = outcome.last, outcome.best, model.settings.target_episodes
+    if model.solved:
         target = f"target {model.target_return:g}"
         print(f"solved: return {last.mean:.1f} +- {last.std:.1f} over {episodes} noise-free episodes ({target})")
         return
-    model.close()
     print(f"last parameters: return {last.mean:.1f} +- {last.std:.1f} over {episodes} noise-free episodes")
-    if not (folder.path / BEST).exists():
-        folder.keep_as_best(model)
-        return
-    with FastES.load(folder.path / BEST, _module_id(model), model.n_workers) as best_model:
-        best_model.evaluator.env_shown = True
-        best = best_model.evaluate(episodes)
-    print(f"best parameters: return {best.mean:.1f} +- {best.std:.1f} over the same seeds")
-    if last.mean >= best.mean:
-        folder.keep_as_best(model)
-    print(f"{BEST} holds the better of the two, {CHECKPOINT} the last{_about_target(model, max(last.mean, best.mean))}")
+    if best is not None:
+        print(f"best parameters: return {best.mean:.1f} +- {best.std:.1f} over the same seeds")
+        print(f"{BEST} holds the better of the two, {CHECKPOINT} the last{_about_target(model, outcome.kept.mean)}")
 
 
 def _about_target(model: FastES, mean: float) -> str:
@@ -90,6 +118,11 @@ def _env_flag(model: FastES) -> str:
     """--env for the commands that play a run, where they need it."""
     name = _module_id(model)
     return f" --env {shlex.quote(name)}" if name else ""
+
+
+def play_command(model: FastES, folder: RunFolder) -> str:
+    video = f"{re.split('[/:]', model.source.name)[-1]}.mp4"
+    return f"fastes play {shlex.quote(str(folder.shown))}{_env_flag(model)} --video {video}"
 
 
 def resume_command(model: FastES, path: Path) -> str:

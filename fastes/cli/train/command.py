@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import shlex
 import signal
 import sys
 import time
@@ -14,20 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from fastes.agent import FastES
-from fastes.cli.arguments import add_short_help, add_workers, find_modules_here, parse_env_kwargs
-from fastes.cli.saved_model import buildable
-from fastes.cli.setting_flags import add_settings, given_settings
-from fastes.cli.train_report import Session, counted, replay_command, report, resume_command
+from fastes.cli.arguments import add_short_help, add_workers
+from fastes.cli.setting_flags import add_settings
+from fastes.cli.train.report import Session, replay_command, report, resume_command
+from fastes.cli.train.seeds import run_seeds
+from fastes.cli.train.start import new, note_start, resumed, tell_start
 from fastes.errors import FastESError, WorkerError
-from fastes.es.schedules import ANY_NUMBER, make_schedule
-from fastes.models.from_config import read_settings
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog, ProgressBar
 from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
-from fastes.runs.run_folder import RunFolder, find_checkpoint, new_run_folder
+from fastes.runs.run_folder import RunFolder
 from fastes.sb3.files import EVALUATIONS, MONITOR
-from fastes.settings.preset_loader import no_preset_note
-from fastes.settings.settings import SCHEDULES
 from fastes.system.interrupts import Terminated, interrupts_wait
 
 _MAIN = (  # what --help shows
@@ -38,6 +34,7 @@ _MAIN = (  # what --help shows
     "total_timesteps",
     "target_return",
     "seed",
+    "seeds",
     "workers",
     "policy",
     "net_arch",
@@ -74,6 +71,9 @@ def _add_start(train: Any) -> None:
         "--resume", type=Path, metavar="RUN", help="go on with a run folder; --total-timesteps is its new budget"
     )
     train.add_argument("--seed", type=int, help="int >= 0; everything follows from it (default: drawn and recorded)")
+    train.add_argument(
+        "--seeds", type=int, metavar="N", help="N trainings at once, with the seeds S to S+N-1 of --seed S (default there: 0)"
+    )
     add_workers(train)
     train.add_argument(
         "--preset", help="settings to start from: an environment id, 'default', 'paper' or 'ars' (default: the environment's)"
@@ -112,8 +112,10 @@ def run_train(arguments: argparse.Namespace) -> int:
         raise ValueError(f"--checkpoint-seconds {arguments.checkpoint_seconds}: expected seconds, 0 or more")
     if arguments.env is None and arguments.resume is None and arguments.config is None:
         raise ValueError("expected an environment id, as in 'fastes train CartPole-v1', --config FILE or --resume RUN")
+    if arguments.seeds is not None:
+        return run_seeds(arguments)
     with contextlib.ExitStack() as until_the_end:
-        model, folder = (_resumed if arguments.resume else _new)(arguments, until_the_end)
+        model, folder = (resumed if arguments.resume else new)(arguments, until_the_end)
         status = _train(arguments, model, folder)
         sys.stdout.flush()
         folder.note_losses()
@@ -121,7 +123,8 @@ def run_train(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> int:
-    _note_start(arguments, model, folder)
+    note_start(model, folder)
+    tell_start(arguments, model, f"seed {model.seed}, run folder {folder.shown}")
     callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(), folder, ProgressBar()]
     started, before = time.perf_counter(), (model.num_timesteps, model.generation)
     with model, StopOnSignal() as interrupt:
@@ -135,22 +138,6 @@ def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> i
             print(f"\nstopped before the report was whole; for that: {resume_command(model, folder.shown)}", file=sys.stderr)
             raise
     return INTERRUPTED if interrupt.requested else 0
-
-
-def _note_start(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> None:
-    """In the run folder and on the console."""
-    command = shlex.join(["fastes", *sys.argv[1:]])
-    folder.write_config(
-        model, {"command": command, "started": time.strftime("%Y-%m-%d %H:%M:%S%z"), "at_timesteps": model.num_timesteps}
-    )
-    settings = model.settings
-    print(
-        f"{model.source.name}: {settings.policy}, {model.num_params} parameters, {settings.population_size} candidates "
-        f"a generation, {counted(model.n_workers, 'worker')}, seed {model.seed}, run folder {folder.shown}"
-    )
-    own = not arguments.resume and arguments.preset is None and arguments.config is None
-    if own and (note := no_preset_note(model.source.name, "--preset ")):
-        print(note)
 
 
 def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback]) -> int:
@@ -180,78 +167,6 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback]) -> i
     return 0 if saved.parent == folder.path else 1
 
 
-def _new(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> tuple[FastES, RunFolder]:
-    runs = _absolute(arguments.runs)
-    model = _new_model(arguments)
-    try:
-        path = new_run_folder(runs, model.source.name)
-    except OSError as error:
-        model.close()
-        raise OSError(
-            f"the run folder cannot be made in {arguments.runs}: {error.strerror}; choose another with --runs"
-        ) from error
-    shown = arguments.runs / path.relative_to(runs)
-    return model, until_the_end.enter_context(_run_folder(path, arguments, shown))
-
-
-def _new_model(arguments: argparse.Namespace) -> FastES:
-    given = {
-        "preset": arguments.preset,
-        "n_workers": arguments.workers,
-        "env_kwargs": parse_env_kwargs(arguments.env_kwargs),
-        **given_settings(arguments),
-    }
-    if arguments.config is None:
-        return FastES(arguments.env, seed=arguments.seed, **given)
-    if arguments.env is None:
-        find_modules_here(read_settings(arguments.config).env)
-    if arguments.seed is not None:
-        given["seed"] = arguments.seed
-    return FastES.from_config(arguments.config, arguments.env, **given)
-
-
-def _absolute(path: Path) -> Path:
-    """An environment may leave the working directory."""
-    try:
-        return path.absolute()
-    except FileNotFoundError as error:
-        raise OSError(f"the working directory was deleted: there is no {path}; go to another folder") from error
-
-
-def _resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> tuple[FastES, RunFolder]:
-    if any(given not in (None, []) for given in (arguments.seed, arguments.preset, arguments.config, arguments.env_kwargs)):
-        raise ValueError("--seed, --preset, --config and --env-kwargs belong to a new run: a resumed one keeps its own")
-    if arguments.resume.is_file():
-        raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
-    resume = _absolute(arguments.resume)
-    checkpoint = find_checkpoint(resume, "last")
-    folder = until_the_end.enter_context(_run_folder(resume, arguments, arguments.resume))
-    settings = given_settings(arguments)
-    model = FastES.load(checkpoint, arguments.env, arguments.workers, **settings)
-    buildable(model, f"fastes train {{}} --resume {shlex.quote(str(arguments.resume))}")
-    if model.settings.total_timesteps <= model.num_timesteps and folder.finished:
-        raise ValueError(_spent(arguments, model))
-    if model.budget and model.num_timesteps < model.settings.total_timesteps != model.budget:
-        _tell_of_stretched_schedules(model)
-    if changed := {name: value for name, value in settings.items() if name != "total_timesteps"}:
-        print(f"with other settings from here on: {', '.join(f'{name} = {value!r}' for name, value in changed.items())}")
-    return model, folder
-
-
-def _spent(arguments: argparse.Namespace, model: FastES) -> str:
-    """Why a run does not go on."""
-    budget, made = model.settings.total_timesteps, model.num_timesteps
-    if "total_timesteps" in given_settings(arguments):
-        return (
-            f"--total-timesteps {budget} is the budget of the whole run, and {arguments.resume} has made {made} timesteps "
-            f"already: give a larger one with --total-timesteps, such as {2 * made}"
-        )
-    return (
-        f"{arguments.resume} has spent its budget of {budget} timesteps, with {made} when its last generation ended: give a "
-        "larger one with --total-timesteps"
-    )
-
-
 def _what_is_lost(model: FastES, folder: RunFolder) -> str:
     """Of a training that ended in the middle of a generation."""
     lost = model.num_timesteps - folder.saved_timesteps
@@ -259,28 +174,4 @@ def _what_is_lost(model: FastES, folder: RunFolder) -> str:
     return (
         f"the last checkpoint is whole and holds {folder.saved_timesteps} timesteps, {before}the generation that was running "
         f"{'are' if lost else 'is'} lost, to go on"
-    )
-
-
-def _tell_of_stretched_schedules(model: FastES) -> None:
-    """Schedules run towards the new budget, so that what had fallen may rise."""
-    settings = model.settings
-    remaining = 1.0 - model.num_timesteps / settings.total_timesteps
-    values = [
-        f"{name} from {make_schedule(name, value, ANY_NUMBER)(remaining):.4g} ({value})"
-        for name in SCHEDULES
-        if isinstance(value := getattr(settings, name), str)
-    ]
-    if values:
-        print(f"schedules stretch over the new budget of {settings.total_timesteps} timesteps: on with {', '.join(values)}")
-
-
-def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFolder:
-    return RunFolder(
-        path,
-        arguments.checkpoint_seconds,
-        arguments.on_save_error,
-        shown,
-        monitor_csv=arguments.monitor_csv,
-        evaluations_npz=arguments.evaluations_npz,
     )

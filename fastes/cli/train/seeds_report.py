@@ -1,0 +1,90 @@
+"""How several trainings end: a table over all of them, and a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fastes.cli.train.report import Outcome, choose_best, counted, play_command, resume_command
+from fastes.cli.train.start import Run
+from fastes.pools.base import Steps
+from fastes.pools.shared_pool import SharedPool
+from fastes.reports.plots import plot_curves
+from fastes.runs.curves import read_curve
+from fastes.runs.run_folder import BEST, CONFIG, PROGRESS
+from fastes.system.installation import install_command
+
+
+def report_all(runs: Sequence[Run], pool: SharedPool, seconds: float, interrupted: bool) -> None:
+    timesteps, generations = (sum(getattr(model, name) for model, _ in runs) for name in ("num_timesteps", "generation"))
+    print(f"{counted(len(runs), 'seed')}: {timesteps} timesteps in {counted(generations, 'generation')}, {seconds:.1f} s")
+    outcomes = {} if interrupted else _judge(runs, pool)
+    picture = draw_all(runs)
+    if interrupted:
+        print("stopped by Ctrl-C; to go on:")
+        for model, folder in runs:
+            print(f"  seed {model.seed}: {resume_command(model, folder.shown)}")
+    else:
+        _print_table(runs, outcomes)
+        for _, folder in runs:
+            folder.finish()
+    print(f"no learning curves: they need matplotlib, {install_command('plots')}" if picture is None else f"curves: {picture}")
+    if not interrupted:
+        best = max(runs, key=lambda run: _rank(outcomes[run.model.seed]))
+        print(f"to play the best one back: {play_command(best.model, best.folder)}")
+
+
+def _judge(runs: Sequence[Run], pool: SharedPool) -> dict[int, Outcome]:
+    """What the parameters of each seed are worth; its best.zip gets the better ones."""
+    outcomes: dict[int, Outcome] = {}
+
+    def work(run: Run) -> Steps[None]:
+        outcomes[run.model.seed] = yield from choose_best(run.model, run.folder)
+
+    pool.run([work(run) for run in runs])
+    return outcomes
+
+
+def _rank(outcome: Outcome) -> float:
+    """A return that is no number is the worst."""
+    mean = outcome.kept.mean
+    return -math.inf if math.isnan(mean) else mean
+
+
+def _print_table(runs: Sequence[Run], outcomes: dict[int, Outcome]) -> None:
+    model = runs[0].model
+    target = "" if math.isinf(model.target_return) else f" (target {model.target_return:g})"
+    print(f"what each {BEST} holds, over {counted(model.settings.target_episodes, 'noise-free episode')}{target}:")
+    rows = [("seed", "timesteps", "return", "solved", "run folder")]
+    for model, folder in runs:
+        kept = outcomes[model.seed].kept
+        solved = "yes" if model.solved else "no" if target else "-"
+        rows.append(
+            (str(model.seed), str(model.num_timesteps), f"{kept.mean:.1f} +- {kept.std:.1f}", solved, str(folder.shown))
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        *numbers, shown = row
+        print("  ".join([*(f"{text:>{width}}" for text, width in zip(numbers, widths, strict=False)), shown]))
+    means = [outcomes[model.seed].kept.mean for model, _ in runs]
+    worst = min(runs, key=lambda run: _rank(outcomes[run.model.seed])).model.seed
+    print(f"median return {float(np.median(means)):.1f}")
+    print(f"worst return {outcomes[worst].kept.mean:.1f} (seed {worst})")
+
+
+def draw_all(runs: Sequence[Run]) -> Path | None:
+    """Draw each learning curve, and all in one picture, whose path this is; None when matplotlib is missing."""
+    model, folder = runs[0]
+    curves = []
+    for its_model, its in runs:
+        if not its.draw(its_model):
+            return None
+        curve = read_curve(its.shown, its.path / PROGRESS, its.path / CONFIG)
+        curves.append(curve._replace(name=f"seed {its_model.seed}", target=its_model.target_return))
+    seeds = f"{model.seed}-{runs[-1].model.seed}"
+    name = f"seeds-{seeds}.png"
+    plot_curves(curves, folder.path.parent / name, f"{model.source.name}, seeds {seeds.replace('-', ' to ')}")
+    return folder.shown.parent / name

@@ -1,0 +1,153 @@
+"""How a training begins: a model and its run folder, new or resumed."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from fastes.agent import FastES
+from fastes.cli.arguments import find_modules_here, parse_env_kwargs
+from fastes.cli.saved_model import buildable
+from fastes.cli.setting_flags import given_settings
+from fastes.cli.train.report import counted
+from fastes.es.schedules import ANY_NUMBER, make_schedule
+from fastes.models.from_config import read_settings
+from fastes.runs.run_folder import RunFolder, find_checkpoint, new_run_folder
+from fastes.settings.preset_loader import no_preset_note
+from fastes.settings.settings import SCHEDULES
+
+
+class Run(NamedTuple):
+    """A training, and what it leaves."""
+
+    model: FastES
+    folder: RunFolder
+
+
+def new(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> Run:
+    runs = absolute(arguments.runs)
+    model = new_model(arguments, arguments.seed)
+    try:
+        return Run(model, until_the_end.enter_context(new_folder(arguments, runs, model)))
+    except BaseException:
+        model.close()
+        raise
+
+
+def new_folder(arguments: argparse.Namespace, runs: Path, model: FastES) -> RunFolder:
+    """The next free one of the model's environment. runs: where they go, as it was absolutely before the model was made."""
+    try:
+        path = new_run_folder(runs, model.source.name)
+    except OSError as error:
+        raise OSError(
+            f"the run folder cannot be made in {arguments.runs}: {error.strerror}; choose another with --runs"
+        ) from error
+    return _run_folder(path, arguments, arguments.runs / path.relative_to(runs))
+
+
+def new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
+    """As the flags say. seed: None for a drawn one, or that of --config."""
+    given = {
+        "preset": arguments.preset,
+        "n_workers": arguments.workers,
+        "env_kwargs": parse_env_kwargs(arguments.env_kwargs),
+        **given_settings(arguments),
+    }
+    if arguments.config is None:
+        return FastES(arguments.env, seed=seed, **given)
+    if arguments.env is None:
+        find_modules_here(read_settings(arguments.config).env)
+    if seed is not None:
+        given["seed"] = seed
+    return FastES.from_config(arguments.config, arguments.env, **given)
+
+
+def absolute(path: Path) -> Path:
+    """An environment may leave the working directory: to be asked before one is built."""
+    try:
+        return path.absolute()
+    except FileNotFoundError as error:
+        raise OSError(f"the working directory was deleted: there is no {path}; go to another folder") from error
+
+
+def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> Run:
+    if any(given not in (None, []) for given in (arguments.seed, arguments.preset, arguments.config, arguments.env_kwargs)):
+        raise ValueError("--seed, --preset, --config and --env-kwargs belong to a new run: a resumed one keeps its own")
+    if arguments.resume.is_file():
+        raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
+    resume = absolute(arguments.resume)
+    checkpoint = find_checkpoint(resume, "last")
+    folder = until_the_end.enter_context(_run_folder(resume, arguments, arguments.resume))
+    settings = given_settings(arguments)
+    model = FastES.load(checkpoint, arguments.env, arguments.workers, **settings)
+    buildable(model, f"fastes train {{}} --resume {shlex.quote(str(arguments.resume))}")
+    if model.settings.total_timesteps <= model.num_timesteps and folder.finished:
+        raise ValueError(_spent(arguments, model))
+    if model.budget and model.num_timesteps < model.settings.total_timesteps != model.budget:
+        _tell_of_stretched_schedules(model)
+    if changed := {name: value for name, value in settings.items() if name != "total_timesteps"}:
+        print(f"with other settings from here on: {', '.join(f'{name} = {value!r}' for name, value in changed.items())}")
+    return Run(model, folder)
+
+
+def _spent(arguments: argparse.Namespace, model: FastES) -> str:
+    """Why a run does not go on."""
+    budget, made = model.settings.total_timesteps, model.num_timesteps
+    if "total_timesteps" in given_settings(arguments):
+        return (
+            f"--total-timesteps {budget} is the budget of the whole run, and {arguments.resume} has made {made} timesteps "
+            f"already: give a larger one with --total-timesteps, such as {2 * made}"
+        )
+    return (
+        f"{arguments.resume} has spent its budget of {budget} timesteps, with {made} when its last generation ended: give a "
+        "larger one with --total-timesteps"
+    )
+
+
+def _tell_of_stretched_schedules(model: FastES) -> None:
+    """Schedules run towards the new budget, so that what had fallen may rise."""
+    settings = model.settings
+    remaining = 1.0 - model.num_timesteps / settings.total_timesteps
+    values = [
+        f"{name} from {make_schedule(name, value, ANY_NUMBER)(remaining):.4g} ({value})"
+        for name in SCHEDULES
+        if isinstance(value := getattr(settings, name), str)
+    ]
+    if values:
+        print(f"schedules stretch over the new budget of {settings.total_timesteps} timesteps: on with {', '.join(values)}")
+
+
+def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFolder:
+    return RunFolder(
+        path,
+        arguments.checkpoint_seconds,
+        arguments.on_save_error,
+        shown,
+        monitor_csv=arguments.monitor_csv,
+        evaluations_npz=arguments.evaluations_npz,
+    )
+
+
+def note_start(model: FastES, folder: RunFolder) -> None:
+    """In the run folder."""
+    command = shlex.join(["fastes", *sys.argv[1:]])
+    folder.write_config(
+        model, {"command": command, "started": time.strftime("%Y-%m-%d %H:%M:%S%z"), "at_timesteps": model.num_timesteps}
+    )
+
+
+def tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
+    """On the console. what: which seeds go to which folders."""
+    settings = model.settings
+    print(
+        f"{model.source.name}: {settings.policy}, {model.num_params} parameters, {settings.population_size} candidates "
+        f"a generation, {counted(model.n_workers, 'worker')}, {what}"
+    )
+    own = not arguments.resume and arguments.preset is None and arguments.config is None
+    if own and (note := no_preset_note(model.source.name, "--preset ")):
+        print(note)
