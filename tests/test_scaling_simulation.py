@@ -19,7 +19,7 @@ from benchmarks.speed.scaling.training import Generation, Plan, Way, simulate
 from fastes.settings.preset_loader import choose_settings
 from fastes.training.episode_cap import EpisodeCap
 
-COSTS = Costs("HalfCheetah-v5", "", [CHUNK * 30e-6], 1e-4, 1e-4, 0.05, 1e-3, 3e-5, 103, 17, 0.01, [], [])
+COSTS = Costs("HalfCheetah-v5", "", [CHUNK * 30e-6], 1e-4, 1e-4, 0.05, 1e-3, 3e-5, 103, 17, 0.01, [])
 FREE = Wire(latency=0.0, message_seconds=0.0, bytes_per_second=math.inf)
 
 

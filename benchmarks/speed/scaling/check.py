@@ -19,13 +19,13 @@ from benchmarks.speed.scaling.clock import FOREVER, ClockedTraining, PlayedGener
 from benchmarks.speed.scaling.cores import FairCores
 from benchmarks.speed.scaling.costs import Costs, growing_horizon
 from benchmarks.speed.scaling.machine import Machine
-from benchmarks.speed.scaling.training import Generation, Plan, Training, Way, simulate
+from benchmarks.speed.scaling.training import Generation, Training
 from fastes import Callback, FastES
 from fastes.settings.preset_loader import preset_for
 from fastes.training.record import Record
 
 Float64 = npt.NDArray[np.float64]
-_STEP_SECONDS, _CUT, _WHOLE, _SPREAD, _CANDIDATES = 4e-3, 25, 100, 0.02, 16  # of Sleepers
+_STEP_SECONDS, _CUT, _WHOLE, _SPREAD, _CANDIDATES = 10e-3, 25, 100, 0.02, 16  # of Sleepers
 
 
 class Compared(NamedTuple):
@@ -90,31 +90,37 @@ class RealTraining:
         return block, float(ran / (ran + waited))
 
 
-def replayed(generations: list[PlayedGeneration], costs: Costs, workers: int) -> Plan:
-    """A plan of jobs that take what they took under the clock."""
-    plan = [
-        Generation(*([played.seconds() + costs.job_seconds for played in episodes] for episodes in (candidates, evaluations)))
-        for candidates, evaluations, _ in generations
-    ]
-    return Plan([], [], plan, costs.update_seconds + workers * costs.message_seconds)
+def simulated_seconds(generations: list[Generation], workers: int, spares: int, lag: int, costs: Costs, cores: int) -> float:
+    """Wall seconds of all but the first lag + 1 generations: these have evaluations that none of an earlier one play beside."""
+    machine = Machine(FairCores(cores), workers, spares)
+    update_seconds = costs.update_seconds + (workers + spares) * costs.message_seconds
+    training = Training(machine, iter(generations), lag, update_seconds, lambda: None)
+    machine.run()
+    return training.ends[-1] - training.ends[lag]
 
 
-def check_computing(costs: Costs, workers: Sequence[int], seconds: float, count: int = 3) -> list[Compared]:
+def as_clocked(played: PlayedGeneration, costs: Costs) -> Generation:
+    """Jobs that take what they took under the clock."""
+    kinds = (played.candidates, played.evaluations)
+    return Generation(*([episode.seconds() + costs.job_seconds for episode in episodes] for episodes in kinds))
+
+
+def check_computing(costs: Costs, workers: Sequence[int], seconds: float, count: int = 3, lag: int = 1) -> list[Compared]:
     """Blocks of the same generations under the clock, which the simulation replays, and on workers, in turn."""
-    clocked = ClockedTraining(costs.env, 0)
+    clocked, whole = ClockedTraining(costs.env, 0), lag + 1 + count
     clocked.generation()
-    real = {number: RealTraining(costs.env, number, preset=preset_for(costs.env), eval_lag=0) for number in workers}
-    found = {number: Compared(costs.env, number, [], []) for number in workers}
+    real = {number: RealTraining(costs.env, number, preset=preset_for(costs.env), eval_lag=lag) for number in workers}
+    found = {number: Compared(f"{costs.env}, lag {lag}", number, [], []) for number in workers}
     until = time.perf_counter() + seconds
     try:
         while time.perf_counter() < until:
-            generations = [clocked.generation() for _ in range(count)]
+            generations = [as_clocked(clocked.generation(), costs) for _ in range(whole)]
             for number, training in real.items():
-                block, share = training.play_shared(count)
-                plan = replayed(generations, costs, number)
-                simulated = simulate(Machine(FairCores(number), number), [plan], Way(0))
+                block, share = training.play_shared(whole)
+                spares = len(training.processes) - number
+                simulated = simulated_seconds(generations, number, spares, lag, costs, number)
                 found[number].shares.append(share)
-                found[number].ratios.append(simulated / (sum(block.seconds) * share))
+                found[number].ratios.append(simulated / (sum(block.seconds[lag + 1 :]) * share))
     finally:
         for training in real.values():
             training.model.close()
@@ -141,28 +147,20 @@ class Sleeper(gymnasium.Env[Any, Any]):
 
 
 def check_waiting(costs: Costs, workers: int, lag: int, count: int) -> Compared:
-    """Generations of Sleepers: 16 candidates that are cut after a quarter of the time that an evaluation takes.
-
-    The first lag + 2 of a stretch are left out: there are no evaluations yet that end while others play.
-    """
+    """Generations of Sleepers: 16 candidates that are cut after a quarter of the time that an evaluation takes."""
     shape = {"population_size": _CANDIDATES, "episode_cap": "grow", "episode_cap_start": _CUT, "episode_cap_factor": 1.001}
-    training = RealTraining(Sleeper, workers, policy="LinearPolicy", eval_lag=lag, **shape)
-    spares, left_out = len(training.processes) - workers, lag + 2
+    training, whole = RealTraining(Sleeper, workers, policy="LinearPolicy", eval_lag=lag, **shape), lag + 1 + count
     try:
-        block = training.play(left_out + count)
+        block = training.play(whole)
     finally:
         training.model.close()
-    rng = np.random.default_rng(0)
-    plan = []
-    for cut in growing_horizon(_CUT, 1.001, _WHOLE)[1 : 1 + left_out + count]:  # one was played to start the workers
+    rng, generations = np.random.default_rng(0), []
+    for cut in growing_horizon(_CUT, 1.001, _WHOLE)[1 : 1 + whole]:  # one was played to start the workers
         pairs = np.exp(rng.normal(0.0, _SPREAD, _CANDIDATES // 2))  # both sides of a pair share the seed
         candidates = (cut * _STEP_SECONDS * np.repeat(pairs, 2) + costs.job_seconds).tolist()
         evaluation = _WHOLE * _STEP_SECONDS * math.exp(rng.normal(0.0, _SPREAD)) + costs.job_seconds
-        plan.append(Generation(candidates, [evaluation]))
-    update_seconds = costs.update_seconds + len(training.processes) * costs.message_seconds
-    machine = Machine(FairCores(workers + spares + 1), workers, spares)
-    simulated = Training(machine, iter(plan), lag, update_seconds, lambda: None)
-    machine.run()
-    seconds = simulated.ends[-1] - simulated.ends[left_out - 1]
+        generations.append(Generation(candidates, [evaluation]))
+    spares = len(training.processes) - workers
+    simulated = simulated_seconds(generations, workers, spares, lag, costs, workers + spares + 1)
     what = f"episodes that wait, lag {lag}, spares {spares}"
-    return Compared(what, workers, [seconds / sum(block.seconds[left_out:])], [1.0])
+    return Compared(what, workers, [simulated / sum(block.seconds[lag + 1 :])], [1.0])

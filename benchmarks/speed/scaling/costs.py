@@ -28,8 +28,7 @@ class Costs(NamedTuple):
     message_seconds: of the parent for each worker that it wakes for a generation.
     num_params, obs_size: of the preset's policy.
     large_update_seconds: of asking and telling a strategy with LARGE_POPULATION candidates.
-    lengths: steps of measured candidates, a list for each generation.
-    evaluation_lengths: steps of measured noise-free episodes.
+    lengths: steps of candidates, a list for each of the first generations.
     """
 
     env: str
@@ -44,12 +43,11 @@ class Costs(NamedTuple):
     obs_size: int
     large_update_seconds: float
     lengths: list[list[int]]
-    evaluation_lengths: list[int]
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(self._asdict(), indent=1, default=float)
-        (folder / f"{self.env}.json").write_text(text + "\n", encoding="utf-8")
+        fields = [f"{json.dumps(name)}: {json.dumps(value, default=float)}" for name, value in self._asdict().items()]
+        (folder / f"{self.env}.json").write_text("{\n" + ",\n".join(fields) + "\n}\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path, env: str) -> Costs:

@@ -18,7 +18,7 @@ from fastes import Callback, EvolutionStrategy, FastES
 from fastes.settings.preset_loader import preset_for
 from fastes.training.record import Record
 
-_QUICK_GENERATIONS, _GENERATIONS = 200, 30
+_QUICK_GENERATIONS, _GENERATIONS, _KEPT = 200, 30, 40
 _WORKERS = (1, 2, 4, 8, 16)
 
 
@@ -58,8 +58,7 @@ def measure(env: str, seconds: float, seed: int = 0) -> Costs:
         num_params=first.model.policy_spec.num_params,
         obs_size=first.model.policy_spec.obs_size,
         large_update_seconds=update_of_population(first.model.policy_spec.num_params, LARGE_POPULATION),
-        lengths=[[played.steps for played in pair[0].candidates] for pair in pairs],
-        evaluation_lengths=[played.steps for pair in pairs for played in pair[0].evaluations],
+        lengths=[[played.steps for played in pair[0].candidates] for pair in pairs[:_KEPT]],
     )
     return costs._replace(spread=spread(costs, pairs[1:]))
 
