@@ -1,8 +1,8 @@
 /* The workers' protocol on threads, for ThreadSanitizer: tests/sanitize.py builds and runs it, also with an error built in.
  *
- * One parent opens rounds; workers claim jobs, read its inputs, fill slots and commit. Everything but the counters and flags
- * is plain memory. Messages order nothing here (relaxed), so that what orders memory is the functions of scalar.c alone.
- * Some jobs are dropped by who claimed them, as by a worker that dies, and come again in the generation's next round.
+ * One parent keeps a request open in each place; workers claim jobs, read inputs, fill slots and commit. Everything but the
+ * words, rows and flags is plain memory. No message orders anything: what orders memory is the functions of scalar.c alone.
+ * Workers die at the worst moments: they stop, and go on as new ones once the parent has cleaned their row.
  */
 #include "../src/scalar.c"
 #include <pthread.h>
@@ -12,130 +12,237 @@
 
 const fastes_kernels fastes_kernels_baseline, fastes_kernels_avx2, fastes_kernels_avx512; /* scalar.c names them */
 
-enum { WORKERS = 4, JOBS = 12, INPUTS = 8, GENERATIONS = 10000, DROPS = 9 };
-#define END ((int64_t)-1)
+enum { WORKERS = 4, PLACES = 2, JOBS = 6, INPUTS = 8, REQUESTS = 12000, DEATHS = 23 };
+enum { JOB, PLACE, TICKET, CLAIMING, COLUMNS = 8 };
+enum { ALIVE, DEAD, END };
 
 /* What the functions under test do here, unless the compiler is told of an error to make instead. */
+static inline void relaxed_store(int64_t *at, int64_t value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
+static inline int64_t relaxed_load(const int64_t *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 #define COMMIT fastes_commit
 #define OPEN fastes_commit
+#define NOTE fastes_commit
+#define SEE_FLAG fastes_committed
+#define SEE_ROW fastes_committed
 #if defined(RELAXED_COMMIT)
 #undef COMMIT
-#define COMMIT(flag, value) __atomic_store_n(flag, value, __ATOMIC_RELAXED)
+#define COMMIT relaxed_store
 #elif defined(RELAXED_OPEN)
 #undef OPEN
-#define OPEN(flag, value) __atomic_store_n(flag, value, __ATOMIC_RELAXED)
-#elif defined(RELAXED_CLAIM)
-#define fastes_claim relaxed_claim
-static int64_t relaxed_claim(int64_t *counter, int64_t round, int64_t limit) {
-    int64_t value = __atomic_load_n(counter, __ATOMIC_RELAXED);
-    do {
-        if (value >> 32 != round || (value & 0xffffffff) >= limit) return -1;
-    } while (!__atomic_compare_exchange_n(counter, &value, value + 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    return value & 0xffffffff;
+#define OPEN relaxed_store
+#elif defined(RELAXED_NOTE)
+#undef NOTE
+#define NOTE relaxed_store
+#elif defined(RELAXED_FLAG)
+#undef SEE_FLAG
+#define SEE_FLAG relaxed_load
+#elif defined(RELAXED_ROW)
+#undef SEE_ROW
+#define SEE_ROW relaxed_load
+#elif defined(RELAXED_CLAIM) || defined(PLAIN_CLAIM)
+#define fastes_claim worse_claim
+static int64_t worse_claim(int64_t *unclaimed, int64_t stride, int64_t count, int64_t *at) {
+    for (int64_t k = 0; k < count; k++) {
+        int64_t *word = &unclaimed[k * stride], value = relaxed_load(word);
+        *at = k;
+#if defined(PLAIN_CLAIM)
+        if (value & 0xffffffff) return *word = value - 1;
+#else
+        while (value & 0xffffffff)
+            if (__atomic_compare_exchange_n(word, &value, value - 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return value - 1;
+#endif
+    }
+    return -1;
 }
-#elif defined(PLAIN_CLAIM)
-#define fastes_claim plain_claim
-static int64_t plain_claim(int64_t *counter, int64_t round, int64_t limit) {
-    return *counter >> 32 == round && (*counter & 0xffffffff) < limit ? (*counter)++ & 0xffffffff : -1;
-}
 #endif
 
-static int64_t counter, committed[JOBS];             /* the block's next_todo and committed */
-static int64_t inputs[INPUTS], todo[JOBS];           /* plain: written by the parent between rounds */
-static int64_t value[JOBS], runs[JOBS];              /* plain: written by who claimed the job */
-static int64_t message, entered[WORKERS], done[WORKERS];
-static int64_t taken[WORKERS];                       /* jobs that a worker claimed; its own until it has ended */
+typedef struct { /* of a request */
+    int64_t inputs[INPUTS], todo[JOBS];    /* plain: written by the parent before it opens jobs */
+    int64_t value[JOBS], runs[JOBS];       /* plain: written by who claimed the job */
+    int64_t committed[JOBS];
+    int64_t first, ticket, left, number;   /* the parent's own */
+} place;
 
-static int64_t expected(int64_t generation, int64_t job) { return generation * INPUTS * 100 + job; }
+static place places[PLACES];
+static int64_t unclaimed[PLACES][8], rows[WORKERS][COLUMNS], state[WORKERS];
+static int64_t taken[WORKERS], deaths[WORKERS]; /* a worker's own until it has ended */
+static int64_t last_ticket, lost_at, reruns, kept;
+static int has_orphans;
 
-static int is_dropped(int64_t round, int64_t job) { return (round * 31 + job * 7) % DROPS == 0; }
+static int64_t expected(int64_t number, int64_t job) { return number * INPUTS * 100 + job; }
 
-static void run(int64_t job, int64_t round) {
-    int64_t sum = job;
-    for (int i = 0; i < INPUTS; i++) sum += inputs[i];
-    sched_yield(); /* an episode is long: others go on meanwhile */
-    if (is_dropped(round, job)) return;
-#if defined(EARLY_COMMIT)
-    COMMIT(&committed[job], round);
-#endif
-    value[job] = sum;
-    runs[job]++;
-#if !defined(EARLY_COMMIT)
-    COMMIT(&committed[job], round);
-#endif
+/* Die here, now and then; returns whether to end once a successor is wanted. As waiting for a process does, `state` orders. */
+static int dies(int64_t me, int64_t *chance) {
+    if (++*chance % DEATHS) return 0;
+    deaths[me]++;
+    int64_t alive = ALIVE;
+    if (!__atomic_compare_exchange_n(&state[me], &alive, DEAD, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return 1;
+    while (__atomic_load_n(&state[me], __ATOMIC_ACQUIRE) == DEAD) sched_yield();
+    return 1;
 }
 
 static void *work(void *argument) {
-    int64_t me = (intptr_t)argument, seen = 0, now, position;
-    while ((now = __atomic_load_n(&message, __ATOMIC_RELAXED)) != END) {
-        int64_t round = now >> 32, num_todo = now & 0xffffffff;
-        if (round == seen) {
+    int64_t me = (intptr_t)argument, *row = rows[me], number = 0, word, chance = 7 * me;
+    while (__atomic_load_n(&state[me], __ATOMIC_ACQUIRE) != END) {
+#if !defined(UNSAID_CLAIM)
+        NOTE(&row[CLAIMING], 1);
+#endif
+        if ((word = fastes_claim(&unclaimed[0][0], 8, PLACES, &number)) < 0) {
+            NOTE(&row[CLAIMING], 0);
             sched_yield();
             continue;
         }
-        seen = round;
-        __atomic_store_n(&entered[me], round, __ATOMIC_RELAXED);
-        while ((position = fastes_claim(&counter, round, num_todo)) >= 0) {
-            taken[me]++;
-            run(todo[position], round);
-        }
-        __atomic_store_n(&done[me], round, __ATOMIC_RELEASE); /* the message that a pipe would order */
+        place *p = &places[number];
+        taken[me]++;
+        if (dies(me, &chance)) continue;
+        if (chance % 2) sched_yield(); /* the worst place to be slow in */
+#if defined(EARLY_UNSAY)
+        NOTE(&row[CLAIMING], 0);
+        sched_yield();
+#endif
+        int64_t job = p->todo[word & 0xffffffff], ticket = word >> 32, sum = job;
+        NOTE(&row[PLACE], number);
+        NOTE(&row[TICKET], ticket);
+        NOTE(&row[JOB], job);
+        NOTE(&row[CLAIMING], 0);
+        if (dies(me, &chance)) continue;
+        for (int i = 0; i < INPUTS; i++) sum += p->inputs[i];
+        sched_yield(); /* an episode is long: others go on meanwhile */
+#if defined(EARLY_COMMIT)
+        COMMIT(&p->committed[job], ticket);
+        sched_yield();
+#endif
+        p->value[job] = sum;
+        p->runs[job]++;
+#if defined(EARLY_LEAVE)
+        NOTE(&row[JOB], -1);
+        sched_yield();
+#endif
+#if !defined(EARLY_COMMIT)
+        COMMIT(&p->committed[job], ticket);
+#endif
+        if (dies(me, &chance)) continue;
+        NOTE(&row[JOB], -1);
     }
     return NULL;
 }
 
-/* Every job is committed; or all are claimed, and whoever may have claimed one has nothing left to do. */
-static int is_over(int64_t round, int64_t num_todo, int64_t first) {
-    int64_t job = 0;
-    while (job < num_todo && fastes_committed(&committed[todo[job]]) >= first) job++;
-    if (job == num_todo) return 1;
-    if ((fastes_committed(&counter) & 0xffffffff) < num_todo) return 0;
-#if !defined(NO_WAITING)
-    for (int w = 0; w < WORKERS; w++) /* after the counter: whoever moved it had entered before */
-        if (__atomic_load_n(&entered[w], __ATOMIC_RELAXED) == round && __atomic_load_n(&done[w], __ATOMIC_ACQUIRE) != round)
-            return 0;
-#endif
-    return 1;
+static void fail(const char *what, int64_t number, int64_t job) {
+    printf("request %lld, job %lld: %s\n", (long long)number, (long long)job, what);
+    exit(1);
 }
 
-static void fail(const char *what, int64_t generation, int64_t job) {
-    printf("generation %lld, job %lld: %s\n", (long long)generation, (long long)job, what);
-    exit(1);
+static void open_jobs(place *p, int64_t count) {
+    p->ticket = ++last_ticket;
+    p->left = count;
+    OPEN(&unclaimed[p - places][0], p->ticket << 32 | count);
+}
+
+static void submit(place *p, int64_t number) {
+    for (int i = 0; i < INPUTS; i++) p->inputs[i] = number * 100;
+    for (int64_t job = 0; job < JOBS; job++) {
+        p->todo[job] = job;
+        p->runs[job] = 0;
+    }
+    p->number = number;
+    p->first = last_ticket + 1;
+    open_jobs(p, JOBS);
+}
+
+static int64_t uncommitted(place *p, int64_t *jobs) {
+    int64_t count = 0;
+    for (int64_t job = 0; job < JOBS; job++)
+        if (SEE_FLAG(&p->committed[job]) < p->first) jobs[count++] = job;
+    return count;
+}
+
+/* Open again what nobody is at, where nobody is about to claim a job. */
+static void open_orphans(place *p) {
+    int64_t left[JOBS], count, orphans = 0, held[JOBS] = {0};
+#if defined(EARLY_FLAGS)
+    count = uncommitted(p, left);
+    sched_yield();
+#endif
+    for (int w = 0; w < WORKERS; w++) {
+        if (SEE_ROW(&rows[w][CLAIMING])) {
+#if !defined(HEEDLESS)
+            return;
+#endif
+        }
+        int64_t job = SEE_ROW(&rows[w][JOB]);
+        if (job >= 0 && SEE_ROW(&rows[w][PLACE]) == p - places && SEE_ROW(&rows[w][TICKET]) >= p->first) held[job] = 1;
+    }
+#if !defined(EARLY_FLAGS)
+    count = uncommitted(p, left);
+#endif
+    for (int64_t k = 0; k < count; k++)
+        if (!held[left[k]]) left[orphans++] = left[k];
+    if (!orphans) return;
+    for (int64_t k = 0; k < orphans; k++) p->todo[k] = left[k];
+    kept += orphans < count; /* others are still at theirs */
+    reruns += orphans;
+    open_jobs(p, orphans);
+}
+
+static void replace_the_dead(void) {
+    for (int w = 0; w < WORKERS; w++) {
+        if (__atomic_load_n(&state[w], __ATOMIC_ACQUIRE) != DEAD) continue;
+        rows[w][JOB] = -1;
+        rows[w][CLAIMING] = 0;
+        has_orphans = 1;
+        lost_at = ++last_ticket;
+        __atomic_store_n(&state[w], ALIVE, __ATOMIC_RELEASE);
+    }
+}
+
+/* Whether a request is done. */
+static int look_at(place *p) {
+    int64_t left[JOBS];
+    if (fastes_committed(&unclaimed[p - places][0]) & 0xffffffff) return 0;
+    if (!uncommitted(p, left)) return 1;
+    if (has_orphans) open_orphans(p);
+    return 0;
+}
+
+static void collect(place *p) {
+    for (int64_t job = 0; job < JOBS; job++) {
+        if (p->value[job] != expected(p->number, job)) fail("wrong value", p->number, job);
+        if (p->runs[job] < 1) fail("not run", p->number, job);
+    }
 }
 
 int main(void) {
     pthread_t threads[WORKERS];
-    int64_t round = 0, reruns = 0;
-    for (intptr_t w = 0; w < WORKERS; w++)
+    int64_t submitted = 0, collected = 0;
+    for (intptr_t w = 0; w < WORKERS; w++) {
+        rows[w][JOB] = -1;
         if (pthread_create(&threads[w], NULL, work, (void *)w)) return 2;
-    for (int64_t generation = 1; generation <= GENERATIONS; generation++) {
-        int64_t first = round + 1, num_todo = JOBS;
-        for (int i = 0; i < INPUTS; i++) inputs[i] = generation * 100;
-        for (int64_t job = 0; job < JOBS; job++) todo[job] = job;
-        while (num_todo) {
-            round++;
-            OPEN(&counter, round << 32);
-            __atomic_store_n(&message, round << 32 | num_todo, __ATOMIC_RELAXED);
-            while (!is_over(round, num_todo, first)) sched_yield();
-            int64_t left = 0;
-            for (int64_t k = 0; k < num_todo; k++)
-                if (fastes_committed(&committed[todo[k]]) < first) todo[left++] = todo[k];
-            num_todo = left;
-            reruns += left;
-        }
-        for (int64_t job = 0; job < JOBS; job++) {
-            if (runs[job] != generation) fail("not run exactly once", generation, job);
-            if (value[job] != expected(generation, job)) fail("wrong value", generation, job);
-        }
     }
-    __atomic_store_n(&message, END, __ATOMIC_RELAXED);
-    printf("%lld rounds, %lld jobs run again; jobs of each worker:", (long long)round, (long long)reruns);
+    for (int k = 0; k < PLACES; k++) submit(&places[k], ++submitted);
+    while (collected < REQUESTS) {
+        int may_have_orphans = 0;
+        replace_the_dead();
+        for (int k = 0; k < PLACES; k++) {
+            place *p = &places[k];
+            if (look_at(p)) {
+                collect(p);
+                collected++;
+                submit(p, ++submitted);
+            }
+            may_have_orphans |= p->ticket <= lost_at;
+        }
+        has_orphans &= may_have_orphans;
+        sched_yield();
+    }
+    printf("%lld requests, %lld jobs run again, %lld times while others ran; jobs and deaths of each worker:", (long long)collected,
+           (long long)reruns, (long long)kept);
     int idle = 0;
     for (int w = 0; w < WORKERS; w++) {
+        __atomic_store_n(&state[w], END, __ATOMIC_RELEASE);
         pthread_join(threads[w], NULL);
-        printf(" %lld", (long long)taken[w]);
-        idle += taken[w] == 0;
+        printf(" %lld %lld", (long long)taken[w], (long long)deaths[w]);
+        idle += taken[w] == 0 || deaths[w] == 0;
     }
     printf("\n");
-    return idle || reruns == 0; /* else not much was tried */
+    return idle || reruns == 0 || kept == 0; /* else not much was tried */
 }

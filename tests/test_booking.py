@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import SETTINGS, toy
-from training import MANY, TIMES, Result, assert_same, assert_same_state, learn
+from training import MANY, TIMES, Result, assert_same, assert_same_state, learn, tell_the_rest
 
 import fastes
 from fastes import Callback, EvolutionStrategy, FastES
@@ -160,11 +160,6 @@ def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
         assert number > 100, "lines of a whole generation"
         assert ends == {before, ending.booked}
         assert model.solved == (settings["target_return"] != "none")
-
-
-def tell_the_rest(model: FastES) -> None:
-    """What the end of `learn` had not come to."""
-    model.evaluator.finish(model._tell_pending(Callback()))
 
 
 @pytest.mark.parametrize(("settings", "generations"), [({**RICH, "eval_lag": 2}, 2), (TARGETED, 1)], ids=["learned", "solved"])

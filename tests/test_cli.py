@@ -11,13 +11,16 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import pytest
 from envs_for_tests import Toy
 from processes import environment, fastes_command, run_fastes, run_script, started_script, wait_until
+from training import theta_of
 
 from fastes import FastES, Settings, __version__
 from fastes.checkpoints.reader import read_checkpoint
@@ -148,7 +151,11 @@ def test_a_solved_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     saved = read_checkpoint(tmp_path / "CartPole-v1" / "1" / "best.zip")
     with FastES.load(tmp_path / "CartPole-v1" / "1" / "best.zip", n_workers=0) as model:
         assert model.evaluate(20).mean >= 5
-    assert saved.data["counters"]["generation"] == 0, "parameters that reached the target are not moved on"
+    assert saved.data["counters"]["generation"] == 1, "the first evaluation is told with the second generation"
+    with FastES("CartPole-v1", preset="default", seed=saved.data["seed"], n_workers=0) as model:
+        last = read_checkpoint(tmp_path / "CartPole-v1" / "1" / "checkpoint.zip")
+        for state in (saved, last):
+            assert theta_of(state).tobytes() == model.theta.tobytes(), "parameters that reached the target are not moved on"
 
 
 def test_the_parameters_that_solved_are_the_best(tmp_path: Path) -> None:
@@ -157,10 +164,10 @@ def test_the_parameters_that_solved_are_the_best(tmp_path: Path) -> None:
     common = ["--preset", "default", "--workers", "0", "--quiet", "--runs", str(tmp_path), "--total-timesteps", "3000"]
     assert main(["train", "Toy-v0", *flags, *common]) == 0
     run = tmp_path / "Toy-v0" / "1"
-    evaluations = [float(row["eval_return"]) for row in rows(run)]
+    evaluations = [float(row["eval_return"]) for row in rows(run) if int(row["eval_generation"])]
     assert max(evaluations) > evaluations[-1] >= 9.0
     best, last = (read_checkpoint(run / name) for name in ("best.zip", "checkpoint.zip"))
-    assert best.data["counters"]["generation"] == len(evaluations) - 1
+    assert best.data["counters"]["generation"] == len(evaluations) == len(rows(run)) - 1
     assert best.arrays["theta"]["theta"].tobytes() == last.arrays["theta"]["theta"].tobytes()
 
 
@@ -215,7 +222,12 @@ def test_a_target_that_the_last_evaluation_reaches_is_not_called_missed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training ends unsolved all the same when no evaluation in it was confirmed."""
-    monkeypatch.setattr("fastes.agent.confirm_target", lambda state, *_: (False, state))
+
+    def unconfirmed(state: Any, *_: Any) -> Iterator[Any]:
+        yield from ()
+        return False, state
+
+    monkeypatch.setattr("fastes.loop.confirm_target", unconfirmed)
     flags = ["--workers", "0", "--quiet", "--runs", str(tmp_path), "--preset", "default", "--seed", "1"]
     for target, said in (("5", "target 5 reached here, but the run is not solved"), ("600", "(target 600 not reached)")):
         assert main(["train", "CartPole-v1", *flags, "--total-timesteps", "300", "--target-return", target]) == 0

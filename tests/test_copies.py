@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from faults import SETTINGS, toy
 from processes import run_script
-from training import Result, assert_same, assert_same_state, learn, train
+from training import Result, assert_same, assert_same_state, learn, tell_the_rest, train
 
 from fastes import CallablePolicy, EvolutionStrategy, FastES, FastESError
 
@@ -66,6 +66,7 @@ def test_a_copy_made_in_a_callback_is_that_generation(undisturbed: Result) -> No
     assert [twin.generation for twin in copies] == [1, 2, 3, 4]
     records[2:] = learn(copies[1], 4)
     assert_same(undisturbed, Result(copies[1].snapshot(), records))
+    tell_the_rest(copies[3])
     assert_same(undisturbed, Result(copies[3].snapshot(), records))
 
 

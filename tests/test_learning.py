@@ -13,6 +13,7 @@ from training import MANY, assert_same_state, label, learn, train, without_times
 
 from fastes import Callback, EvolutionStrategy, FastES, FastESError, _core
 from fastes.es.fitness_shaping import SHAPINGS, shape_returns
+from fastes.es.perturbations import draw_eval_seeds
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.policy_spec import initial_theta
 from fastes.rollout.episode import STEP_GUARD, EpisodeSettings, run_episode
@@ -239,11 +240,13 @@ def test_ask_and_tell_do_what_the_workers_do(shaping: str) -> None:
 def test_statistics_are_those_of_the_observations() -> None:
     """A NumPy mean and standard deviation of what candidates saw."""
     seen: list[Any] = []
+    seeds: list[int] = []
 
     class Watched(Toy):
         def _observation(self) -> Any:
             observation = super()._observation()
             seen.append(observation.copy())
+            seeds.append(self.env_seed)
             return observation
 
     with FastES(Watched, n_workers=0, **TOY) as model:
@@ -251,7 +254,10 @@ def test_statistics_are_those_of_the_observations() -> None:
         assert model.normalizer.count == model.num_timesteps
         table = np.array(seen)
         starts = np.flatnonzero(table[:, 2] == 0.0)
-        episodes = [episode for k, episode in enumerate(np.split(table, starts[1:])) if k % 9 > 0]  # the first evaluates
+        evaluated = {int(draw_eval_seeds(5, generation, 1)[0]) for generation in range(3)}
+        assert evaluated <= set(seeds)
+        played = zip(np.split(table, starts[1:]), starts, strict=True)
+        episodes = [episode for episode, start in played if seeds[start] not in evaluated]
         observed = np.concatenate([episode[:-1] for episode in episodes])
         assert len(observed) == model.normalizer.count, "the last observation of an episode is never acted on"
         assert model.normalizer.mean == pytest.approx(observed.mean(axis=0))
@@ -269,10 +275,12 @@ def test_alive_bonus_changes_fitness_and_not_the_statistics() -> None:
             observation, _, _, truncated, info = super().step(action)
             return observation, 1.0, self.steps > 5 + 100 * float(action[0]), truncated, info
 
-    with_bonus, without = (train(Longer, 1, **{**TOY, "alive_bonus": bonus}) for bonus in (1.0, 0.0))
+    with_bonus, without = (train(Longer, 2, **{**TOY, "alive_bonus": bonus}) for bonus in (1.0, 0.0))
     first, second = with_bonus.records[0], without.records[0]
-    for name in ("return_mean", "return_max", "return_std", "eval_return", "eval_rank", "elite_share", "episode_length"):
+    for name in ("return_mean", "return_max", "return_std", "elite_share", "episode_length"):
         assert getattr(first, name) == getattr(second, name)
+    for name in ("eval_generation", "eval_return", "eval_rank"):
+        assert getattr(with_bonus.records[1], name) == getattr(without.records[1], name)
     assert second.gradient_norm > 0.0
     assert first.gradient_norm == 0.0, "without the bonus nothing is left to climb"
 
@@ -287,9 +295,9 @@ def test_episodes_per_candidate_are_averaged() -> None:
 
 def test_max_episode_steps_cuts_training_and_evaluation() -> None:
     with FastES(Toy, n_workers=0, **TOY, max_episode_steps=5, eval_episodes=2) as model:
-        (record,) = learn(model, 1)
+        record, later = learn(model, 2)
         assert record.episode_length == 5.0
-        assert record.eval_timesteps == 10
+        assert (record.eval_timesteps, later.eval_timesteps, model.eval_timesteps) == (0, 10, 20)
         assert set(model.evaluate(4).lengths) == {5}
 
 
@@ -297,7 +305,7 @@ def test_the_adaptive_cap_cuts_training_and_not_evaluation() -> None:
     settings = {"episode_cap": "mean", "episode_cap_start": 4, "episode_cap_factor": 1.5}
     records = train(Toy, 5, **{**TOY, **settings}).records
     assert records[0].episode_length == 4.0
-    assert records[0].eval_timesteps >= 8
+    assert records[1].eval_timesteps >= 8
     assert records[1].episode_length == 6.0
     assert [record.episode_cap for record in records[:2]] == [6, 9]
 
@@ -374,6 +382,13 @@ def test_statistics_of_a_generation() -> None:
     with FastES(Toy, n_workers=0, **TOY, eval_episodes=3) as model:
         theta = model.theta
         (record,) = learn(model, 1)
+        steps, (later,) = model.num_timesteps, learn(model, 2)
+        assert (later.eval_generation, later.eval_at) == (1, 0), "that of the first generation"
+        assert 1 <= later.eval_rank <= 9
+        assert model.last_evaluation_of is not None
+        assert model.last_evaluation_of.timesteps == steps
+    with FastES(Toy, n_workers=0, **TOY, eval_episodes=3, eval_lag=0) as model:
+        (record,) = learn(model, 1)
         assert record.theta_norm == pytest.approx(float(np.linalg.norm(theta)))
         step = float(np.linalg.norm(model.theta - theta))
         assert record.update_ratio == pytest.approx(step / record.theta_norm, rel=1e-4)
@@ -393,9 +408,9 @@ def test_rank_and_share_count_candidates() -> None:
             observation, _, ended, truncated, info = super().step(action)
             return observation, -float(np.abs(action).sum()), ended, truncated, info
 
-    record = train(Fixed, 1, **{**TOY, "policy": "LinearPolicy", "policy_kwargs": {}}).records[0]
-    assert record.eval_return == 0.0
-    assert record.eval_rank == 1
+    record, later = train(Fixed, 2, **{**TOY, "policy": "LinearPolicy", "policy_kwargs": {}}).records
+    assert (later.eval_generation, later.eval_return) == (1, 0.0)
+    assert later.eval_rank == 1
     assert record.return_max < 0.0
 
 
@@ -411,7 +426,7 @@ def test_target_is_confirmed_before_training_stops() -> None:
         records = learn(model, 12)
         assert not model.solved
         assert len(records) == 12
-        assert max(record.eval_return for record in records) == 1.0
+        assert max(record.eval_return for record in records[1:]) == 1.0
     with FastES(Lucky, n_workers=0, **{**TOY, "target_return": 0.1}, target_episodes=20) as model:
         theta = model.theta
         records = learn(model, 100)
@@ -495,15 +510,16 @@ def test_a_network_learns_pendulum_like_rewards() -> None:
 
 
 def test_action_noise_and_sampling_are_of_training_only() -> None:
-    quiet, noisy = (train(Toy, 1, **{**TOY, "action_noise": noise}).records[0] for noise in (0.0, 0.5))
-    assert quiet.eval_return == noisy.eval_return
-    assert quiet.return_mean != noisy.return_mean
-    mode, sampled = (train("CartPole-v1", 1, **{**TOY, "sample_actions": sample}).records[0] for sample in (False, True))
-    assert mode.eval_return == sampled.eval_return
-    assert mode.return_mean != sampled.return_mean
+    quiet, noisy = (train(Toy, 2, **{**TOY, "action_noise": noise}).records for noise in (0.0, 0.5))
+    assert quiet[1].eval_return == noisy[1].eval_return
+    assert quiet[0].return_mean != noisy[0].return_mean
+    mode, sampled = (train("CartPole-v1", 2, **{**TOY, "sample_actions": sample}).records for sample in (False, True))
+    assert mode[1].eval_return == sampled[1].eval_return
+    assert mode[0].return_mean != sampled[0].return_mean
 
 
-def test_callbacks_are_called_in_order_and_can_stop() -> None:
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_callbacks_are_called_in_order_and_can_stop(lag: int) -> None:
     calls: list[str] = []
 
     class Noting(Callback):
@@ -521,8 +537,8 @@ def test_callbacks_are_called_in_order_and_can_stop() -> None:
             calls.append("end")
 
     seen: list[dict[str, Any]] = []
-    with FastES(Toy, n_workers=0, **TOY) as model:
+    with FastES(Toy, n_workers=0, **TOY, eval_lag=lag) as model:
         model.learn(MANY, [Noting(), lambda _, record: seen.append(without_times(record))])
     assert [call for call in calls if call != "best"] == [f"start {MANY}", "generation 1", "generation 2", "end"]
-    assert calls[1] == "best"
+    assert calls[1 + lag] == "best", "the first evaluation is"
     assert len(seen) == 2, "all callbacks are called, though one says stop"

@@ -187,9 +187,22 @@ def test_a_configuration_that_is_lost_or_odd_ends_no_picture(runs: Path, tmp_pat
     assert math.isinf(_curve(run).target)
     (run / "config.toml").unlink()
     assert main(["plot", str(run)]) == 0
-    assert len(read_curves([run], "progress.csv", "config.toml")[0].steps) == len(
-        read_progress(run / "progress.csv")["timesteps"]
-    )
+    told = read_progress(run / "progress.csv")["eval_at"]
+    assert read_curves([run], "progress.csv", "config.toml")[0].steps.tolist() == told[1:], "the first row tells none"
+
+
+def test_the_evaluation_that_the_end_of_a_training_tells_is_drawn(tmp_path: Path) -> None:
+    """Though no generation follows that it could be told with."""
+    flags = ["--seed", "1", "--workers", "0", "--quiet", "--runs", str(tmp_path)]
+    assert main(["train", "CartPole-v1", *flags, "--total-timesteps", "1"]) == 0
+    run = tmp_path / "CartPole-v1" / "1"
+    assert read_progress(run / "progress.csv")["eval_generation"] == [0]
+    assert _curve(run).steps.tolist() == [0.0]
+    assert main(["plot", str(run)]) == 0
+    assert main(["train", "--resume", str(run), "--workers", "0", "--quiet", "--total-timesteps", "3000"]) == 0
+    steps = _curve(run).steps.tolist()
+    assert steps == sorted(set(steps))
+    assert len(steps) == len(read_progress(run / "progress.csv")["generation"])
 
 
 def test_a_run_that_sigterm_ends_has_its_picture(tmp_path: Path) -> None:

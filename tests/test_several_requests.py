@@ -19,6 +19,7 @@ from processes import children, wait_until
 from fastes import FastES, FastESError, WorkerError
 from fastes.pools.base import Pool, evaluate, make_pool
 from fastes.pools.processes.process_pool import ProcessPool
+from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.job import Batch, Request
 from fastes.rollout.shared_block import PLACE, READY
 
@@ -328,3 +329,22 @@ def test_jobs_that_nobody_had_begun_are_not_counted_as_played_again(alone: list[
             batch = pool.collect(ticket)
             assert_same_batch(batch, alone[number])
             assert batch.rerun == 0
+
+
+def test_an_interrupted_submit_leaves_no_place_taken(
+    closing: list[Any], monkeypatch: pytest.MonkeyPatch, alone: list[Batch]
+) -> None:
+    model, pool, requests = prepared(toy(), 2, generations=1)
+    closing += [model, pool]
+    evaluation = pool.submit(requests[1])
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Worker, "offer", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pool.submit(requests[0])
+    assert not pool.knows(evaluation)
+    for request, expected in zip(requests, alone[:2], strict=True):
+        assert_same_batch(evaluate(pool, request), expected)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastes import FastES
+from fastes import Callback, FastES
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.training.record import Record
 
@@ -43,6 +43,12 @@ def learn(model: FastES, generations: int, total: int = MANY, on_record: Callabl
 
     model.learn(total - model.num_timesteps, note, reset_num_timesteps=False)
     return records
+
+
+def tell_the_rest(model: FastES) -> None:
+    """What the end of `learn` does, which an exception, or a copy's birth, has kept it from."""
+    if not model.solved:
+        model.evaluator.finish(model._tell_pending(Callback()))
 
 
 def without_times(record: Record) -> dict[str, Any]:

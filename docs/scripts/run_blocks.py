@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SHORT_TIMESTEPS = 3000
+SHORT_TIMESTEPS = 4500  # two generations of HalfCheetah: evaluations are told with the next one
 _BLOCK = re.compile(
     r"^(?P<before>[^\n]*)\n+^```(?P<language>python|bash)\n(?P<code>.*?)^```$(?:\n+^```text\n(?P<output>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,

@@ -25,16 +25,26 @@ def read_curve(folder: Path, progress: Path, config: Path) -> Curve:
     run, settings = written.get("run", {}), written.get("settings", {})
     at = np.where(np.array(columns["eval_generation"]) > 0, columns["eval_at"], steps)  # files of older versions have neither
     known = np.isfinite(steps) & np.isfinite(returns)
+    at, returns = _with_last(at[known], returns[known], run.get("last_evaluation"))
     alike = {key: value for key, value in settings.items() if key not in _OF_A_BUDGET}
     return Curve(
         f"{run.get('env', folder.name)}, seed {run.get('seed', '?')} ({folder})",
-        at[known],
-        returns[known],
+        at,
+        returns,
         _number(run.get("target_return"), _number(settings.get("target_return"), math.inf)),
         _start_ends(steps, sessions),
         int(_number(settings.get("starts"), 1)),
         (run.get("env"), run.get("env_kwargs"), alike) if settings else None,
     )
+
+
+def _with_last(at: Numbers, returns: Numbers, last: object) -> tuple[Numbers, Numbers]:
+    """And the evaluation that was told when training ended, where no row has it."""
+    told = last if isinstance(last, dict) else {}
+    timesteps, mean = _number(told.get("at_timesteps"), math.nan), _number(told.get("mean"), math.nan)
+    if math.isfinite(timesteps) and math.isfinite(mean) and (not len(at) or timesteps > at[-1]):
+        return np.append(at, float(timesteps)), np.append(returns, float(mean))
+    return at, returns
 
 
 def read_curves(folders: list[Path], progress: str, config: str) -> list[Curve]:
@@ -44,7 +54,7 @@ def read_curves(folders: list[Path], progress: str, config: str) -> list[Curve]:
         if not len(curve.steps):
             raise FastESError(
                 f"{folder} has no evaluations in {progress}: expected a run folder such as runs/CartPole-v1/1, after its "
-                "first generation"
+                "first generations"
             )
     return curves
 

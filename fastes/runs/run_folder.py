@@ -194,8 +194,18 @@ class RunFolder(Callback):
         for file in self.files:
             with self._surviving(file.path.name):
                 file.on_end(model)
+        self._note_last_evaluation(model)
         self.note_losses()
         self._unlock()
+
+    def _note_last_evaluation(self, model: Model) -> None:
+        """What was told when training ended is in no row of progress.csv, unless training goes on: config.toml has it."""
+        of, evaluation = model.last_evaluation_of, model.last_evaluation
+        if self._config and of is not None and evaluation is not None and math.isfinite(evaluation.mean):
+            told = {"generation": of.generation + 1, "at_timesteps": of.timesteps, "mean": evaluation.mean}
+            self._config["run"]["last_evaluation"] = told
+            with self._surviving(CONFIG):
+                write_text(self.path / CONFIG, tomli_w.dumps(self._config))
 
     def _unlock(self) -> None:
         if self._locked_by_training:

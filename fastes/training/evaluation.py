@@ -60,7 +60,6 @@ class Pending(NamedTuple):
     theta: float32 (num_params,), read-only.
     normalizer: of its observations.
     returns: of that generation's candidates that were finite, float64 (n,).
-    num_candidates: of that generation.
     counts: for what rollback_drop knows; not so after a rollback, or in another start.
     is_told: whether it was told already, when a training had ended.
     """
@@ -71,7 +70,6 @@ class Pending(NamedTuple):
     theta: Float32
     normalizer: ObsNormalizer
     returns: Float64
-    num_candidates: int
     counts: bool = True
     is_told: bool = False
 
@@ -141,7 +139,6 @@ _KINDS: Kinds = {
     "generation": lambda value: is_count(value) and value < 2**32,
     "drawn_as": lambda value: is_count(value) and value < 2**32,
     "timesteps": is_count,
-    "num_candidates": is_count,
     "counts": _is_flag,
     "is_told": _is_flag,
 }

@@ -163,12 +163,12 @@ class TrainingState:
         if generation % self.settings.eval_every or any(pending.theta is self.strategy.theta for pending in self.pending):
             return ()
         drawn_as, timesteps = self.starts.drawn_as(generation), self.counters.num_timesteps
-        return (Pending(generation, drawn_as, timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS, 0),)
+        return (Pending(generation, drawn_as, timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS),)
 
     def due(self, batch: Batch) -> tuple[tuple[Pending, ...], tuple[Pending, ...]]:
         """Once the running generation's candidates are played: the evaluations to be told with it, and those that wait on."""
         finite = batch.returns[np.isfinite(batch.returns)]
-        own = [each._replace(returns=finite, num_candidates=batch.returns.size) for each in self._own_evaluation()]
+        own = [each._replace(returns=finite) for each in self._own_evaluation()]
         pending = (*self.pending, *own)
         told = sum(each.generation <= self.strategy.generation - self.settings.eval_lag for each in pending)
         return pending[:told], pending[told:]
@@ -245,8 +245,13 @@ class TrainingState:
         return new
 
     def finished(self, told: Told) -> tuple[TrainingState, Update]:
-        """After a theta was proved solved: training goes back to it, learns no more, and no other start is wanted."""
-        new = self.as_evaluated(told.pending)
+        """After a theta was proved solved: training goes back to it, learns no more, and no other start is wanted.
+
+        Should it go on one day, that evaluation is told first, and the proof is the same, as long as the target is.
+        """
+        new, generation = self.as_evaluated(told.pending), self.strategy.generation - self.settings.eval_lag
+        if told.pending.theta is not self.strategy.theta:
+            new.pending = (told.pending._replace(generation=max(0, min(told.pending.generation, generation)), is_told=False),)
         new.starts.end()
         new.solved = True
         return new, self.strategy.no_step()

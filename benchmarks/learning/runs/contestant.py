@@ -64,8 +64,14 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
 
 
 def fingerprint(settings: Settings) -> str:
-    """Eight hexadecimal digits: rows of a preset before and after a change differ in their notes."""
-    return f"{zlib.crc32(json.dumps(settings.to_dict(), sort_keys=True).encode()):08x}"
+    """Eight hexadecimal digits: rows of a preset before and after a change differ in their notes.
+
+    When evaluations are told changes no parameters where nothing goes back to those of an evaluation.
+    """
+    values = settings.to_dict()
+    if not settings.rollback_drop:
+        del values["eval_lag"], values["eval_every"]
+    return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
 
 
 def preset_fingerprint(env: str, preset: str) -> str:

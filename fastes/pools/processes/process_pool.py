@@ -73,8 +73,8 @@ class ProcessPool(Workforce):
         open_ = self._requests.add(request)
         self._interrupted = True
         open_.submitted = self._watch.counted
-        self._open_jobs(open_, open_.jobs)
         try:
+            self._open_jobs(open_, open_.jobs)
             self.start()
         except BaseException:
             self.forget()
