@@ -121,7 +121,7 @@ def test_an_error_says_what_then_where_then_the_way_there(n_workers: int) -> Non
     message = str(caught.value)
     what, where, *way = message.splitlines()
     assert what == "ValueError: the pole is gone"
-    assert where.startswith("[in the environment: Fails, generation 1, evaluation episode 0, env seed")
+    assert where.startswith("[in the environment: Fails, generation 1, candidate 0 (pair 0, side 0), env seed")
     assert message.count("the pole is gone") == 2, "once, and in the line of the code"
     shown = "".join(traceback.format_exception(caught.value))
     assert shown.count("ValueError: the pole is gone") == 2, "Python's cause, and ours"

@@ -42,7 +42,6 @@ ANSWERS = {
     **dict.fromkeys(_OF_GRADIENTS, "it has no counterpart in ES: leave it out"),
     **{name: f"it is {here} here" for name, here in _RENAMED.items()},
     **dict.fromkeys(_REMOVED, _EVALUATION),
-    "seeds": "a model has one seed: fastes.train_seeds(env, seeds=5) trains several at once",
     "n_delta": "population_size is twice that here",
     "n_top": "top_fraction is n_top / n_delta here",
     "delta_schedule": "sigma takes a schedule itself here, such as 'lin_0.05_0.01'",

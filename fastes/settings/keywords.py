@@ -28,6 +28,8 @@ class SettingsDict(MoreHyperparameters, total=False):
     starts_share: float
     episodes_per_candidate: int
     eval_episodes: int
+    eval_every: int
+    eval_lag: int
     action_noise: float
     sample_actions: bool
     alive_bonus: ScheduleSetting
