@@ -13,6 +13,7 @@ from fastes.errors import check_int, check_seed
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.pools.base import Steps
 from fastes.pools.shared_pool import SharedPool
+from fastes.reports.console_log import SeedsBar
 from fastes.system.console import output_lasts
 
 MOST_SEEDS = 1000
@@ -25,6 +26,7 @@ def train_seeds(
     *,
     total_timesteps: float | None = None,
     callback: Callable[[FastES], CallbackArgument] | None = None,
+    progress_bar: bool = False,
     **arguments: Any,
 ) -> list[FastES]:
     """Train a model for each of several seeds, all at once on one pool of workers.
@@ -38,6 +40,7 @@ def train_seeds(
     seeds: how many, 0 to seeds - 1, or the seeds themselves.
     total_timesteps: of each; None for the settings'.
     callback: a function that makes a model's own callbacks, for `learn`; None for none.
+    progress_bar: show one over all of them.
     arguments: of FastES, such as preset, n_workers or a setting.
 
     Each model is what a training of its own gives, bit for bit. Many workers have more to do than one small population gives
@@ -50,7 +53,9 @@ def train_seeds(
         )
     models = make_models(lambda seed: FastES(env, policy, seed=seed, **arguments), seeds)
     try:
-        train_together(models, [model.learning(total_timesteps, callback and callback(model)) for model in models])
+        bar = [SeedsBar(len(models))] if progress_bar else []
+        callbacks = [[callback(model), *bar] if callback else bar for model in models]
+        train_together(models, [model.learning(total_timesteps, its) for model, its in zip(models, callbacks, strict=True)])
     except BaseException:
         for model in models:
             model.close()

@@ -553,3 +553,13 @@ def test_a_bar_of_a_training_that_is_stopped_stays_where_it_is(capsys: pytest.Ca
     (line,) = capsys.readouterr().err.splitlines()
     assert line.strip().startswith("0% of 2.00G steps")
     assert "0 of 2 ended" in line
+
+
+def test_python_has_the_bar_too(capsys: pytest.CaptureFixture[str]) -> None:
+    trainings = Trainings()
+    train_seeds(toy(), 2, total_timesteps=100, callback=trainings, progress_bar=True, n_workers=0, **COMMON)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(r"100% of .*, 2 of 2 ended\]", line)
+    assert [len(one.records) for one in trainings.all] == [1, 1]
+    train_seeds(toy(), 2, total_timesteps=100, n_workers=0, **COMMON)
+    assert capsys.readouterr().err == ""

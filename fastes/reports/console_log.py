@@ -91,7 +91,7 @@ class SeedsBar(ProgressBar):
     line_seconds: see ProgressBar.
     """
 
-    def __init__(self, trainings: int, line_seconds: float | None = None) -> None:
+    def __init__(self, trainings: int, line_seconds: float | None = 10.0) -> None:
         super().__init__(line_seconds)
         self.trainings, self._open, self._ended = trainings, 0, 0
         self._totals: dict[int, int] = {}  # seed -> timesteps that it will have

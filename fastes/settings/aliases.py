@@ -53,7 +53,6 @@ ANSWERS = {
     **dict.fromkeys(_OF_LEARN, "it is an argument of learn"),
     **dict.fromkeys(_LAYERS, "it is policy_kwargs={'net_arch': [64, 64]} here"),
     **dict.fromkeys(("activation_fn", "activation"), "it is policy_kwargs={'activation_fn': 'relu'} here"),
-    "seeds": "fastes.train_seeds(env, seeds=5) trains several at once, and one training takes a seed",
     "antithetic": "candidates always come in mirrored pairs here: leave it out",
     "mirrored_sampling": "candidates always come in mirrored pairs here: leave it out",
     "n_generations": "total_timesteps, steps of the environment, end a training here",

@@ -21,8 +21,6 @@ from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.seeds import MOST_SEEDS, make_models, one_pool
 from fastes.system.interrupts import Terminated, interrupts_wait
 
-_LINE_SECONDS = 10.0  # between lines of the bar in a file or a pipe
-
 
 def run_seeds(arguments: argparse.Namespace) -> int:
     first, number = arguments.seed or 0, check_int("--seeds", arguments.seeds, 1, MOST_SEEDS)
@@ -48,7 +46,7 @@ def _train(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
     one = f"seed {first.seed}, run folder {folder.shown}"
     several = f"seeds {first.seed} to {last.seed}, run folders {folder.shown} to {last_folder.shown.name}"
     tell_start(arguments, first, one if len(runs) == 1 else several)
-    callbacks = [] if arguments.quiet else [SeedsBar(len(runs), _LINE_SECONDS)]
+    callbacks = [] if arguments.quiet else [SeedsBar(len(runs))]
     started = time.perf_counter()
     with StopOnSignal() as interrupt, one_pool([run.model for run in runs]) as pool:
         status = _learn(runs, pool, [*callbacks, interrupt])
