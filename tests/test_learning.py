@@ -438,6 +438,15 @@ def test_target_is_confirmed_before_training_stops() -> None:
         assert not any(math.isnan(value) for value in last)
 
 
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_each_episode_is_noted_once(lag: int) -> None:
+    """Also where evaluations are told after the last generation."""
+    with FastES(Toy, n_workers=0, **TOY, eval_lag=lag) as model:
+        learn(model, 2)
+        learn(model, 3)
+        assert len(model.ep_info_buffer) == 3 * 8
+
+
 def test_the_registered_threshold_is_the_target() -> None:
     with FastES("CartPole-v1", n_workers=0, preset="default") as model:
         assert model.target_return == 475.0
