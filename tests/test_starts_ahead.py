@@ -88,7 +88,7 @@ def test_starts_side_by_side_give_what_they_give_one_after_the_other(
 def test_few_workers_play_no_start_ahead(taken: list[bool]) -> None:
     """They would take time from the present one, and may play for nothing."""
     expected = run(Toy, 0)
-    assert_same_state(expected[0], run(Toy, 3)[0])
+    assert_same_state(expected[0], run(Toy, 1)[0])
     assert not taken
 
 

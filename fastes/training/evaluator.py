@@ -85,10 +85,10 @@ class Evaluator:
         return self.start() if self._pool is None else self._pool
 
     def starts_ahead(self) -> int:
-        """How many starts may play beside the present one: as many as there are workers for that it leaves idle."""
+        """How many starts may play beside the present one, where a generation gives no worker more than one candidate."""
         if self._shared is not None or self.source.vector_env is not None:
             return 0
-        return max(0, min(self.settings.starts - 1, self.n_workers // self.settings.largest_population() - 1))
+        return max(0, min(self.settings.starts - 1, self.n_workers // self.settings.largest_population()))
 
     def play_ahead(self, number: int, play: Callable[[Evaluator], Steps[None]]) -> None:
         """Let a start play beside the present one, unless it does already.

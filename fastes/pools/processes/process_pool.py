@@ -87,8 +87,11 @@ class ProcessPool(Workforce):
         open_.place.todo[: len(jobs)] = jobs[::-1]
         _core.commit(open_.place.unclaimed, 0, open_.ticket << TICKET_SHIFT | len(jobs))  # from here on they can be claimed
         self._offer += 1
+        wanted = len(jobs) + len(jobs) // 4 + 1  # some more: one that is slow to wake should not be waited for
         for worker in self._workers.values():
-            worker.offer(self._offer)
+            plays_them = worker.slot < self.n_workers or not open_.place.layout.num_pairs
+            if plays_them and wanted and worker.offer(self._offer):
+                wanted -= worker.ready
 
     def knows(self, ticket: int) -> bool:
         return ticket in self._requests

@@ -102,13 +102,19 @@ class Worker:
         """Of its environment: 0 before it is built, OPEN or CLOSED."""
         return int(_core.committed(self.row, STAGE))
 
-    def offer(self, number: int) -> None:
-        """Tell it that there are jobs, unless it has not answered the last offer: messages to a slow one must not pile up."""
+    def offer(self, number: int) -> bool:
+        """Tell it that there are jobs, unless it has not answered the last offer: messages to a slow one must not pile up.
+
+        Whether it was told.
+        """
         if self.idle_after < self.sent_offer or number <= self.sent_offer:
-            return
+            return False
         self.sent_offer = number
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        try:
             self.connection.send_bytes(number.to_bytes(OFFER_BYTES, "little"))  # it comes back when nothing is left
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+        return True
 
     def has_sent(self) -> bool:
         """Whether a message waits, or the end of all messages. Connection.poll takes a selector for each call."""
