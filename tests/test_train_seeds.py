@@ -231,7 +231,6 @@ def test_an_error_in_one_seed_s_episode_costs_no_other_its_work(n_workers: int, 
     assert set(children()) == before
     assert [one.model.generation for one in trainings.all] == [len(one.records) for one in trainings.all]
     assert trainings.all[1].model.generation == 2
-    assert all(one.model.generation >= 2 for one in trainings.all)
     fails.unlink()
     trainings.learn_on()
     assert_each_as_alone([one.result() for one in trainings.all])
