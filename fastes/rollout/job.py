@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +96,7 @@ class Request(NamedTuple):
     first_pair: the pairs before it were in an earlier request of the same generation, and keep their places.
     jobs: numbers of the jobs to run, int64 (n,); None for all.
     table: which of the pool's noise tables the candidates are drawn from.
+    strategy: an EvolutionStrategy in the state that the candidates are of, for pools whose nodes take its steps, too.
     """
 
     theta: npt.NDArray[np.float32]
@@ -107,6 +108,7 @@ class Request(NamedTuple):
     first_pair: int = 0
     jobs: npt.NDArray[np.int64] | None = None
     table: int = 0
+    strategy: Any = None
 
 
 class Terms(NamedTuple):
