@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fastes.errors import (
         CheckpointError,
         CheckpointMismatch,
+        ClusterError,
         EnvironmentUnavailable,
         FastESError,
         WorkerCrashed,
@@ -36,6 +37,7 @@ _HOMES = {
     "Callback": "reports.callbacks",
     "CheckpointError": "errors",
     "CheckpointMismatch": "errors",
+    "ClusterError": "errors",
     "EnvironmentUnavailable": "errors",
     "FastESError": "errors",
     "WorkerCrashed": "errors",
@@ -53,6 +55,7 @@ __all__ = [
     "Callback",
     "CheckpointError",
     "CheckpointMismatch",
+    "ClusterError",
     "EnvironmentUnavailable",
     "Evaluation",
     "EvolutionStrategy",

@@ -24,6 +24,7 @@ from fastes.models.replay import replay_job
 from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.pools.base import Steps
+from fastes.pools.cluster.connection import check_cluster
 from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
@@ -61,6 +62,7 @@ class FastES(Loop):
     learning_rate: the setting of that name, in SB3's place.
     preset: name of the tuned settings to start from; None for the environment's own, or the default.
     n_workers: processes; None for one a usable core, 0 for none. A vector environment takes none.
+    cluster: 'auto', 'host:port' or 'ray://host:port' of a Ray cluster, whose nodes play in place of processes here.
     seed: int >= 0; None draws one.
     env_kwargs: for gymnasium.make.
     verbose: 1 prints a line a generation.
@@ -69,7 +71,7 @@ class FastES(Loop):
     device: 'auto' or 'cpu', which are the same.
     settings: any field of fastes.settings.settings.Settings, such as population_size, sigma, learning_rate.
 
-    What training produces depends on (seed, settings, environment, library versions) alone and on no n_workers.
+    What training produces depends on (seed, settings, environment, library versions) alone, and on no n_workers or cluster.
     Raises ValueError or TypeError for arguments that cannot work, before any process starts, and OSError for a model, or in
     learn a generation, that needs more memory than there is.
     """
@@ -82,6 +84,7 @@ class FastES(Loop):
         *,
         preset: str | None = None,
         n_workers: int | None = None,
+        cluster: str | None = None,
         seed: int | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
         verbose: int = 0,
@@ -102,7 +105,7 @@ class FastES(Loop):
             spec = spec_of(wanted, chosen, own or source.vector_env)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             self._init_interface(tensorboard_log, stats_window_size, device)
-            self._set_up(source, spec, chosen, seed, n_workers, verbose)
+            self._set_up(source, spec, chosen, seed, n_workers, verbose, cluster)
         except BaseException:
             if own is not None:
                 with contextlib.suppress(Exception):
@@ -113,15 +116,23 @@ class FastES(Loop):
         self.evaluator.spaces = None if own is None else (own.observation_space, own.action_space)
 
     def _set_up(
-        self, source: EnvSource, spec: AnySpec, settings: Settings, seed: int, n_workers: int | None, verbose: int
+        self,
+        source: EnvSource,
+        spec: AnySpec,
+        settings: Settings,
+        seed: int,
+        n_workers: int | None,
+        verbose: int,
+        cluster: str | None,
     ) -> None:
         self.source, self.verbose = source, verbose
         self.n_workers = self._checked_workers(source, n_workers)
+        self.cluster = None if cluster is None else check_cluster(cluster, source, n_workers)
         self._env = None
         check_model_memory(spec)
         self.state = TrainingState(settings, spec, seed, source.episode_limit)
         vars(self).update(settings=settings, seed=seed)  # W&B and others list vars(model); the properties come first
-        self.evaluator = Evaluator(source, spec, settings, self.state.strategy.table, self.n_workers)
+        self.evaluator = Evaluator(source, spec, settings, self.state.strategy.table, self.n_workers, self.cluster)
         self._predictor = Predictor(spec, settings.normalize_obs, seed)
         self._odd = StatisticsWarnings()
         self._one_thread = OneThread()
@@ -284,13 +295,14 @@ class FastES(Loop):
         custom_objects: Mapping[str, Any] | None = None,
         print_system_info: bool = False,
         force_reset: bool = True,  # noqa: ARG003
+        cluster: str | None = None,
         **settings: Unpack[ChangedSettings],
     ) -> FastES:
         """Read a checkpoint; runs no code from it. Training goes on exactly where it was saved.
 
         path: of the checkpoint, or a binary file that is open.
         env: needed when the checkpoint cannot rebuild its own.
-        n_workers, verbose, tensorboard_log, device: as in FastES.
+        n_workers, verbose, tensorboard_log, device, cluster: as in FastES.
         policy: the TorchPolicy or CallablePolicy that was trained, of which a file holds the parameters only.
         env_kwargs: for gymnasium.make; given with env.
         seed: see set_random_seed.
@@ -306,7 +318,7 @@ class FastES(Loop):
             print(f"{path} was saved with {parts.checkpoint.data.get('versions')}, here are {versions()}")
         model = cls.__new__(cls)
         model._init_interface(tensorboard_log, device=device)
-        model._set_up(parts.source, parts.spec, parts.settings, parts.seed, n_workers, verbose)
+        model._set_up(parts.source, parts.spec, parts.settings, parts.seed, n_workers, verbose, cluster)
         restore_state(model.state, parts.checkpoint)
         model.set_random_seed(seed)
         model._check_statistics()
@@ -317,7 +329,8 @@ class FastES(Loop):
         """The copy that fastes.models.model_copy has described."""
         model = cls.__new__(cls)
         model._init_interface(**copied.interface)
-        model._set_up(copied.source, copied.spec, copied.settings, copied.seed, copied.n_workers, copied.verbose)
+        constructed = copied.n_workers, copied.verbose, copied.cluster
+        model._set_up(copied.source, copied.spec, copied.settings, copied.seed, *constructed)
         restore_state(model.state, copied.checkpoint)
         return model
 
@@ -325,14 +338,15 @@ class FastES(Loop):
         """A new model: what this one was when it was new, but with another seed."""
         model = type(self).__new__(type(self))
         model._init_interface(self.tensorboard_log, self.stats_window_size)
-        model._set_up(self.source, self.policy_spec, self.settings, check_seed(seed), self.given_workers, self.verbose)
+        constructed = self.given_workers, self.verbose, self.cluster
+        model._set_up(self.source, self.policy_spec, self.settings, check_seed(seed), *constructed)
         model.evaluator.env_shown, model.evaluator.spaces = self.evaluator.env_shown, self.evaluator.spaces
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, in this process or in another, is what save and load give."""
         interface = {"tensorboard_log": self.tensorboard_log, "stats_window_size": self.stats_window_size}
-        constructed = self.given_workers, self.verbose, interface
+        constructed = self.given_workers, self.verbose, interface, self.cluster
         copied = Copied(type(self), self.snapshot(), self.source, self.policy_spec, self.settings, self.seed, *constructed)
         return unpack, (pack(copied),)
 

@@ -34,6 +34,10 @@ class WorkerTimeout(WorkerCrashed):
     """The last of these times the environment did not return from a step or reset."""
 
 
+class ClusterError(FastESError):
+    """A cluster does not answer, has no node that can be used, or has lost all of them."""
+
+
 class NestedTraining(FastESError):
     """A worker was about to start workers, or a training while it imported a module."""
 

@@ -85,7 +85,7 @@ class Loop(SB3Interface):
         with interrupts_wait():
             state, update = state.finished(told[-1]) if solved else state.updated(batch, told, waiting)
             finished = time.perf_counter()
-            record = make_record(state, generation, last, update, self.n_workers, finished - started)
+            record = make_record(state, generation, last, update, self.evaluator.num_workers, finished - started)
             self.state = state.reporting(record, batch, told)
         return record, finished
 

@@ -98,7 +98,7 @@ def check_seeds(seeds: int | Iterable[int]) -> list[int]:
 @contextlib.contextmanager
 def one_pool(models: Sequence[FastES]) -> Iterator[SharedPool]:
     """Meanwhile the models share their workers."""
-    pool = SharedPool(len(models), models[0].n_workers)
+    pool = SharedPool(len(models), models[0].n_workers, models[0].cluster)
     try:
         for number, model in enumerate(models):
             model.evaluator.share(pool, number)

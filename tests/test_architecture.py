@@ -183,6 +183,7 @@ def test_nothing_imports_torch_or_ray() -> None:
     heavy = {":torch", ":ray", ":stable_baselines3", ":cv2", ":scipy"}
     found = {name: sorted(imports_of(name) & heavy) for name in module_files() if imports_of(name) & heavy}
     assert found == {
+        "pools.cluster.connection": [":ray"],
         "sb3.interface": [":stable_baselines3"],  # only where SB3 is in use already
         "policies.torch_policy": [":torch"],  # in functions: the user has made a module
     }

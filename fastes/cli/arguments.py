@@ -76,6 +76,14 @@ def add_workers(parser: Any) -> None:
     )
 
 
+def add_cluster(parser: Any) -> None:
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="play on a Ray cluster: 'auto' for the one that this machine is in, HOST:PORT or ray://HOST:PORT",
+    )
+
+
 def find_modules_here(env: str | None) -> None:
     """Let the module of an id such as 'module:Env-v0' lie in the working directory."""
     if ":" in (env or ""):

@@ -59,6 +59,7 @@ class Perturbations:
     action_key: key of the episode's action noise, uint64 (num_pairs, episodes).
     sigma_each: a sigma for each parameter, float32 (num_params,), or None.
     windows: what each pair perturbs, None for all.
+    drawn_as: the number that they were drawn with.
     """
 
     generation: int
@@ -70,6 +71,7 @@ class Perturbations:
     action_key: npt.NDArray[np.uint64]
     sigma_each: Float32 | None = None
     windows: Windows | None = None
+    drawn_as: int = 0
 
     @property
     def inverse_share(self) -> float:

@@ -45,6 +45,17 @@ class Update(NamedTuple):
     sigma: float
 
 
+class LastTell(NamedTuple):
+    """What one `ask` and `tell` were given: with it, whoever has the state before takes the same step (algorithm 2's workers).
+
+    progress_remaining, drawn_as: of `ask`. fitness: of `tell`, float64 (num_pairs, 2), read-only.
+    """
+
+    progress_remaining: float
+    drawn_as: int
+    fitness: Float64
+
+
 class _State(NamedTuple):
     """What `ask` and `tell` change. It is replaced as a whole, so that an exception never leaves a half of it."""
 
@@ -54,6 +65,7 @@ class _State(NamedTuple):
     generation: int
     perturbations: Perturbations | None
     history: History | None
+    last_tell: LastTell | None = None
 
 
 class EvolutionStrategy(BlackBox):
@@ -127,7 +139,7 @@ class EvolutionStrategy(BlackBox):
 
     @theta.setter
     def theta(self, value: npt.ArrayLike) -> None:
-        self._state = self._state._replace(theta=self._fitting(value), perturbations=None)
+        self._state = self._state._replace(theta=self._fitting(value), perturbations=None, last_tell=None)
 
     @property
     def optimizer(self) -> Optimizer:
@@ -145,6 +157,16 @@ class EvolutionStrategy(BlackBox):
         if self._state.history is None:
             raise FastESError("this strategy remembers no candidates: make it with keep_best=True")
         return self._state.history
+
+    @property
+    def last_tell(self) -> LastTell | None:
+        """What led to this state from the one before; None where that was no `tell`."""
+        return self._state.last_tell
+
+    def follow(self, last_tell: LastTell) -> Update:
+        """Take the step that another strategy took from this state."""
+        self.ask(last_tell.progress_remaining, len(last_tell.fitness), last_tell.drawn_as)
+        return self.tell(last_tell.fitness)
 
     def restart(self, theta: npt.ArrayLike) -> None:
         """Go on from theta (num_params,) with an optimiser that knows of no step and an adapted sigma at its start.
@@ -167,7 +189,7 @@ class EvolutionStrategy(BlackBox):
         """Draw from another seed from now on, with another noise table; theta and the optimiser stay."""
         self.seed = check_seed(seed)
         self.table = NoiseTable(self.table.size, self.seed)
-        self._state = self._state._replace(perturbations=None)
+        self._state = self._state._replace(perturbations=None, last_tell=None)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Of a pickle, or a deep copy: arrays come out of both writeable."""
@@ -198,7 +220,7 @@ class EvolutionStrategy(BlackBox):
         size, windows = self._window_size, None
         if size:
             windows = draw_windows(self.seed, number, count, len(theta), size)
-        perturbations = Perturbations(generation, sigma, theta, self.table, *drawn, each, windows)
+        perturbations = Perturbations(generation, sigma, theta, self.table, *drawn, each, windows, number)
         self._state = self._state._replace(perturbations=perturbations)
         return perturbations
 
@@ -209,7 +231,7 @@ class EvolutionStrategy(BlackBox):
 
         Raises FastESError, and changes nothing, before `ask`, when no return is finite, or when the step is not finite.
         """
-        theta, optimizer, adaptation, generation, perturbations, history = self._state
+        theta, optimizer, adaptation, generation, perturbations, history, _ = self._state
         if perturbations is None:
             raise FastESError("tell() was called before ask(): call ask(), evaluate its candidates, then tell()")
         fitness = _pairs_of_returns(returns, perturbations)
@@ -233,7 +255,9 @@ class EvolutionStrategy(BlackBox):
         new_theta.flags.writeable = False
         if history is not None:
             history = history.after(perturbations, fitness, ratio)
-        self._state = _State(new_theta, optimizer, adapted, generation + 1, None, history)
+        fitness.flags.writeable = False
+        last_tell = LastTell(self.progress_remaining, perturbations.drawn_as, fitness)
+        self._state = _State(new_theta, optimizer, adapted, generation + 1, None, history, last_tell)
         return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, perturbations.sigma)
 
     def _learning_rate_now(self) -> float:

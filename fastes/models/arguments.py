@@ -15,7 +15,8 @@ from fastes.settings.settings import Settings, setting_names
 
 # of FastES, beside the settings
 _OF_CONSTRUCTOR = (
-    "env", "policy", "preset", "n_workers", "seed", "env_kwargs", "verbose", "tensorboard_log", "stats_window_size", "device"
+    "env", "policy", "preset", "n_workers", "cluster", "seed", "env_kwargs", "verbose", "tensorboard_log",
+    "stats_window_size", "device",
 )  # fmt: skip
 
 

@@ -22,7 +22,8 @@ class Copied(NamedTuple):
     checkpoint: what save writes.
     source, spec, settings, seed: with what a checkpoint cannot hold.
     n_workers, verbose: as they were given.
-    interface: the other arguments of the constructor, by name.
+    interface: other arguments of the constructor, by name.
+    cluster: as it was given.
 
     Workers, logger and callbacks stay behind.
     """
@@ -36,6 +37,7 @@ class Copied(NamedTuple):
     n_workers: int | None
     verbose: int
     interface: dict[str, Any]
+    cluster: str | None = None
 
 
 def pack(copied: Copied) -> bytes:

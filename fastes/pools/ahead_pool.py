@@ -52,6 +52,10 @@ class AheadPool:
         self._mine: dict[int, _Played] = {}  # that the user has asked for
         self._works: dict[int, Steps[None]] = {}  # ticket that a work waits for -> the work
 
+    @property
+    def n_workers(self) -> int:
+        return self.pool.n_workers
+
     def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
         return self.pool.noise_table(number)
 
@@ -131,6 +135,10 @@ class _Guesses:
     def __init__(self, ahead: AheadPool) -> None:
         self.ahead, self.pool, self.spec = ahead, ahead.pool, ahead.pool.spec
         self._open: dict[int, _Played] = {}
+
+    @property
+    def n_workers(self) -> int:
+        return self.pool.n_workers
 
     def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
         return self.pool.noise_table(number)

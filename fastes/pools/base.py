@@ -32,6 +32,10 @@ class Pool(Protocol):
 
     spec: PoolSpec
 
+    @property
+    def n_workers(self) -> int:
+        """Processes that play candidates at this moment, 0 where this one does."""
+
     def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
         """Memory for one of its noise tables, float32 (table_size,)."""
 
@@ -81,11 +85,15 @@ def evaluate(pool: Pool, request: Request) -> Batch:
     return pool.collect(ticket)
 
 
-def make_pool(spec: PoolSpec, n_workers: int) -> Pool:
+def make_pool(spec: PoolSpec, n_workers: int, cluster: str | None = None) -> Pool:
     """A pool that drives a vector environment, one of n_workers processes, or for n_workers = 0 one that works in this process.
 
-    OSError when a generation takes more memory than there is.
+    cluster: the address of a Ray cluster, whose nodes play instead. OSError when a generation takes more memory than there is.
     """
+    if cluster is not None:
+        from fastes.pools.cluster.ray_pool import RayPool
+
+        return RayPool(spec, cluster)
     if not n_workers:
         return make_pool_here(spec)
     spare = spare_workers(spec, n_workers)

@@ -16,10 +16,11 @@ class SharedPool:
 
     trainings: how many there are at most.
     n_workers: processes, 0 for none.
+    cluster: the address of a Ray cluster that plays instead.
     """
 
-    def __init__(self, trainings: int, n_workers: int) -> None:
-        self.trainings, self.n_workers = trainings, n_workers
+    def __init__(self, trainings: int, n_workers: int, cluster: str | None = None) -> None:
+        self.trainings, self.n_workers, self.cluster = trainings, n_workers, cluster
         self._pool: Pool | None = None
 
     def start(self, spec: PoolSpec) -> Pool:
@@ -28,7 +29,7 @@ class SharedPool:
             count = self.trainings
             generations, evaluations = count * spec.num_generations, count * spec.num_evaluations
             whole = replace(spec, num_tables=count, num_generations=generations, num_evaluations=evaluations)
-            pool = make_pool(whole, self.n_workers)
+            pool = make_pool(whole, self.n_workers, self.cluster)
             try:
                 pool.start()
             except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from fastes.envs.source import EnvSource, Pair
 from fastes.es.perturbations import Perturbations
 from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.episode import EpisodeSettings
-from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.rollout.obs_normalizer import MomentSums, ObsNormalizer
 from fastes.rollout.shared_block import (
     ACTION_NOISE,
     GENERATION,
@@ -96,6 +96,7 @@ class Request(NamedTuple):
     first_pair: the pairs before it were in an earlier request of the same generation, and keep their places.
     jobs: numbers of the jobs to run, int64 (n,); None for all.
     table: which of the pool's noise tables the candidates are drawn from.
+    strategy: an EvolutionStrategy in the state that the candidates are of, for pools whose nodes take its steps, too.
     """
 
     theta: npt.NDArray[np.float32]
@@ -107,6 +108,7 @@ class Request(NamedTuple):
     first_pair: int = 0
     jobs: npt.NDArray[np.int64] | None = None
     table: int = 0
+    strategy: Any = None
 
 
 class Terms(NamedTuple):
@@ -140,7 +142,8 @@ class Batch:
     returns: means over a candidate's episodes, float64 (n, 2); of noise-free episodes, float64 (n,).
     lengths: their total steps, int64 of the same shape.
     successes: shares of a candidate's episodes, float64 of that shape, NaN where the environment does not tell.
-    moments: of a candidate's observations, float64 (2 * n, 2, obs_size); (0, 2, obs_size) of noise-free episodes.
+    moments: of a candidate's observations, float64 (2 * n, 2, obs_size); (0, 2, obs_size) of noise-free episodes; or
+        their sums.
     busy_seconds: summed over workers.
     rerun: jobs run again because their worker died.
     penalised: what one of the exceptions said that were made a return of NaN, or ''.
@@ -149,10 +152,14 @@ class Batch:
     returns: npt.NDArray[np.float64]
     lengths: npt.NDArray[np.int64]
     successes: npt.NDArray[np.float64]
-    moments: npt.NDArray[np.float64]
+    moments: npt.NDArray[np.float64] | MomentSums
     busy_seconds: float
     rerun: int
     penalised: str
+
+    def moment_sums(self) -> MomentSums:
+        """Sums of `moments`."""
+        return self.moments if isinstance(self.moments, MomentSums) else MomentSums.of(self.moments, self.lengths.ravel())
 
     def joined(self, later: Batch) -> Batch:
         """With those of a later request of the same generation, whose pairs follow."""
@@ -160,11 +167,18 @@ class Batch:
             returns=np.concatenate([self.returns, later.returns]),
             lengths=np.concatenate([self.lengths, later.lengths]),
             successes=np.concatenate([self.successes, later.successes]),
-            moments=np.concatenate([self.moments, later.moments]),
+            moments=_moments_together(self, later),
             busy_seconds=self.busy_seconds + later.busy_seconds,
             rerun=self.rerun + later.rerun,
             penalised=self.penalised or later.penalised,
         )
+
+
+def _moments_together(first: Batch, second: Batch) -> npt.NDArray[np.float64] | MomentSums:
+    """Those of two batches, as sums where one of them has no others."""
+    if isinstance(first.moments, np.ndarray) and isinstance(second.moments, np.ndarray):
+        return np.concatenate([first.moments, second.moments])
+    return first.moment_sums() + second.moment_sums()
 
 
 class Where(NamedTuple):

@@ -2,14 +2,98 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Float64 = npt.NDArray[np.float64]
-State = dict[str, Float64 | npt.NDArray[np.int64]]
+Int64 = npt.NDArray[np.int64]
+State = dict[str, Float64 | Int64]
+EXACT_ABOVE = 1024  # candidates of a generation: so many are added up in job order, more exactly and in any order
+_BITS = 32  # of a digit
+_LOWEST, _HIGHEST = -1088 // _BITS, 992 // _BITS  # digits of the smallest and of the largest float64
+_ROWS = 256  # jobs that are taken apart at a time: more would only take memory
+
+
+@dataclass(frozen=True)
+class MomentSums:
+    """Sums of episodes' moments without any rounding, so that parts can be added in any order, wherever they were made.
+
+    digits: each value's sum is sum_k digits[k] * 2^(32 k), int64 (2, obs_size) for each k that occurs.
+    observations: how many were added. episodes: that they are of. skipped: episodes left out, as an observation was not finite.
+    """
+
+    digits: Mapping[int, Int64]
+    observations: int
+    episodes: int
+    skipped: int
+
+    @classmethod
+    def of(cls, moments: Float64, counts: Int64) -> MomentSums:
+        """Of moments (jobs, 2, obs_size) and counts of observations (jobs,), of at most 2^30 jobs."""
+        total = cls({}, 0, 0, 0)
+        for at in range(0, len(counts), _ROWS):
+            part, observed = moments[at : at + _ROWS], counts[at : at + _ROWS]
+            usable, skipped = _usable(part, observed)
+            added, episodes = int(observed[usable].sum()), int(np.count_nonzero(usable))
+            total += cls(_digits_of(part[usable]), added, episodes, skipped)
+        return total
+
+    def __add__(self, other: MomentSums) -> MomentSums:
+        """Of the episodes of both."""
+        digits = dict(self.digits)
+        for k, values in other.digits.items():
+            digits[k] = digits[k] + values if k in digits else values
+        counts = (mine + theirs for mine, theirs in zip(self._counts(), other._counts(), strict=True))
+        return MomentSums(digits, *counts)
+
+    def _counts(self) -> tuple[int, int, int]:
+        return self.observations, self.episodes, self.skipped
+
+    def rounded(self, shape: tuple[int, ...]) -> Float64:
+        """The sums as float64 of this shape, each rounded once; infinite beyond the largest float."""
+        if not self.digits:
+            return np.zeros(shape)
+        parts = []
+        for k, values in self.digits.items():  # of both halves, which float64 holds exactly
+            parts += [(values >> _BITS, k + 1), (values & (2**_BITS - 1), k)]
+        columns = np.stack([half.ravel() for half, _ in parts], axis=1).tolist()
+        places = [_BITS * k for _, k in parts]
+        return np.array([_rounded(column, places) for column in columns]).reshape(shape)
+
+
+def _digits_of(values: Float64) -> dict[int, Int64]:
+    """k -> the digits of 2^(32 k), summed over the first axis of finite values; each is a whole number of less than 2^32."""
+    digits = {}
+    top = math.frexp(float(np.abs(values).max(initial=0.0)))[1]
+    for k in range(min(top // _BITS, _HIGHEST), _LOWEST - 1, -1):
+        if not values.any():
+            break
+        digit = np.trunc(np.ldexp(values, -_BITS * k))
+        values = values - np.ldexp(digit, _BITS * k)  # exact: the digits that are left
+        if digit.any():
+            digits[k] = digit.astype(np.int64).sum(axis=0)
+    return digits
+
+
+def _rounded(digits: list[int], places: list[int]) -> float:
+    """sum_j digits[j] * 2^places[j] of whole numbers, rounded once."""
+    lowest = min(places)
+    total = sum(digit << (place - lowest) for digit, place in zip(digits, places, strict=True))
+    try:
+        return float(total) if lowest == 0 else total / (1 << -lowest) if lowest < 0 else float(total << lowest)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf
+
+
+def _usable(moments: Float64, counts: Int64) -> tuple[npt.NDArray[np.bool_], int]:
+    """Which jobs have observations that are all finite, (jobs,), and how many have others."""
+    usable = np.isfinite(moments).all(axis=(1, 2)) & (counts > 0)
+    return usable, int(np.count_nonzero(~usable & (counts > 0)))
 
 
 class ObsNormalizer:
@@ -33,33 +117,43 @@ class ObsNormalizer:
             return np.ones(self.obs_size)
         return np.maximum(np.sqrt(self.squares / self.count), self.std_floor)
 
-    def merge(self, moments: Float64, counts: npt.NDArray[np.int64]) -> None:
+    def merge(self, moments: Float64 | MomentSums, counts: Int64) -> None:
         """Add episodes: moments (jobs, 2, obs_size), sums of obs - mean and of its square; counts (jobs,), observations."""
         self.load_state(self.merged(moments, counts))
 
-    def merged(self, moments: Float64, counts: npt.NDArray[np.int64]) -> State:
+    def merged(self, moments: Float64 | MomentSums, counts: Int64) -> State:
         """The state that `merge` leads to; changes nothing.
 
-        Summed in job order, then joined with what was known (Chan et al. 1979, equation 2.1). An episode with a
-        non-finite observation is left out.
+        Up to EXACT_ABOVE episodes are summed in job order, more exactly, which may be done in parts; then they are joined with
+        what was known (Chan et al. 1979, equation 2.1). An episode with a non-finite observation is left out.
         """
-        usable = np.isfinite(moments).all(axis=(1, 2)) & (counts > 0)
-        skipped = self.skipped + int(np.count_nonzero(~usable & (counts > 0)))
-        sums, squares, added = np.zeros(self.obs_size), np.zeros(self.obs_size), 0
-        for job in np.flatnonzero(usable):
-            sums += moments[job, 0]
-            squares += moments[job, 1]
-            added += int(counts[job])
+        if not isinstance(moments, MomentSums) and len(moments) > EXACT_ABOVE:
+            moments = MomentSums.of(moments, counts)
+        if isinstance(moments, MomentSums):
+            sums, squares = moments.rounded((2, self.obs_size))
+            added, episodes, skipped = moments.observations, moments.episodes, self.skipped + moments.skipped
+        else:
+            sums, squares, added, episodes, skipped = self._summed_in_order(moments, counts)
         if added == 0:
             return _state(self.mean, self.squares, self.count, skipped)
         total = self.count + added
-        shift = sums / added  # mean of the new observations, less self.mean
-        spread = np.maximum(squares - sums * shift, 0.0)
-        mean = self.mean + shift * (added / total)
-        together = self.squares + spread + shift * shift * (self.count * (added / total))
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is left out below
+            shift = sums / added  # mean of the new observations, less self.mean
+            spread = np.maximum(squares - sums * shift, 0.0)
+            mean = self.mean + shift * (added / total)
+            together = self.squares + spread + shift * shift * (self.count * (added / total))
         if np.isfinite(mean).all() and np.isfinite(together).all():
             return _state(mean, together, total, skipped)
-        return _state(self.mean, self.squares, self.count, skipped + int(np.count_nonzero(usable)))
+        return _state(self.mean, self.squares, self.count, skipped + episodes)
+
+    def _summed_in_order(self, moments: Float64, counts: Int64) -> tuple[Float64, Float64, int, int, int]:
+        """Sums, sums of squares, observations, episodes, and all episodes left out so far."""
+        usable, skipped = _usable(moments, counts)
+        sums, squares = np.zeros(self.obs_size), np.zeros(self.obs_size)
+        for job in np.flatnonzero(usable):
+            sums += moments[job, 0]
+            squares += moments[job, 1]
+        return sums, squares, int(counts[usable].sum()), int(np.count_nonzero(usable)), self.skipped + skipped
 
     def like(self, state: Mapping[str, npt.NDArray[Any]]) -> ObsNormalizer:
         """One with this one's limits that goes on from a `state()`."""

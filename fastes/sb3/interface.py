@@ -46,6 +46,7 @@ class SB3Interface(SB3Attributes):
     """
 
     given_workers: int | None  # None for one a usable core
+    cluster: str | None
 
     def _init_interface(self, tensorboard_log: str | None = None, stats_window_size: int = 100, device: str = "auto") -> None:
         check_device(device)
@@ -145,7 +146,7 @@ class SB3Interface(SB3Attributes):
         check_same_spaces(source, self.policy_spec, self.settings)
         wanted = available_cpus() if self.given_workers is None else self.given_workers
         n_workers = 0 if source.vector_env is not None else wanted
-        evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, n_workers)
+        evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, n_workers, self.cluster)
         self.close()
         self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
         self.state = self.state.in_new_env()

@@ -14,6 +14,7 @@ from fastes.errors import WorkerError
 from fastes.es.noise_table import NoiseTable
 from fastes.es.parameter_windows import window_size
 from fastes.es.perturbations import Perturbations
+from fastes.es.strategy import EvolutionStrategy
 from fastes.policies.choose_policy import AnySpec
 from fastes.pools.ahead_pool import AheadPool
 from fastes.pools.base import Pool, Steps, make_pool
@@ -41,15 +42,25 @@ class Evaluator:
     settings: of the training.
     table: the noise table, which moves into the pool's memory.
     n_workers: processes, 0 for none.
+    cluster: the address of a Ray cluster that plays instead.
     """
 
-    def __init__(self, source: EnvSource, policy: AnySpec, settings: Settings, table: NoiseTable, n_workers: int) -> None:
+    def __init__(
+        self,
+        source: EnvSource,
+        policy: AnySpec,
+        settings: Settings,
+        table: NoiseTable,
+        n_workers: int,
+        cluster: str | None = None,
+    ) -> None:
         if source.vector_env is not None and settings.on_env_error != "stop":
             raise ValueError(
                 f"on_env_error = {settings.on_env_error!r} needs environments of FastES's own: an exception in a vector "
                 "environment belongs to no single episode. Pass the environment's id, or a function that builds one, as env"
             )
-        self.source, self.policy, self.settings, self.table, self.n_workers = source, policy, settings, table, n_workers
+        self.source, self.policy, self.settings, self.table = source, policy, settings, table
+        self.n_workers, self.cluster = n_workers, cluster
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
         self.spaces: Pair | None = None  # of that environment: workers' have to have the same
         self._pool: Pool | None = None
@@ -61,7 +72,7 @@ class Evaluator:
 
     def pool_spec(self, training: bool = True) -> PoolSpec:
         """What a pool is made for; evaluation alone needs no noise table."""
-        settings, ahead = self.settings, self.starts_ahead() if training else 0
+        settings, ahead = self.settings, self._room_for_starts_ahead() if training else 0
         return PoolSpec(
             source=self.source,
             policy=self.policy,
@@ -88,7 +99,12 @@ class Evaluator:
         """How many starts may play beside the present one, where a generation gives no worker more than one candidate."""
         if self._shared is not None or self.source.vector_env is not None:
             return 0
-        return max(0, min(self.settings.starts - 1, self.n_workers // self.settings.largest_population()))
+        return max(0, min(self.settings.starts - 1, self.num_workers // self.settings.largest_population()))
+
+    def _room_for_starts_ahead(self) -> int:
+        """How many may ever do; a cluster may grow."""
+        several = self.cluster is not None and self._shared is None
+        return self.settings.starts - 1 if several else self.starts_ahead()
 
     def play_ahead(self, number: int, play: Callable[[Evaluator], Steps[None]]) -> None:
         """Let a start play beside the present one, unless it does already.
@@ -127,7 +143,7 @@ class Evaluator:
         if self._pool is None:
             if isinstance(self.source.factory, MissingEnv):
                 self.source.factory()  # raises here, and not in every worker
-            pool = make_pool(self.pool_spec(training), self.n_workers)
+            pool = make_pool(self.pool_spec(training), self.n_workers, self.cluster)
             try:
                 pool.start()  # their environments are built while the parent draws the noise table
             except BaseException:
@@ -136,11 +152,19 @@ class Evaluator:
             self._pool = AheadPool(pool) if pool.spec.num_generations > 1 else pool
         return self._pool
 
+    @property
+    def num_workers(self) -> int:
+        """Processes that play: here, or on all nodes that a cluster has at this moment."""
+        if self.cluster is None:
+            return self.n_workers
+        return self.start(training=False).n_workers if self._pool is not None or self._shared is not None else 0
+
     def run_generation(
         self,
         perturbations: Perturbations,
         normalizer: ObsNormalizer,
         episodes: EpisodeSettings,
+        strategy: EvolutionStrategy,
         first_pair: int = 0,
         then: Callable[[], object] | None = None,
     ) -> Steps[Batch]:
@@ -149,13 +173,15 @@ class Evaluator:
         perturbations: of the generation, all pairs.
         normalizer: its statistics are what observations are normalised by.
         episodes: their settings.
+        strategy: in the state that they are of.
         first_pair: the pairs before it were evaluated by earlier calls.
         then: what to begin once they have begun.
         """
         pool = self.start()
         self.table.place_once(pool.noise_table(self._table_number))
+        number = self._table_number
         request = Request(
-            perturbations.theta, normalizer, episodes, perturbations, first_pair=first_pair, table=self._table_number
+            perturbations.theta, normalizer, episodes, perturbations, first_pair=first_pair, table=number, strategy=strategy
         )
         ticket = pool.submit(request)
         if then is not None:

@@ -39,15 +39,16 @@ def run_generation(state: TrainingState, evaluator: Evaluator) -> Steps[Generati
             seeds = state.eval_seeds(pending.drawn_as)
             evaluator.begin_evaluation(pending.theta, pending.normalizer, seeds, evaluation, pending.generation)
 
+    asked = state.normalizer, training, state.strategy
     if state.settings.eval_lag:
-        batch = yield from evaluator.run_generation(perturbations, state.normalizer, training, then=begin_evaluations)
+        batch = yield from evaluator.run_generation(perturbations, *asked, then=begin_evaluations)
     else:  # what has no adaptive cap, and is waited for, should not be the last to start
         begin_evaluations()
-        batch = yield from evaluator.run_generation(perturbations, state.normalizer, training)
+        batch = yield from evaluator.run_generation(perturbations, *asked)
     while missing := state.population.missing_pairs(batch.lengths):
         first = perturbations.num_pairs
         perturbations = state.perturbations(first + missing)
-        batch = batch.joined((yield from evaluator.run_generation(perturbations, state.normalizer, training, first)))
+        batch = batch.joined((yield from evaluator.run_generation(perturbations, *asked, first)))
     return Generation(perturbations, batch)
 
 
@@ -81,7 +82,8 @@ def warm_up(state: TrainingState, evaluator: Evaluator) -> Steps[TrainingState]:
     wanted = settings.obs_warmup and settings.normalize_obs and not seen
     if not wanted or (state.strategy.generation and not state.starts.has_unjudged_starts):
         return state
-    batch = yield from evaluator.run_generation(state.perturbations(), state.normalizer, state.episode_settings()[0])
+    perturbations, (training, _) = state.perturbations(), state.episode_settings()
+    batch = yield from evaluator.run_generation(perturbations, state.normalizer, training, state.strategy)
     return state.warmed_up(batch)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fastes.agent import FastES
-from fastes.cli.arguments import add_short_help, add_workers
+from fastes.cli.arguments import add_cluster, add_short_help, add_workers
 from fastes.cli.setting_flags import add_settings
 from fastes.cli.train.report import Session, replay_command, report, resume_command
 from fastes.cli.train.seeds import run_seeds
@@ -75,6 +75,7 @@ def _add_start(train: Any) -> None:
         "--seeds", type=int, metavar="N", help="N trainings at once, with the seeds S to S+N-1 of --seed S (default there: 0)"
     )
     add_workers(train)
+    add_cluster(train)
     train.add_argument(
         "--preset", help="settings to start from: an environment id, 'default', 'paper' or 'ars' (default: the environment's)"
     )

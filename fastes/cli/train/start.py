@@ -55,6 +55,7 @@ def new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
     given = {
         "preset": arguments.preset,
         "n_workers": arguments.workers,
+        "cluster": arguments.cluster,
         "env_kwargs": parse_env_kwargs(arguments.env_kwargs),
         **given_settings(arguments),
     }
@@ -84,7 +85,7 @@ def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) 
     checkpoint = find_checkpoint(resume, "last")
     folder = until_the_end.enter_context(_run_folder(resume, arguments, arguments.resume))
     settings = given_settings(arguments)
-    model = FastES.load(checkpoint, arguments.env, arguments.workers, **settings)
+    model = FastES.load(checkpoint, arguments.env, arguments.workers, cluster=arguments.cluster, **settings)
     buildable(model, f"fastes train {{}} --resume {shlex.quote(str(arguments.resume))}")
     if model.settings.total_timesteps <= model.num_timesteps and folder.finished:
         raise ValueError(_spent(arguments, model))
@@ -144,9 +145,10 @@ def note_start(model: FastES, folder: RunFolder) -> None:
 def tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
     """On the console. what: which seeds go to which folders."""
     settings = model.settings
+    players = counted(model.n_workers, "worker") if model.cluster is None else f"Ray cluster {model.cluster}"
     print(
         f"{model.source.name}: {settings.policy}, {model.num_params} parameters, {settings.population_size} candidates "
-        f"a generation, {counted(model.n_workers, 'worker')}, {what}"
+        f"a generation, {players}, {what}"
     )
     own = not arguments.resume and arguments.preset is None and arguments.config is None
     if own and (note := no_preset_note(model.source.name, "--preset ")):

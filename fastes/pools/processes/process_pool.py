@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import selectors
 import warnings
 from collections import Counter
 from collections.abc import Collection, Set
@@ -113,7 +114,8 @@ class ProcessPool(Workforce):
             while timeout == 0.0 or not self._is_any_finished(tickets):
                 if len(self._workers) < self.n_processes:  # an error has ended them
                     self.start()
-                self._meet_events(timeout)
+                if self._meet_events(timeout):
+                    break
                 timeout = TICK
             if self.spec.on_env_error == PENALISE:
                 for worker in list(self._workers.values()):
@@ -179,9 +181,17 @@ class ProcessPool(Workforce):
 
     # --- what workers do --------------------------------------------------------------------------------------------
 
-    def _meet_events(self, timeout: float) -> None:
-        """Wait for one of them, for so many seconds at most, and look after the workers."""
+    def wake_by(self, fd: int) -> None:
+        """`wait` returns, too, while this descriptor can be read: whoever waits has something else to do then."""
+        self._selector.register(fd, selectors.EVENT_READ)
+
+    def _meet_events(self, timeout: float) -> bool:
+        """Wait for one of them, for so many seconds at most, and look after the workers. Whether `wake_by`'s was one."""
+        is_woken = False
         for key, _ in self._selector.select(timeout):
+            if key.data is None:
+                is_woken = True
+                continue
             worker: Worker = key.data[0]
             channel: str = key.data[1]
             if not self._has(worker):
@@ -194,6 +204,7 @@ class ProcessPool(Workforce):
             if self._has(unwell):
                 unwell.killed_for = fault
                 self._replace(unwell)
+        return is_woken
 
     def _receive(self, worker: Worker) -> bool:
         """Take what it has sent; False when it hung up."""

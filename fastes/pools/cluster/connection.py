@@ -1,0 +1,119 @@
+"""The way to a Ray cluster. Ray is imported here, when a cluster is used, and nowhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import socket
+from typing import Any
+
+from fastes.envs.source import EnvSource
+from fastes.errors import ClusterError
+from fastes.system.installation import install_command
+from fastes.system.interrupts import handlers_kept
+
+AUTO = "auto"
+_ADDRESS = re.compile(r"(?:ray://)?(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]+):(?P<port>\d{1,5})")
+_SECONDS = 5.0  # for an address to answer
+
+
+def import_ray() -> Any:
+    """The module, or ImportError with what installs it."""
+    try:
+        import ray
+
+        if not hasattr(ray, "init"):  # a folder of that name in the import path
+            raise ImportError(f"{list(ray.__path__)} is something else")
+    except ImportError as error:
+        raise ImportError(f"cluster needs Ray, which cannot be imported ({error}): {install_command('ray')}") from error
+    return ray
+
+
+def check_cluster(cluster: object, source: EnvSource, n_workers: int | None) -> str:
+    """The argument `cluster`, if it can name a cluster, what else is given fits, and Ray is here. Connects to nothing."""
+    if not isinstance(cluster, str):
+        raise TypeError(
+            f"cluster = {cluster!r} is a {type(cluster).__name__}: expected 'auto', 'host:port' or 'ray://host:port'"
+        )
+    match = _ADDRESS.fullmatch(cluster)
+    if cluster != AUTO and (match is None or not 0 < int(match["port"]) < 65536):
+        raise ValueError(f"cluster = {cluster!r}: expected 'auto', 'host:port' or 'ray://host:port'")
+    if source.vector_env is not None:
+        raise ValueError(
+            f"cluster = {cluster!r} cannot be used with {source.vector_env.env}, which lives in this process: pass the "
+            "environment's id, or a function that builds one, as env"
+        )
+    if n_workers is not None:
+        raise ValueError(f"n_workers = {n_workers!r} beside cluster = {cluster!r}: each node has a worker a CPU; leave it out")
+    import_ray()
+    return cluster
+
+
+class Connection:
+    """To a cluster; one that this process had made before is used, and stays."""
+
+    def __init__(self, cluster: str) -> None:
+        self.ray = import_ray()
+        self._own = not self.ray.is_initialized()
+        if self._own:
+            _check_answer(cluster)
+            self._connect(cluster)
+
+    def _connect(self, cluster: str) -> None:
+        quiet = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # what Ray only warns of
+        missing = {name: value for name, value in quiet.items() if name not in os.environ}
+        os.environ.update(missing)
+        try:
+            with handlers_kept():
+                self.ray.init(address=cluster, logging_level=logging.WARNING, log_to_driver=True)
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                self.ray.shutdown()
+            raise ClusterError(f"no Ray cluster can be used at {cluster!r}: {_reason(error)}{_advice(cluster)}") from error
+        finally:
+            for name in missing:
+                os.environ.pop(name, None)
+
+    def actor_on(self, node_id: str, kind: type, num_cpus: int, threads: int) -> Any:
+        """An actor's class for one node, where it has so many cores. threads: in which its methods run beside each other."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        place = NodeAffinitySchedulingStrategy(node_id, soft=False)
+        options = {"num_cpus": num_cpus, "max_restarts": 0, "max_concurrency": threads, "scheduling_strategy": place}
+        return self.ray.remote(**options)(kind)
+
+    def close(self) -> None:
+        """Hang up, unless somebody else has connected."""
+        if self._own and self.ray.is_initialized():
+            with handlers_kept():
+                self.ray.shutdown()
+
+
+def _check_answer(cluster: str) -> None:
+    """ClusterError when nobody listens at an address: Ray itself would try for minutes."""
+    match = _ADDRESS.fullmatch(cluster)
+    if match is None:
+        return
+    try:
+        socket.create_connection((match["host"].strip("[]"), int(match["port"])), _SECONDS).close()
+    except OSError as error:
+        raise ClusterError(f"no Ray cluster answers at {cluster!r} ({error}){_advice(cluster)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong; that a token is missing or another one stands in what Ray's exception was caused by."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if "AuthenticationError" in f"{type(cause).__name__}: {cause}":
+            return "it wants a token: set RAY_AUTH_MODE=token here, and copy the head's ~/.ray/auth_token"
+        cause = cause.__cause__ or cause.__context__
+    return str(error).rstrip(".")
+
+
+def _advice(cluster: str) -> str:
+    start = "ray start --head --port=6379"
+    if cluster == AUTO:
+        return f". To start one: {start}; or name its head: host:6379"
+    return f". Is it the address that `{start}` showed, with a port that this machine may reach?"

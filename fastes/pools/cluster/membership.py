@@ -1,0 +1,160 @@
+"""Which nodes of a cluster play for this driver: they join, are refused for a reason, and are lost."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cloudpickle
+
+from fastes.envs.worker_registry import own_registrations
+from fastes.errors import ClusterError
+from fastes.pools.cluster.connection import Connection
+from fastes.pools.cluster.member import Member
+from fastes.pools.cluster.messages import Joined
+from fastes.pools.cluster.node import Node
+from fastes.pools.cluster.node_report import wanted_versions
+from fastes.pools.processes.unsendable import cannot_be_sent
+from fastes.rollout.job import PoolSpec
+
+LOG = logging.getLogger("fastes.cluster")
+WAIT_FOR_NODES = 600.0  # seconds without a node, after which a training ends
+_SAY_AFTER = 10.0  # and after which that is told
+_LOOK = 1.0  # seconds between looks for nodes that are new or gone
+_THREADS = 4  # of an actor: one waits for results while others take in work, and sum
+_STARTS = 3  # of an actor on one node
+_FAREWELL = 5.0  # seconds for nodes to close their environments
+
+
+class Membership:
+    """The nodes of a cluster, each with one actor that has all its cores.
+
+    on_lost: called with a node's id when it is gone.
+    """
+
+    def __init__(self, spec: PoolSpec, cluster: str, on_lost: Callable[[Member], None]) -> None:
+        self.cluster, self._on_lost = cluster, on_lost
+        try:
+            self._content = cloudpickle.dumps(spec)
+        except Exception as error:
+            raise cannot_be_sent(spec.source, error) from error
+        self._registrations, self._versions = own_registrations(), wanted_versions(spec.source)
+        self._connection = Connection(cluster)
+        self.ray = self._connection.ray
+        self._members: dict[str, Member] = {}
+        self._starts: dict[str, int] = {}  # of an actor on a node
+        self._looked = 0.0
+        self._has_played = False
+        self.begin_waiting()
+        self.look()
+
+    def begin_waiting(self) -> None:
+        """Without any node, patience begins now."""
+        self._alone_since, self._has_told = time.monotonic(), False
+
+    def ready(self) -> list[Member]:
+        return [member for member in self._members.values() if member.state == "ready"]
+
+    def find(self, node_id: object) -> Member | None:
+        return self._members.get(str(node_id))
+
+    def awaited(self) -> dict[Any, Member]:
+        """What is to come from whom: the answer to `join`, or results."""
+        members = self._members.values()
+        joining = {member.joined: member for member in members if member.state == "joining"}
+        return {**joining, **{member.results: member for member in members if member.state == "ready"}}
+
+    def look(self) -> None:
+        """Meet nodes that are new or gone; ClusterError where there is none for long, or none can be used at all."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return
+        self._looked = now
+        alive = {node["NodeID"]: node for node in self.ray.nodes() if node["Alive"]}
+        for member in [member for node_id, member in self._members.items() if node_id not in alive]:
+            self.lose(member, "the node is gone")
+        for node_id, node in alive.items():
+            if node_id not in self._members and node["Resources"].get("CPU", 0.0) >= 1.0:
+                self._begin(node_id, node)
+        if self.ready():
+            self.begin_waiting()
+        else:
+            self._bear_solitude(now - self._alone_since)
+
+    def _begin(self, node_id: str, node: Mapping[str, Any]) -> None:
+        """An actor on a node, which begins to build what it needs."""
+        self._starts[node_id] = self._starts.get(node_id, 0) + 1
+        workers, name = int(node["Resources"]["CPU"]), f"node {node['NodeManagerAddress']} ({node_id[:6]})"
+        kind = self._connection.actor_on(node_id, Node, workers, _THREADS)
+        member = Member(node_id, name, workers, kind.remote(name, workers))
+        member.joined = member.actor.join.remote(self._versions, self._content, self._registrations)
+        self._members[node_id] = member
+
+    def welcome(self, member: Member, joined: Joined) -> None:
+        """Take a node in that has answered, or refuse it."""
+        if joined.refusal:
+            self._refuse(member, joined.refusal)
+            return
+        member.state, member.places = "ready", joined.places
+        member.results = member.actor.results.remote()
+        self._has_played = True
+        LOG.info("%s has joined, with %d workers", member.name, member.workers)
+
+    def _refuse(self, member: Member, reason: str) -> None:
+        """Use it no more; ClusterError where that leaves nobody, and nobody ever was."""
+        member.state, member.reason = "refused", reason
+        self.ray.kill(member.actor)
+        warnings.warn(f"{member.name} is not used: {reason}", RuntimeWarning, stacklevel=7)
+        if not self._has_played and all(each.state == "refused" for each in self._members.values()):
+            raise ClusterError(self._no_node())
+
+    def lose(self, member: Member, reason: str) -> None:
+        """A node or its actor is gone. An actor that died is made anew a few times."""
+        if self._members.get(member.node_id) is not member:
+            return
+        if member.state == "joining":
+            self._refuse(member, f"it was lost while it joined: {reason}")
+            return
+        del self._members[member.node_id]
+        if member.state == "refused":
+            return
+        self._on_lost(member)
+        if self._starts[member.node_id] >= _STARTS:
+            member.state, member.reason = "refused", f"its actor was lost {_STARTS} times, at last: {reason}"
+            self._members[member.node_id] = member
+        said = f"{member.name} is lost; others play its jobs, results do not change"
+        warnings.warn(said, RuntimeWarning, stacklevel=7)
+        LOG.info("%s: %s", said, reason)
+
+    def _bear_solitude(self, seconds: float) -> None:
+        """Say once that there is no node, and give up when that lasts."""
+        if seconds >= _SAY_AFTER and not self._has_told:
+            self._has_told = True
+            lines = [f"waiting for a node of the cluster {self.cluster!r}, for {WAIT_FOR_NODES:.0f} s at most"]
+            for member in self._members.values():
+                lines.append(f"{member.name} {member.reason or 'has not joined (are its CPUs in use?)'}")
+            warnings.warn("\n".join(lines), RuntimeWarning, stacklevel=7)
+        if seconds >= WAIT_FOR_NODES:
+            raise ClusterError(
+                f"{self._no_node()}, for {seconds:.0f} seconds now. What was learned before this generation stays: save it, "
+                "and go on from there"
+            )
+
+    def _no_node(self) -> str:
+        reasons = [f"{member.name}: {member.reason}" for member in self._members.values() if member.reason]
+        return "\n".join([f"no node of the cluster {self.cluster!r} can be used", *reasons])
+
+    def close(self) -> None:
+        """End what runs on the nodes, and hang up."""
+        members, self._members = list(self._members.values()), {}
+        if not self.ray.is_initialized():
+            return
+        leaving = [member.actor.leave.remote() for member in members if member.state == "ready"]
+        if leaving:
+            self.ray.wait(leaving, num_returns=len(leaving), timeout=_FAREWELL)
+        for member in members:
+            self.ray.kill(member.actor)
+        self._connection.close()

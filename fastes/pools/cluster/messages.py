@@ -1,0 +1,159 @@
+"""What driver and nodes send each other: each message is one bytes object, so that its size is what crosses the wire."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.rollout.episode import EpisodeSettings
+from fastes.rollout.obs_normalizer import ObsNormalizer
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+
+class Theta(NamedTuple):
+    """The parameters themselves, with a sigma for each where there is one."""
+
+    theta: Float32
+    sigma_each: Float32 | None
+
+
+class Held(NamedTuple):
+    """Those of a state that the node holds."""
+
+    key: bytes
+
+
+class Step(NamedTuple):
+    """Those of the state that follows from one that the node holds, by what `tell` was given (see es.strategy.LastTell).
+
+    before, key: of the two states.
+    """
+
+    before: bytes
+    progress_remaining: float
+    drawn_as: int
+    fitness: Float64
+    key: bytes
+
+
+class Whole(NamedTuple):
+    """Those of a strategy, pickled, which the node holds from now on."""
+
+    strategy: bytes
+    key: bytes
+
+
+class Draws(NamedTuple):
+    """What a generation's candidates are drawn from; see es.perturbations."""
+
+    seed: int
+    drawn_as: int
+    num_pairs: int
+    sigma: float
+    window_size: int
+    progress_remaining: float
+
+
+class Terms(NamedTuple):
+    """What the jobs of a request share. draws: of candidates, None for noise-free episodes of theta on eval_seeds.
+
+    sends_rows: whether every candidate's moments come back with its return; else they are asked for as a sum.
+    """
+
+    ticket: int
+    generation: int
+    parameters: Theta | Held | Step | Whole
+    draws: Draws | None
+    eval_seeds: Int64
+    normalizer: ObsNormalizer
+    episodes: EpisodeSettings
+    table: int
+    sends_rows: bool
+
+
+class Range(NamedTuple):
+    """Jobs of a request for one node. number: counts all ranges, so that no late result is taken for another's."""
+
+    number: int
+    ticket: int
+    runs: Int64
+
+
+class Work(NamedTuple):
+    """To a node. number: counts those to it, from 0. open_tickets: all others are over. dropped: states to hold no longer."""
+
+    number: int
+    open_tickets: tuple[int, ...]
+    dropped: tuple[bytes, ...]
+    terms: tuple[Terms, ...]
+    ranges: tuple[Range, ...]
+
+
+class Played(NamedTuple):
+    """What a range's jobs gave, in the order of its jobs; rows: their moments, where terms ask for them."""
+
+    number: int
+    returns: Float64
+    lengths: npt.NDArray[np.int32]
+    successes: Float64
+    rows: Float64 | None
+    busy_seconds: float
+    rerun: int
+    penalised: str
+
+
+class Failed(NamedTuple):
+    """A range ended with an exception, pickled."""
+
+    number: int
+    error: bytes
+
+
+class Unlike(NamedTuple):
+    """The node has no such state, or came to another one: it needs the whole. why: '' for the former."""
+
+    number: int
+    why: str
+
+
+class Reply(NamedTuple):
+    """From a node. warned: what its pool has warned of."""
+
+    answers: tuple[Played | Failed | Unlike, ...]
+    warned: tuple[str, ...]
+
+
+class Joined(NamedTuple):
+    """A node's answer to `join`. refusal: why it cannot be used, or ''. places: ranges that it takes at a time."""
+
+    versions: dict[str, str]
+    refusal: str
+    places: int
+
+
+def pack(message: Any) -> bytes:
+    return pickle.dumps(message, protocol=5)
+
+
+def unpack(content: bytes) -> Any:
+    """What `pack` was given; from nodes and drivers of one's own cluster alone, which could run any code there anyway."""
+    return pickle.loads(content)
+
+
+def runs_of(jobs: Int64) -> Int64:
+    """Job numbers as runs [first, past), int64 (n, 2), in the same order."""
+    if not len(jobs):
+        return np.zeros((0, 2), dtype=np.int64)
+    breaks = np.flatnonzero(np.diff(jobs) != 1) + 1
+    return np.stack([jobs[np.r_[0, breaks]], jobs[np.r_[breaks - 1, len(jobs) - 1]] + 1], axis=1)
+
+
+def jobs_of(runs: Int64) -> Int64:
+    """The job numbers of runs."""
+    return np.concatenate([np.arange(first, past, dtype=np.int64) for first, past in runs.tolist()] or [np.zeros(0, np.int64)])

@@ -1,0 +1,304 @@
+"""What runs on each node: an ordinary pool of worker processes, and what it needs to play a driver's jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import threading
+import warnings
+from dataclasses import replace
+from typing import NamedTuple
+
+import cloudpickle
+import numpy as np
+
+from fastes.envs.worker_registry import register
+from fastes.errors import shorten, summary_of
+from fastes.es.noise_table import NoiseTable
+from fastes.es.perturbations import Perturbations, draw_pairs, draw_windows
+from fastes.pools.cluster.messages import (
+    Draws,
+    Failed,
+    Float64,
+    Int64,
+    Joined,
+    Played,
+    Range,
+    Reply,
+    Terms,
+    Theta,
+    Unlike,
+    Work,
+    jobs_of,
+    pack,
+    unpack,
+)
+from fastes.pools.cluster.node_report import differences, versions_of
+from fastes.pools.cluster.replica import Diverged, NotHeld, Replicas
+from fastes.pools.processes.process_pool import ProcessPool
+from fastes.pools.processes.workforce import spare_workers
+from fastes.rollout.job import Batch, PoolSpec, Request
+from fastes.rollout.obs_normalizer import MomentSums
+from fastes.rollout.space_checks import check_spaces
+from fastes.system.memory import check_memory
+
+_ADVICE = "use a node with more, a smaller noise_table_size, or fewer candidates"
+_ROOM = 1 << 29  # bytes that ranges beyond the second may take
+
+
+class _Rows(NamedTuple):
+    """Moments of jobs that were played here and are summed at the end: numbers, moments, observations."""
+
+    jobs: Int64
+    moments: Float64
+    counts: Int64
+
+
+class Node:
+    """One node of a cluster. `join` comes first; then `work` and `results` may be called beside each other, and `sums`.
+
+    One thread owns the pool. name: as messages have it. workers: processes.
+    """
+
+    def __init__(self, name: str, workers: int) -> None:
+        self.name, self.workers = name, workers
+        self._replicas = Replicas()
+        self._terms: dict[int, Terms] = {}
+        self._requests: dict[int, Request | Unlike] = {}
+        self._rows: dict[int, list[_Rows]] = {}
+        self._open: dict[int, Range] = {}  # the pool's ticket -> the range
+        self._tables: dict[int, NoiseTable] = {}
+        self._inbox: dict[int, Work] = {}  # by number: calls in several threads come in any order
+        self._taken = 0  # numbers before it were taken out
+        self._outbox: list[Played | Failed | Unlike] = []
+        self._warned: list[str] = []
+        self._changed = threading.Condition()
+        self._bell, self._rope = -1, -1  # a pipe: what is written wakes the pool's thread
+        self._is_leaving = False
+        self._served = threading.Event()  # the pool's thread has ended
+
+    # --- what a driver calls ----------------------------------------------------------------------------------------
+
+    def join(self, wanted: dict[str, str], content: bytes, registrations: bytes) -> bytes:
+        """Make the pool. wanted: the driver's versions. content: its PoolSpec, pickled. Answers with a Joined."""
+        found = versions_of(wanted)
+        refusal, places = differences(wanted, found, self.name), 0
+        if not refusal:
+            try:
+                places = self._begin(content, registrations)
+            except ImportError as error:
+                refusal = f"{summary_of(error)}: install it there, or send it along (runtime_env)"
+            except Exception as error:
+                refusal = shorten(error) if isinstance(error, OSError) else summary_of(error)
+        return pack(Joined(found, refusal, places))
+
+    def _begin(self, content: bytes, registrations: bytes) -> int:
+        register(registrations)
+        spec: PoolSpec = cloudpickle.loads(content)
+        env = spec.source()
+        try:
+            check_spaces(env, spec)
+        finally:
+            with contextlib.suppress(Exception):
+                env.close()
+        places = places_for(spec, self.workers)
+        spare = spare_workers(spec, self.workers)
+        spec = replace(spec, num_generations=places, num_evaluations=places)
+        check_memory(spec.layout(self.workers + spare).memory(self.workers + spare), _ADVICE)
+        self.pool = ProcessPool(spec, self.workers, spare)
+        self.pool.start()
+        self._bell, self._rope = os.pipe()
+        self.pool.wake_by(self._bell)
+        threading.Thread(target=self._serve, name="fastes-node", daemon=True).start()
+        return places
+
+    def work(self, message: bytes) -> None:
+        """Take a Work in."""
+        with self._changed:
+            work: Work = unpack(message)
+            self._inbox[work.number] = work
+            self._changed.notify_all()
+            os.write(self._rope, b".")
+
+    def results(self) -> bytes:
+        """Wait for something to say: a Reply."""
+        with self._changed:
+            while not self._outbox and not self._is_leaving:
+                self._changed.wait()
+            reply = Reply(tuple(self._outbox), tuple(self._warned))
+            self._outbox.clear()
+            self._warned.clear()
+        return pack(reply)
+
+    def sums(self, ticket: int, runs: Int64) -> bytes:
+        """The MomentSums of jobs that were played here."""
+        wanted = np.unique(jobs_of(runs))
+        with self._changed:
+            kept = list(self._rows.get(ticket, ()))
+        total, left = MomentSums({}, 0, 0, 0), wanted
+        for rows in kept:  # a job that was played twice counts once
+            _, mine, _ = np.intersect1d(rows.jobs, left, return_indices=True)
+            total += MomentSums.of(rows.moments[mine], rows.counts[mine])
+            left = np.setdiff1d(left, rows.jobs)
+        if len(left):
+            raise KeyError(f"jobs {left.tolist()[:5]} of request {ticket} were not played here")
+        return pack(total)
+
+    def leave(self) -> None:
+        """Close environments and end the workers."""
+        with self._changed:
+            self._is_leaving = True
+            self._changed.notify_all()
+            if self._rope >= 0:
+                os.write(self._rope, b".")
+        pool = getattr(self, "pool", None)
+        if pool is not None:
+            self._served.wait(5.0)
+            pool.close()
+
+    # --- the thread that owns the pool ------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            while not self._is_leaving:
+                answers = self._turn()
+                with self._changed:
+                    self._outbox += answers
+                    self._warned += [str(warning.message) for warning in caught]
+                    caught.clear()
+                    if self._outbox:
+                        self._changed.notify_all()
+        self._served.set()
+
+    def _turn(self) -> list[Played | Failed | Unlike]:
+        """Begin with what has come, wait, and collect what is finished."""
+        inbox = []
+        with self._changed:
+            while self._taken not in self._inbox and not self._open and not self._is_leaving:
+                self._changed.wait()
+            while self._taken in self._inbox:
+                inbox.append(self._inbox.pop(self._taken))
+                self._taken += 1
+            if select.select([self._bell], [], [], 0.0)[0]:
+                os.read(self._bell, 1 << 12)
+        answers: list[Played | Failed | Unlike] = []
+        try:
+            for work in inbox:
+                answers += self._take(work)
+            if answers or not self._open:
+                return answers
+            self.pool.wait(tuple(self._open))
+            done = [ticket for ticket in self._open if self.pool.is_finished(ticket)]
+        except Exception as error:  # the pool has forgotten all requests
+            failed, self._open = self._open, {}
+            return [*answers, *(Failed(range_.number, _pickled(error)) for range_ in failed.values())]
+        return [self._collect(ticket) for ticket in done]
+
+    def _take(self, work: Work) -> list[Unlike]:
+        """Begin with a message's ranges; those whose parameters are not here are answered at once."""
+        self._forget(work)
+        for terms in work.terms:
+            self._terms[terms.ticket] = terms
+            self._requests[terms.ticket] = self._request_of(terms)
+        answers = []
+        for range_ in work.ranges:
+            request = self._requests.get(range_.ticket, Unlike(0, ""))
+            if isinstance(request, Unlike):
+                answers.append(request._replace(number=range_.number))
+                continue
+            self._open[self.pool.submit(request._replace(jobs=jobs_of(range_.runs)))] = range_
+        return answers
+
+    def _forget(self, work: Work) -> None:
+        """What belongs to requests that are over, unless it is still played."""
+        needed = {*work.open_tickets, *(range_.ticket for range_ in self._open.values())}
+        with self._changed:
+            for known in (self._terms, self._requests, self._rows):
+                for ticket in [ticket for ticket in known if ticket not in needed]:
+                    del known[ticket]
+        for key in work.dropped:
+            self._replicas.drop(key)
+
+    def _request_of(self, terms: Terms) -> Request | Unlike:
+        """A request of all its jobs, or why there is none."""
+        draws, wanted = terms.draws, terms.parameters
+        perturbations: Perturbations | None = None
+        try:
+            if draws is None:
+                theta = wanted.theta if isinstance(wanted, Theta) else self._replicas.theta(wanted.key)
+            elif isinstance(wanted, Theta):
+                theta, table = wanted.theta, self._table(terms.table, draws.seed)
+                perturbations = _drawn(terms, draws, wanted, table, self.pool.spec.episodes)
+            else:
+                strategy = self._replicas.find(wanted, self._table(terms.table, draws.seed))
+                perturbations = strategy.ask(draws.progress_remaining, draws.num_pairs, draws.drawn_as)
+                theta = perturbations.theta
+        except NotHeld:
+            return Unlike(0, "")
+        except Diverged as error:
+            return Unlike(0, str(error))
+        return Request(
+            theta,
+            terms.normalizer,
+            terms.episodes,
+            perturbations,
+            terms.eval_seeds,
+            terms.generation,
+            table=terms.table,
+        )
+
+    def _table(self, number: int, seed: int) -> NoiseTable:
+        """A noise table of the pool, drawn here from its seed."""
+        table = self._tables.get(number)
+        if table is None or table.seed != seed:
+            self._tables[number] = table = NoiseTable(self.pool.spec.table_size, seed)
+            table.place(self.pool.noise_table(number))
+        return table
+
+    def _collect(self, ticket: int) -> Played | Failed:
+        range_ = self._open.pop(ticket)
+        try:
+            batch = self.pool.collect(ticket)
+        except Exception as error:
+            return Failed(range_.number, _pickled(error))
+        terms = self._terms[range_.ticket]
+        keeps = terms.draws is not None and self.pool.spec.normalize_obs
+        if keeps and not terms.sends_rows:
+            assert isinstance(batch.moments, np.ndarray), "a local pool's"
+            rows = _Rows(jobs_of(range_.runs), batch.moments, batch.lengths.ravel())
+            with self._changed:
+                self._rows.setdefault(range_.ticket, []).append(rows)
+        return _played(range_.number, batch, keeps and terms.sends_rows)
+
+
+def places_for(spec: PoolSpec, workers: int) -> int:
+    """Ranges that a node takes at a time: one for each worker at the end of a generation, as far as memory goes; at least 2."""
+    one = replace(spec, num_generations=1, num_evaluations=0).layout(0).size() - 4 * spec.table_size * spec.num_tables
+    return max(2, min(workers + 2, _ROOM // max(one, 1)))
+
+
+def _played(number: int, batch: Batch, with_rows: bool) -> Played:
+    rows = batch.moments if with_rows and isinstance(batch.moments, np.ndarray) else None
+    lengths, rest = batch.lengths.ravel().astype(np.int32), (batch.busy_seconds, batch.rerun, batch.penalised)
+    return Played(number, batch.returns.ravel(), lengths, batch.successes.ravel(), rows, *rest)
+
+
+def _drawn(terms: Terms, draws: Draws, wanted: Theta, table: NoiseTable, episodes: int) -> Perturbations:
+    """A generation's candidates, as EvolutionStrategy.ask draws them."""
+    size = len(wanted.theta)
+    drawn = draw_pairs(draws.seed, draws.drawn_as, draws.num_pairs, episodes, size, table.size)
+    windows = None
+    if draws.window_size:
+        windows = draw_windows(draws.seed, draws.drawn_as, draws.num_pairs, size, draws.window_size)
+    return Perturbations(terms.generation, draws.sigma, wanted.theta, table, *drawn, wanted.sigma_each, windows, draws.drawn_as)
+
+
+def _pickled(error: Exception) -> bytes:
+    """An exception with its cause, which a driver may be unable to load."""
+    cause: bytes = b""
+    with contextlib.suppress(Exception):
+        cause = cloudpickle.dumps(error.__cause__)
+    return pickle.dumps((cloudpickle.dumps(error), cause))

@@ -1,0 +1,68 @@
+"""What a node has installed, and why it cannot play for a driver that has something else."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from fastes.envs.source import EnvSource
+
+_ALWAYS = ("python", "machine", "ray", "fastes", "numpy", "gymnasium")
+_MISSING = "not installed"
+
+
+def wanted_versions(source: EnvSource) -> dict[str, str]:
+    """Name -> version of all that results depend on: of the environment's own package, too."""
+    names = [*_ALWAYS, *(name for name in ("mujoco", _package_of(source)) if name)]
+    return versions_of(dict.fromkeys(name for name in names if version_of(name) != _MISSING))
+
+
+def versions_of(names: Mapping[str, object]) -> dict[str, str]:
+    """The versions of these names here."""
+    return {name: version_of(name) for name in names}
+
+
+@cache
+def version_of(name: str) -> str:
+    if name == "python":
+        return platform.python_version()
+    if name == "machine":
+        return f"{platform.system()} {platform.machine()}"
+    try:
+        found = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return _MISSING
+    return f"{found} ({_digest()})" if name == "fastes" else found
+
+
+def _digest() -> str:
+    """Of FastES's own files: two checkouts of one version may differ."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(str(path.relative_to(root)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
+
+
+def _package_of(source: EnvSource) -> str | None:
+    """The installed package that has the environment's class or its factory; None where there is no such package."""
+    place = source.spec.entry_point if source.spec is not None else source.factory
+    module = place.partition(":")[0] if isinstance(place, str) else getattr(place, "__module__", None)
+    top = (module or "__main__").partition(".")[0]
+    return next(iter(metadata.packages_distributions().get(top, ())), None)
+
+
+def differences(wanted: Mapping[str, str], found: Mapping[str, str], node: str) -> str:
+    """A table of what a node has in another version than the driver; '' where there is nothing."""
+    odd = [(name, version, found.get(name, _MISSING)) for name, version in wanted.items() if found.get(name) != version]
+    if not odd:
+        return ""
+    rows = [("", "here", node), *odd]
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    lines = [f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows]
+    return "it has other versions, and results depend on these:\n" + "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,282 @@
+"""The pool of a Ray cluster: it hands out jobs to the nodes, gathers what they gave, and bears that nodes come and go."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import statistics
+import time
+import warnings
+from collections.abc import Collection, Iterable, Set
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.errors import ClusterError, FastESError
+from fastes.pools.at_exit import close_at_exit
+from fastes.pools.cluster.member import Member, Parameters, terms_of
+from fastes.pools.cluster.membership import LOG, Membership
+from fastes.pools.cluster.messages import Failed, Int64, Played, Range, Reply, Unlike, runs_of, unpack
+from fastes.pools.cluster.schedule import sizes
+from fastes.pools.cluster.tickets import OpenTicket
+from fastes.rollout.job import Batch, PoolSpec, Request
+from fastes.system.forks import tell_of_forks
+from fastes.system.memory import check_memory, in_bytes
+
+_TICK = 0.25  # seconds between looks for jobs that are late
+_LARGE = 1 << 16  # bytes from which on a message goes through Ray's store
+_ENOUGH = 1 << 14  # bytes of theta that are sent rather than followed
+_KEYS = 4096  # of states that were submitted
+
+
+class RayPool:
+    """Plays requests on the nodes of a Ray cluster. They may come and go; what was lost with one is played by others.
+
+    cluster: 'auto', 'host:port' or 'ray://host:port'.
+    """
+
+    def __init__(self, spec: PoolSpec, cluster: str) -> None:
+        self.spec, self.cluster = spec, cluster
+        tables = {f"the driver's noise table of {spec.table_size:,} values": 4 * spec.table_size * spec.num_tables}
+        check_memory(tables, "use a smaller noise_table_size")
+        self._nodes: Membership | None = None
+        self._tickets: dict[int, OpenTicket] = {}
+        self._parameters: dict[int, Parameters] = {}
+        self._keys: dict[tuple[int, int], bytes] = {}  # seed and drawn_as -> key of the last state submitted
+        self._sums: dict[Any, tuple[OpenTicket, Member]] = {}
+        self._last_ticket = self._last_range = 0
+        self._tables: npt.NDArray[np.float32] | None = None
+        self._is_copy = False
+        tell_of_forks(self)
+        close_at_exit(self)
+
+    @property
+    def n_workers(self) -> int:
+        """Processes of all nodes that play at this moment."""
+        return sum(member.workers for member in self._nodes.ready()) if self._nodes is not None else 0
+
+    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
+        """Memory for one of the driver's own noise tables, which its updates need: float32 (table_size,)."""
+        if self._tables is None:
+            self._tables = np.empty((self.spec.num_tables, self.spec.table_size), dtype=np.float32)
+        table: npt.NDArray[np.float32] = self._tables[number]
+        return table
+
+    def start(self) -> None:
+        """Connect, and let nodes begin to build their environments. ClusterError where no cluster answers."""
+        self._connected()
+
+    def _connected(self) -> Membership:
+        if self._is_copy:
+            raise ClusterError("a forked copy of a process cannot use its parent's cluster: make the model in the copy")
+        if self._nodes is None:
+            self._nodes = Membership(self.spec, self.cluster, self._lose)
+        return self._nodes
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def submit(self, request: Request) -> int:
+        """Keep a request until `wait` hands it out: candidates that come after noise-free episodes go before them."""
+        self.start()
+        self._last_ticket += 1
+        open_ = OpenTicket(self._last_ticket, request, self.spec)
+        scalars, before, strategy = self._follows(request), None, request.strategy
+        if scalars and strategy is not None and (last := strategy.last_tell) is not None:
+            before = self._keys.get((strategy.seed, last.drawn_as))
+        self._parameters[open_.number] = parameters = Parameters(open_, scalars, before)
+        if parameters.strategy is not None and request.perturbations is not None:
+            self._keys[parameters.strategy.seed, request.perturbations.drawn_as] = parameters.key
+            while len(self._keys) > _KEYS:
+                self._keys.pop(next(iter(self._keys)))
+        self._tickets[open_.number] = open_
+        return open_.number
+
+    def _follows(self, request: Request) -> bool:
+        """Whether nodes take the steps themselves: where the fitness of all candidates is less to send than theta."""
+        each = None if request.perturbations is None else request.perturbations.sigma_each
+        theta = request.theta.nbytes + (0 if each is None else each.nbytes)
+        return theta > max(_ENOUGH, 16 * self.spec.num_pairs)
+
+    def knows(self, ticket: int) -> bool:
+        return ticket in self._tickets
+
+    def tickets(self) -> Set[int]:
+        return self._tickets.keys()
+
+    def is_finished(self, ticket: int) -> bool:
+        return self._tickets[ticket].is_finished
+
+    def wait(self, tickets: Collection[int]) -> None:
+        """Also raises ClusterError where no node can be used, or all were lost and none came for long."""
+        nodes = self._connected()
+        nodes.begin_waiting()
+        try:
+            while not any(self.is_finished(ticket) for ticket in tickets):
+                self._turn(nodes)
+        except BaseException:
+            self.forget()
+            raise
+
+    def collect(self, ticket: int) -> Batch:
+        open_ = self._tickets.pop(ticket)
+        self._parameters.pop(ticket)
+        if open_.error is not None:
+            raise open_.error
+        self._log_traffic(open_)
+        return open_.batch()
+
+    def _log_traffic(self, open_: OpenTicket) -> None:
+        perturbations, nodes = open_.request.perturbations, self._nodes
+        if perturbations is None or nodes is None or not LOG.isEnabledFor(logging.INFO):
+            return
+        sizes_ = open_.down, open_.up, open_.request.theta.nbytes, 8 * len(open_.schedule.jobs)
+        down, up, theta, fitness = map(in_bytes, sizes_)
+        said = "generation %d: %s down, %s up, %d nodes (theta is %s for each, the fitness that its step is made of %s)"
+        LOG.info(said, perturbations.generation + 1, down, up, len(nodes.ready()), theta, fitness)
+
+    def forget(self) -> None:
+        """All requests; what nodes still play for them is dropped when it comes."""
+        self._tickets.clear()
+        self._parameters.clear()
+        self._sums.clear()
+
+    # --- one turn ---------------------------------------------------------------------------------------------------
+
+    def _turn(self, nodes: Membership) -> None:
+        """Look after nodes, hand out, and meet what comes first."""
+        nodes.look()
+        self._hand_out(nodes.ready())
+        refs = {**nodes.awaited(), **{ref: member for ref, (_, member) in self._sums.items()}}
+        if not refs:
+            time.sleep(_TICK)
+            return
+        ready, _ = nodes.ray.wait(list(refs), num_returns=1, timeout=_TICK)
+        if ready and len(refs) > 1:
+            ready, _ = nodes.ray.wait(list(refs), num_returns=len(refs), timeout=0)
+        for ref in ready:
+            if nodes.find(refs[ref].node_id) is refs[ref]:  # it was not lost by what came before
+                self._meet(nodes, ref, refs[ref])
+
+    def _meet(self, nodes: Membership, ref: Any, member: Member) -> None:
+        asked = self._sums.pop(ref, None)
+        try:
+            content = nodes.ray.get(ref)
+        except Exception as error:
+            nodes.lose(member, str(error))
+            return
+        if asked is not None:
+            asked[0].up += len(content)
+            asked[0].add_sums(member.node_id, unpack(content))
+        elif member.state == "joining":
+            nodes.welcome(member, unpack(content))
+        else:
+            member.results = member.actor.results.remote()
+            self._take(nodes, member, unpack(content), len(content))
+
+    def _take(self, nodes: Membership, member: Member, reply: Reply, size: int) -> None:
+        for said in reply.warned:
+            warnings.warn(f"{member.name}: {said}", RuntimeWarning, stacklevel=6)
+        for answer in reply.answers:
+            owner = member.answered(answer.number)
+            if owner is None or self._tickets.get(owner.number) is not owner:
+                continue  # of a request that is over
+            owner.up += size // len(reply.answers)
+            if isinstance(answer, Played):
+                owner.book(answer)
+                self._ask_for_sums(nodes, owner)
+            elif isinstance(answer, Failed):
+                owner.error = owner.error or _loaded(answer.error)
+            else:
+                self._correct(member, owner, answer)
+
+    def _correct(self, member: Member, open_: OpenTicket, answer: Unlike) -> None:
+        """A node is not where the driver is: its range is handed out again, with a whole state."""
+        open_.schedule.give_up(answer.number)
+        member.distrust(open_.number)
+        if answer.why:
+            member.failures += 1
+            said = f"{member.name}: {answer.why}; it is sent all of them, results do not change"
+            warnings.warn(said, RuntimeWarning, stacklevel=7)
+
+    def _ask_for_sums(self, nodes: Membership, open_: OpenTicket) -> None:
+        for node_id, jobs in open_.sums_to_ask_for().items():
+            member = nodes.find(node_id)
+            if member is not None:
+                runs = runs_of(np.sort(jobs))
+                open_.down += runs.nbytes
+                self._sums[member.actor.sums.remote(open_.number, runs)] = open_, member
+
+    def _lose(self, member: Member) -> None:
+        self._sums = {ref: asked for ref, asked in self._sums.items() if asked[1] is not member}
+        for open_ in self._tickets.values():
+            open_.lose(member.node_id)
+
+    # --- handing out ------------------------------------------------------------------------------------------------
+
+    def _hand_out(self, members: list[Member]) -> None:
+        """Jobs to all nodes that can take any: the oldest request's candidates first, noise-free episodes last."""
+        now = time.monotonic()
+        members = [member for member in members if not member.is_late(now)] or members
+        all_workers = sum(member.workers for member in members)
+        open_ones = [open_ for open_ in self._tickets.values() if not open_.is_finished]
+        open_ones.sort(key=lambda open_: (not open_.is_candidates, open_.number))
+        was_given = True
+        while was_given:
+            was_given = False
+            for member in members:
+                open_ = next((each for each in open_ones if each.schedule.waiting), None)
+                if open_ is not None and (counts := sizes(open_.schedule.waiting, member.load(), all_workers)):
+                    self._send(member, open_, [open_.schedule.take(count) for count in counts])
+                    was_given = True
+        if not any(each.schedule.waiting for each in open_ones):
+            for member in members:
+                if not member.ranges:
+                    self._help_out(member, open_ones)
+
+    def _help_out(self, member: Member, open_ones: Iterable[OpenTicket]) -> None:
+        """Give a node that has nothing to do what others take long for."""
+        for open_ in open_ones:
+            if late := open_.schedule.late(member.node_id, time.monotonic()):
+                taken = late[: min(member.workers, member.places)]
+                self._send(member, open_, [np.array([job], dtype=np.int64) for job in taken])
+                return
+
+    def _send(self, member: Member, open_: OpenTicket, parts: list[Int64]) -> None:
+        assert self._nodes is not None
+        first, self._last_range = self._last_range + 1, self._last_range + len(parts)
+        ranges = [Range(first + at, open_.number, runs_of(jobs)) for at, jobs in enumerate(parts)]
+        paces = [pace for each in self._nodes.ready() if (pace := each.pace(open_.is_candidates)) is not None]
+        member.give([range_.number for range_ in ranges], parts, open_, statistics.median_low(paces) if paces else None)
+        terms = terms_of(open_), self._parameters[open_.number]
+        content = member.message(ranges, open_, terms, tuple(self._tickets))
+        open_.down += len(content)
+        member.actor.work.remote(self._nodes.ray.put(content) if len(content) >= _LARGE else content)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End what runs on the nodes, and hang up."""
+        self.forget()
+        nodes, self._nodes = self._nodes, None
+        if nodes is not None:
+            nodes.close()
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner: the connection is its parent's."""
+        self.forget()
+        self._is_copy, self._nodes = self._nodes is not None, None
+
+
+def _loaded(content: bytes) -> BaseException:
+    """An exception of a node, with its cause where that can be loaded here."""
+    whole, cause = pickle.loads(content)
+    try:
+        error: BaseException = pickle.loads(whole)
+    except Exception as failed:
+        return FastESError(f"a node met an exception that cannot be loaded here ({failed})")
+    try:
+        error.__cause__ = pickle.loads(cause) if cause else None
+    except Exception:
+        error.__cause__ = None
+    return error
