@@ -42,6 +42,7 @@ _MAIN = (  # what --help shows
     "policy",
     "net_arch",
     "population_size",
+    "population_scale",
     "sigma",
     "learning_rate",
     "quiet",
@@ -86,6 +87,13 @@ def _add_start(train: Any) -> None:
     )
     train.add_argument(
         "--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of the environment, values as JSON"
+    )
+    train.add_argument(
+        "--population-scale",
+        type=int,
+        metavar="K",
+        help="K times the candidates a generation that the preset or --config says, with the learning rate that suits them: "
+        "for many cores (default: 1)",
     )
 
 
@@ -201,6 +209,8 @@ def _new_model(arguments: argparse.Namespace) -> FastES:
         "env_kwargs": parse_env_kwargs(arguments.env_kwargs),
         **given_settings(arguments),
     }
+    if arguments.population_scale is not None:
+        given["population_scale"] = arguments.population_scale
     if arguments.config is None:
         return FastES(arguments.env, seed=arguments.seed, **given)
     if arguments.env is None:
@@ -219,8 +229,11 @@ def _absolute(path: Path) -> Path:
 
 
 def _resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> tuple[FastES, RunFolder]:
-    if any(given not in (None, []) for given in (arguments.seed, arguments.preset, arguments.config, arguments.env_kwargs)):
-        raise ValueError("--seed, --preset, --config and --env-kwargs belong to a new run: a resumed one keeps its own")
+    of_new_runs = ("seed", "preset", "config", "env_kwargs", "population_scale")
+    if any(getattr(arguments, name) not in (None, []) for name in of_new_runs):
+        raise ValueError(
+            "--seed, --preset, --config, --env-kwargs and --population-scale belong to a new run: a resumed one keeps its own"
+        )
     if arguments.resume.is_file():
         raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
     resume = _absolute(arguments.resume)

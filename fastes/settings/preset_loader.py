@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Any
 
 from fastes.errors import suggest
+from fastes.settings import population_scale
 from fastes.settings.settings import Settings
 
 if sys.version_info >= (3, 11):
@@ -64,6 +65,8 @@ def no_preset_note(env_id: str, flag: str = "preset=") -> str | None:
 def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any], verbose: int = 0) -> Settings:
     """A preset's settings with the given changes on top. verbose: 1 prints a line where the environment has no preset.
 
+    changes: settings, and population_scale, which scales the preset before they are put on top.
+
     Warns of a population_size far from the preset's beside the preset's own learning_rate. The default preset was tuned on
     nothing, so that its learning_rate belongs to no population_size.
     """
@@ -73,6 +76,9 @@ def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any
         print(note)
     if changes.get("policy", base.get("policy")) != base.get("policy"):
         base.pop("policy_kwargs", None)  # they were meant for another policy
+    population_scale.refuse_both(changes)
+    base = population_scale.scaled_settings(base, changes.get(population_scale.NAME, 1))
+    changes = {name: value for name, value in changes.items() if name != population_scale.NAME}
     merged = {**base, **changes}
     if isinstance(changes.get("policy_kwargs"), Mapping):
         merged["policy_kwargs"] = {**base.get("policy_kwargs", {}), **changes["policy_kwargs"]}
