@@ -45,7 +45,10 @@ def test_nothing_else_changes_in_any_preset(name: str) -> None:
     preset = load_preset(name)
     changes = changed(name, population_scale=3)
     assert set(changes) <= SCALED
-    assert changes["population_size"] == (choose_settings(name, None, {}).population_size, 3 * preset.get("population_size", 64))
+    assert changes["population_size"] == (
+        choose_settings(name, None, {}).population_size,
+        3 * preset.get("population_size", 64),
+    )
     assert ("episode_cap_factor" in changes) == (preset.get("episode_cap") == "grow")
     assert changed(name, population_scale=1) == {}
 

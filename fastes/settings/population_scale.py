@@ -18,15 +18,16 @@ _TIMES = ("population_size", "generation_timesteps", "max_population_size")  # t
 def scaled_settings(settings: Mapping[str, Any], scale: object) -> dict[str, Any]:
     """settings, and the defaults of those it lacks, for scale times as many candidates a generation.
 
-    The learning rate, each number of a schedule, is multiplied by the square root of scale, and the horizon of episode_cap="grow"
-    grows by as much a generation as it did in scale of them: it follows environment steps. No setting is changed for 1.
+    The learning rate, each number of a schedule, is multiplied by the square root of scale, and the horizon of
+    episode_cap="grow" grows by as much a generation as it did in scale of them: it follows environment steps. No setting is
+    changed for 1.
     Raises TypeError or ValueError for a scale that is no int from 1 to 10,000, and for a learning rate that is a function.
     """
     times = check_int(NAME, scale, 1, LARGEST)
     if times == 1:
         return dict(settings)
     before = {name: settings.get(name, getattr(Settings(), name)) for name in (*_TIMES, "learning_rate", "episode_cap_factor")}
-    found = {name: check_int(name, before[name], 0) * times for name in _TIMES}
+    found: dict[str, Any] = {name: check_int(name, before[name], 0) * times for name in _TIMES}
     found["learning_rate"] = times_number(before["learning_rate"], math.sqrt(times))
     if settings.get("episode_cap") == "grow":
         found["episode_cap_factor"] = _power(before["episode_cap_factor"], times)

@@ -18,13 +18,13 @@ WINDOW = 5  # evaluations whose median counts
 class Point(NamedTuple):
     """One noise-free evaluation: of theta after so many generations, and so many environment steps of their candidates.
 
-    episode_cap: at which the next generation's training episodes are cut. seconds: of training until the evaluation was known.
+    eval_steps: of all evaluations before. seconds: of training until this one was known.
     """
 
     generation: int
     steps: int
+    eval_steps: int
     score: float
-    episode_cap: int
     seconds: float
 
 
@@ -34,14 +34,12 @@ class Watch(Callback):
     def __init__(self, stop_at: float, most_steps: int) -> None:
         self.stop_at, self.most_steps = stop_at, most_steps
         self.points: list[Point] = []
-        self.steps_before, self.started = 0, time.perf_counter()
+        self.before, self.started = (0, 0, 0), time.perf_counter()
 
     def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
         seconds = round(time.perf_counter() - self.started, 2)
-        self.points.append(
-            Point(record.generation - 1, self.steps_before, record.eval_return, record.episode_cap, seconds)
-        )
-        self.steps_before = record.timesteps
+        self.points.append(Point(*self.before, record.eval_return, seconds))
+        self.before = record.generation, record.timesteps, record.eval_timesteps
         last = [point.score for point in self.points[-WINDOW:]]
         reached = len(last) == WINDOW and statistics.median(last) >= self.stop_at
         return not reached and record.timesteps < self.most_steps

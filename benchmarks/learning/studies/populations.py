@@ -7,24 +7,20 @@ import csv
 import itertools
 import math
 import os
-import statistics
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from benchmarks.child_process import Child
 from benchmarks.csv_records import read_records
-from benchmarks.learning.reports.plots import new_figure, save
 from benchmarks.learning.reports.sections import write_sections
 from benchmarks.learning.runs.resumable import resumable
 from benchmarks.learning.runs.side_by_side import run_jobs
-from benchmarks.learning.studies.population_run import WINDOW, Point
+from benchmarks.learning.studies.population_run import Point
+from benchmarks.learning.studies.population_table import WORKERS, Reached, draw, first_reached, section, time_on
 from benchmarks.machine import cpu_model, usable_cpus, versions
 from benchmarks.options import COUNT, COUNT_OR_0, above_zero
-from benchmarks.tables import amount, markdown_table
 from fastes.settings.preset_loader import choose_settings
 from fastes.settings.settings import Settings
 
@@ -65,23 +61,6 @@ class Case(NamedTuple):
         return "-".join(str(value).replace("/", "-") for value in self)
 
 
-class Reached(NamedTuple):
-    """A line of populations.csv: when a training first had a return; both are infinite where it never did."""
-
-    env: str
-    factor: int
-    rate: str
-    growth: str
-    elites: str
-    seed: int
-    population: int
-    aim: float
-    generations: float
-    steps: float
-    last_steps: int
-    machine: str
-
-
 def first_value(schedule: Any) -> float:
     """What a schedule of the preset begins with: schedules follow a budget, and a run to a return has none."""
     return float(schedule.split("_")[1]) if isinstance(schedule, str) else float(schedule)
@@ -92,7 +71,7 @@ def preset_of(env: str) -> Settings:
 
 
 def changes_of(case: Case) -> dict[str, Any]:
-    """What the case changes in the preset. One start, and schedules that stay at their first value: no part of it has a budget."""
+    """What the case changes in the preset. One start, and schedules that stay at their first value: nothing has a budget."""
     preset, factor = preset_of(case.env), case.factor
     changes: dict[str, Any] = {
         "population_size": preset.population_size * factor,
@@ -117,15 +96,6 @@ def cases_of(arguments: argparse.Namespace) -> list[Case]:
             rules = rules if factor > 1 else ("same", "generations", "share")
             found.append(Case(arguments.env, factor, *rules, seed))
     return list(dict.fromkeys(found))
-
-
-def first_reached(points: Sequence[Point], aim: float) -> Point | None:
-    """The first evaluation that has a median of at least the aim together with two before and two after it."""
-    half = WINDOW // 2
-    for k in range(half, len(points) - half):
-        if statistics.median(point.score for point in points[k - half : k + half + 1]) >= aim:
-            return points[k]
-    return None
 
 
 class Training:
@@ -157,16 +127,16 @@ class Training:
         with open(unfinished, "w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows([Point._fields, *points])
         os.replace(unfinished, path)
-        said = [f"{aim:g} at {_told(first_reached(points, aim))}" for aim in self.arguments.returns]
-        print(f"{self.case.name}: {', '.join(said)}; {points[-1].seconds:.0f} s", file=sys.stderr, flush=True)
+        told = [f"{aim:g} {_told(points, first_reached(points, aim))}" for aim in self.arguments.returns]
+        print(f"{self.case.name}: {', '.join(told)}; {points[-1].seconds:.0f} s", file=sys.stderr, flush=True)
 
     def end(self, failure: str | None) -> None:
         if failure is not None:
             self.failures.append(f"{self.case.name} failed: {failure}")
 
 
-def _told(point: Point | None) -> str:
-    return "no time" if point is None else f"generation {point.generation}, {point.steps:,} steps"
+def _told(points: Sequence[Point], found: int | None) -> str:
+    return "never" if found is None else f"after {points[found].generation} generations, {points[found].steps:,} steps"
 
 
 def points_file(folder: Path, case: Case) -> Path:
@@ -174,131 +144,19 @@ def points_file(folder: Path, case: Case) -> Path:
 
 
 def read_reached(arguments: argparse.Namespace, cases: Iterable[Case]) -> list[Reached]:
-    """A line a case that is done and a return."""
-    found = []
-    machine = f"{cpu_model()}; {versions()}"
+    """A line a return of each case that is done."""
+    found, machine = [], f"{cpu_model()}; {versions()}"
     for case in cases:
         points = read_records(points_file(arguments.out, case), Point)
+        population = preset_of(case.env).population_size * case.factor
         for aim in arguments.returns if points else ():
-            point = first_reached(points, aim)
-            when = (point.generation, point.steps) if point else (math.inf, math.inf)
-            population = preset_of(case.env).population_size * case.factor
+            at = first_reached(points, aim)
+            when = [math.inf] * (2 + len(WORKERS))
+            if at is not None:
+                times = (time_on(workers, points[: at + 1], population) for workers in WORKERS)
+                when = [points[at].generation, points[at].steps, *map(round, times)]
             found.append(Reached(*case, population, aim, *when, points[-1].steps, machine))
     return found
-
-
-class Limit(NamedTuple):
-    """McCandlish et al. 2018 (arXiv 1812.06162), equation 2.11 for populations: generations = least (1 + critical / factor).
-
-    critical: the factor at which generations are twice the least, and steps twice those of a factor near 0.
-    """
-
-    least: float
-    critical: float
-
-
-def fitted_limit(factors: Sequence[float], generations: Sequence[float]) -> Limit:
-    """Least squares of logarithms over factors and generations of single trainings; critical between 1/8 and 256."""
-    at, seen = np.array(factors, dtype=np.float64), np.log(np.maximum(np.array(generations, dtype=np.float64), 1.0))
-    criticals = 2.0 ** np.linspace(-3.0, 8.0, 221)
-    shapes = np.log1p(criticals[:, None] / at)
-    offsets = (seen - shapes).mean(axis=1)
-    best = int(((seen - shapes - offsets[:, None]) ** 2).sum(axis=1).argmin())
-    return Limit(float(np.exp(offsets[best])), float(criticals[best]))
-
-
-def median_and_worst(values: Sequence[float]) -> str:
-    """'38 (worst 52)'; 'never' for what is infinite."""
-    median, worst = statistics.median(values), max(values)
-    return f"{_amount(median)} (worst {_amount(worst)})" if len(values) > 1 else _amount(median)
-
-
-def _amount(value: float) -> str:
-    return amount(value) if math.isfinite(value) else "never"
-
-
-def rules_of(row: Reached | Case) -> tuple[str, str, str]:
-    return row.rate, row.growth, row.elites
-
-
-def grouped(rows: Sequence[Reached], aim: float) -> dict[tuple[str, str, str], dict[int, list[Reached]]]:
-    """Rules -> factor -> its lines for one return; a factor of 1 is in all."""
-    plain = [row for row in rows if row.factor == 1 and row.aim == aim]
-    rules = dict.fromkeys(rules_of(row) for row in rows if row.factor > 1) or dict.fromkeys(rules_of(row) for row in plain)
-    return {
-        each: {
-            factor: [row for row in rows if row.factor == factor and row.aim == aim and rules_of(row) == each]
-            for factor in sorted({row.factor for row in rows if rules_of(row) == each} - {1})
-        }
-        | ({1: plain} if plain else {})
-        for each in rules
-    }
-
-
-def section(rows: Sequence[Reached], aim: float) -> str:
-    """The table of one return."""
-    header = ("rules: rate, growth, elites", "factor", "candidates", "generations", "1 / of 1", "steps", "times 1")
-    lines = []
-    for rules, by_factor in grouped(rows, aim).items():
-        base = by_factor.get(1, [])
-        for factor, found in sorted(by_factor.items()):
-            medians = [statistics.median(getattr(row, name) for row in found) for name in ("generations", "steps")]
-            bases = [statistics.median(getattr(row, name) for row in base) if base else math.nan for name in ("generations", "steps")]
-            known = base and math.isfinite(sum(medians) + sum(bases))
-            lines.append(
-                (
-                    ", ".join(rules),
-                    str(factor),
-                    str(found[0].population),
-                    median_and_worst([row.generations for row in found]),
-                    f"{bases[0] / max(medians[0], 1.0):.1f}" if known else "",
-                    median_and_worst([row.steps for row in found]),
-                    f"{medians[1] / max(bases[1], 1.0):.1f}" if known else "",
-                )
-            )
-    return f"## {rows[0].env}: {aim:g}\n\n{markdown_table(header, lines)}\n\n{limits(rows, aim)}"
-
-
-def limits(rows: Sequence[Reached], aim: float) -> str:
-    """The fitted limit of each rule that has three factors."""
-    told = []
-    for rules, by_factor in grouped(rows, aim).items():
-        found = [row for group in by_factor.values() for row in group if math.isfinite(row.generations)]
-        if len({row.factor for row in found}) < 3:
-            continue
-        limit = fitted_limit([row.factor for row in found], [row.generations for row in found])
-        size = found[0].population / found[0].factor * limit.critical
-        told.append(
-            f"- {', '.join(rules)}: generations = {limit.least:.1f} (1 + {limit.critical:.1f} / factor): critical factor "
-            f"{limit.critical:.1f}, {size:.0f} candidates"
-        )
-    return "\n".join(told)
-
-
-def draw(rows: Sequence[Reached], returns: Sequence[float], path: Path) -> None:
-    """Generations and steps over the factor, a line a rule, dots for seeds; ideal lines in grey."""
-    figure, axes = new_figure(2, len(returns))
-    panels = iter(axes)
-    for aim in returns:
-        for name in ("generations", "steps"):
-            panel = next(panels)
-            for rules, by_factor in grouped(rows, aim).items():
-                at = sorted(by_factor)
-                medians = [statistics.median(getattr(row, name) for row in by_factor[factor]) for factor in at]
-                finite = [(factor, median) for factor, median in zip(at, medians, strict=True) if math.isfinite(median)]
-                if not finite:
-                    continue
-                (line,) = panel.plot(*zip(*finite, strict=True), marker="o", label=", ".join(rules))
-                dots = [(f, getattr(row, name)) for f in at for row in by_factor[f] if math.isfinite(getattr(row, name))]
-                panel.scatter(*zip(*dots, strict=True), s=10, alpha=0.5, color=line.get_color())
-                if by_factor.get(1) and finite[0][0] == 1:
-                    ideal = [finite[0][1] / (factor if name == "generations" else 1.0) for factor in at]
-                    panel.plot(at, ideal, color="grey", linestyle=":")
-            panel.set(title=f"{rows[0].env}, {aim:g}", xlabel="factor of the preset's population", ylabel=f"{name} to it")
-            panel.set_xscale("log", base=2)
-            panel.set_yscale("log")
-    axes[0].legend(title="rate, growth, elites", fontsize="small")
-    save(figure, path)
 
 
 def parsed(given: Sequence[str]) -> argparse.Namespace:
@@ -317,19 +175,19 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--cores", type=COUNT, default=1, metavar="N", help="CPUs of a training (default: 1)")
     parser.add_argument("--report-only", action="store_true", help="run nothing: write the report anew from what is there")
     arguments = parser.parse_args(given)
-    course = COURSES.get(arguments.env)
-    if course is None and (arguments.returns is None or arguments.most_steps is None):
+    if arguments.env not in COURSES and (arguments.returns is None or arguments.most_steps is None):
         parser.error(f"{arguments.env} has no known returns: give --returns and --most-steps")
-    arguments.returns = sorted(arguments.returns or course.returns)  # type: ignore[union-attr]
-    arguments.most_steps = arguments.most_steps or course.most_steps  # type: ignore[union-attr]
+    course = COURSES.get(arguments.env, Course((), 0))
+    arguments.returns = sorted(arguments.returns or course.returns)
+    arguments.most_steps = arguments.most_steps or course.most_steps
     arguments.out = (arguments.out / "populations").absolute()
     return arguments
 
 
 def run(given: Sequence[str]) -> None:
-    """Train what is missing, and write populations.csv, a picture an environment and report.md."""
-    arguments = parsed(given)
-    cases, failures = cases_of(arguments), list[str]()
+    """Train what is missing; write <env>.csv, <env>.png and <env>.md of what was asked for."""
+    arguments, failures = parsed(given), list[str]()
+    cases = cases_of(arguments)
     if not arguments.report_only:
         arguments.out.mkdir(parents=True, exist_ok=True)
         missing = (Training(case, arguments, failures) for case in cases if not points_file(arguments.out, case).exists())
@@ -341,15 +199,17 @@ def run(given: Sequence[str]) -> None:
 
 
 def write_report(arguments: argparse.Namespace, cases: Sequence[Case]) -> Path:
-    rows = read_reached(arguments, cases)
+    rows, stem = read_reached(arguments, cases), arguments.env.replace("/", "-")
     if not rows:
         raise SystemExit(f"no finished training of these options in {arguments.out}")
-    with open(arguments.out / f"{arguments.env}.csv", "w", newline="", encoding="utf-8") as file:
+    with open(arguments.out / f"{stem}.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([Reached._fields, *rows])
-    draw(rows, arguments.returns, arguments.out / f"{arguments.env}.png")
+    draw(rows, arguments.out / f"{stem}.png")
+    seeds = ", ".join(str(seed) for seed in sorted({row.seed for row in rows}))
     text = (
-        f"First generation whose noise-free evaluation has, with two before and two after it, a median of the return; "
-        f"environment steps are those of candidates. Median and worst of seeds {', '.join(sorted({str(row.seed) for row in rows}))}."
+        "Theta whose noise-free evaluation has, with two before and two after it, a median of the return: generations and "
+        f"environment steps of candidates until then, median and worst of seeds {seeds}. Faster: times computed for so many "
+        "workers, in steps that follow one another."
     )
-    sections = [f"# {QUESTION}", text, *(section(rows, aim) for aim in arguments.returns)]
-    return write_sections(arguments.out / f"{arguments.env}.md", [*sections, f"![{arguments.env}]({arguments.env}.png)"])
+    sections = [f"# {QUESTION}", text, *(section(rows, aim) for aim in arguments.returns), f"![{stem}]({stem}.png)"]
+    return write_sections(arguments.out / f"{stem}.md", sections)
