@@ -26,17 +26,17 @@ def changed(env: str, **changes: Any) -> dict[str, tuple[Any, Any]]:
     return {name: (before[name], after[name]) for name in before if before[name] != after[name]}
 
 
-def test_the_candidates_are_multiplied_and_the_learning_rate_goes_with_their_root() -> None:
-    assert changed("HalfCheetah-v5", population_scale=4) == {
-        "population_size": (16, 64),
+def test_the_candidates_are_multiplied_and_the_learning_rate_goes_with_their_fourth_root() -> None:
+    assert changed("HalfCheetah-v5", population_scale=16) == {
+        "population_size": (16, 256),
         "learning_rate": ("lin_0.02_0.004", "lin_0.04_0.008"),
-        "episode_cap_factor": (1.0025, pytest.approx(1.0025**4, rel=1e-15)),
+        "episode_cap_factor": (1.0025, pytest.approx(1.0025**16, rel=1e-14)),
     }
-    assert changed("Hopper-v5", population_scale=9) == {"population_size": (16, 144), "learning_rate": (0.01, 0.03)}
-    assert changed("Reacher-v5", population_scale=4)["learning_rate"] == ("exp_0.008_0.0003", "exp_0.016_0.0006")
-    assert changed("Toy-v0", population_scale=2) == {
-        "population_size": (64, 128),
-        "learning_rate": (0.02, 0.02 * math.sqrt(2.0)),
+    assert changed("Hopper-v5", population_scale=16) == {"population_size": (16, 256), "learning_rate": (0.01, 0.02)}
+    assert changed("Reacher-v5", population_scale=16)["learning_rate"] == ("exp_0.008_0.0003", "exp_0.016_0.0006")
+    assert changed("Toy-v0", population_scale=3) == {
+        "population_size": (64, 192),
+        "learning_rate": (0.02, 0.02 * math.sqrt(math.sqrt(3.0))),
     }
 
 
@@ -82,8 +82,8 @@ def test_a_factor_of_one_has_the_bits_of_none() -> None:
 
 
 def test_a_scaled_model_is_the_one_with_those_settings() -> None:
-    scaled = FastES("CartPole-v1", preset="default", seed=3, n_workers=0, population_scale=4)
-    written = FastES("CartPole-v1", preset="default", seed=3, n_workers=0, population_size=256, learning_rate=0.04)
+    scaled = FastES("CartPole-v1", preset="default", seed=3, n_workers=0, population_scale=16)
+    written = FastES("CartPole-v1", preset="default", seed=3, n_workers=0, population_size=1024, learning_rate=0.04)
     assert scaled.settings == written.settings
 
 
@@ -138,8 +138,8 @@ def test_a_factor_scales_what_a_file_says(tmp_path: Path) -> None:
     for number, (given, population, rate) in enumerate(
         [
             ({}, 10, 0.1),
-            ({"population_scale": 4}, 40, 0.2),
-            ({"population_scale": 4, "learning_rate": 0.3}, 40, 0.3),
+            ({"population_scale": 16}, 160, 0.2),
+            ({"population_scale": 16, "learning_rate": 0.3}, 160, 0.3),
             ({"population_size": 20}, 20, 0.1),
         ]
     ):
@@ -166,17 +166,17 @@ def trained(folder: Path, *flags: str) -> int:
 
 
 def test_the_flag_scales_and_the_run_keeps_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert trained(tmp_path, "CartPole-v1", "--preset", "default", "--population-scale", "4") == 0
-    assert "256 candidates" in capsys.readouterr().out
+    assert trained(tmp_path, "CartPole-v1", "--preset", "default", "--population-scale", "16") == 0
+    assert "1024 candidates" in capsys.readouterr().out
     config = tmp_path / "CartPole-v1" / "1" / "config.toml"
     tables = read_config(config)
     assert tables is not None
-    assert (tables["settings"]["population_size"], tables["settings"]["learning_rate"]) == (256, 0.04)
+    assert (tables["settings"]["population_size"], tables["settings"]["learning_rate"]) == (1024, 0.04)
     assert "population_scale" not in tables["settings"], "a run that begins from this file must not be scaled again"
     assert trained(tmp_path, "--config", str(config)) == 0
-    assert "256 candidates" in capsys.readouterr().out
+    assert "1024 candidates" in capsys.readouterr().out
     assert trained(tmp_path, "--config", str(config), "--population-scale", "2") == 0
-    assert "512 candidates" in capsys.readouterr().out
+    assert "2048 candidates" in capsys.readouterr().out
 
 
 def test_the_flag_is_refused_where_it_cannot_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

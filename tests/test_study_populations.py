@@ -158,7 +158,7 @@ def test_the_same_command_goes_on_where_it_was(tmp_path: Path, capfd: pytest.Cap
     files = sorted((tmp_path / "populations" / "points").iterdir())
     assert [file.name for file in files] == [
         "CartPole-v1-1-same-generations-share-0.csv",
-        "CartPole-v1-2-root-steps-share-0.csv",
+        "CartPole-v1-2-fourth-steps-share-0.csv",
     ]
     found = read_records(files[0], Point)
     assert [point.generation for point in found] == list(range(len(found)))
@@ -170,7 +170,7 @@ def test_the_same_command_goes_on_where_it_was(tmp_path: Path, capfd: pytest.Cap
     told = capfd.readouterr()
     assert (tmp_path / "populations" / "CartPole-v1.csv").read_text() == first
     assert files[0].stat().st_mtime_ns == before
-    assert "CartPole-v1-2-root" in told.err
+    assert "CartPole-v1-2-fourth" in told.err
     assert "CartPole-v1-1-" not in told.err
     assert (tmp_path / "populations" / "CartPole-v1.png").stat().st_size > 1000
     main([*command, "--report-only"])

@@ -92,11 +92,13 @@ def _warn_of_unscaled_rate(name: str, tuned: int, settings: Settings) -> None:
     given, rate = settings.population_size, settings.learning_rate
     if tuned / _FAR < given < tuned * _FAR or callable(rate):
         return
-    shown = rate if isinstance(rate, str) else f"{rate:g}"
+    shown, more = rate if isinstance(rate, str) else f"{rate:g}", given > tuned
+    scale = f", as with population_scale = {given // tuned} in place of population_size" if more and not given % tuned else ""
+    factor = population_scale.rate_factor(given / tuned) if more else math.sqrt(given / tuned)
     warnings.warn(
         f"population_size = {given} with learning_rate = {shown}, which preset {name!r} has for population_size = {tuned}: "
         "the noise in a gradient falls with the square root of the candidates, so that learning_rate = "
-        f"{_scaled(rate, math.sqrt(given / tuned))} is a point to start from. Passing learning_rate, any value, silences this",
+        f"{_scaled(rate, factor)} is a point to start from{scale}. Passing learning_rate, any value, silences this",
         UserWarning,
         stacklevel=4,
     )

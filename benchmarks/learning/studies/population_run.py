@@ -39,6 +39,7 @@ class Watch(Callback):
     def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
         seconds = round(time.perf_counter() - self.started, 2)
         self.points.append(Point(*self.before, record.eval_return, seconds))
+        print(*self.points[-1], file=sys.stderr, flush=True)  # to the log
         self.before = record.generation, record.timesteps, record.eval_timesteps
         last = [point.score for point in self.points[-WINDOW:]]
         reached = len(last) == WINDOW and statistics.median(last) >= self.stop_at

@@ -25,7 +25,7 @@ from fastes.settings.preset_loader import choose_settings
 from fastes.settings.settings import Settings
 
 QUESTION = "Larger populations: what each factor saves in generations, and costs in steps"
-RATES = {"same": 0.0, "root": 0.5, "linear": 1.0}  # the power of the factor that multiplies the learning rate
+RATES = {"same": 0.0, "fourth": 0.25, "root": 0.5, "linear": 1.0}  # powers of the factor that multiply the learning rate
 GROWTHS = ("generations", "steps")  # what the horizon of episode_cap="grow" follows
 ELITES = ("share", "number")  # what of the preset's best pairs stays as it is
 _RUN = "benchmarks.learning.studies.population_run"
@@ -163,7 +163,7 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.studies populations", description=QUESTION)
     parser.add_argument("--env", default="HalfCheetah-v5", metavar="ID", help="default: HalfCheetah-v5")
     parser.add_argument("--factors", type=COUNT, nargs="+", default=[1, 2, 4, 8, 16], metavar="K", help="default: %(default)s")
-    for name, choices, known in (("rates", RATES, "root"), ("growths", GROWTHS, "steps"), ("elites", ELITES, "share")):
+    for name, choices, known in (("rates", RATES, "fourth"), ("growths", GROWTHS, "steps"), ("elites", ELITES, "share")):
         parser.add_argument(f"--{name}", nargs="+", default=[known], choices=choices, help=f"default: {known}")
     parser.add_argument(
         "--returns", type=float, nargs="+", metavar="R", help=f"to look for (default: those of {', '.join(COURSES)})"
