@@ -81,6 +81,11 @@ def test_a_factor_of_one_has_the_bits_of_none() -> None:
     assert np.array_equal(thetas[0], thetas[2])
 
 
+def test_a_factor_of_one_leaves_what_it_is_given() -> None:
+    for given in ({}, {"learning_rate": "lin_2e-2"}, {"learning_rate": abs}, {"population_size": "many"}):
+        assert scaled_settings(given, 1) == given
+
+
 def test_a_scaled_model_is_the_one_with_those_settings() -> None:
     scaled = FastES("CartPole-v1", preset="default", seed=3, n_workers=0, population_scale=16)
     written = FastES("CartPole-v1", preset="default", seed=3, n_workers=0, population_size=1024, learning_rate=0.04)
@@ -147,6 +152,15 @@ def test_a_factor_scales_what_a_file_says(tmp_path: Path) -> None:
         assert (settings.population_size, settings.learning_rate) == (population, rate), number
     with pytest.raises(ValueError, match="population_scale = 4 beside population_size = 20"):
         FastES.from_config(path, n_workers=0, population_scale=4, population_size=20)
+
+
+def test_a_function_is_scaled_by_nobody(tmp_path: Path) -> None:
+    path = written(tmp_path, "learning_rate = 'function'")
+    with pytest.raises(ValueError, match="learning_rate was a function"):
+        FastES.from_config(path, n_workers=0, population_scale=4)
+    assert FastES.from_config(path, n_workers=0, population_scale=4, learning_rate=0.3).settings.learning_rate == 0.3
+    with pytest.raises(TypeError, match="population_scale multiplies the numbers of learning_rate, which is a function"):
+        scaled_settings({"learning_rate": abs}, 2)
 
 
 def test_a_factor_in_a_file_scales_the_file_and_gives_way_to_one_that_is_passed(tmp_path: Path) -> None:
