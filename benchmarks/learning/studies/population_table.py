@@ -97,12 +97,11 @@ def fitted_limit(factors: Sequence[float], generations: Sequence[float]) -> Limi
     return Limit(float(np.exp(offsets[best])), float(criticals[best]))
 
 
-def grouped(rows: Sequence[Reached], aim: float) -> dict[Rules, dict[int, list[Reached]]]:
-    """Rules -> factor, rising -> lines for one return; those of factor 1, which has no rule, are in all."""
-    of_aim = [row for row in rows if row.aim == aim]
-    plain = [row for row in of_aim if row.factor == 1]
+def grouped(rows: Sequence[Reached]) -> dict[Rules, dict[int, list[Reached]]]:
+    """Rules -> factor, rising -> lines of one return; those of factor 1, which has no rule, are in all."""
+    plain = [row for row in rows if row.factor == 1]
     found: dict[Rules, dict[int, list[Reached]]] = {}
-    for row in sorted(of_aim, key=lambda row: row.factor):
+    for row in sorted(rows, key=lambda row: row.factor):
         if row.factor > 1:
             by_factor = found.setdefault(row.rules, {1: plain} if plain else {})
             by_factor.setdefault(row.factor, []).append(row)
@@ -112,12 +111,12 @@ def grouped(rows: Sequence[Reached], aim: float) -> dict[Rules, dict[int, list[R
 _COLUMNS = ("generations", "steps", *(f"on_{workers}" for workers in WORKERS))
 
 
-def section(rows: Sequence[Reached], aim: float) -> str:
-    """The table of one return, and the limits."""
+def section(rows: Sequence[Reached]) -> str:
+    """The table of one return in one environment, and the limits."""
     header = ("rate, growth, elites", "factor", "candidates", "generations", "fewer", "steps", "more")
     header += tuple(f"faster on {workers}" for workers in WORKERS)
     lines = []
-    for rules, by_factor in grouped(rows, aim).items():
+    for rules, by_factor in grouped(rows).items():
         bases = dict(zip(_COLUMNS, _medians(by_factor.get(1, [])), strict=True))
         for factor, found in by_factor.items():
             medians = dict(zip(_COLUMNS, _medians(found), strict=True))
@@ -133,7 +132,7 @@ def section(rows: Sequence[Reached], aim: float) -> str:
                     *(ratio(bases[name], medians[name]) for name in _COLUMNS[2:]),
                 )
             )
-    return f"## {rows[0].env}: {aim:g}\n\n{markdown_table(header, lines)}\n\n{limits(rows, aim)}"
+    return f"## {rows[0].env}: {rows[0].aim:g}\n\n{markdown_table(header, lines)}\n\n{limits(rows)}"
 
 
 def _medians(rows: Sequence[Reached]) -> list[float]:
@@ -151,10 +150,10 @@ def median_and_worst(values: Sequence[float]) -> str:
     return f"{median} (worst {worst})" if len(values) > 1 else median
 
 
-def limits(rows: Sequence[Reached], aim: float) -> str:
+def limits(rows: Sequence[Reached]) -> str:
     """The fitted limit of each rule that has three factors."""
     told = []
-    for rules, by_factor in grouped(rows, aim).items():
+    for rules, by_factor in grouped(rows).items():
         found = [row for group in by_factor.values() for row in group if math.isfinite(row.generations)]
         if len({row.factor for row in found}) > 2:
             limit = fitted_limit([row.factor for row in found], [row.generations for row in found])
@@ -167,16 +166,16 @@ def limits(rows: Sequence[Reached], aim: float) -> str:
 
 
 def draw(rows: Sequence[Reached], path: Path) -> None:
-    """Generations and steps over the factor, a line a rule, dots for seeds; dotted: a perfect use of candidates."""
-    aims = sorted({row.aim for row in rows})
+    """Generations and steps to each environment's last return over the factor; dotted: a perfect use of candidates."""
+    aims = {row.env: max(other.aim for other in rows if other.env == row.env) for row in rows}
     figure, axes = new_figure(2, len(aims))
     panels = iter(axes)
-    for aim in aims:
+    for env, aim in aims.items():
         for name in _COLUMNS[:2]:
             panel = next(panels)
-            for rules, by_factor in grouped(rows, aim).items():
+            for rules, by_factor in grouped([row for row in rows if (row.env, row.aim) == (env, aim)]).items():
                 _draw_rules(panel, ", ".join(rules), by_factor, name)
-            panel.set(title=f"{rows[0].env}, {aim:g}", xlabel="times the preset's population", ylabel=f"{name} to the return")
+            panel.set(title=f"{env}, {aim:g}", xlabel="times the preset's population", ylabel=f"{name} to the return")
             panel.set_xscale("log", base=2)
             panel.set_yscale("log")
     if axes[0].lines:

@@ -89,12 +89,10 @@ def changes_of(case: Case) -> dict[str, Any]:
 def cases_of(arguments: argparse.Namespace) -> list[Case]:
     """In an order that shows something early: seed by seed, small factors first."""
     found = []
-    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-        for factor, rules in itertools.product(
-            sorted(arguments.factors), itertools.product(arguments.rates, arguments.growths, arguments.elites)
-        ):
-            rules = rules if factor > 1 else ("same", "generations", "share")
-            found.append(Case(arguments.env, factor, *rules, seed))
+    rules = list(itertools.product(arguments.rates, arguments.growths, arguments.elites))
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    for env, seed, factor in itertools.product(arguments.courses, seeds, sorted(arguments.factors)):
+        found += [Case(env, factor, *each, seed) for each in (rules if factor > 1 else [("same", "generations", "share")])]
     return list(dict.fromkeys(found))
 
 
@@ -102,17 +100,18 @@ class Training:
     """A case that is not done; its file is written when it is."""
 
     def __init__(self, case: Case, arguments: argparse.Namespace, failures: list[str]) -> None:
-        self.case, self.arguments, self.failures = case, arguments, failures
+        self.case, self.folder, self.failures = case, arguments.out, failures
+        self.course: Course = arguments.courses[case.env]
 
     def start(self, cpus: Sequence[int]) -> Child:
-        case, folder = self.case, self.arguments.out
+        case, folder = self.case, self.folder
         given = {
             "env": case.env,
             "preset": case.env,
             "seed": case.seed,
             "changes": changes_of(case),
-            "stop_at": self.arguments.returns[-1],
-            "most_steps": int(self.arguments.most_steps * math.sqrt(case.factor)),
+            "stop_at": self.course.returns[-1],
+            "most_steps": int(self.course.most_steps * math.sqrt(case.factor)),
             "n_workers": len(cpus) if len(cpus) > 1 else 0,
         }
         logs = folder / "logs"
@@ -121,13 +120,13 @@ class Training:
 
     def note(self, record: dict[str, Any]) -> None:
         points = [Point(*point) for point in record["points"]]
-        path = points_file(self.arguments.out, self.case)
+        path = points_file(self.folder, self.case)
         path.parent.mkdir(exist_ok=True)
         unfinished = path.with_suffix(".part")
         with open(unfinished, "w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows([Point._fields, *points])
         os.replace(unfinished, path)
-        told = [f"{aim:g} {_told(points, first_reached(points, aim))}" for aim in self.arguments.returns]
+        told = [f"{aim:g} {_told(points, first_reached(points, aim))}" for aim in self.course.returns]
         print(f"{self.case.name}: {', '.join(told)}; {points[-1].seconds:.0f} s", file=sys.stderr, flush=True)
 
     def end(self, failure: str | None) -> None:
@@ -149,7 +148,7 @@ def read_reached(arguments: argparse.Namespace, cases: Iterable[Case]) -> list[R
     for case in cases:
         points = read_records(points_file(arguments.out, case), Point)
         population = preset_of(case.env).population_size * case.factor
-        for aim in arguments.returns if points else ():
+        for aim in arguments.courses[case.env].returns if points else ():
             at = first_reached(points, aim)
             when = [math.inf] * (2 + len(WORKERS))
             if at is not None:
@@ -161,13 +160,11 @@ def read_reached(arguments: argparse.Namespace, cases: Iterable[Case]) -> list[R
 
 def parsed(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.studies populations", description=QUESTION)
-    parser.add_argument("--env", default="HalfCheetah-v5", metavar="ID", help="default: HalfCheetah-v5")
+    parser.add_argument("--env", nargs="+", default=list(COURSES), metavar="ID", help="default: %(default)s")
     parser.add_argument("--factors", type=COUNT, nargs="+", default=[1, 2, 4, 8, 16], metavar="K", help="default: %(default)s")
     for name, choices, known in (("rates", RATES, "fourth"), ("growths", GROWTHS, "steps"), ("elites", ELITES, "share")):
         parser.add_argument(f"--{name}", nargs="+", default=[known], choices=choices, help=f"default: {known}")
-    parser.add_argument(
-        "--returns", type=float, nargs="+", metavar="R", help=f"to look for (default: those of {', '.join(COURSES)})"
-    )
+    parser.add_argument("--returns", type=float, nargs="+", metavar="R", help="to look for (default: an environment's own)")
     parser.add_argument("--most-steps", type=above_zero, metavar="N", help="given up after, times the root of the factor")
     parser.add_argument("--seeds", type=COUNT, default=3, metavar="N", help="trainings of each case (default: 3)")
     parser.add_argument("--first-seed", type=COUNT_OR_0, default=0, metavar="K", help="seeds are K, K + 1, ... (default: 0)")
@@ -175,17 +172,21 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--cores", type=COUNT, default=1, metavar="N", help="CPUs of a training (default: 1)")
     parser.add_argument("--report-only", action="store_true", help="run nothing: write the report anew from what is there")
     arguments = parser.parse_args(given)
-    if arguments.env not in COURSES and (arguments.returns is None or arguments.most_steps is None):
-        parser.error(f"{arguments.env} has no known returns: give --returns and --most-steps")
-    course = COURSES.get(arguments.env, Course((), 0))
-    arguments.returns = sorted(arguments.returns or course.returns)
-    arguments.most_steps = arguments.most_steps or course.most_steps
+    unknown = [env for env in arguments.env if env not in COURSES]
+    if unknown and (arguments.returns is None or arguments.most_steps is None):
+        parser.error(f"{unknown[0]} has no known returns: give --returns and --most-steps")
+    arguments.courses = {
+        env: Course(
+            tuple(sorted(arguments.returns or COURSES[env].returns)), int(arguments.most_steps or COURSES[env].most_steps)
+        )
+        for env in arguments.env
+    }
     arguments.out = (arguments.out / "populations").absolute()
     return arguments
 
 
 def run(given: Sequence[str]) -> None:
-    """Train what is missing; write <env>.csv, <env>.png and <env>.md of what was asked for."""
+    """Train what is missing; write populations.csv, populations.png and report.md of what was asked for."""
     arguments, failures = parsed(given), list[str]()
     cases = cases_of(arguments)
     if not arguments.report_only:
@@ -199,17 +200,18 @@ def run(given: Sequence[str]) -> None:
 
 
 def write_report(arguments: argparse.Namespace, cases: Sequence[Case]) -> Path:
-    rows, stem = read_reached(arguments, cases), arguments.env.replace("/", "-")
+    rows = read_reached(arguments, cases)
     if not rows:
         raise SystemExit(f"no finished training of these options in {arguments.out}")
-    with open(arguments.out / f"{stem}.csv", "w", newline="", encoding="utf-8") as file:
+    with open(arguments.out / "populations.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([Reached._fields, *rows])
-    draw(rows, arguments.out / f"{stem}.png")
+    draw(rows, arguments.out / "populations.png")
     seeds = ", ".join(str(seed) for seed in sorted({row.seed for row in rows}))
     text = (
         "Theta whose noise-free evaluation has, with two before and two after it, a median of the return: generations and "
         f"environment steps of candidates until then, median and worst of seeds {seeds}. Faster: times computed for so many "
         "workers, in steps that follow one another."
     )
-    sections = [f"# {QUESTION}", text, *(section(rows, aim) for aim in arguments.returns), f"![{stem}]({stem}.png)"]
-    return write_sections(arguments.out / f"{stem}.md", sections)
+    courses = dict.fromkeys((row.env, row.aim) for row in rows)
+    sections = [section([row for row in rows if (row.env, row.aim) == course]) for course in courses]
+    return write_sections(arguments.out / "report.md", [f"# {QUESTION}", text, *sections, "![Populations](populations.png)"])
