@@ -17,7 +17,7 @@ from fastes.settings.population_scale import scaled_settings
 from fastes.settings.preset_loader import all_presets, choose_settings, load_preset
 from fastes.settings.settings import Settings
 
-SCALED = {"population_size", "learning_rate", "episode_cap_factor"}
+SCALED = {"population_size", "learning_rate", "episode_cap_factor", "obs_freeze_after"}
 
 
 def changed(env: str, **changes: Any) -> dict[str, tuple[Any, Any]]:
@@ -50,6 +50,8 @@ def test_nothing_else_changes_in_any_preset(name: str) -> None:
         3 * preset.get("population_size", 64),
     )
     assert ("episode_cap_factor" in changes) == (preset.get("episode_cap") == "grow")
+    frozen = preset.get("obs_freeze_after", 0)
+    assert changes.get("obs_freeze_after", (0, 0)) == (frozen, 3 * frozen)
     assert changed(name, population_scale=1) == {}
 
 
@@ -62,6 +64,7 @@ def test_elites_stay_a_share_of_the_pairs_and_adaptive_populations_keep_their_bl
         "population_size",
         "generation_timesteps",
         "max_population_size",
+        "obs_freeze_after",
         "learning_rate",
     }
     assert Settings().changed(**scaled_settings({"population_size": 10}, 3)).generation_timesteps == 0

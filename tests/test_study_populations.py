@@ -61,6 +61,7 @@ def test_rules_change_what_they_say() -> None:
         "learning_rate": 0.08,
         "sigma": 0.03,
         "starts": 1,
+        "obs_freeze_after": 0,
         "top_fraction": 0.125,
     }
     assert changes_of(case._replace(rate="same"))["learning_rate"] == 0.02

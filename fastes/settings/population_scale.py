@@ -12,15 +12,16 @@ from fastes.settings.settings import Settings
 
 NAME = "population_scale"
 LARGEST = 10_000
-_TIMES = ("population_size", "generation_timesteps", "max_population_size")  # top_fraction is a share already
+# top_fraction is a share already
+_TIMES = ("population_size", "generation_timesteps", "max_population_size", "obs_freeze_after")
 
 
 def scaled_settings(settings: Mapping[str, Any], scale: object) -> dict[str, Any]:
     """settings, and the defaults of those it lacks, for scale times as many candidates a generation.
 
     The learning rate, each number of a schedule, is multiplied by the fourth root of scale, and the horizon of
-    episode_cap="grow" grows by as much a generation as it did in scale of them: it follows environment steps. No setting is
-    changed for 1.
+    episode_cap="grow" grows by as much a generation as it did in scale of them: it follows environment steps. Statistics of
+    observations freeze after as many generations. No setting is changed for 1.
     Raises TypeError or ValueError for a scale that is no int from 1 to 10,000, and for a learning rate that is a function.
     """
     times = check_int(NAME, scale, 1, LARGEST)

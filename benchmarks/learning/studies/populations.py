@@ -78,6 +78,7 @@ def changes_of(case: Case) -> dict[str, Any]:
         "learning_rate": first_value(preset.learning_rate) * factor ** RATES[case.rate],
         "sigma": first_value(preset.sigma),
         "starts": 1,
+        "obs_freeze_after": preset.obs_freeze_after * factor,
     }
     if case.elites == "number":
         changes["top_fraction"] = preset.top_fraction / factor
