@@ -17,7 +17,7 @@ from fastes.settings.population_scale import scaled_settings
 from fastes.settings.preset_loader import all_presets, choose_settings, load_preset
 from fastes.settings.settings import Settings
 
-SCALED = {"population_size", "learning_rate", "episode_cap_factor", "obs_freeze_after"}
+SCALED = {"population_size", "learning_rate", "obs_freeze_after"}
 
 
 def changed(env: str, **changes: Any) -> dict[str, tuple[Any, Any]]:
@@ -30,7 +30,6 @@ def test_the_candidates_are_multiplied_and_the_learning_rate_goes_with_their_fou
     assert changed("HalfCheetah-v5", population_scale=16) == {
         "population_size": (16, 256),
         "learning_rate": ("lin_0.02_0.004", "lin_0.04_0.008"),
-        "episode_cap_factor": (1.0025, pytest.approx(1.0025**16, rel=1e-14)),
     }
     assert changed("Hopper-v5", population_scale=16) == {"population_size": (16, 256), "learning_rate": (0.01, 0.02)}
     assert changed("Reacher-v5", population_scale=16)["learning_rate"] == ("exp_0.008_0.0003", "exp_0.016_0.0006")
@@ -49,7 +48,6 @@ def test_nothing_else_changes_in_any_preset(name: str) -> None:
         choose_settings(name, None, {}).population_size,
         3 * preset.get("population_size", 64),
     )
-    assert ("episode_cap_factor" in changes) == (preset.get("episode_cap") == "grow")
     frozen = preset.get("obs_freeze_after", 0)
     assert changes.get("obs_freeze_after", (0, 0)) == (frozen, 3 * frozen)
     assert changed(name, population_scale=1) == {}
@@ -72,7 +70,7 @@ def test_elites_stay_a_share_of_the_pairs_and_adaptive_populations_keep_their_bl
 
 def test_given_settings_stay_as_they_are_given() -> None:
     assert changed("HalfCheetah-v5", population_scale=4, learning_rate=0.3)["learning_rate"] == ("lin_0.02_0.004", 0.3)
-    assert changed("HalfCheetah-v5", population_scale=4, episode_cap_factor=1.1)["episode_cap_factor"] == (1.0025, 1.1)
+    assert changed("Ant-v5", population_scale=4, obs_freeze_after=5)["obs_freeze_after"] == (20_000, 5)
 
 
 def test_a_factor_of_one_has_the_bits_of_none() -> None:

@@ -159,7 +159,7 @@ def test_the_same_command_goes_on_where_it_was(tmp_path: Path, capfd: pytest.Cap
     files = sorted((tmp_path / "populations" / "points").iterdir())
     assert [file.name for file in files] == [
         "CartPole-v1-1-same-generations-share-0.csv",
-        "CartPole-v1-2-fourth-steps-share-0.csv",
+        "CartPole-v1-2-fourth-generations-share-0.csv",
     ]
     found = read_records(files[0], Point)
     assert [point.generation for point in found] == list(range(len(found)))

@@ -19,19 +19,17 @@ _TIMES = ("population_size", "generation_timesteps", "max_population_size", "obs
 def scaled_settings(settings: Mapping[str, Any], scale: object) -> dict[str, Any]:
     """settings, and the defaults of those it lacks, for scale times as many candidates a generation.
 
-    The learning rate, each number of a schedule, is multiplied by the fourth root of scale, and the horizon of
-    episode_cap="grow" grows by as much a generation as it did in scale of them: it follows environment steps. Statistics of
-    observations freeze after as many generations. No setting is changed for 1.
+    The learning rate, each number of a schedule, is multiplied by the fourth root of scale, and statistics of observations
+    freeze after as many generations. Elites stay the same share, and a horizon that grows does so by as much a generation. No
+    setting is changed for 1.
     Raises TypeError or ValueError for a scale that is no int from 1 to 10,000, and for a learning rate that is a function.
     """
     times = check_int(NAME, scale, 1, LARGEST)
     if times == 1:
         return dict(settings)
-    before = {name: settings.get(name, getattr(Settings(), name)) for name in (*_TIMES, "learning_rate", "episode_cap_factor")}
+    before = {name: settings.get(name, getattr(Settings(), name)) for name in (*_TIMES, "learning_rate")}
     found: dict[str, Any] = {name: check_int(name, before[name], 0) * times for name in _TIMES}
     found["learning_rate"] = times_number(before["learning_rate"], rate_factor(times))
-    if settings.get("episode_cap") == "grow":
-        found["episode_cap_factor"] = _power(before["episode_cap_factor"], times)
     return {**settings, **found}
 
 
@@ -63,11 +61,3 @@ def times_number(schedule: ScheduleSetting, factor: float) -> float | str:
         return float(schedule) * factor
     kind, *numbers = schedule.split("_")
     return "_".join([kind, *(repr(float(number) * factor) for number in numbers)])
-
-
-def _power(base: float, exponent: int) -> float:
-    """base to the exponent by multiplying, which has the same bits everywhere; at most 1e9: no horizon grows so far."""
-    power = 1.0
-    for _ in range(exponent):
-        power = min(power * base, 1e9)
-    return power

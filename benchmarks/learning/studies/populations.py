@@ -163,7 +163,7 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.studies populations", description=QUESTION)
     parser.add_argument("--env", nargs="+", default=list(COURSES), metavar="ID", help="default: %(default)s")
     parser.add_argument("--factors", type=COUNT, nargs="+", default=[1, 2, 4, 8, 16], metavar="K", help="default: %(default)s")
-    for name, choices, known in (("rates", RATES, "fourth"), ("growths", GROWTHS, "steps"), ("elites", ELITES, "share")):
+    for name, choices, known in (("rates", RATES, "fourth"), ("growths", GROWTHS, "generations"), ("elites", ELITES, "share")):
         parser.add_argument(f"--{name}", nargs="+", default=[known], choices=choices, help=f"default: {known}")
     parser.add_argument("--returns", type=float, nargs="+", metavar="R", help="to look for (default: an environment's own)")
     parser.add_argument("--most-steps", type=above_zero, metavar="N", help="given up after, times the root of the factor")
