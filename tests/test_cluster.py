@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import random
 import re
 import secrets
+import signal
 import socket
 import sys
+import threading
 import time
 import types
 from collections.abc import Callable, Iterator
@@ -297,6 +301,28 @@ def test_a_killed_driver_goes_on_from_its_checkpoint(cluster: Cluster, tmp_path:
     with FastES.load(tmp_path / "model.zip", env, cluster=cluster.address) as model:
         assert model.generation >= 3
         learn(model, 6)
+        assert_same_state(expected.state, model.snapshot())
+
+
+@pytest.mark.slow
+def test_interrupts_at_any_moment_lose_no_answer(cluster: Cluster) -> None:
+    """What a node said, or was sent, in the moment of Ctrl-C must not be waited for in the next `learn`."""
+    env, rng, interrupts = toy(step_seconds=0.001), random.Random(0), 0
+    expected = train(env, 30, n_workers=2, **SETTINGS)
+    with FastES(env, cluster=cluster.address, preset="default", **SETTINGS) as model:
+        learn(model, 1)
+        while model.generation < 30:
+            timer = threading.Timer(rng.uniform(0.05, 0.5), os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            try:
+                learn(model, 30)
+            except KeyboardInterrupt:
+                interrupts += 1
+            finally:
+                with contextlib.suppress(KeyboardInterrupt):
+                    timer.cancel()
+                    timer.join()
+        assert interrupts >= 3
         assert_same_state(expected.state, model.snapshot())
 
 

@@ -119,7 +119,7 @@ def test_a_node_that_owes_something_is_late_by_the_pace_of_others(monkeypatch: p
     clock = [100.0]
     monkeypatch.setattr("fastes.pools.cluster.member.time.monotonic", lambda: clock[0])
     open_, _ = ticket(num_pairs=8)
-    member = Member("id", "node", 2, None)
+    member = Member("id", "node", 2, None, 8)
     member.give([1], [open_.schedule.take(4)], open_, None)
     assert not member.is_late(1e9), "nobody knows how long it takes"
     clock[0] = 110.0

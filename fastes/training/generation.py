@@ -41,7 +41,7 @@ def run_generation(state: TrainingState, evaluator: Evaluator) -> Steps[Generati
 
     asked = state.normalizer, training, state.strategy
     if state.settings.eval_lag:
-        batch = yield from evaluator.run_generation(perturbations, *asked, then=begin_evaluations)
+        batch = yield from evaluator.run_generation(perturbations, *asked, 0, begin_evaluations)
     else:  # what has no adaptive cap, and is waited for, should not be the last to start
         begin_evaluations()
         batch = yield from evaluator.run_generation(perturbations, *asked)

@@ -15,7 +15,6 @@ from fastes.pools.cluster.replica import Strategy, key_of, key_of_theta
 from fastes.pools.cluster.schedule import Load, Out
 from fastes.pools.cluster.tickets import OpenTicket
 
-_HELD = 8  # states that a node holds at a time: of trainings side by side, and of thetas that are evaluated
 _GRACE = 0.5  # seconds that any job may be late
 _SLOW = 1.5  # and so many times the time that others took
 _REMEMBERED = 32  # ranges by which a node's pace is known
@@ -54,10 +53,10 @@ class Given(NamedTuple):
 class Member:
     """A node. It is 'joining', then 'ready', or 'refused' for a reason.
 
-    node_id: Ray's. name: as messages have it. workers: processes. actor: a Node.
+    node_id: Ray's. name: as messages have it. workers: processes. actor: a Node. held: states that it holds at a time.
     """
 
-    def __init__(self, node_id: str, name: str, workers: int, actor: Any) -> None:
+    def __init__(self, node_id: str, name: str, workers: int, actor: Any, held: int) -> None:
         self.node_id, self.name, self.workers, self.actor = node_id, name, workers, actor
         self.state, self.reason, self.places = "joining", "", 0
         self.joined: Any = None  # the answer to come to `join`
@@ -65,6 +64,7 @@ class Member:
         self.ranges: dict[int, Given] = {}  # by number
         self._paces = {kind: deque[float](maxlen=_REMEMBERED) for kind in (True, False)}  # of candidates, and of evaluations
         self.failures = 0  # states that it came to and the driver did not
+        self._most_held = held
         self._held: OrderedDict[bytes, bytes] = OrderedDict()  # key of a state -> of its theta
         self._dropped: list[bytes] = []
         self._sent = 0  # messages
@@ -127,7 +127,7 @@ class Member:
 
     def _hold(self, key: bytes, theta_key: bytes) -> None:
         self._held[key] = theta_key
-        while len(self._held) > _HELD:
+        while len(self._held) > self._most_held:
             self._dropped.append(self._held.popitem(last=False)[0])
 
     def answered(self, number: int) -> OpenTicket | None:

@@ -6,6 +6,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -26,7 +27,12 @@ _SAY_AFTER = 10.0  # and after which that is told
 _LOOK = 1.0  # seconds between looks for nodes that are new or gone
 _THREADS = 4  # of an actor: one waits for results while others take in work, and sum
 _STARTS = 3  # of an actor on one node
+_HELD = 8  # states that a node holds for each training: of starts side by side, and of thetas that are evaluated
 _FAREWELL = 5.0  # seconds for nodes to close their environments
+
+
+class ClusterLost(ClusterError):
+    """The connection to the cluster is gone; the next use makes a new one."""
 
 
 class Membership:
@@ -41,6 +47,7 @@ class Membership:
             self._content = cloudpickle.dumps(spec)
         except Exception as error:
             raise cannot_be_sent(spec.source, error) from error
+        self._held = _HELD * max(1, spec.num_tables)
         self._registrations, self._versions = own_registrations(), wanted_versions(spec.source)
         self._connection = Connection(cluster)
         self.ray = self._connection.ray
@@ -67,13 +74,33 @@ class Membership:
         joining = {member.joined: member for member in members if member.state == "joining"}
         return {**joining, **{member.results: member for member in members if member.state == "ready"}}
 
+    def wait(self, refs: list[Any], seconds: float) -> list[Any]:
+        """Those that have come; at most so many seconds for the first of them."""
+        if not refs:
+            time.sleep(seconds)
+            return []
+        ready, _ = self._asked(partial(self.ray.wait, refs, num_returns=1, timeout=seconds))
+        if ready and len(refs) > 1:
+            ready, _ = self._asked(partial(self.ray.wait, refs, num_returns=len(refs), timeout=0))
+        return list(ready)
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        """What Ray answers."""
+        try:
+            return ask()
+        except (self.ray.exceptions.RayError, ConnectionError) as error:
+            raise ClusterLost(
+                f"the connection to the cluster {self.cluster!r} is lost ({error}). What was learned before this generation "
+                "stays: save it, and go on from there"
+            ) from error
+
     def look(self) -> None:
         """Meet nodes that are new or gone; ClusterError where there is none for long, or none can be used at all."""
         now = time.monotonic()
         if now - self._looked < _LOOK:
             return
         self._looked = now
-        alive = {node["NodeID"]: node for node in self.ray.nodes() if node["Alive"]}
+        alive = {node["NodeID"]: node for node in self._asked(self.ray.nodes) if node["Alive"]}
         for member in [member for node_id, member in self._members.items() if node_id not in alive]:
             self.lose(member, "the node is gone")
         for node_id, node in alive.items():
@@ -89,7 +116,7 @@ class Membership:
         self._starts[node_id] = self._starts.get(node_id, 0) + 1
         workers, name = int(node["Resources"]["CPU"]), f"node {node['NodeManagerAddress']} ({node_id[:6]})"
         kind = self._connection.actor_on(node_id, Node, workers, _THREADS)
-        member = Member(node_id, name, workers, kind.remote(name, workers))
+        member = Member(node_id, name, workers, kind.remote(name, workers), self._held)
         member.joined = member.actor.join.remote(self._versions, self._content, self._registrations)
         self._members[node_id] = member
 

@@ -15,7 +15,7 @@ import cloudpickle
 import numpy as np
 
 from fastes.envs.worker_registry import register
-from fastes.errors import shorten, summary_of
+from fastes.errors import FastESError, shorten, summary_of
 from fastes.es.noise_table import NoiseTable
 from fastes.es.perturbations import Perturbations, draw_pairs, draw_windows
 from fastes.pools.cluster.messages import (
@@ -240,6 +240,8 @@ class Node:
             return Unlike(0, "")
         except Diverged as error:
             return Unlike(0, str(error))
+        except FastESError as error:
+            return Unlike(0, f"it cannot take the driver's step ({error})")
         return Request(
             theta,
             terms.normalizer,

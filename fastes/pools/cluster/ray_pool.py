@@ -8,7 +8,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Collection, Iterable, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,18 +16,28 @@ import numpy.typing as npt
 from fastes.errors import ClusterError, FastESError
 from fastes.pools.at_exit import close_at_exit
 from fastes.pools.cluster.member import Member, Parameters, terms_of
-from fastes.pools.cluster.membership import LOG, Membership
+from fastes.pools.cluster.membership import LOG, ClusterLost, Membership
 from fastes.pools.cluster.messages import Failed, Int64, Played, Range, Reply, Unlike, runs_of, unpack
 from fastes.pools.cluster.schedule import sizes
 from fastes.pools.cluster.tickets import OpenTicket
 from fastes.rollout.job import Batch, PoolSpec, Request
-from fastes.system.forks import tell_of_forks
+from fastes.system.forks import keep_unused, tell_of_forks
+from fastes.system.interrupts import interrupts_wait
 from fastes.system.memory import check_memory, in_bytes
 
 _TICK = 0.25  # seconds between looks for jobs that are late
 _LARGE = 1 << 16  # bytes from which on a message goes through Ray's store
 _ENOUGH = 1 << 14  # bytes of theta that are sent rather than followed
+_SUM_SECONDS, _SUM_SECONDS_A_VALUE = 5.0, 1e-6  # for a node to add moments up: many times what it needs
 _KEYS = 4096  # of states that were submitted
+
+
+class _Asked(NamedTuple):
+    """A sum that a node was asked for; late: the time at which it is given up."""
+
+    owner: OpenTicket
+    member: Member
+    late: float
 
 
 class RayPool:
@@ -44,7 +54,7 @@ class RayPool:
         self._tickets: dict[int, OpenTicket] = {}
         self._parameters: dict[int, Parameters] = {}
         self._keys: dict[tuple[int, int], bytes] = {}  # seed and drawn_as -> key of the last state submitted
-        self._sums: dict[Any, tuple[OpenTicket, Member]] = {}
+        self._sums: dict[Any, _Asked] = {}
         self._last_ticket = self._last_range = 0
         self._tables: npt.NDArray[np.float32] | None = None
         self._is_copy = False
@@ -114,6 +124,9 @@ class RayPool:
         try:
             while not any(self.is_finished(ticket) for ticket in tickets):
                 self._turn(nodes)
+        except ClusterLost:
+            self.close()
+            raise
         except BaseException:
             self.forget()
             raise
@@ -147,16 +160,12 @@ class RayPool:
         """Look after nodes, hand out, and meet what comes first."""
         nodes.look()
         self._hand_out(nodes.ready())
-        refs = {**nodes.awaited(), **{ref: member for ref, (_, member) in self._sums.items()}}
-        if not refs:
-            time.sleep(_TICK)
-            return
-        ready, _ = nodes.ray.wait(list(refs), num_returns=1, timeout=_TICK)
-        if ready and len(refs) > 1:
-            ready, _ = nodes.ray.wait(list(refs), num_returns=len(refs), timeout=0)
-        for ref in ready:
+        self._give_up_late_sums()
+        refs = {**nodes.awaited(), **{ref: asked.member for ref, asked in self._sums.items()}}
+        for ref in nodes.wait(list(refs), _TICK):
             if nodes.find(refs[ref].node_id) is refs[ref]:  # it was not lost by what came before
-                self._meet(nodes, ref, refs[ref])
+                with interrupts_wait():  # what a node has said is booked, or it would be waited for in vain
+                    self._meet(nodes, ref, refs[ref])
 
     def _meet(self, nodes: Membership, ref: Any, member: Member) -> None:
         asked = self._sums.pop(ref, None)
@@ -166,8 +175,8 @@ class RayPool:
             nodes.lose(member, str(error))
             return
         if asked is not None:
-            asked[0].up += len(content)
-            asked[0].add_sums(member.node_id, unpack(content))
+            asked.owner.up += len(content)
+            asked.owner.add_sums(member.node_id, unpack(content))
         elif member.state == "joining":
             nodes.welcome(member, unpack(content))
         else:
@@ -205,10 +214,19 @@ class RayPool:
             if member is not None:
                 runs = runs_of(np.sort(jobs))
                 open_.down += runs.nbytes
-                self._sums[member.actor.sums.remote(open_.number, runs)] = open_, member
+                late = time.monotonic() + _SUM_SECONDS + _SUM_SECONDS_A_VALUE * len(jobs) * self.spec.policy.obs_size
+                self._sums[member.actor.sums.remote(open_.number, runs)] = _Asked(open_, member, late)
+
+    def _give_up_late_sums(self) -> None:
+        """A node that was cut off has the only moments of its jobs: others play them again."""
+        now = time.monotonic()
+        for ref, asked in list(self._sums.items()):
+            if asked.late < now:
+                del self._sums[ref]
+                asked.owner.lose(asked.member.node_id)
 
     def _lose(self, member: Member) -> None:
-        self._sums = {ref: asked for ref, asked in self._sums.items() if asked[1] is not member}
+        self._sums = {ref: asked for ref, asked in self._sums.items() if asked.member is not member}
         for open_ in self._tickets.values():
             open_.lose(member.node_id)
 
@@ -249,9 +267,10 @@ class RayPool:
         paces = [pace for each in self._nodes.ready() if (pace := each.pace(open_.is_candidates)) is not None]
         member.give([range_.number for range_ in ranges], parts, open_, statistics.median_low(paces) if paces else None)
         terms = terms_of(open_), self._parameters[open_.number]
-        content = member.message(ranges, open_, terms, tuple(self._tickets))
-        open_.down += len(content)
-        member.actor.work.remote(self._nodes.ray.put(content) if len(content) >= _LARGE else content)
+        with interrupts_wait():  # messages are numbered: none may be missing
+            content = member.message(ranges, open_, terms, tuple(self._tickets))
+            open_.down += len(content)
+            member.actor.work.remote(self._nodes.ray.put(content) if len(content) >= _LARGE else content)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -264,7 +283,8 @@ class RayPool:
 
     def leave_to_parent(self) -> None:
         """See forks.Owner: the connection is its parent's."""
-        self.forget()
+        keep_unused(self._nodes, self._sums, *self._tickets.values())  # finalisers would speak to the cluster
+        self._sums, self._tickets, self._parameters = {}, {}, {}
         self._is_copy, self._nodes = self._nodes is not None, None
 
 
