@@ -39,7 +39,6 @@ _MAIN = (  # what --help shows
     "policy",
     "net_arch",
     "population_size",
-    "population_scale",
     "sigma",
     "learning_rate",
     "quiet",
