@@ -15,6 +15,8 @@ from benchmarks.learning.preset_run import Result
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.contestant import preset_fingerprint
 from benchmarks.learning.runs.results import read_rows, runs_of
+from benchmarks.learning.studies.population_table import Reached, grouped, ratio
+from benchmarks.tables import amount
 from fastes.settings.preset_loader import all_presets
 
 ROOT = Path(__file__).parents[1]
@@ -97,3 +99,29 @@ def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
     assert "HalfCheetah-v5" in noted
     for env, found in noted.items():
         assert found == {preset_fingerprint(env, env)}, env
+
+
+# --- larger populations -------------------------------------------------------------------------------------------------
+
+
+def population_lines() -> list[str]:
+    """The guide's table: a line a factor, medians of the seeds in the table of results, to each environment's last return."""
+    rows, lines = read_records(RESULTS / "studies" / "populations.csv", Reached), []
+    for env in dict.fromkeys(row.env for row in rows):
+        aim = max(row.aim for row in rows if row.env == env)
+        ((_, by_factor),) = grouped([row for row in rows if (row.env, row.aim) == (env, aim)]).items()
+        base, *_ = medians = [
+            [statistics.median(getattr(row, name) for row in found) for name in ("generations", "steps", "on_64")]
+            for found in by_factor.values()
+        ]
+        for (factor, found), (generations, steps, on_64) in zip(by_factor.items(), medians, strict=True):
+            worst = max(row.generations for row in found)
+            cells = (f"{env}, {aim:g}", str(factor), str(found[0].population), str(len(found)))
+            figures = (f"{amount(generations)} ({amount(worst)})", ratio(base[0], generations), amount(steps))
+            lines.append("| " + " | ".join((*cells, *figures, ratio(steps, base[1]), ratio(base[2], on_64))) + " |")
+    return lines
+
+
+def test_the_guide_has_the_medians_of_the_populations() -> None:
+    text = (ROOT / "docs" / "guide" / "many-cores.md").read_text()
+    assert re.findall(r"^\| \w+-v\d, \d+ \|.*$", text, re.MULTILINE) == population_lines()

@@ -20,7 +20,6 @@ from benchmarks.learning.studies.population_table import (
     first_reached,
     fitted_limit,
     grouped,
-    makespan,
     median_and_worst,
     section,
     time_on,
@@ -30,7 +29,7 @@ from fastes.settings.preset_loader import choose_settings
 
 
 def points(*scores: float) -> list[Point]:
-    return [Point(k, 100 * k, 10 * k, score, 0.0) for k, score in enumerate(scores)]
+    return [Point(k, 100 * k, score, 0.0) for k, score in enumerate(scores)]
 
 
 def reached(factor: int, generations: float, aim: float = 5.0, rate: str = "root", seed: int = 0) -> Reached:
@@ -101,7 +100,7 @@ def test_a_training_ends_at_the_return_or_when_its_steps_are_spent() -> None:
     class Told:
         def __init__(self, generation: int, score: float) -> None:
             self.generation, self.eval_return = generation, score
-            self.timesteps, self.eval_timesteps = 100 * generation, 10 * generation
+            self.timesteps = 100 * generation
 
     def ends_after(scores: list[float], most: int) -> tuple[int, Watch]:
         watch = Watch(5.0, most)
@@ -114,18 +113,17 @@ def test_a_training_ends_at_the_return_or_when_its_steps_are_spent() -> None:
     ended, watch = ends_after([0, 9, 0, 9, 9, 9], 10**6)
     assert ended == 5
     assert first_reached(watch.points, 5.0) == 2, "whatever ends a training is found in it"
-    assert [point[:4] for point in watch.points[:2]] == [(0, 0, 0, 0), (1, 100, 10, 9)], "an evaluation is of theta before"
+    assert [point[:3] for point in watch.points[:2]] == [(0, 0, 0), (1, 100, 9)], "an evaluation is of theta before"
     assert ends_after([0, 9, 0, 0, 9, 0], 10**6)[0] == 0
     assert ends_after([0.0] * 6, 300)[0] == 3
 
 
-def test_time_on_many_workers_is_that_of_the_last_job() -> None:
-    assert makespan(2, [10, 4, 4, 4]) == 12
-    assert makespan(4, [10, 4, 4, 4]) == 10
-    assert makespan(1, [10, 4, 4, 4]) == 22
-    assert time_on(64, points(0, 0, 0), 10) == 2 * 10, "the evaluation of 10 steps is the longest job"
-    assert time_on(1, points(0, 0, 0), 10) == 2 * (10 + 100)
-    assert time_on(64, points(0)[:1], 10) == 0
+def test_time_on_many_workers_is_that_of_rounds() -> None:
+    assert time_on(64, points(0, 0, 0), 10) == 2 * 10, "two generations of ten candidates with ten steps each"
+    assert time_on(10, points(0, 0, 0), 10) == 2 * 10
+    assert time_on(9, points(0, 0, 0), 10) == 2 * 20
+    assert time_on(1, points(0, 0, 0), 10) == 2 * 100
+    assert time_on(64, points(0), 10) == 0
 
 
 def test_the_limit_of_perfect_measurements_is_found() -> None:

@@ -18,12 +18,11 @@ WINDOW = 5  # evaluations whose median counts
 class Point(NamedTuple):
     """One noise-free evaluation: of theta after so many generations, and so many environment steps of their candidates.
 
-    eval_steps: of all evaluations before. seconds: of training until this one was known.
+    seconds: of training until it was known.
     """
 
     generation: int
     steps: int
-    eval_steps: int
     score: float
     seconds: float
 
@@ -34,13 +33,13 @@ class Watch(Callback):
     def __init__(self, stop_at: float, most_steps: int) -> None:
         self.stop_at, self.most_steps = stop_at, most_steps
         self.points: list[Point] = []
-        self.before, self.started = (0, 0, 0), time.perf_counter()
+        self.before, self.started = (0, 0), time.perf_counter()
 
     def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
         seconds = round(time.perf_counter() - self.started, 2)
         self.points.append(Point(*self.before, record.eval_return, seconds))
         print(*self.points[-1], file=sys.stderr, flush=True)  # to the log
-        self.before = record.generation, record.timesteps, record.eval_timesteps
+        self.before = record.generation, record.timesteps
         last = [point.score for point in self.points[-WINDOW:]]
         reached = len(last) == WINDOW and statistics.median(last) >= self.stop_at
         return not reached and record.timesteps < self.most_steps
@@ -49,7 +48,9 @@ class Watch(Callback):
 def train(
     env: str, preset: str, seed: int, changes: dict[str, Any], stop_at: float, most_steps: int, n_workers: int
 ) -> list[Point]:
+    """All evaluations. None lags, so that each is told with the generation of its theta; the parameters are the same."""
     watch = Watch(stop_at, most_steps)
+    changes = {**changes, "eval_lag": 0, "eval_every": 1}
     with FastES(env, preset=preset, n_workers=n_workers, seed=seed, target_return="none", **changes) as model:
         model.learn(10**15, watch)
     return watch.points

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 import statistics
@@ -60,21 +59,10 @@ def first_reached(points: Sequence[Point], aim: float) -> int | None:
 def time_on(workers: int, points: Sequence[Point], population: int) -> float:
     """Steps that follow one another until theta of the last point was there, if cores had nothing to do but to step.
 
-    Candidates of a generation count as equally long.
+    Candidates of a generation count as equally long, so that they are played in rounds; evaluations delay nobody.
     """
-    total = 0.0
-    for before, after in itertools.pairwise(points):
-        evaluation = after.eval_steps - before.eval_steps
-        total += makespan(workers, [evaluation, *[(after.steps - before.steps) / population] * population])
-    return total
-
-
-def makespan(workers: int, jobs: Sequence[float]) -> float:
-    """When the last job ends, if each worker takes the next one as soon as it is free."""
-    free = [0.0] * workers
-    for job in jobs:
-        heapq.heappush(free, heapq.heappop(free) + job)
-    return max(free)
+    rounds = -(-population // workers)
+    return sum(rounds * (after.steps - before.steps) / population for before, after in itertools.pairwise(points))
 
 
 class Limit(NamedTuple):
