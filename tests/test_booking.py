@@ -31,7 +31,7 @@ from fastes.system.interrupts import Terminated, interrupts_wait
 from fastes.training.state import TrainingState
 
 TOTAL = 10**6
-PACKAGE = str(Path(fastes.__file__).parent)
+PACKAGE = fastes.__path__[0]  # of a checkout, it may be that of what is installed
 RICH: dict[str, Any] = {
     **SETTINGS,
     "sigma_adaptation": "per_parameter",

@@ -372,7 +372,7 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
 
 
 NO_FLAGS = ("population", "activation")  # argparse takes them for the beginning of a flag
-NO_FLAGS += ("net_arch", "activation_fn", "seeds")  # flags of their own
+NO_FLAGS += ("net_arch", "activation_fn", "seeds", "population_scale")  # flags of their own
 ANSWERED = sorted(name for name in {*ANSWERS, *FLAG_ANSWERS} if not name.startswith("_") and name not in NO_FLAGS)
 
 

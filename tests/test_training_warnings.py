@@ -210,18 +210,20 @@ def test_a_learning_rate_that_was_left_behind_is_told() -> None:
         ):
             assert words in message
         (number,) = re.findall(r"learning_rate = (\S+) is a point to start", message)
-        assert float(number) == pytest.approx(rate * factor**0.5, rel=0.05)
+        assert float(number) == pytest.approx(rate * factor ** (0.25 if factor > 1 else 0.5), rel=0.05)
+        assert (f"population_scale = {factor} " in message) == (factor > 1)
+    assert "population_scale" not in rates(population_size=4 * population + 2)[0]
     assert rates(population_size=np.int64(4 * population)) != []
 
 
 def test_numbers_of_a_schedule_are_scaled() -> None:
     population = load_preset("HalfCheetah-v5")["population_size"]
     assert load_preset("HalfCheetah-v5")["learning_rate"] == "lin_0.02_0.004"
-    (message,) = rates("HalfCheetah-v5", population_size=4 * population)
+    (message,) = rates("HalfCheetah-v5", population_size=16 * population)
     assert "learning_rate = lin_0.02_0.004, which" in message
     assert "learning_rate = 'lin_0.04_0.008' is a point" in message
     assert load_preset("Reacher-v5")["learning_rate"] == "exp_0.008_0.0003"
-    (message,) = rates("Reacher-v5", population_size=4 * load_preset("Reacher-v5")["population_size"])
+    (message,) = rates("Reacher-v5", population_size=16 * load_preset("Reacher-v5")["population_size"])
     assert "learning_rate = 'exp_0.016_0.0006' is a point" in message
 
 

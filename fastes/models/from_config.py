@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fastes.policies.mlp import CUSTOM_POLICIES
+from fastes.settings import population_scale
 from fastes.settings.preset_loader import DEFAULT, tomllib
 from fastes.settings.settings import SCHEDULES, Settings
 
@@ -41,22 +42,36 @@ class FromConfig:
 
 
 def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The constructor's arguments for a file, with changes on top. The environment's own preset has no say."""
+    """The constructor's arguments for a file, with changes on top. The environment's own preset has no say.
+
+    population_scale, in the file or among the changes, scales what the file says.
+    """
     if changes.get("preset") is not None:
         raise ValueError(f"preset = {changes['preset']!r} beside {path}: settings start from one of the two, leave one out")
     config = read_settings(path, env)
     wanted = env if env is not None else config.env
     if wanted is None:
         raise ValueError(f"{path} names no environment: pass one")
-    arguments = {**config.settings, "env": wanted, "seed": config.seed, **changes, "preset": DEFAULT}
+    _check_functions(path, {**config.settings, **changes})
+    settings, changes = _scaled(config.settings, changes)
+    arguments = {**settings, "env": wanted, "seed": config.seed, **changes, "preset": DEFAULT}
     if isinstance(changes.get("policy_kwargs"), Mapping) and "policy" not in changes:
         arguments["policy_kwargs"] = {**config.settings.get("policy_kwargs", {}), **changes["policy_kwargs"]}
     elif "policy" in changes and "policy_kwargs" not in changes and changes["policy"] != config.settings.get("policy"):
         arguments.pop("policy_kwargs", None)  # they were meant for another policy
     if wanted == config.env and not changes.get("env_kwargs"):
         arguments["env_kwargs"] = _env_kwargs(path, config.env_kwargs)
-    _check_functions(path, arguments)
     return arguments
+
+
+def _scaled(settings: dict[str, Any], changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A file's settings for the population_scale of the changes, or its own; and the other changes."""
+    population_scale.refuse_both(changes)
+    rest, own = dict(changes), dict(settings)
+    scale = own.pop(population_scale.NAME, 1)
+    scale = rest.pop(population_scale.NAME, scale)
+    kept = {name: value for name, value in own.items() if name not in rest}
+    return {**own, **population_scale.scaled_settings(kept, scale)}, rest
 
 
 def read_settings(path: str | os.PathLike[str], env: Any = None) -> Config:
@@ -78,7 +93,8 @@ def read_settings(path: str | os.PathLike[str], env: Any = None) -> Config:
         config = _only_table(path, tables, env)
     config = config._replace(settings={name: value for name, value in config.settings.items() if name != "source"})
     try:
-        Settings().changed(**dict.fromkeys(config.settings.keys() - Settings.__dataclass_fields__.keys()))
+        known = {*Settings.__dataclass_fields__, population_scale.NAME}
+        Settings().changed(**dict.fromkeys(config.settings.keys() - known))
     except TypeError as error:
         raise TypeError(f"{path}: {error}") from None
     return config

@@ -43,6 +43,7 @@ ANSWERS = {
     **{name: f"it is {here} here" for name, here in _RENAMED.items()},
     **dict.fromkeys(_REMOVED, _EVALUATION),
     "n_delta": "population_size is twice that here",
+    "population_scale": "it multiplies a preset's population when a model is made: pass population_size and learning_rate",
     "n_top": "top_fraction is n_top / n_delta here",
     "delta_schedule": "sigma takes a schedule itself here, such as 'lin_0.05_0.01'",
     "alive_bonus_offset": "it is alive_bonus here, with the other sign",

@@ -10,8 +10,8 @@ from fastes.es.schedules import ScheduleSetting
 __all__ = ["ChangedSettings", "SettingsDict", "Unpack"]
 
 
-class SettingsDict(MoreHyperparameters, total=False):
-    """What FastES takes beside its own arguments; policy and learning_rate are among those."""
+class _Settings(MoreHyperparameters, total=False):
+    """Those that are arguments of their own neither in FastES nor in FastES.load."""
 
     population_size: int
     sigma: ScheduleSetting
@@ -47,7 +47,13 @@ class SettingsDict(MoreHyperparameters, total=False):
     obs_std_floor: float
 
 
-class ChangedSettings(SettingsDict, total=False):
+class SettingsDict(_Settings, total=False):
+    """What FastES takes beside its own arguments; policy and learning_rate are among those."""
+
+    population_scale: int
+
+
+class ChangedSettings(_Settings, total=False):
     """What FastES.load takes beside its own arguments."""
 
     learning_rate: ScheduleSetting

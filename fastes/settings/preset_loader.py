@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Any
 
 from fastes.errors import suggest
+from fastes.settings import population_scale
 from fastes.settings.settings import Settings
 
 if sys.version_info >= (3, 11):
@@ -66,6 +67,8 @@ def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any
 
     verbose: 1 prints a line where the environment has no preset.
 
+    changes: settings, and population_scale, which scales the preset before they are put on top.
+
     Warns of a population_size far from the preset's beside the preset's own learning_rate. The default preset was tuned on
     nothing, so that its learning_rate belongs to no population_size.
     """
@@ -75,6 +78,9 @@ def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any
         print(note)
     if changes.get("policy", base.get("policy")) != base.get("policy"):
         base.pop("policy_kwargs", None)  # they were meant for another policy
+    population_scale.refuse_both(changes)
+    base = population_scale.scaled_settings(base, changes.get(population_scale.NAME, 1))
+    changes = {name: value for name, value in changes.items() if name != population_scale.NAME}
     merged = {**base, **changes}
     if isinstance(changes.get("policy_kwargs"), Mapping):
         merged["policy_kwargs"] = {**base.get("policy_kwargs", {}), **changes["policy_kwargs"]}
@@ -88,11 +94,13 @@ def _warn_of_unscaled_rate(name: str, tuned: int, settings: Settings) -> None:
     given, rate = settings.population_size, settings.learning_rate
     if tuned / _FAR < given < tuned * _FAR or callable(rate):
         return
-    shown = rate if isinstance(rate, str) else f"{rate:g}"
+    shown, more = rate if isinstance(rate, str) else f"{rate:g}", given > tuned
+    scale = f", as with population_scale = {given // tuned} in place of population_size" if more and not given % tuned else ""
+    factor = population_scale.rate_factor(given / tuned) if more else math.sqrt(given / tuned)
     warnings.warn(
         f"population_size = {given} with learning_rate = {shown}, which preset {name!r} has for population_size = {tuned}: "
         "the noise in a gradient falls with the square root of the candidates, so that learning_rate = "
-        f"{_scaled(rate, math.sqrt(given / tuned))} is a point to start from. Passing learning_rate, any value, silences this",
+        f"{_scaled(rate, factor)} is a point to start from{scale}. Passing learning_rate, any value, silences this",
         UserWarning,
         stacklevel=4,
     )

@@ -88,6 +88,13 @@ def _add_start(train: Any) -> None:
     train.add_argument(
         "--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of the environment, values as JSON"
     )
+    train.add_argument(
+        "--population-scale",
+        type=int,
+        metavar="K",
+        help="K times the candidates a generation that the preset or --config says, with the learning rate that suits them: "
+        "for many cores (default: 1)",
+    )
 
 
 def _add_run_folder(train: Any) -> None:

@@ -59,6 +59,8 @@ def new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
         "env_kwargs": parse_env_kwargs(arguments.env_kwargs),
         **given_settings(arguments),
     }
+    if arguments.population_scale is not None:
+        given["population_scale"] = arguments.population_scale
     if arguments.config is None:
         return FastES(arguments.env, seed=seed, **given)
     if arguments.env is None:
@@ -77,8 +79,11 @@ def absolute(path: Path) -> Path:
 
 
 def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> Run:
-    if any(given not in (None, []) for given in (arguments.seed, arguments.preset, arguments.config, arguments.env_kwargs)):
-        raise ValueError("--seed, --preset, --config and --env-kwargs belong to a new run: a resumed one keeps its own")
+    of_new_runs = ("seed", "preset", "config", "env_kwargs", "population_scale")
+    if any(getattr(arguments, name) not in (None, []) for name in of_new_runs):
+        raise ValueError(
+            "--seed, --preset, --config, --env-kwargs and --population-scale belong to a new run: a resumed one keeps its own"
+        )
     if arguments.resume.is_file():
         raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
     resume = absolute(arguments.resume)
