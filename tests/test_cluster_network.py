@@ -130,9 +130,9 @@ def test_a_cut_and_a_slow_link_change_nothing(hosts: Hosts, tmp_path: Path) -> N
     wait_until(lambda: "Ray runtime started" in (tmp_path / "head.log").read_text(), "the head is there", 60.0)
     for number in (1, 2):
         join = f"--address={head}:6379", f"--node-ip-address={hosts.address(number)}", "--num-cpus=1"
-        hosts.run(number, command, "start", *join, *common, log=tmp_path / f"{number}.log")
-    for number in (1, 2):
         log = tmp_path / f"{number}.log"
+        hosts.run(number, command, "start", *join, *common, log=log)
+        # one after the other: they share a disk, and Ray's names of files on it
         wait_until(lambda log=log: "Ray runtime started" in log.read_text(), "a node is there", 60.0)
     (tmp_path / "driver.py").write_text(DRIVER)
     log = tmp_path / "driver.log"
