@@ -48,7 +48,8 @@ class Loop(SB3Interface):
             told = self.state.told_last[-1] if record.eval_generation else None
             self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch, told)
             is_training = is_training and not self.solved and self.num_timesteps < total
-        yield from self._tell_pending(callbacks)
+        if not self.solved:
+            yield from self._tell_pending(callbacks)
         if self.num_timesteps >= total:
             yield from self._judge_start(callbacks)
 

@@ -14,8 +14,10 @@ from training import assert_same, assert_same_records, assert_same_state, learn,
 
 from fastes import FastES, WorkerError
 from fastes.es.perturbations import draw_eval_seeds
+from fastes.pools.processes.workforce import spare_workers
 from fastes.reports.callbacks import Callback
 from fastes.training.record import Record
+from fastes.training.state import TrainingState
 
 LAGS = [0, 1, 3]
 
@@ -225,3 +227,26 @@ def test_an_older_checkpoint_has_figures_at_once(tmp_path: Path) -> None:
     del checkpoint.data["settings"]["eval_lag"], checkpoint.data["settings"]["eval_every"]
     assert settings_from(checkpoint, {}).eval_lag == 0
     assert np.isfinite(theta_of(checkpoint)).all()
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_a_solved_training_confirms_its_target_once(lag: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    confirmed: list[int] = []
+    fresh_seeds = TrainingState.fresh_seeds
+
+    def noting(state: TrainingState, episodes: int) -> Any:
+        confirmed.append(state.strategy.generation)
+        return fresh_seeds(state, episodes)
+
+    monkeypatch.setattr(TrainingState, "fresh_seeds", noting)
+    settings: dict[str, Any] = {"target_return": 300.0, "target_episodes": 5, "eval_lag": lag}
+    with FastES("CartPole-v1", seed=3, n_workers=0, **settings) as model:
+        model.learn(200_000)
+        assert model.solved
+        assert len(confirmed) == len(set(confirmed)), "each generation confirms one evaluation"
+
+
+@pytest.mark.parametrize(("settings", "most"), [({"eval_lag": 100}, 4), ({"eval_lag": 3, "eval_every": 4}, 1)])
+def test_spare_workers_are_as_many_as_evaluations_and_no_more_than_workers(settings: dict[str, int], most: int) -> None:
+    with FastES(toy(), n_workers=4, preset="default", **SETTINGS, **settings) as model:
+        assert spare_workers(model.evaluator.pool_spec(), 4) == most

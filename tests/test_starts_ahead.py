@@ -237,3 +237,43 @@ def test_a_training_without_starts_has_no_places_for_others() -> None:
     with FastES(Toy, n_workers=WORKERS, **{**SETTINGS, "starts": 1}) as model:
         assert model.evaluator.starts_ahead() == 0
         assert not isinstance(model.evaluator.start(), AheadPool)
+
+
+def test_an_evaluation_of_a_start_is_replayed_as_it_was_played() -> None:
+    """Its environment seeds are drawn by the start's own count of generations."""
+    with FastES(Uneven, n_workers=0, **SETTINGS) as model:
+        records = learn(model, 1, BUDGET)
+        while model.starts.judged < 2 or model.generation < 12:
+            records += learn(model, model.generation + 1, BUDGET)
+        expected = {record.eval_generation: record.eval_return for record in learn(model, model.generation + 1, BUDGET)}
+        assert model.last_evaluation is not None
+        last = model.last_evaluation_of
+        assert last is not None
+        played = model.replay(last.generation + 1, model.settings.population_size)
+        assert played.episode_return == model.last_evaluation.mean
+        assert len(expected) == 1
+
+
+def test_starts_play_side_by_side_again_after_an_exception(taken: list[bool]) -> None:
+    expected, _ = run(Toy, 0)
+
+    def interrupt(_: Any, record: Any) -> None:
+        if record.generation == 2:
+            raise KeyboardInterrupt
+
+    with FastES(Toy, n_workers=WORKERS, **SETTINGS) as model:
+        with pytest.raises(KeyboardInterrupt):
+            model.learn(BUDGET, interrupt)
+        taken.clear()
+        learn(model, 10**6, BUDGET)
+        assert_same_state(expected, model.snapshot())
+    assert sum(taken) > 10
+
+
+def test_guesses_take_no_memory_without_end(monkeypatch: pytest.MonkeyPatch, taken: list[bool]) -> None:
+    expected, _ = run(Toy, 0)
+    monkeypatch.setattr("fastes.pools.ahead_pool._MOST_BYTES", 2000)
+    state, _ = run(Toy, WORKERS)
+    assert_same_state(expected, state)
+    assert taken
+    assert not all(taken)

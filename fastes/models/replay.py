@@ -21,9 +21,10 @@ def replay_job(state: TrainingState, evaluator: Evaluator, generation: int, job:
         if job >= candidates:
             number = generation - 1
             of = next((pending for pending in state.pending if pending.generation == number), None)
+            drawn_as = state.starts.drawn_as(number) if of is None else of.drawn_as
             if of is not None:
                 theta, normalizer = of.theta, of.normalizer
-            request = Request(theta, normalizer, evaluation, eval_seeds=state.eval_seeds(number), generation=number)
+            request = Request(theta, normalizer, evaluation, eval_seeds=state.eval_seeds(drawn_as), generation=number)
             return pool.play(job - candidates, request)
         table.place(pool.noise_table())
         return pool.play(job, Request(theta, normalizer, training, state.perturbations(candidates // 2)))

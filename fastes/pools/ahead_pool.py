@@ -13,6 +13,8 @@ from fastes.es.perturbations import Perturbations
 from fastes.pools.base import Pool, Steps
 from fastes.rollout.job import Batch, Request
 
+_MOST_BYTES = 1 << 28  # of guesses that nobody has asked for
+
 
 class _Played:
     """A request that was played ahead: its ticket, and its results once somebody has collected them."""
@@ -26,11 +28,18 @@ class _Played:
     def is_finished(self) -> bool:
         return self.batch is not None or self.error is not None or self.pool.is_finished(self.ticket)
 
+    @property
+    def nbytes(self) -> int:
+        """Of its arrays, the large ones."""
+        moments = None if self.batch is None else self.batch.moments
+        return self.request.theta.nbytes + (moments.nbytes if isinstance(moments, np.ndarray) else 0)
+
     def collect(self) -> Batch:
         """Its results, or its error raised, as often as somebody asks."""
         if self.batch is None and self.error is None:
             try:
                 self.batch = self.pool.collect(self.ticket)
+                self.request = self.request._replace(strategy=None)  # it is large
             except FastESError as error:
                 self.error = error
         if self.batch is None:
@@ -50,6 +59,7 @@ class AheadPool:
         self.pool, self.spec = pool, pool.spec
         self._played: list[_Played] = []  # that nobody has asked for yet
         self._mine: dict[int, _Played] = {}  # that the user has asked for
+        self._again: dict[int, int] = {}  # ticket of a guess that failed -> that of the same request, as the user made it
         self._works: dict[int, Steps[None]] = {}  # ticket that a work waits for -> the work
 
     @property
@@ -68,8 +78,9 @@ class AheadPool:
 
     def submit(self, request: Request) -> int:
         for played in self._played:
-            if not isinstance(played.error, FastESError) and are_same(played.request, request):
+            if played.error is None and are_same(played.request, request):
                 self._played.remove(played)
+                played.request = request
                 self._mine[played.ticket] = played
                 return played.ticket
         return self.pool.submit(request)
@@ -85,29 +96,45 @@ class AheadPool:
         self.drop()
         self._played.clear()
         self._mine.clear()
+        self._again.clear()
         self.pool.forget()
 
     def is_finished(self, ticket: int) -> bool:
+        return self._settle(ticket) is not None
+
+    def _settle(self, ticket: int) -> _Played | int | None:
+        """A request's guess, or its ticket in the pool, once it is finished. A guess that failed is played again: its error
+        names another generation.
+        """
         played = self._mine.get(ticket)
-        return self.pool.is_finished(ticket) if played is None else played.is_finished
+        if played is not None and ticket not in self._again:
+            if not played.is_finished:
+                return None
+            with contextlib.suppress(FastESError):
+                played.collect()
+                return played
+            self._again[ticket] = self.pool.submit(played.request)
+        real = self._again.get(ticket, ticket)
+        return real if self.pool.is_finished(real) else None
 
     def wait(self, tickets: Collection[int]) -> None:
         """Meanwhile the works go on."""
         try:
             while not any(self.is_finished(ticket) for ticket in tickets):
-                self.pool.wait({*tickets, *self._works})
+                self.pool.wait({*(self._again.get(ticket, ticket) for ticket in tickets), *self._works})
                 for ticket in [ticket for ticket in self._works if self.pool.is_finished(ticket)]:
                     self._step(self._works.pop(ticket))
         except BaseException:
             self.drop()
             self._mine.clear()
+            self._again.clear()
             raise
 
     def collect(self, ticket: int) -> Batch:
-        played = self._mine.pop(ticket, None)
-        if played is None:
-            return self.pool.collect(ticket)
-        return played.collect()
+        settled = self._settle(ticket)
+        self._mine.pop(ticket, None)
+        self._again.pop(ticket, None)
+        return settled.collect() if isinstance(settled, _Played) else self.pool.collect(ticket if settled is None else settled)
 
     def drop(self) -> None:
         """End the works; what they have guessed so far stays, for who may still ask for it."""
@@ -120,10 +147,17 @@ class AheadPool:
         self.drop()
         self._played.clear()
         self._mine.clear()
+        self._again.clear()
         self.pool.close()
 
     def _step(self, work: Steps[None]) -> None:
-        """Let a work go on until it waits; one that fails has guessed something that cannot be, or will be met again."""
+        """Let a work go on until it waits; one that fails has guessed something that cannot be, or will be met again.
+
+        Where all that is guessed takes much memory, the works end: who asks for more of it plays it then.
+        """
+        if sum(played.nbytes for played in self._played) > _MOST_BYTES:
+            work.close()
+            return
         with contextlib.suppress(FastESError):
             if (ticket := next(work, None)) is not None:
                 self._works[ticket] = work

@@ -97,9 +97,10 @@ def _warn_of_unscaled_rate(name: str, tuned: int, settings: Settings) -> None:
     shown, more = rate if isinstance(rate, str) else f"{rate:g}", given > tuned
     scale = f", as with population_scale = {given // tuned} in place of population_size" if more and not given % tuned else ""
     factor = population_scale.rate_factor(given / tuned) if more else math.sqrt(given / tuned)
+    rule = "the fourth root of the candidates was the best rule for more of them" if more else "the noise in a gradient rises"
     warnings.warn(
         f"population_size = {given} with learning_rate = {shown}, which preset {name!r} has for population_size = {tuned}: "
-        "the noise in a gradient falls with the square root of the candidates, so that learning_rate = "
+        f"{rule}, so that learning_rate = "
         f"{_scaled(rate, factor)} is a point to start from{scale}. Passing learning_rate, any value, silences this",
         UserWarning,
         stacklevel=4,

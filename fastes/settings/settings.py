@@ -188,6 +188,10 @@ class Settings(Hyperparameters):
         self.timeout()
         self._check_largest_population()
 
+    def evaluations_at_once(self) -> int:
+        """How many generations' thetas are evaluated at a time: one each eval_every, until it is told."""
+        return self.eval_lag // self.eval_every + 1
+
     def largest_population(self) -> int:
         """Candidates that a generation has at most: population_size, unless generation_timesteps may ask for more."""
         if not self.generation_timesteps:

@@ -87,7 +87,7 @@ class Evaluator:
             sigma_each=training and settings.sigma_adaptation == "per_parameter",
             window_size=window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
             num_generations=1 + ahead,
-            num_evaluations=((settings.eval_lag + 1 if training else 0) + 1) * (1 + ahead),
+            num_evaluations=((settings.evaluations_at_once() if training else 0) + 1) * (1 + ahead),
             spaces=comparable(self.spaces),
         )
 
@@ -245,6 +245,11 @@ class Evaluator:
         except StopIteration as end:
             result: _Result = end.value
             return result
+        except BaseException:
+            if isinstance(self._pool, AheadPool) and self._ahead:  # they begin anew
+                self._ahead.clear()
+                self._pool.forget()
+            raise
         finally:
             steps.close()
 

@@ -35,7 +35,7 @@ def run_generation(state: TrainingState, evaluator: Evaluator) -> Steps[Generati
     yield from evaluator.keep_evaluations([pending.theta for pending in state.pending])
 
     def begin_evaluations() -> None:
-        for pending in state.to_evaluate()[: state.settings.eval_lag + 1]:  # there are more where a longer lag was loaded
+        for pending in state.to_evaluate()[: state.settings.evaluations_at_once()]:  # a longer lag that was loaded has more
             seeds = state.eval_seeds(pending.drawn_as)
             evaluator.begin_evaluation(pending.theta, pending.normalizer, seeds, evaluation, pending.generation)
 

@@ -135,7 +135,7 @@ class TrainingState:
             new.pending = tuple(pending._replace(timesteps=0) for pending in self.pending)
         total = counters.num_timesteps + budget
         new.counters = counters._replace(budget=total if budget else min(counters.budget or total, total))
-        if new.starts.has_unjudged_starts and new.starts.stride is None:
+        if new.starts.has_unjudged_starts and not self.strategy.generation:  # a file of an older version goes on as it was
             new.starts.stride = usual_start(self.settings, new.counters.budget, self.starts.episode_limit)
         new.solved, new.is_reported = False, True
         return new

@@ -8,7 +8,6 @@ import selectors
 import warnings
 from collections import Counter
 from collections.abc import Collection, Set
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +33,6 @@ from fastes.rollout.shared_block import (
 )
 from fastes.system.interrupts import interrupts_wait
 
-_Made = TypeVar("_Made")
 _MAX_CRASHES = 3  # of one job
 _MAX_FRUITLESS = 6  # for each worker, where no episode was ever finished
 

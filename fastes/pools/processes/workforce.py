@@ -34,7 +34,7 @@ def spare_workers(spec: PoolSpec, n_workers: int) -> int:
     candidates = 2 * spec.num_pairs * spec.num_generations
     if n_workers < _SEVERAL or not candidates or candidates >= _MANY * n_workers:
         return 0
-    return spec.num_evaluations - spec.num_generations
+    return min(spec.num_evaluations - spec.num_generations, n_workers)
 
 
 class Workforce:
