@@ -32,6 +32,7 @@ from fastes.pools.cluster import membership
 from fastes.pools.cluster.member import Member
 from fastes.pools.cluster.messages import Step
 from fastes.pools.cluster.ray_pool import RayPool
+from fastes.system.interrupts import handlers_kept
 
 os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "60")  # on a busy machine
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))  # nobody else is to use these clusters
@@ -45,13 +46,13 @@ NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 100 << 20}
 
 def new_cluster(**head: Any) -> Cluster:
     """Its nodes find the modules of the tests, as those of a real one find what is installed there."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, handlers_kept():  # Ray's for SIGTERM would outlive the test
         patch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
         return Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False, **head})
 
 
 def added(cluster: Cluster, **node: Any) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, handlers_kept():  # Ray's for SIGTERM would outlive the test
         patch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
         return cluster.add_node(**{**NODE, **node})
 
@@ -415,7 +416,8 @@ def test_what_a_nodes_pool_warns_of_is_told_here(cluster: Cluster, monkeypatch: 
 
 
 def test_a_connection_that_was_there_stays(cluster: Cluster) -> None:
-    ray.init(address=cluster.address, logging_level=logging.ERROR)
+    with handlers_kept():
+        ray.init(address=cluster.address, logging_level=logging.ERROR)
     try:
         with FastES(toy(), cluster="auto", preset="default", **SETTINGS) as model:
             learn(model, 1)
