@@ -165,6 +165,8 @@ def draw(rows: Sequence[Reached], path: Path) -> None:
                 _draw_rules(panel, ", ".join(rules), by_factor, name)
             panel.set(title=f"{env}, {aim:g}", xlabel="times the preset's population", ylabel=f"{name} to the return")
             panel.set_xscale("log", base=2)
+            factors = sorted({row.factor for row in rows if row.env == env})
+            panel.set_xticks(factors, [str(factor) for factor in factors])
             panel.set_yscale("log")
     if axes[0].lines:
         axes[0].legend(title="rate, growth, elites", fontsize="small")
