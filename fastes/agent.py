@@ -72,8 +72,9 @@ class FastES(Loop):
     settings: any field of fastes.settings.settings.Settings, such as population_size, sigma, learning_rate.
 
     What training produces depends on (seed, settings, environment, library versions) alone, and on no n_workers or cluster.
-    Raises ValueError or TypeError for arguments that cannot work, before any process starts, and OSError for a model, or in
-    learn a generation, that needs more memory than there is.
+    Raises ValueError or TypeError for arguments that cannot work, before any process starts, OSError for a model, or in learn
+    a generation, that needs more memory than there is, ImportError for a cluster without Ray, and in learn ClusterError for
+    one that does not answer or has lost all nodes.
     """
 
     def __init__(

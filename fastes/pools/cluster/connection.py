@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import socket
+import warnings
 from typing import Any
 
 from fastes.envs.source import EnvSource
@@ -60,6 +61,8 @@ class Connection:
         if self._own:
             _check_answer(cluster)
             self._connect(cluster)
+        elif _ADDRESS.fullmatch(cluster) and not cluster.startswith("ray://"):
+            self._compare(cluster)
 
     def _connect(self, cluster: str) -> None:
         quiet = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # what Ray only warns of
@@ -75,6 +78,17 @@ class Connection:
         finally:
             for name in missing:
                 os.environ.pop(name, None)
+
+    def _compare(self, cluster: str) -> None:
+        """Warn where this process is connected to another address than the one that was named."""
+        connected = str(self.ray.get_runtime_context().gcs_address)
+        if connected != cluster:
+            warnings.warn(
+                f"this process is connected to the Ray cluster at {connected} already, and trains there: cluster = {cluster!r} "
+                "is not looked for; call ray.shutdown() first to use that one",
+                RuntimeWarning,
+                stacklevel=7,
+            )
 
     def actor_on(self, node_id: str, kind: type, num_cpus: int, threads: int) -> Any:
         """An actor's class for one node, where it has so many cores. threads: in which its methods run beside each other."""

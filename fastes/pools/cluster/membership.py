@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 import warnings
@@ -179,9 +180,11 @@ class Membership:
         members, self._members = list(self._members.values()), {}
         if not self.ray.is_initialized():
             return
-        leaving = [member.actor.leave.remote() for member in members if member.state == "ready"]
-        if leaving:
-            self.ray.wait(leaving, num_returns=len(leaving), timeout=_FAREWELL)
-        for member in members:
-            self.ray.kill(member.actor)
-        self._connection.close()
+        with contextlib.suppress(Exception):  # the cluster may be gone: nothing is left to end then
+            leaving = [member.actor.leave.remote() for member in members if member.state == "ready"]
+            if leaving:
+                self.ray.wait(leaving, num_returns=len(leaving), timeout=_FAREWELL)
+            for member in members:
+                self.ray.kill(member.actor)
+        with contextlib.suppress(Exception):
+            self._connection.close()

@@ -66,7 +66,7 @@ class Node:
         self.name, self.workers = name, workers
         self._replicas = Replicas()
         self._terms: dict[int, Terms] = {}
-        self._requests: dict[int, Request | Unlike] = {}
+        self._requests: dict[int, Request | Unlike | Exception] = {}
         self._rows: dict[int, list[_Rows]] = {}
         self._open: dict[int, Range] = {}  # the pool's ticket -> the range
         self._tables: dict[int, NoiseTable] = {}
@@ -164,7 +164,11 @@ class Node:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             while not self._is_leaving:
-                answers = self._turn()
+                try:
+                    answers = self._turn()
+                except Exception as error:  # whatever it is, the driver must not wait for what nobody plays
+                    failed, self._open = self._open, {}
+                    answers = [Failed(range_.number, _pickled(error)) for range_ in failed.values()]
                 with self._changed:
                     self._outbox += answers
                     self._warned += [str(warning.message) for warning in caught]
@@ -197,19 +201,24 @@ class Node:
             return [*answers, *(Failed(range_.number, _pickled(error)) for range_ in failed.values())]
         return [self._collect(ticket) for ticket in done]
 
-    def _take(self, work: Work) -> list[Unlike]:
+    def _take(self, work: Work) -> list[Failed | Unlike]:
         """Begin with a message's ranges; those whose parameters are not here are answered at once."""
         self._forget(work)
         for terms in work.terms:
             self._terms[terms.ticket] = terms
-            self._requests[terms.ticket] = self._request_of(terms)
-        answers = []
+            try:
+                self._requests[terms.ticket] = self._request_of(terms)
+            except Exception as error:  # what a state needs may not be installed here, or not fit into memory
+                self._requests[terms.ticket] = error
+        answers: list[Failed | Unlike] = []
         for range_ in work.ranges:
             request = self._requests.get(range_.ticket, Unlike(0, ""))
             if isinstance(request, Unlike):
                 answers.append(request._replace(number=range_.number))
-                continue
-            self._open[self.pool.submit(request._replace(jobs=jobs_of(range_.runs)))] = range_
+            elif isinstance(request, Exception):
+                answers.append(Failed(range_.number, _pickled(request)))
+            else:
+                self._open[self.pool.submit(request._replace(jobs=jobs_of(range_.runs)))] = range_
         return answers
 
     def _forget(self, work: Work) -> None:

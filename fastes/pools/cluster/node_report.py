@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
@@ -17,7 +18,8 @@ _MISSING = "not installed"
 
 def wanted_versions(source: EnvSource) -> dict[str, str]:
     """Name -> version of all that results depend on: of the environment's own package, too."""
-    names = [*_ALWAYS, *(name for name in ("mujoco", _package_of(source)) if name)]
+    torch = "torch" if "torch" in sys.modules else None  # a policy's, or an environment's
+    names = [*_ALWAYS, *(name for name in ("mujoco", torch, _package_of(source)) if name)]
     return versions_of(dict.fromkeys(name for name in names if version_of(name) != _MISSING))
 
 
