@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import FastESError
-from fastes.rollout.job import Batch, Request, collect, publish
+from fastes.rollout.job import Batch, PoolSpec, Request, collect, publish
 from fastes.rollout.shared_block import Block, Place
 
 
@@ -105,3 +105,35 @@ class OpenRequests:
     def forget(self) -> None:
         """All of them."""
         self._open.clear()
+
+
+class KeptRequests:
+    """What pools of this process share: requests are kept, and played when somebody waits for one."""
+
+    n_workers = 0
+
+    def __init__(self, spec: PoolSpec) -> None:
+        self.spec = spec
+        self.block = Block(spec.layout(0), shared=False)
+        self._requests = OpenRequests(self.block)
+
+    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
+        """Memory for one of its noise tables, float32 (table_size,)."""
+        table: npt.NDArray[np.float32] = self.block.noise[number]
+        return table
+
+    def submit(self, request: Request) -> int:
+        """Keep a request until one is waited for."""
+        return self._requests.add(request).ticket
+
+    def knows(self, ticket: int) -> bool:
+        return ticket in self._requests
+
+    def tickets(self) -> Set[int]:
+        return self._requests.tickets()
+
+    def forget(self) -> None:
+        self._requests.forget()
+
+    def is_finished(self, ticket: int) -> bool:
+        return self._requests[ticket].finished

@@ -3,60 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Set
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Collection, Iterator
 
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of, trace_of
 from fastes.pools.at_exit import close_at_exit
-from fastes.pools.open_requests import OpenRequest, OpenRequests
+from fastes.pools.open_requests import KeptRequests, OpenRequest
 from fastes.rollout.episode import Episode
 from fastes.rollout.job import Batch, PoolSpec, Request, Where, describe_episode, warn_of_penalty
 from fastes.rollout.job_runner import JobRunner
 from fastes.rollout.random_state import global_random_kept, one_thread
-from fastes.rollout.shared_block import EPISODE, Block
+from fastes.rollout.shared_block import EPISODE
 from fastes.system.forks import keep_unused, tell_of_forks
 from fastes.system.interrupts import handlers_kept
 
 
-class SerialPool:
+class SerialPool(KeptRequests):
     """Runs the same jobs as ProcessPool, one after the other, in this process."""
 
-    n_workers = 0
-
     def __init__(self, spec: PoolSpec) -> None:
-        self.spec = spec
-        self.block = Block(spec.layout(0), shared=False)
-        self._requests = OpenRequests(self.block)
+        super().__init__(spec)
         self._runner: JobRunner | None = None
         self._warned: set[str] = set()
         tell_of_forks(self)
         close_at_exit(self)
 
-    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
-        """Memory for one of its noise tables, float32 (table_size,)."""
-        table: npt.NDArray[np.float32] = self.block.noise[number]
-        return table
-
     def start(self) -> None:
         """Nothing to start: the environment is built by the first job."""
-
-    def submit(self, request: Request) -> int:
-        """Keep a request until it is waited for."""
-        return self._requests.add(request).ticket
-
-    def knows(self, ticket: int) -> bool:
-        return ticket in self._requests
-
-    def tickets(self) -> Set[int]:
-        return self._requests.tickets()
-
-    def forget(self) -> None:
-        self._requests.forget()
-
-    def is_finished(self, ticket: int) -> bool:
-        return self._requests[ticket].finished
 
     def wait(self, tickets: Collection[int]) -> None:
         """Run the jobs of the first of these requests, one after the other, unless one of them is finished."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +15,11 @@ from gymnasium import spaces
 from fastes import _core
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of
-from fastes.pools.open_requests import OpenRequest, OpenRequests
+from fastes.pools.open_requests import KeptRequests, OpenRequest
 from fastes.rollout.episode import Episode, EpisodeSettings, observation_flattener
 from fastes.rollout.job import Batch, PoolSpec, Request, Terms
 from fastes.rollout.job_runner import parameter_loader
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
-from fastes.rollout.shared_block import Block
 from fastes.system.interrupts import handlers_kept, interrupts_wait
 
 _IDLE = -1
@@ -49,7 +48,7 @@ class _Start(NamedTuple):
     job: Job
 
 
-class VectorPool:
+class VectorPool(KeptRequests):
     """Runs the jobs of ProcessPool in a vector environment; a job stays in the environment that began it.
 
     An environment whose episode is over starts the next one at once where that is possible (VectorEnv.restarts_alone); else
@@ -58,13 +57,10 @@ class VectorPool:
     policy draw from Python's, NumPy's or torch's global random state, which all environments share.
     """
 
-    n_workers = 0
-
     def __init__(self, spec: PoolSpec, vector_env: VectorEnv) -> None:
-        self.spec, self.vector_env = spec, vector_env
-        self.block = Block(spec.layout(0), shared=False)
+        super().__init__(spec)
+        self.vector_env = vector_env
         self.load_parameters = parameter_loader(self.block.layout.candidates)
-        self._requests = OpenRequests(self.block)
         self._actors = [spec.policy.make_actor() for _ in range(vector_env.num_envs)]
         self._flatten = observation_flattener(vector_env.observation_space)
         self._actions = (vector_env.num_envs, *_shape_of(vector_env.action_space)), vector_env.action_space.dtype
@@ -72,33 +68,12 @@ class VectorPool:
         one_call = self._flatten is None and head is not None and not head.cast
         self._in_one_call = one_call and type(self._actors[0]) is _core.Actor
 
-    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
-        """Memory for one of its noise tables, float32 (table_size,)."""
-        table: npt.NDArray[np.float32] = self.block.noise[number]
-        return table
-
     def start(self) -> None:
         """Nothing to start: the environment is there."""
 
     def close(self) -> None:
         """Nothing to end: the environment is its owner's to close."""
         self._requests.forget()
-
-    def submit(self, request: Request) -> int:
-        """Keep a request until one is waited for."""
-        return self._requests.add(request).ticket
-
-    def knows(self, ticket: int) -> bool:
-        return ticket in self._requests
-
-    def tickets(self) -> Set[int]:
-        return self._requests.tickets()
-
-    def forget(self) -> None:
-        self._requests.forget()
-
-    def is_finished(self, ticket: int) -> bool:
-        return self._requests[ticket].finished
 
     def wait(self, tickets: Collection[int]) -> None:
         """Run all open requests together, noise-free episodes first, unless one of these is finished.
