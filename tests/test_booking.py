@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import csv
+import gc
 import json
 import signal
 import sys
@@ -43,6 +44,15 @@ RICH: dict[str, Any] = {
     "generation_timesteps": 60,
 }
 TARGETED: dict[str, Any] = {**RICH, "target_return": -1e9, "target_episodes": 2, "starts": 2}
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage() -> Iterator[None]:
+    """What an earlier test has left would be finalised at any line, and an exception there is nobody's to meet."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 class Stopped(BaseException):
