@@ -13,6 +13,7 @@ import numpy.typing as npt
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 State = dict[str, Float64 | Int64]
+PREFIX = "normalizer."  # of its arrays among others
 EXACT_ABOVE = 1024  # candidates of a generation: so many are added up in job order, more exactly and in any order
 _BITS = 32  # of a digit
 _LOWEST, _HIGHEST = -1088 // _BITS, 992 // _BITS  # digits of the smallest and of the largest float64
@@ -160,6 +161,10 @@ class ObsNormalizer:
         new = ObsNormalizer(self.obs_size, self.clip, self.std_floor)
         new.load_state(state)
         return new
+
+    def named_state(self) -> State:
+        """Its state under the names that it has among the arrays of others."""
+        return {f"{PREFIX}{name}": array for name, array in self.state().items()}
 
     def state(self) -> State:
         return _state(self.mean, self.squares, self.count, self.skipped)

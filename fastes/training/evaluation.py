@@ -14,11 +14,10 @@ from fastes.checkpoints.field_checks import Kinds, check_arrays, check_record, i
 from fastes.checkpoints.file_format import Arrays
 from fastes.errors import CheckpointError
 from fastes.es.fitness_shaping import mean_and_std
-from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
-_NORMALIZER = "normalizer."
 _MOST = 1000  # that a checkpoint may hold
 
 
@@ -93,7 +92,7 @@ def state_of(pending: Sequence[Pending]) -> tuple[list[dict[str, Any]] | None, A
     data = [{name: value for name, value in each._asdict().items() if name in _KINDS} for each in pending]
     arrays: Arrays = {}
     for number, each in enumerate(pending):
-        own = {"theta": each.theta.copy(), "returns": each.returns.copy(), **_named(each.normalizer)}
+        own = {"theta": each.theta.copy(), "returns": each.returns.copy(), **each.normalizer.named_state()}
         arrays.update({f"{number}.{name}": array for name, array in own.items()})
     return data, arrays
 
@@ -109,7 +108,7 @@ def load_pending(
     found, left = [], dict(arrays)
     for number, each in enumerate(data):
         values = check_record("pending evaluation", each, _KINDS)
-        like: Arrays = {"theta": theta, **_named(normalizer)}
+        like: Arrays = {"theta": theta, **normalizer.named_state()}
         own = {name: left.pop(key) for name in (*like, "returns") if (key := f"{number}.{name}") in left}
         returns = own.pop("returns", np.zeros((1, 1)))
         check_arrays(own, like)
@@ -118,17 +117,13 @@ def load_pending(
                 f"the checkpoint's returns of {number} of 'pending' have shape {returns.shape} and dtype {returns.dtype}, or "
                 "values that are not finite: expected finite float64 (n,)"
             )
-        its_normalizer = normalizer.like({name.removeprefix(_NORMALIZER): array for name, array in own.items()})
+        its_normalizer = normalizer.like({name.removeprefix(PREFIX): array for name, array in own.items()})
         its_theta = own["theta"].copy()
         its_theta.flags.writeable = False
         found.append(Pending(**values, theta=its_theta, normalizer=its_normalizer, returns=returns.copy()))
     if left:
         raise CheckpointError(f"the checkpoint has the arrays {sorted(left)} of no pending evaluation")
     return tuple(found)
-
-
-def _named(normalizer: ObsNormalizer) -> Arrays:
-    return {f"{_NORMALIZER}{name}": array for name, array in normalizer.state().items()}
 
 
 def _is_flag(value: object) -> bool:

@@ -16,7 +16,7 @@ from fastes.es.strategy import EvolutionStrategy, Update
 from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.episode import EpisodeSettings, step_guard
 from fastes.rollout.job import Batch
-from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
 from fastes.settings.settings import Settings
 from fastes.training.episode_cap import EpisodeCap
 from fastes.training.evaluation import Evaluation, Pending, Told
@@ -26,7 +26,6 @@ from fastes.training.record import Record
 from fastes.training.rollback import Rollback
 from fastes.training.starts import Start, Starts, usual_start
 
-_NORMALIZER = "normalizer."
 _NO_RETURNS = np.zeros(0)
 _PARTS = ("strategy", "normalizer", "cap", "population", "rollback", "starts")  # what a generation changes
 
@@ -259,9 +258,7 @@ class TrainingState:
     def judged(self, evaluation: Evaluation) -> TrainingState:
         """After the present start was judged: with the next start's beginning, or with the best one as it was."""
         new, starts = self.copied(), self.starts
-        new.counters = counters = self.counters._replace(
-            eval_timesteps=self.counters.eval_timesteps + int(evaluation.lengths.sum())
-        )
+        new.counters = counters = self.counters._replace(eval_timesteps=self.counters.eval_timesteps + evaluation.timesteps)
         best = starts.best
         if best is None or evaluation.mean > best.score:
             best = Start(evaluation.mean, self.cap.steps, self.population.first, self.arrays())
@@ -295,12 +292,12 @@ class TrainingState:
 
     def arrays(self) -> Arrays:
         """Copies of what was learned: the strategy's arrays and the normaliser's."""
-        return {**self.strategy.state(), **{f"{_NORMALIZER}{name}": x for name, x in self.normalizer.state().items()}}
+        return {**self.strategy.state(), **self.normalizer.named_state()}
 
     def _load_arrays(self, arrays: Arrays, generation: int) -> None:
         """Those of `arrays`."""
-        self.strategy.load_state({n: x for n, x in arrays.items() if not n.startswith(_NORMALIZER)}, generation)
-        self.normalizer.load_state({name: arrays[f"{_NORMALIZER}{name}"] for name in self.normalizer.state()})
+        self.strategy.load_state({n: x for n, x in arrays.items() if not n.startswith(PREFIX)}, generation)
+        self.normalizer.load_state({name: arrays[f"{PREFIX}{name}"] for name in self.normalizer.state()})
 
     def reporting(self, record: Record, batch: Batch, told: Sequence[Told]) -> TrainingState:
         """With a report of its last generation, which callbacks are still to be told of."""
