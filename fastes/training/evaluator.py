@@ -200,7 +200,8 @@ class Evaluator:
         for its, ticket in self._running:
             if its is theta:
                 return ticket
-        ticket = pool.submit(Request(theta, normalizer, episodes, eval_seeds=seeds, generation=generation))
+        asked = Request(theta, normalizer, episodes, eval_seeds=seeds, generation=generation, table=self._table_number)
+        ticket = pool.submit(asked)
         self._running.append((theta, ticket))
         return ticket
 

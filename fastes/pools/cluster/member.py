@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import cloudpickle
-import numpy as np
 
 from fastes.pools.cluster.messages import Draws, Held, Int64, Range, Step, Terms, Theta, Whole, Work, pack
 from fastes.pools.cluster.replica import Strategy, key_of, key_of_theta
@@ -59,8 +59,7 @@ class Member:
     def __init__(self, node_id: str, name: str, workers: int, actor: Any, held: int) -> None:
         self.node_id, self.name, self.workers, self.actor = node_id, name, workers, actor
         self.state, self.reason, self.places = "joining", "", 0
-        self.joined: Any = None  # the answer to come to `join`
-        self.results: Any = None  # and to `results`
+        self.calls: set[Any] = set()  # answers to come: to `join`, then to each `work`
         self.ranges: dict[int, Given] = {}  # by number
         self._paces = {kind: deque[float](maxlen=_REMEMBERED) for kind in (True, False)}  # of candidates, and of evaluations
         self.failures = 0  # states that it came to and the driver did not
@@ -81,7 +80,7 @@ class Member:
         """Whether it owes something that others would have played: it is slow, or cut off."""
         return any(given.late < now for given in self.ranges.values())
 
-    def give(self, numbers: list[int], parts: list[Int64], open_: OpenTicket, pace: float | None) -> None:
+    def give(self, numbers: Sequence[int], parts: list[Int64], open_: OpenTicket, pace: float | None) -> None:
         """Note ranges that it has from now on. pace: of other nodes."""
         now, jobs_there = time.monotonic(), self.load().jobs
         for number, jobs in zip(numbers, parts, strict=True):
@@ -91,19 +90,17 @@ class Member:
             self.ranges[number] = Given(open_, jobs, now, late, rounds)
             open_.schedule.give(number, Out(self.node_id, jobs, late))
 
-    def message(
-        self, ranges: list[Range], open_: OpenTicket, asked: tuple[Terms, Parameters], tickets: tuple[int, ...]
-    ) -> bytes:
-        """A Work of one request's ranges, with its terms where the node does not have them."""
-        own: tuple[Terms, ...] = ()
+    def message(self, ranges: list[Range], asked: list[tuple[OpenTicket, Parameters]], tickets: tuple[int, ...]) -> bytes:
+        """A Work of ranges, with the terms of their requests where the node does not have them."""
+        own = []
         self._knows &= set(tickets)
-        if open_.number not in self._knows:
-            self._knows.add(open_.number)
-            terms, parameters = asked
-            own = (terms._replace(parameters=self._sent_as(parameters, open_)),)
+        for open_, parameters in asked:
+            if open_.number not in self._knows:
+                self._knows.add(open_.number)
+                own.append(terms_of(open_, self._sent_as(parameters, open_)))
         dropped, self._dropped = tuple(self._dropped), []
         number, self._sent = self._sent, self._sent + 1
-        return pack(Work(number, tickets, dropped, own, tuple(ranges)))
+        return pack(Work(number, tickets, dropped, tuple(own), tuple(ranges)))
 
     def _sent_as(self, parameters: Parameters, open_: OpenTicket) -> Theta | Held | Step | Whole:
         """The shortest way to a theta that this node can follow."""
@@ -145,8 +142,8 @@ class Member:
         self._knows.discard(ticket)
 
 
-def terms_of(open_: OpenTicket) -> Terms:
-    """Without parameters, which each node gets in its own way."""
+def terms_of(open_: OpenTicket, parameters: Theta | Held | Step | Whole) -> Terms:
+    """Of a request, whose parameters each node gets in its own way."""
     request, perturbations = open_.request, open_.request.perturbations
     draws = None
     if perturbations is not None:
@@ -155,11 +152,10 @@ def terms_of(open_: OpenTicket) -> Terms:
         numbers = perturbations.table.seed, perturbations.drawn_as, perturbations.num_pairs
         draws = Draws(*numbers, perturbations.sigma, window, progress)
     generation = request.generation if perturbations is None else perturbations.generation
-    nothing = Theta(np.zeros(0, dtype=np.float32), None)
     return Terms(
         open_.number,
         generation,
-        nothing,
+        parameters,
         draws,
         request.eval_seeds,
         request.normalizer,

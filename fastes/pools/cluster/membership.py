@@ -26,7 +26,7 @@ LOG = logging.getLogger("fastes.cluster")
 WAIT_FOR_NODES = 600.0  # seconds without a node, after which a training ends
 _SAY_AFTER = 10.0  # and after which that is told
 _LOOK = 1.0  # seconds between looks for nodes that are new or gone
-_THREADS = 4  # of an actor: one waits for results while others take in work, and sum
+_THREADS = 4  # of an actor: one waits for what it has to say while others take in work, and sum
 _STARTS = 3  # of an actor on one node
 _HELD = 8  # states that a node holds for each training: of starts side by side, and of thetas that are evaluated
 _FAREWELL = 5.0  # seconds for nodes to close their environments
@@ -70,10 +70,8 @@ class Membership:
         return self._members.get(str(node_id))
 
     def awaited(self) -> dict[Any, Member]:
-        """What is to come from whom: the answer to `join`, or results."""
-        members = self._members.values()
-        joining = {member.joined: member for member in members if member.state == "joining"}
-        return {**joining, **{member.results: member for member in members if member.state == "ready"}}
+        """What is to come from whom: the answers to calls of `join` or `work`."""
+        return {ref: member for member in self._members.values() for ref in member.calls}
 
     def wait(self, refs: list[Any], seconds: float) -> list[Any]:
         """Those that have come; at most so many seconds for the first of them."""
@@ -118,7 +116,7 @@ class Membership:
         workers, name = int(node["Resources"]["CPU"]), f"node {node['NodeManagerAddress']} ({node_id[:6]})"
         kind = self._connection.actor_on(node_id, Node, workers, _THREADS)
         member = Member(node_id, name, workers, kind.remote(name, workers), self._held)
-        member.joined = member.actor.join.remote(self._versions, self._content, self._registrations)
+        member.calls.add(member.actor.join.remote(self._versions, self._content, self._registrations))
         self._members[node_id] = member
 
     def welcome(self, member: Member, joined: Joined) -> None:
@@ -127,13 +125,13 @@ class Membership:
             self._refuse(member, joined.refusal)
             return
         member.state, member.places = "ready", joined.places
-        member.results = member.actor.results.remote()
         self._has_played = True
         LOG.info("%s has joined, with %d workers", member.name, member.workers)
 
     def _refuse(self, member: Member, reason: str) -> None:
         """Use it no more; ClusterError where that leaves nobody, and nobody ever was."""
         member.state, member.reason = "refused", reason
+        member.calls.clear()
         self.ray.kill(member.actor)
         warnings.warn(f"{member.name} is not used: {reason}", RuntimeWarning, stacklevel=7)
         if not self._has_played and all(each.state == "refused" for each in self._members.values()):

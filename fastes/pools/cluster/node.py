@@ -57,7 +57,10 @@ class _Rows(NamedTuple):
 
 
 class Node:
-    """One node of a cluster. `join` comes first; then `work` and `results` may be called beside each other, and `sums`.
+    """One node of a cluster. `join` comes first; then `work` and `sums`, in any order and beside each other.
+
+    Each call of an actor takes both sides' time and, where all cores play, that of the workers. So a call of `work` brings
+    all that a node is to do, and gives back what it has to say when the driver can use that.
 
     One thread owns the pool. name: as messages have it. workers: processes.
     """
@@ -72,7 +75,10 @@ class Node:
         self._tables: dict[int, NoiseTable] = {}
         self._inbox: dict[int, Work] = {}  # by number: calls in several threads come in any order
         self._taken = 0  # numbers before it were taken out
+        self._last = -1  # the number of the newest
         self._outbox: list[Played | Failed | Unlike] = []
+        self._can_wait: dict[int, tuple[int, int]] = {}  # range -> table and generation that its answer may come with
+        self._is_due = False  # whether the driver can use an answer now
         self._warned: list[str] = []
         self._changed = threading.Condition()
         self._bell, self._rope = -1, -1  # a pipe: what is written wakes the pool's thread
@@ -114,22 +120,21 @@ class Node:
         threading.Thread(target=self._serve, name="fastes-node", daemon=True).start()
         return places
 
-    def work(self, message: bytes) -> None:
-        """Take a Work in."""
+    def work(self, message: bytes) -> bytes:
+        """Take a Work in, and wait for something to say: a Reply. Where a newer Work has come, that one's call waits for it."""
+        work: Work = unpack(message)
         with self._changed:
-            work: Work = unpack(message)
             self._inbox[work.number] = work
+            self._last = max(self._last, work.number)
             self._changed.notify_all()
             os.write(self._rope, b".")
-
-    def results(self) -> bytes:
-        """Wait for something to say: a Reply."""
-        with self._changed:
-            while not self._outbox and not self._is_leaving:
+            while not self._is_due and self._last == work.number and not self._is_leaving:
                 self._changed.wait()
             reply = Reply(tuple(self._outbox), tuple(self._warned))
             self._outbox.clear()
             self._warned.clear()
+            self._can_wait.clear()
+            self._is_due = False
         return pack(reply)
 
     def sums(self, ticket: int, runs: Int64) -> bytes:
@@ -173,9 +178,20 @@ class Node:
                     self._outbox += answers
                     self._warned += [str(warning.message) for warning in caught]
                     caught.clear()
-                    if self._outbox:
+                    self._is_due = not self._all_can_wait()
+                    if self._is_due:
                         self._changed.notify_all()
         self._served.set()
+
+    def _all_can_wait(self) -> bool:
+        """Whether nobody needs what is in the outbox before candidates that are played here.
+
+        Nobody asks for a generation's noise-free episodes before the next one's candidates are done: without a lag they are
+        told before these begin.
+        """
+        terms = [self._terms[range_.ticket] for range_ in self._open.values()]
+        playing = {(each.table, each.generation) for each in terms if each.draws is not None}
+        return all(self._can_wait.get(answer.number) in playing for answer in self._outbox)
 
     def _turn(self) -> list[Played | Failed | Unlike]:
         """Begin with what has come, wait, and collect what is finished."""
@@ -276,6 +292,8 @@ class Node:
         except Exception as error:
             return Failed(range_.number, _pickled(error))
         terms = self._terms[range_.ticket]
+        if terms.draws is None:
+            self._can_wait[range_.number] = terms.table, terms.generation + 1
         keeps = terms.draws is not None and self.pool.spec.normalize_obs
         if keeps and not terms.sends_rows:
             assert isinstance(batch.moments, np.ndarray), "a local pool's"

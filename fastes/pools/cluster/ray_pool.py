@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fastes.errors import ClusterError, FastESError
 from fastes.pools.at_exit import close_at_exit
-from fastes.pools.cluster.member import Member, Parameters, terms_of
+from fastes.pools.cluster.member import Member, Parameters
 from fastes.pools.cluster.membership import LOG, ClusterLost, Membership
 from fastes.pools.cluster.messages import Failed, Int64, Played, Range, Reply, Unlike, runs_of, unpack
 from fastes.pools.cluster.schedule import sizes
@@ -38,6 +38,13 @@ class _Asked(NamedTuple):
     owner: OpenTicket
     member: Member
     late: float
+
+
+class _Order(NamedTuple):
+    """A range that a node is to be sent."""
+
+    range: Range
+    owner: OpenTicket
 
 
 class RayPool:
@@ -169,6 +176,7 @@ class RayPool:
 
     def _meet(self, nodes: Membership, ref: Any, member: Member) -> None:
         asked = self._sums.pop(ref, None)
+        member.calls.discard(ref)
         try:
             content = nodes.ray.get(ref)
         except Exception as error:
@@ -180,7 +188,6 @@ class RayPool:
         elif member.state == "joining":
             nodes.welcome(member, unpack(content))
         else:
-            member.results = member.actor.results.remote()
             self._take(nodes, member, unpack(content), len(content))
 
     def _take(self, nodes: Membership, member: Member, reply: Reply, size: int) -> None:
@@ -233,44 +240,58 @@ class RayPool:
     # --- handing out ------------------------------------------------------------------------------------------------
 
     def _hand_out(self, members: list[Member]) -> None:
-        """Jobs to all nodes that can take any: the oldest request's candidates first, noise-free episodes last."""
+        """Jobs to all nodes that can take any: the oldest request's candidates first, noise-free episodes last.
+
+        Each node gets one message.
+        """
         now = time.monotonic()
         members = [member for member in members if not member.is_late(now)] or members
         all_workers = sum(member.workers for member in members)
         open_ones = [open_ for open_ in self._tickets.values() if not open_.is_finished]
         open_ones.sort(key=lambda open_: (not open_.is_candidates, open_.number))
-        was_given = True
-        while was_given:
-            was_given = False
-            for member in members:
-                open_ = next((each for each in open_ones if each.schedule.waiting), None)
-                if open_ is not None and (counts := sizes(open_.schedule.waiting, member.load(), all_workers)):
-                    self._send(member, open_, [open_.schedule.take(count) for count in counts])
-                    was_given = True
-        if not any(each.schedule.waiting for each in open_ones):
-            for member in members:
-                if not member.ranges:
-                    self._help_out(member, open_ones)
+        given: dict[Member, list[_Order]] = {member: [] for member in members}
+        with interrupts_wait():  # messages are numbered: none may be missing
+            was_given = True
+            while was_given:
+                was_given = False
+                for member in members:
+                    open_ = next((each for each in open_ones if each.schedule.waiting), None)
+                    if open_ is not None and (counts := sizes(open_.schedule.waiting, member.load(), all_workers)):
+                        given[member] += self._give(member, open_, [open_.schedule.take(count) for count in counts])
+                        was_given = True
+            if not any(each.schedule.waiting for each in open_ones):
+                for member in members:
+                    if not member.ranges:
+                        given[member] += self._help_out(member, open_ones)
+            for member, orders in given.items():
+                if orders or (member.ranges and not member.calls):  # somebody has to bring what it will say
+                    self._send(member, orders)
 
-    def _help_out(self, member: Member, open_ones: Iterable[OpenTicket]) -> None:
+    def _help_out(self, member: Member, open_ones: Iterable[OpenTicket]) -> list[_Order]:
         """Give a node that has nothing to do what others take long for."""
         for open_ in open_ones:
             if late := open_.schedule.late(member.node_id, time.monotonic()):
                 taken = late[: min(member.workers, member.places)]
-                self._send(member, open_, [np.array([job], dtype=np.int64) for job in taken])
-                return
+                return self._give(member, open_, [np.array([job], dtype=np.int64) for job in taken])
+        return []
 
-    def _send(self, member: Member, open_: OpenTicket, parts: list[Int64]) -> None:
+    def _give(self, member: Member, open_: OpenTicket, parts: list[Int64]) -> list[_Order]:
+        """Note that a node has ranges from now on."""
         assert self._nodes is not None
         first, self._last_range = self._last_range + 1, self._last_range + len(parts)
-        ranges = [Range(first + at, open_.number, runs_of(jobs)) for at, jobs in enumerate(parts)]
         paces = [pace for each in self._nodes.ready() if (pace := each.pace(open_.is_candidates)) is not None]
-        member.give([range_.number for range_ in ranges], parts, open_, statistics.median_low(paces) if paces else None)
-        terms = terms_of(open_), self._parameters[open_.number]
-        with interrupts_wait():  # messages are numbered: none may be missing
-            content = member.message(ranges, open_, terms, tuple(self._tickets))
-            open_.down += len(content)
-            member.actor.work.remote(self._nodes.ray.put(content) if len(content) >= _LARGE else content)
+        numbers = range(first, first + len(parts))
+        member.give(numbers, parts, open_, statistics.median_low(paces) if paces else None)
+        return [_Order(Range(number, open_.number, runs_of(jobs)), open_) for number, jobs in zip(numbers, parts, strict=True)]
+
+    def _send(self, member: Member, orders: list[_Order]) -> None:
+        assert self._nodes is not None
+        asked = {order.owner.number: order.owner for order in orders}.values()
+        whole = [(open_, self._parameters[open_.number]) for open_ in asked]
+        content = member.message([order.range for order in orders], whole, tuple(self._tickets))
+        for open_ in asked:
+            open_.down += len(content) // len(asked)
+        member.calls.add(member.actor.work.remote(self._nodes.ray.put(content) if len(content) >= _LARGE else content))
 
     # --- the end ----------------------------------------------------------------------------------------------------
 

@@ -32,12 +32,13 @@ def sizes(waiting: int, load: Load, all_workers: int) -> list[int]:
     free = load.places - load.ranges
     if not waiting or free <= 0:
         return []
-    busy = load.ranges >= 2 and load.jobs >= 2 * load.workers
+    most = _AT_ONCE * load.workers
     if load.workers == all_workers:  # there is nobody to leave anything to
-        return [] if busy else [min(waiting, _AT_ONCE * load.workers)]
+        return [] if load.jobs >= most else [min(waiting, most)]
+    busy = load.ranges >= 2 and load.jobs >= 2 * load.workers
     if waiting > 2 * all_workers:
         share = -(-waiting * load.workers // (2 * all_workers))
-        return [] if busy else [min(max(share, load.workers), _AT_ONCE * load.workers)]
+        return [] if busy else [min(max(share, load.workers), most)]
     return [1] * min(waiting, free, max(0, load.workers - load.jobs))
 
 
