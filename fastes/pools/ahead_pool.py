@@ -57,7 +57,9 @@ class AheadPool:
 
     def __init__(self, pool: Pool) -> None:
         self.pool, self.spec = pool, pool.spec
-        self._played: list[_Played] = []  # that nobody has asked for yet
+        self._played: dict[int, _Played] = {}  # by ticket: that nobody has asked for yet
+        self._alike: dict[_Mark, list[_Played]] = {}  # the same, by what few requests have in common
+        self._nbytes = 0  # of their arrays
         self._mine: dict[int, _Played] = {}  # that the user has asked for
         self._again: dict[int, int] = {}  # ticket of a guess that failed -> that of the same request, as the user made it
         self._works: dict[int, Steps[None]] = {}  # ticket that a work waits for -> the work
@@ -77,9 +79,9 @@ class AheadPool:
         self._step(make_work(_Guesses(self)))
 
     def submit(self, request: Request) -> int:
-        for played in self._played:
+        for played in self._alike.get(_mark_of(request), ()):
             if played.error is None and are_same(played.request, request):
-                self._played.remove(played)
+                self._take(played)
                 played.request = request
                 self._mine[played.ticket] = played
                 return played.ticket
@@ -90,11 +92,30 @@ class AheadPool:
 
     def tickets(self) -> Set[int]:
         """Those that the user has to collect; guesses have theirs besides."""
-        return (self.pool.tickets() - {played.ticket for played in self._played}) | self._mine.keys()
+        return (self.pool.tickets() - self._played.keys()) | self._mine.keys()
+
+    def _keep(self, played: _Played) -> None:
+        """Until somebody asks for it."""
+        self._played[played.ticket] = played
+        self._alike.setdefault(_mark_of(played.request), []).append(played)
+        self._nbytes += played.nbytes
+
+    def _take(self, played: _Played) -> None:
+        """Keep it no longer."""
+        del self._played[played.ticket]
+        mark = _mark_of(played.request)
+        self._alike[mark].remove(played)
+        if not self._alike[mark]:
+            del self._alike[mark]
+        self._nbytes -= played.nbytes
+
+    def _take_all(self) -> None:
+        for played in list(self._played.values()):
+            self._take(played)
 
     def forget(self) -> None:
         self.drop()
-        self._played.clear()
+        self._take_all()
         self._mine.clear()
         self._again.clear()
         self.pool.forget()
@@ -141,11 +162,13 @@ class AheadPool:
         works, self._works = self._works, {}
         for work in works.values():
             work.close()
-        self._played = [played for played in self._played if played.batch is not None or self.pool.knows(played.ticket)]
+        for played in list(self._played.values()):
+            if played.batch is None and not self.pool.knows(played.ticket):
+                self._take(played)
 
     def close(self) -> None:
         self.drop()
-        self._played.clear()
+        self._take_all()
         self._mine.clear()
         self._again.clear()
         self.pool.close()
@@ -155,7 +178,7 @@ class AheadPool:
 
         Where all that is guessed takes much memory, the works end: who asks for more of it plays it then.
         """
-        if sum(played.nbytes for played in self._played) > _MOST_BYTES:
+        if self._nbytes > _MOST_BYTES:
             work.close()
             return
         with contextlib.suppress(FastESError):
@@ -182,7 +205,7 @@ class _Guesses:
 
     def submit(self, request: Request) -> int:
         played = _Played(self.pool, request)
-        self.ahead._played.append(played)
+        self.ahead._keep(played)
         self._open[played.ticket] = played
         return played.ticket
 
@@ -202,10 +225,26 @@ class _Guesses:
         raise NotImplementedError("a work yields the ticket that it waits for")
 
     def collect(self, ticket: int) -> Batch:
-        return self._open.pop(ticket).collect()
+        played = self._open.pop(ticket)
+        before = played.nbytes
+        try:
+            return played.collect()
+        finally:
+            if ticket in self.ahead._played:
+                self.ahead._nbytes += played.nbytes - before
 
     def close(self) -> None:
         """It is the user's."""
+
+
+_Mark = tuple[int, bytes, bytes]
+
+
+def _mark_of(request: Request) -> _Mark:
+    """The same for requests that are the same, and seldom for others: those of other generations draw otherwise."""
+    perturbations = request.perturbations
+    drawn = b"" if perturbations is None else perturbations.noise_index[:4].tobytes()
+    return len(request.theta), drawn, request.eval_seeds[:4].tobytes()
 
 
 def are_same(first: Request, second: Request) -> bool:

@@ -31,6 +31,7 @@ class OpenRequest:
     finished: whether all jobs are done, or there is an error.
     crashes: how often a job has lost its worker.
     submitted: the pool's time then.
+    missing: a job that had no result at the last look.
     """
 
     number: int
@@ -45,6 +46,11 @@ class OpenRequest:
     finished: bool = False
     crashes: Counter[int] = field(default_factory=Counter)
     submitted: float = 0.0
+    missing: int | None = None
+
+    def misses_the_same(self) -> bool:
+        """Whether the job that had no result at the last look has none still: then nobody has to look at all of them."""
+        return self.missing is not None and _core.committed(self.place.committed, self.missing) < self.first_ticket
 
     def uncommitted(self) -> npt.NDArray[np.int64]:
         """The jobs without a result, in the order of claiming."""

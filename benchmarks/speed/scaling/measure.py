@@ -101,9 +101,9 @@ def message_seconds() -> float:
 
 
 def parent_seconds(env: Any, preset: str, workers: int, generations: int) -> list[float]:
-    """CPU seconds of the parent for each generation, but the first ones."""
+    """CPU seconds of the parent for each generation of a single start, but the first ones."""
     clock = CpuOfGenerations(generations)
-    with FastES(env, preset=preset, n_workers=workers, seed=0, target_return="none") as model:
+    with FastES(env, preset=preset, n_workers=workers, seed=0, target_return="none", starts=1) as model:
         model.learn(FOREVER, clock)
     return clock.seconds()[generations // 10 :]
 

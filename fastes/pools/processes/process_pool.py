@@ -143,10 +143,10 @@ class ProcessPool(Workforce):
     def _is_any_finished(self, tickets: Collection[int]) -> bool:
         """Look at the open requests, and open again what lost workers have left."""
         for open_ in self._requests.unfinished():
-            if _core.committed(open_.place.unclaimed, 0) & UNCLAIMED:
+            if _core.committed(open_.place.unclaimed, 0) & UNCLAIMED or (not self._orphans and open_.misses_the_same()):
                 continue
             left = open_.uncommitted()
-            open_.finished = not len(left)
+            open_.finished, open_.missing = not len(left), int(left[-1]) if len(left) else None
             if len(left) and self._orphans and (orphans := self._orphans_among(open_, left)) is not None and len(orphans):
                 self._open_again(open_, orphans)
         self._orphans = self._orphans and any(map(self._may_have_orphans, self._requests.unfinished()))
@@ -196,7 +196,7 @@ class ProcessPool(Workforce):
                 continue  # replaced earlier in this batch of events
             if channel == "stderr":
                 self._show(worker)
-            elif (not self._receive(worker) or channel == "exit") and self._has(worker):
+            elif (not self._receive(worker, channel == "message") or channel == "exit") and self._has(worker):
                 self._replace(worker)
         for unwell, fault in self._watch.check(list(self._workers.values())):
             if self._has(unwell):
@@ -204,11 +204,11 @@ class ProcessPool(Workforce):
                 self._replace(unwell)
         return is_woken
 
-    def _receive(self, worker: Worker) -> bool:
-        """Take what it has sent; False when it hung up."""
+    def _receive(self, worker: Worker, is_there: bool = False) -> bool:
+        """Take what it has sent; False when it hung up. is_there: something has come, or its end."""
         try:
-            while self._has(worker) and worker.has_sent():
-                message = worker.connection.recv_bytes()
+            while self._has(worker) and (is_there or worker.has_sent()):
+                is_there, message = False, worker.connection.recv_bytes()
                 if len(message) == OFFER_BYTES:
                     worker.idle_after = int.from_bytes(message, "little")
                     worker.offer(self._offer)  # it was late where there is a newer one
