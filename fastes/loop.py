@@ -63,10 +63,10 @@ class Loop(SB3Interface):
 
     def _begin_starts_ahead(self) -> None:
         """The next starts, where workers are free for them."""
-        starts, ahead = self.state.starts, self.evaluator.starts_ahead()
+        starts = self.state.starts
         if not starts.has_unjudged_starts:
             self.evaluator.end_ahead()
-        elif ahead:
+        elif ahead := self.evaluator.starts_ahead():
             for number in range(starts.judged + 1, min(starts.judged + 1 + ahead, starts.number)):
                 self.evaluator.play_ahead(number, partial(self._play_start, number))
 

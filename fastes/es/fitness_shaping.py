@@ -37,7 +37,8 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
 
     Raises FastESError when no return is finite, ValueError for another shaping.
     """
-    if not np.isfinite(returns).any():
+    usable = np.isfinite(returns)
+    if not usable.any():
         raise FastESError(
             f"none of the {returns.size} returns of this generation is finite; parameters are unchanged. "
             "Check the environment's rewards, or lower sigma and the learning rate"
@@ -46,10 +47,13 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
         raise ValueError(f"unknown shaping {shaping!r}: expected one of {SHAPINGS}{suggest(shaping, SHAPINGS)}")
     num_pairs = len(returns)
     kept = max(1, math.ceil(top_fraction * num_pairs - 1e-9))
-    finite = np.where(np.isfinite(returns), returns, returns[np.isfinite(returns)].min())
-    top = np.sort(np.argsort(-finite.max(axis=1), kind="stable")[:kept])
-    shaped = np.zeros(returns.shape)
-    shaped[top] = _RULES[shaping](returns[top], finite[top])
+    finite = returns if usable.all() else np.where(usable, returns, returns[usable].min())
+    if kept == num_pairs:
+        shaped = _RULES[shaping](returns, finite)
+    else:
+        top = np.sort(np.argsort(-np.maximum(finite[:, 0], finite[:, 1]), kind="stable")[:kept])
+        shaped = np.zeros(returns.shape)
+        shaped[top] = _RULES[shaping](returns[top], finite[top])
     scale = 1.0 / kept if shaping in _SIGMA_IN_STEP else 1.0 / (2 * kept * sigma)
     return Shaped(shaped, (shaped[:, 0] - shaped[:, 1]).astype(np.float32), scale, kept)
 
@@ -155,10 +159,10 @@ def signed_ranks(returns: Float64) -> Float64:
 
 def _standardize(returns: Float64) -> Float64:
     """returns over their standard deviation, about their mean; zeros when all are equal. Safe at any magnitude."""
-    largest = np.abs(returns).max()
-    if largest == 0.0 or returns.max() == returns.min():
+    low, high = returns.min(), returns.max()
+    if low == high:
         return np.zeros_like(returns)
-    scaled = returns / largest
+    scaled = returns / max(-low, high)
     mean, std = mean_and_std(scaled.ravel().tolist())
     return (scaled - mean) / std if std > 0.0 else np.zeros_like(returns)
 

@@ -58,7 +58,7 @@ class NoiseTable:
 
     def place_once(self, buffer: Float32) -> None:
         """`place`, unless the table is in this very buffer already."""
-        if self._values is None or self._values.base is not buffer.base or self._values.ctypes.data != buffer.ctypes.data:
+        if self._values is None or not np.may_share_memory(self._values, buffer):  # tables do not overlap
             self.place(buffer)
 
     def release(self) -> None:

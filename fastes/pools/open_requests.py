@@ -106,7 +106,7 @@ class OpenRequests:
         open_ = self._open.pop(ticket)
         if open_.error is not None:
             raise open_.error
-        return collect(open_.place, open_.jobs, open_.rerun, open_.penalised)
+        return collect(open_.place, open_.request, open_.jobs, open_.rerun, open_.penalised)
 
     def forget(self) -> None:
         """All of them."""

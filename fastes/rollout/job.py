@@ -222,9 +222,11 @@ def publish(place: Place, request: Request) -> npt.NDArray[np.int64]:
     """Write a request into its place; returns its jobs in the order of claiming."""
     perturbations, normalizer, settings = request.perturbations, request.normalizer, request.episodes
     generation = request.generation if perturbations is None else perturbations.generation
-    place.words[[NUM_TABLE, GENERATION, MAX_STEPS, SAMPLE]] = request.table, generation, settings.max_steps, settings.sample
-    sigma = 0.0 if perturbations is None else perturbations.sigma
-    place.numbers[[SIGMA, OBS_CLIP, ACTION_NOISE]] = sigma, normalizer.clip, settings.action_noise
+    words, numbers = place.words, place.numbers
+    words[NUM_TABLE], words[GENERATION] = request.table, generation
+    words[MAX_STEPS], words[SAMPLE] = settings.max_steps, settings.sample
+    numbers[SIGMA] = 0.0 if perturbations is None else perturbations.sigma
+    numbers[OBS_CLIP], numbers[ACTION_NOISE] = normalizer.clip, settings.action_noise
     place.theta[:] = request.theta
     place.obs_mean[:] = normalizer.mean
     place.obs_inv_std[:] = 1.0 / normalizer.std
@@ -244,9 +246,9 @@ def publish(place: Place, request: Request) -> npt.NDArray[np.int64]:
     return np.arange(first, past, dtype=np.int64) if request.jobs is None else request.jobs
 
 
-def collect(place: Place, jobs: npt.NDArray[np.int64], rerun: int, penalised: str) -> Batch:
+def collect(place: Place, request: Request, jobs: npt.NDArray[np.int64], rerun: int, penalised: str) -> Batch:
     """Copy a finished request's results out of its place. Those of single candidates stay without their pairs, (n,)."""
-    paired = place.layout.num_pairs and len(jobs) == 2 * len(np.unique(jobs // 2))
+    paired = place.layout.num_pairs and (request.jobs is None or len(jobs) == 2 * len(np.unique(jobs // 2)))
     shape = (-1, 2) if paired else (-1,)
     return Batch(
         returns=place.returns[jobs].reshape(shape),

@@ -93,8 +93,11 @@ def _rounded(digits: list[int], places: list[int]) -> float:
 
 def _usable(moments: Float64, counts: Int64) -> tuple[npt.NDArray[np.bool_], int]:
     """Which jobs have observations that are all finite, (jobs,), and how many have others."""
-    usable = np.isfinite(moments).all(axis=(1, 2)) & (counts > 0)
-    return usable, int(np.count_nonzero(~usable & (counts > 0)))
+    seen, finite = counts > 0, np.isfinite(moments)
+    if finite.all():
+        return seen, 0
+    usable = finite.all(axis=(1, 2)) & seen
+    return usable, int(np.count_nonzero(seen & ~usable))
 
 
 class ObsNormalizer:
@@ -120,10 +123,10 @@ class ObsNormalizer:
 
     def merge(self, moments: Float64 | MomentSums, counts: Int64) -> None:
         """Add episodes: moments (jobs, 2, obs_size), sums of obs - mean and of its square; counts (jobs,), observations."""
-        self.load_state(self.merged(moments, counts))
+        self.mean, self.squares, self.count, self.skipped = self.merged(moments, counts)
 
-    def merged(self, moments: Float64 | MomentSums, counts: Int64) -> State:
-        """The state that `merge` leads to; changes nothing.
+    def merged(self, moments: Float64 | MomentSums, counts: Int64) -> tuple[Float64, Float64, int, int]:
+        """Mean, squares, count and skipped then; changes nothing.
 
         Up to EXACT_ABOVE episodes are summed in job order, more exactly, which may be done in parts; then they are joined with
         what was known (Chan et al. 1979, equation 2.1). An episode with a non-finite observation is left out.
@@ -136,7 +139,7 @@ class ObsNormalizer:
         else:
             sums, squares, added, episodes, skipped = self._summed_in_order(moments, counts)
         if added == 0:
-            return _state(self.mean, self.squares, self.count, skipped)
+            return self.mean, self.squares, self.count, skipped
         total = self.count + added
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is left out below
             shift = sums / added  # mean of the new observations, less self.mean
@@ -144,17 +147,18 @@ class ObsNormalizer:
             mean = self.mean + shift * (added / total)
             together = self.squares + spread + shift * shift * (self.count * (added / total))
         if np.isfinite(mean).all() and np.isfinite(together).all():
-            return _state(mean, together, total, skipped)
-        return _state(self.mean, self.squares, self.count, skipped + episodes)
+            return mean, together, total, skipped
+        return self.mean, self.squares, self.count, skipped + episodes
 
     def _summed_in_order(self, moments: Float64, counts: Int64) -> tuple[Float64, Float64, int, int, int]:
         """Sums, sums of squares, observations, episodes, and all episodes left out so far."""
         usable, skipped = _usable(moments, counts)
-        sums, squares = np.zeros(self.obs_size), np.zeros(self.obs_size)
-        for job in np.flatnonzero(usable):
-            sums += moments[job, 0]
-            squares += moments[job, 1]
-        return sums, squares, int(counts[usable].sum()), int(np.count_nonzero(usable)), self.skipped + skipped
+        total, episodes = np.zeros((2, self.obs_size)), int(np.count_nonzero(usable))
+        if episodes < len(usable):
+            moments, counts = moments[usable], counts[usable]
+        for each in moments:
+            total += each
+        return total[0], total[1], int(counts.sum()), episodes, self.skipped + skipped
 
     def like(self, state: Mapping[str, npt.NDArray[Any]]) -> ObsNormalizer:
         """One with this one's limits that goes on from a `state()`."""

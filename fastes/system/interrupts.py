@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from _signal import getsignal  # type: ignore[import-not-found]  # signal's makes enums: 20 times the time
+from _signal import getsignal  # type: ignore[import-not-found]  # signal's make enums: 20 times the time
+from _signal import signal as set_handler
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any
 
 STOP_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-_SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+_SIGNALS = tuple(int(number) for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
 class Terminated(BaseException):
@@ -41,10 +42,12 @@ def interrupts_wait() -> Iterator[None]:
         yield
         return
     held: list[tuple[int, FrameType | None]] = []
-    before: dict[int, Any] = {n: handler for n in _SIGNALS if callable(handler := getsignal(n))}
+    before: dict[int, Any] = {
+        n: handler for n, handler in zip(_SIGNALS, map(getsignal, _SIGNALS), strict=True) if callable(handler)
+    }
     try:
         for number in before:
-            signal.signal(number, lambda number, frame: held.append((number, frame)))
+            set_handler(number, lambda number, frame: held.append((number, frame)))
         yield
     finally:
         _restore(before)
@@ -69,7 +72,7 @@ def _restore(handlers: Mapping[int, Any]) -> None:
     while True:
         try:
             for number, handler in handlers.items():
-                signal.signal(number, handler)
+                set_handler(number, handler)
             break
         except BaseException as error:
             raised = error

@@ -36,12 +36,14 @@ class Evaluation(NamedTuple):
     @property
     def mean(self) -> float:
         """Mean return; -inf when one is not finite."""
-        return mean_and_std(self.returns.tolist())[0] if np.isfinite(self.returns).all() else -math.inf
+        values = self.returns.tolist()
+        return mean_and_std(values)[0] if all(map(math.isfinite, values)) else -math.inf
 
     @property
     def std(self) -> float:
         """Population standard deviation of the returns; NaN when one is not finite."""
-        return mean_and_std(self.returns.tolist())[1] if np.isfinite(self.returns).all() else math.nan
+        values = self.returns.tolist()
+        return mean_and_std(values)[1] if all(map(math.isfinite, values)) else math.nan
 
     def __repr__(self) -> str:
         low, high = (self.returns.min(), self.returns.max()) if len(self.returns) else (math.nan, math.nan)

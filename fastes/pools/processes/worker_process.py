@@ -38,6 +38,7 @@ with told({fd}): from fastes.pools.processes.worker import main
 main({arguments!r})
 """
 OFFER_BYTES = 8
+_OFFER_HEAD = OFFER_BYTES.to_bytes(4, "big")  # a message's length: how multiprocessing's connections begin one
 _MAX_LINE = 1 << 16  # bytes of a worker's unfinished line that are kept
 _READS = 16  # chunks of output taken at a time: whoever writes without end must not hold the parent up
 _DEATH_SECONDS = 2.0  # for a killed process to end; one in the kernel's hands (a lost network disk) may not
@@ -111,7 +112,8 @@ class Worker:
             return False
         self.sent_offer = number
         try:
-            self.connection.send_bytes(number.to_bytes(OFFER_BYTES, "little"))  # it comes back when nothing is left
+            # as send_bytes does, in a third of its time; it comes back when nothing is left
+            os.write(self.connection.fileno(), _OFFER_HEAD + number.to_bytes(OFFER_BYTES, "little"))
         except (BrokenPipeError, ConnectionResetError):
             return False
         return True
