@@ -15,7 +15,9 @@ from processes import environment
 from training import Result, assert_same, learn, theta_of, train
 
 from fastes import EvolutionStrategy, FastES, _core
+from fastes.es import strategy
 from fastes.es.noise_table import NoiseTable
+from fastes.es.perturbations import draw_pairs
 from fastes.pools.processes.process_pool import ProcessPool
 
 CHEETAH = {
@@ -165,6 +167,41 @@ def test_asking_again_gives_the_same() -> None:
     first, second = es.ask(), es.ask()
     assert (first.noise_index == second.noise_index).all()
     assert (first[7] == second[7]).all()
+
+
+@pytest.mark.parametrize("guess", [(5, 1), (4, 1), (5, 2)], ids=["right", "other pairs", "another generation"])
+def test_what_is_drawn_ahead_changes_no_draw(guess: tuple[int, int]) -> None:
+    plain, ahead = (EvolutionStrategy(np.zeros(4), population_size=10, seed=3, episodes=2) for _ in range(2))
+    for es in (plain, ahead):
+        es.ask()
+        es.tell(np.arange(10.0))
+    ahead.draw_ahead(*guess)
+    for seed in (3, 4):
+        plain.reseed(seed)
+        ahead.reseed(seed)
+        ours, theirs = plain.ask(), ahead.ask()
+        for name in ("noise_index", "env_seed", "action_key"):
+            assert (getattr(ours, name) == getattr(theirs, name)).all(), f"{name}, seed {seed}"
+
+
+def test_pairs_are_drawn_once_and_before_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the generation before plays: nobody waits for draws."""
+    order: list[str] = []
+
+    def drawing(*key: int) -> Any:
+        order.append(f"draw {key[1]}")
+        return draw_pairs(*key)
+
+    def asking(*arguments: Any) -> Any:
+        perturbations = ask(*arguments)
+        order.append(f"ask {perturbations.generation}")
+        return perturbations
+
+    ask = EvolutionStrategy.ask
+    monkeypatch.setattr(strategy, "draw_pairs", drawing)
+    monkeypatch.setattr(EvolutionStrategy, "ask", asking)
+    train("Toy-v0", 3, n_workers=0, population_size=4)
+    assert order == ["draw 0", "ask 0", "draw 1", "ask 1", "draw 2", "ask 2", "draw 3"]
 
 
 def test_looking_at_a_model_while_it_learns_changes_nothing(tmp_path: Any) -> None:

@@ -13,6 +13,8 @@ from fastes.es.noise_table import Float32, Int64, NoiseTable
 from fastes.es.parameter_windows import Windows, parts
 from fastes.system.memory import check_memory
 
+Draws = tuple[Int64, Int64, npt.NDArray[np.uint64]]  # of pairs: noise_index, env_seed and action_key
+
 
 def write_candidate(
     out: Float32,
@@ -107,27 +109,30 @@ def _words(seed: int, generation: int, count: int, episode: int, stream: int) ->
     return _core.philox(counters, seed)
 
 
-def _episode_seeds(seed: int, generation: int, count: int, episodes: int, stream: int) -> tuple[Int64, npt.NDArray[np.uint64]]:
-    """env seeds in [0, 2^31) and action keys, each (count, episodes)."""
+def _env_seeds(words: npt.NDArray[np.uint32]) -> Int64:
+    """In [0, 2^31), int64 (count,)."""
+    return (words[:, 0] >> 1).astype(np.int64)
+
+
+def _episode_seeds(seed: int, generation: int, count: int, episodes: int) -> tuple[Int64, npt.NDArray[np.uint64]]:
+    """env seeds and action keys of pairs, each (count, episodes)."""
     env_seed = np.empty((count, episodes), dtype=np.int64)
     action_key = np.empty((count, episodes), dtype=np.uint64)
     for episode in range(episodes):
-        words = _words(seed, generation, count, episode + 1, stream)
-        env_seed[:, episode] = words[:, 0] >> 1
+        words = _words(seed, generation, count, episode + 1, _core.STREAM_PAIR)
+        env_seed[:, episode] = _env_seeds(words)
         action_key[:, episode] = (words[:, 1].astype(np.uint64) << np.uint64(32)) | words[:, 2]
     return env_seed, action_key
 
 
-def draw_pairs(
-    seed: int, generation: int, num_pairs: int, episodes: int, num_params: int, table_size: int
-) -> tuple[Int64, Int64, npt.NDArray[np.uint64]]:
+def draw_pairs(seed: int, generation: int, num_pairs: int, episodes: int, num_params: int, table_size: int) -> Draws:
     """noise_index (num_pairs,), env_seed and action_key (num_pairs, episodes): functions of (seed, generation, pair)."""
     drawn = f"what {num_pairs:,} pairs x {episodes:,} episodes draw"
     check_memory({drawn: num_pairs * (80 + 16 * episodes)}, "use fewer (population_size, episodes_per_candidate)")
     words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR).astype(np.uint64)
     draw = (words[:, 0] << np.uint64(32)) | words[:, 1]
     noise_index = (draw % np.uint64(table_size - num_params + 1)).astype(np.int64)
-    env_seed, action_key = _episode_seeds(seed, generation, num_pairs, episodes, _core.STREAM_PAIR)
+    env_seed, action_key = _episode_seeds(seed, generation, num_pairs, episodes)
     return noise_index, env_seed, action_key
 
 
@@ -146,4 +151,4 @@ def check_episodes(episodes: int) -> None:
 def draw_eval_seeds(seed: int, generation: int, episodes: int) -> Int64:
     """Environment seeds int64 (episodes,) of a generation's noise-free evaluation, apart from every candidate's."""
     check_episodes(episodes)
-    return _episode_seeds(seed, generation, episodes, 1, _core.STREAM_EVAL)[0][:, 0]
+    return _env_seeds(_words(seed, generation, episodes, 1, _core.STREAM_EVAL))

@@ -19,7 +19,7 @@ from fastes.es.hyperparameters import MoreHyperparameters, Unpack, make_hyperpar
 from fastes.es.noise_table import NoiseTable, default_table_size
 from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer
 from fastes.es.parameter_windows import window_size
-from fastes.es.perturbations import Perturbations, draw_pairs, draw_windows
+from fastes.es.perturbations import Draws, Perturbations, draw_pairs, draw_windows
 from fastes.es.schedules import ScheduleSetting, checked_value, make_schedule
 from fastes.es.sigma_adaptation import SigmaAdaptation, make_adaptation
 
@@ -99,6 +99,8 @@ class EvolutionStrategy(BlackBox):
     Raises TypeError or ValueError for arguments that cannot work.
     Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055); optimizers.py.
     """
+
+    _ahead: tuple[tuple[int, ...], Draws] | None = None  # see draw_ahead
 
     def __init__(
         self,
@@ -216,13 +218,22 @@ class EvolutionStrategy(BlackBox):
         else:
             sigma, each = adaptation.mean, adaptation.each
         number = generation if drawn_as is None else drawn_as
-        drawn = draw_pairs(self.seed, number, count, self.episodes, len(theta), self.table.size)
+        drawn = self._draw(number, count)[1]
         size, windows = self._window_size, None
         if size:
             windows = draw_windows(self.seed, number, count, len(theta), size)
         perturbations = Perturbations(generation, sigma, theta, self.table, *drawn, each, windows, number)
         self._state = self._state._replace(perturbations=perturbations)
         return perturbations
+
+    def draw_ahead(self, num_pairs: int, drawn_as: int) -> None:
+        """Draw what a later `ask` is thought to want, while there is time for it; one that wants something else draws anew."""
+        self._ahead = self._draw(drawn_as, num_pairs)
+
+    def _draw(self, number: int, count: int) -> tuple[tuple[int, ...], Draws]:
+        """What the draws of so many pairs depend on, and these: those that were drawn ahead, where they are the same."""
+        key = self.seed, number, count, self.episodes, len(self.theta), self.table.size
+        return self._ahead if self._ahead is not None and self._ahead[0] == key else (key, draw_pairs(*key))
 
     def tell(self, returns: npt.ArrayLike | Sequence[float]) -> Update:
         """Move theta.

@@ -196,14 +196,22 @@ class Evaluator:
         They are known by theta, the very array: nobody writes to one. Returns the ticket.
         """
         pool = self._started()
-        self._running = [(its, ticket) for its, ticket in self._running if pool.knows(ticket)]  # an error may make it forget
-        for its, ticket in self._running:
-            if its is theta:
-                return ticket
+        if (begun := self._begun(theta)) is not None:
+            return begun
         asked = Request(theta, normalizer, episodes, eval_seeds=seeds, generation=generation, table=self._table_number)
         ticket = pool.submit(asked)
-        self._running.append((theta, ticket))
+        self._running = [*(each for each in self._running if pool.knows(each[1])), (theta, ticket)]
         return ticket
+
+    def has_begun(self, theta: Float32) -> bool:
+        """Whether its noise-free episodes are played, or were, and wait to be asked for."""
+        return self._begun(theta) is not None
+
+    def _begun(self, theta: Float32) -> int | None:
+        """Their ticket."""
+        pool = self._started()
+        known = (ticket for its, ticket in self._running if its is theta and pool.knows(ticket))  # an error may make it forget
+        return next(known, None)
 
     def finish_evaluation(
         self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int
@@ -211,6 +219,7 @@ class Evaluator:
         """What these gave; they begin here where they have not."""
         ticket = self.begin_evaluation(theta, normalizer, seeds, episodes, generation)
         batch = yield from _batch_of(self._started(), ticket)
+        self._running = [each for each in self._running if each[1] != ticket]
         return Evaluation(batch.returns, batch.lengths, seeds)
 
     def keep_evaluations(self, wanted: Sequence[Float32]) -> Steps[None]:

@@ -36,15 +36,19 @@ def run_generation(state: TrainingState, evaluator: Evaluator) -> Steps[Generati
 
     def begin_evaluations() -> None:
         for pending in state.to_evaluate()[: state.settings.evaluations_at_once()]:  # a longer lag that was loaded has more
-            seeds = state.eval_seeds(pending.drawn_as)
-            evaluator.begin_evaluation(pending.theta, pending.normalizer, seeds, evaluation, pending.generation)
+            if not evaluator.has_begun(pending.theta):
+                seeds = state.eval_seeds(pending.drawn_as)
+                evaluator.begin_evaluation(pending.theta, pending.normalizer, seeds, evaluation, pending.generation)
+
+    def once_begun() -> None:
+        if state.settings.eval_lag:
+            begin_evaluations()
+        state.draw_ahead()
 
     asked = state.normalizer, training, state.strategy
-    if state.settings.eval_lag:
-        batch = yield from evaluator.run_generation(perturbations, *asked, 0, begin_evaluations)
-    else:  # what has no adaptive cap, and is waited for, should not be the last to start
+    if not state.settings.eval_lag:  # what has no adaptive cap, and is waited for, should not be the last to start
         begin_evaluations()
-        batch = yield from evaluator.run_generation(perturbations, *asked)
+    batch = yield from evaluator.run_generation(perturbations, *asked, 0, once_begun)
     while missing := state.population.missing_pairs(batch.lengths):
         first = perturbations.num_pairs
         perturbations = state.perturbations(first + missing)
@@ -124,9 +128,9 @@ def make_record(
     (perturbations, batch), counters = generation, state.counters
     evaluated = None if told is None else told.evaluation
     finite = batch.returns[np.isfinite(batch.returns)]
-    mean, std = mean_and_std(finite.ravel().tolist())
-    steps = int(batch.lengths.sum()) + (evaluated.timesteps if evaluated else 0)
-    unknown = math.nan
+    mean, std = mean_and_std(finite.tolist())
+    steps, size, unknown = int(batch.lengths.sum()), batch.returns.size, math.nan
+    all_steps = steps + (evaluated.timesteps if evaluated else 0)
     return Record(
         generation=perturbations.generation + 1,
         timesteps=counters.num_timesteps,
@@ -138,20 +142,20 @@ def make_record(
         eval_return=evaluated.mean if evaluated else unknown,
         eval_std=evaluated.std if evaluated else unknown,
         eval_rank=told.rank if told else 0,
-        elite_share=float(np.count_nonzero(finite > mean)) / batch.returns.size,
+        elite_share=float(np.count_nonzero(finite > mean)) / size,
         theta_norm=update.theta_norm,
         gradient_norm=update.gradient_norm,
         update_ratio=update.update_ratio,
         learning_rate=update.learning_rate,
         sigma=perturbations.sigma,
-        episode_length=float(batch.lengths.sum()) / (batch.lengths.size * state.settings.episodes_per_candidate),
+        episode_length=steps / (size * state.settings.episodes_per_candidate),
         episode_cap=state.cap.steps,
-        num_nonfinite=batch.returns.size - finite.size,
+        num_nonfinite=size - finite.size,
         episodes=counters.num_episodes,
         eval_timesteps=counters.eval_timesteps,
         jobs_rerun=batch.rerun,
         seconds=seconds,
-        steps_per_second=_share(steps, seconds),
+        steps_per_second=_share(all_steps, seconds),
         utilisation=min(_share(batch.busy_seconds, max(n_workers, 1) * seconds), 1.0),
     )
 
