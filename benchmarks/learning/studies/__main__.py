@@ -6,11 +6,11 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from benchmarks.learning.studies import populations
+from benchmarks.learning.studies import defaults, populations
 from benchmarks.learning.studies.study import Study, run_study
 
 NAMES = ("cyclic_mdp", "frame_skip", "episode_reward", "settings")
-POPULATIONS = "populations"  # looks at each generation and ends at a return, so that its runs are of another kind
+OWN_RUNS = {"populations": populations, "defaults": defaults}  # their trainings are of another kind: no contestants
 
 
 def study_named(name: str) -> Study:
@@ -20,11 +20,12 @@ def study_named(name: str) -> Study:
 
 def main(given: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if given is None else list(given)
-    if arguments[:1] == [POPULATIONS]:
-        populations.run(arguments[1:])
+    if arguments and arguments[0] in OWN_RUNS:
+        OWN_RUNS[arguments[0]].run(arguments[1:])
         return
     if not arguments or arguments[0] not in NAMES:
-        questions = {name: study_named(name).question for name in NAMES} | {POPULATIONS: populations.QUESTION}
+        questions = {name: study_named(name).question for name in NAMES}
+        questions |= {name: module.QUESTION for name, module in OWN_RUNS.items()}
         listed = "\n".join(f"  {name:<16}{question}" for name, question in questions.items())
         wrong = f"{arguments[0]!r} is no study\n\n" if arguments and arguments[0] not in ("-h", "--help") else ""
         print(f"{wrong}python -m benchmarks.learning.studies NAME --out DIR [options]\n\n{listed}", file=sys.stderr)
