@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import fastes
+from fastes.settings.preset_loader import all_presets, load_preset
+from fastes.settings.settings import setting_names
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "docs" / "scripts"
@@ -122,3 +124,19 @@ def test_the_page_of_the_api_names_what_there_is() -> None:
 def test_reference_pages_follow_the_code(name: str) -> None:
     made = script("make_reference")
     assert (made.REFERENCE / name).read_text(encoding="utf-8") == made.PAGES[name](), "run `make docs`"
+
+
+def test_settings_without_a_measured_gain_are_apart() -> None:
+    """No preset of an environment sets one of them; what is listed as measured is a setting, and its tasks have presets."""
+    made = script("make_reference")
+    head, _, apart = made.settings_page().partition("## No measured gain yet")
+    without = set(re.findall(r"^\| `(\w+)`", apart, re.MULTILINE))
+    assert "perturbed_share" in without
+    assert without | set(re.findall(r"^\| `(\w+)`", head, re.MULTILINE)) == set(setting_names())
+    assert not without & (set(made.FIRST) | set(made.MEASURED) | made.OTHER_ENDS)
+    assert set(made.FIRST) <= set(made.MEASURED) | made.OTHER_ENDS
+    assert set(made.MEASURED) | made.OTHER_ENDS <= set(setting_names())
+    assert not set(made.MEASURED) & made.OTHER_ENDS
+    assert set(re.findall(r"\w+-v\d", " ".join(made.MEASURED.values()))) <= set(all_presets())
+    for name in all_presets():
+        assert "-v" not in name or not without & set(load_preset(name)), f"{name} changes what has no measured gain"

@@ -6,7 +6,7 @@ python docs/scripts/make_reference.py
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,41 @@ FIRST = (
     "episodes_per_candidate",
     "normalize_obs",
 )
+# where a preset or a study gains by a setting; what is neither here nor in OTHER_ENDS has no measured gain yet
+MEASURED = {
+    "policy": "LinearPolicy: LunarLander-v3; MlpPolicy: Reacher-v5",
+    "population_size": "Swimmer-v5, HalfCheetah-v5, Hopper-v5",
+    "sigma": "Swimmer-v5, Walker2d-v5",
+    "learning_rate": "Swimmer-v5, HalfCheetah-v5",
+    "optimizer": "sgd: HalfCheetah-v5; adam: LunarLander-v3; clipup: none yet",
+    "shaping": "standardized: HalfCheetah-v5; centered_ranks: LunarLander-v3; signed_ranks: Reacher-v5; nes: none yet",
+    "episodes_per_candidate": "InvertedDoublePendulum-v5, LunarLander-v3",
+    "normalize_obs": "InvertedDoublePendulum-v5",
+    "policy_kwargs": "net_arch, activation_fn: Reacher-v5; others: none yet",
+    "momentum": "0 beside sgd: HalfCheetah-v5",
+    "top_fraction": "Walker2d-v5, HalfCheetah-v5",
+    "starts": "HalfCheetah-v5, Swimmer-v5, BipedalWalker-v3",
+    "starts_share": "BipedalWalker-v3",
+    "alive_bonus": "Hopper-v5, Walker2d-v5, BipedalWalker-v3",
+    "episode_cap": "grow: HalfCheetah-v5, Ant-v5, Reacher-v5; mean, share: none yet",
+    "episode_cap_start": "HalfCheetah-v5",
+    "episode_cap_factor": "HalfCheetah-v5",
+    "obs_warmup": "Ant-v5, Acrobot-v1",
+    "obs_freeze_after": "InvertedDoublePendulum-v5, Ant-v5",
+    "obs_clip": "Ant-v5, InvertedDoublePendulum-v5",
+}
+OTHER_ENDS = {  # budgets, evaluation, memory, faults: nothing is learned by them
+    "total_timesteps",
+    "target_return",
+    "target_episodes",
+    "noise_table_size",
+    "eval_episodes",
+    "eval_every",
+    "eval_lag",
+    "max_episode_steps",
+    "on_env_error",
+    "step_timeout",
+}
 POLICY_FLAGS = ("--net-arch", "--activation-fn", "--use-bias", "--action-mapping", "--num-bins")
 SETTINGS_HEAD = """# Settings
 
@@ -40,6 +75,12 @@ and what goes with it, for [many cores](../guide/many-cores.md#a-larger-populati
 
 A schedule is a number, `"lin_0.02"` (falls to zero over the budget), `"lin_0.02_0.005"` (goes from the first to the second),
 `"exp_0.02_0.001"` (the same by equal factors), or in Python a function of the remaining progress (1 to 0).
+"""
+NO_GAIN_HEAD = """
+## No measured gain yet
+
+Papers, other packages or users have these. No preset and no study here gains by them yet, so try them last; the
+[notebook](../notebook/index.md) has what was tried.
 """
 PRESETS_HEAD = """# Preset settings
 
@@ -54,23 +95,29 @@ after another error, and with 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP.
 
 
 def settings_page() -> str:
-    """Those that matter first, then the others by group."""
+    """Those that matter first, then the others by group, then those without a measured gain."""
     items = grouped_fields()
     first = sorted((item for item in items if item.name in FIRST), key=lambda item: FIRST.index(item.name))
+    rest = [item for item in items if item.name not in FIRST]
+    without = [item for item in rest if item.name not in MEASURED and item.name not in OTHER_ENDS]
     lines = [SETTINGS_HEAD, "## Those that matter first\n", *_table(first)]
-    for group in dict.fromkeys(item.metadata["group"] for item in items):
-        rest = [item for item in items if item.metadata["group"] == group and item.name not in FIRST]
-        lines += [f"\n## {group.capitalize()}\n", *_table(rest)] if rest else []
+    for group in dict.fromkeys(item.metadata["group"] for item in rest):
+        of_group = [item for item in rest if item.metadata["group"] == group and item not in without]
+        lines += [f"\n## {group.capitalize()}\n", *_table(of_group)] if of_group else []
     lines.append(f"\n`policy_kwargs` has flags of its own: {', '.join(f'`{flag}`' for flag in POLICY_FLAGS)}.")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, NO_GAIN_HEAD, *_table(without)]) + "\n"
 
 
-def _table(items: Iterable[Field[Any]]) -> list[str]:
-    rows = ["| setting | type | default | meaning |", "|---|---|---|---|"]
+def _table(items: Sequence[Field[Any]]) -> list[str]:
+    """With a column that says where they gain, unless none of them does."""
+    gains = any(item.name in MEASURED for item in items)
+    header = ["setting", "type", "default", "meaning", *(["gain measured on"] if gains else [])]
+    rows = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
     for item in items:
         default = item.default if item.default is not MISSING else {}
         kind = str(item.type).replace("ScheduleSetting", "schedule").replace("dict[str, Any]", "dict").replace(" | ", " or ")
-        rows.append(f"| `{item.name}` | {kind} | `{default!r}` | {item.metadata['help'].replace('|', '/')} |")
+        cells = [f"`{item.name}`", kind, f"`{default!r}`", item.metadata["help"].replace("|", "/")]
+        rows.append(f"| {' | '.join([*cells, MEASURED.get(item.name, '')] if gains else cells)} |")
     return rows
 
 
