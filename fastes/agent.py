@@ -130,7 +130,7 @@ class FastES(Loop):
         self.n_workers = self._checked_workers(source, n_workers)
         self.cluster = None if cluster is None else check_cluster(cluster, source, n_workers)
         self._env = None
-        check_model_memory(spec)
+        check_model_memory(spec, settings.archive_size)
         self.state = TrainingState(settings, spec, seed, source.episode_limit)
         vars(self).update(settings=settings, seed=seed)  # W&B and others list vars(model); the properties come first
         self.evaluator = Evaluator(source, spec, settings, self.state.strategy.table, self.n_workers, self.cluster)

@@ -23,6 +23,7 @@ from fastes.training.generation import (
     run_generation,
     warm_up,
 )
+from fastes.training.race import run_race
 from fastes.training.record import Record
 from fastes.training.state import TrainingState
 
@@ -34,24 +35,24 @@ class Loop(SB3Interface):
 
     def _train(self, total: int, callbacks: Callback) -> Steps[None]:
         """Generations until num_timesteps has reached total, the target return is confirmed, or a callback says stop."""
-        is_training = self.num_timesteps < total
-        finished = time.perf_counter()
-        while is_training:
+        finished, stopped = time.perf_counter(), False
+        while not stopped and not self.solved and self.num_timesteps < total:
             yield from self._judge_start(callbacks)
             self._begin_starts_ahead()
             self.state = yield from warm_up(self.state, self.evaluator)
             generation = yield from run_generation(self.state, self.evaluator)  # ask and evaluate
             record, finished = yield from self._book(generation, finished, callbacks)  # tell and record
             self._note_episodes()
-            is_training = callbacks.on_generation(self, record) is not False
+            stopped = callbacks.on_generation(self, record) is False
             self.state = self.state.reported()
             told = self.state.told_last[-1] if record.eval_generation else None
             self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch, told)
-            is_training = is_training and not self.solved and self.num_timesteps < total
         if not self.solved:
             yield from self._tell_pending(callbacks)
         if self.num_timesteps >= total:
             yield from self._judge_start(callbacks)
+            if not stopped and not self.solved:
+                yield from self._race(callbacks)
 
     def _judge_start(self, callbacks: Callback) -> Steps[None]:
         """Judge the present start where it has spent its part, and begin the next one or go on from the best."""
@@ -60,6 +61,13 @@ class Loop(SB3Interface):
             evaluation = yield from evaluate(self.state, self.evaluator, starts.judges())
             self.state = self.state.judged(evaluation)
             callbacks.on_start_judged(self, starts.judged + 1, evaluation.mean)
+
+    def _race(self, callbacks: Callback) -> Steps[None]:
+        """Let what the archive holds and the present parameters race, unless they have, and go on from the winner."""
+        if self.state.archive.is_due(self.generation):
+            race = yield from run_race(self.state, self.evaluator)
+            self.state = self.state.raced(race.winner.snapshot, race.timesteps)
+            callbacks.on_raced(self, race)
 
     def _begin_starts_ahead(self) -> None:
         """The next starts, where workers are free for them."""

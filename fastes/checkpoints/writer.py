@@ -17,14 +17,13 @@ from fastes.checkpoints.file_format import (
     DATA_MEMBER,
     FORMAT,
     FORMAT_VERSION,
+    MAX_MEMBER_BYTES,
     Checkpoint,
     checkpoint_path,
     checksum,
     undated,
 )
 from fastes.system.atomic_files import keep_previous, replace_file
-
-_MAX_MEMBER_BYTES = 2_000_000_000  # from here on zipfile would write zip64, which the reader refuses
 
 
 def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
@@ -57,6 +56,6 @@ def write_zip(file: IO[bytes], checkpoint: Checkpoint) -> None:
         for group, arrays in checkpoint.arrays.items():
             contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
             packed = save_tensors(contiguous)
-            if len(packed) > _MAX_MEMBER_BYTES:
-                raise ValueError(f"the arrays of {group!r} take {len(packed)} bytes: a checkpoint holds {_MAX_MEMBER_BYTES}")
+            if len(packed) > MAX_MEMBER_BYTES:
+                raise ValueError(f"the arrays of {group!r} take {len(packed)} bytes: a checkpoint holds {MAX_MEMBER_BYTES}")
             archive.writestr(undated(group + ARRAYS_SUFFIX), packed)

@@ -19,8 +19,8 @@ def add_plot(commands: Any) -> None:
     plot = commands.add_parser(
         "plot",
         help="draw the learning curves of runs",
-        description="Draw the noise-free evaluations of a run and their running median, or those of several runs in one "
-        "picture; runs that differ in their seeds alone get a median.",
+        description="Draw the noise-free evaluations of a run, their running median and the spread around it, or the medians "
+        "of several runs in one picture; runs that differ in their seeds alone get a median of these.",
     )
     plot.set_defaults(command="plot", env=None)
     plot.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run folder, whether it is finished or not")

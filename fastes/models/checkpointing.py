@@ -86,6 +86,7 @@ def checkpoint_of(state: TrainingState, source: EnvSource) -> Checkpoint:
         ("rollback", "rollback", state.rollback.state()),
         ("starts", "start", state.starts.state()),
         ("pending", "pending", pending_state(state.pending)),
+        ("archive", "archive", state.archive.state()),
     ):
         if values is not None:
             data[key] = values
@@ -255,6 +256,8 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     state.normalizer.load_state(groups["normalizer"])
     pending = groups.get("pending", {})
     state.pending = load_pending(checkpoint.data.get("pending"), pending, state.normalizer, state.strategy.theta)
+    archive = groups.get("archive", {})
+    state.archive.load_state(checkpoint.data.get("archive"), archive, state.normalizer, state.strategy.theta)
     state.cap.resume(counters["episode_cap"])
     state.population.resume(counters[_FIRST_BLOCKS] if adaptive else 1)
     best = checkpoint.data.get("best_eval_return")

@@ -20,6 +20,7 @@ from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.settings.settings import Settings
+from fastes.training.archive import Archive
 from fastes.training.episode_cap import EpisodeCap
 from fastes.training.evaluation import Evaluation, Pending
 from fastes.training.evaluator import Evaluator
@@ -112,6 +113,10 @@ class Model(FromConfig):
     @property
     def starts(self) -> Starts:
         return self.state.starts
+
+    @property
+    def archive(self) -> Archive:
+        return self.state.archive
 
     @property
     def solved(self) -> bool:

@@ -18,13 +18,18 @@ AnySpec = PolicySpec | CustomSpec
 _PIXELS, _INPUTS = 1_000, 10_000  # of an image, of any other observation: more are warned of
 
 
-def check_model_memory(spec: AnySpec) -> None:
-    """OSError when a model takes more memory than there is: theta, a copy, the optimiser's state, an actor, statistics."""
+def check_model_memory(spec: AnySpec, archive_size: int = 0) -> None:
+    """OSError when a model takes more memory than there is: theta, a copy, the optimiser's state, an actor, statistics.
+
+    archive_size: as many thetas are kept beside it, and are copied where they are saved.
+    """
     parts = {
         f"{spec.num_params:,} parameters": 4 * 4 * spec.num_params,
         f"statistics of observations of {spec.obs_size:,} values": 4 * 8 * spec.obs_size,
+        f"an archive of {archive_size} times these": 2 * (4 * spec.num_params + 16 * spec.obs_size) * archive_size,
     }
-    check_memory(parts, "use a smaller policy (net_arch), or smaller observations (such as resized frames)")
+    smaller = "" if not archive_size else ", or a smaller archive_size"
+    check_memory(parts, f"use a smaller policy (net_arch), or smaller observations (such as resized frames){smaller}")
 
 
 def spec_for(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fastes.training.race import Race
 from fastes.training.record import Record
 
 
@@ -13,7 +14,8 @@ class Callback:
 
     on_generation may return False to stop training at once. on_new_best is called while the model still holds the
     parameters whose evaluation was the best so far, before they move on. on_start_judged is called for each of several
-    `starts`, numbered from 1, when the model holds what goes on: the next start, or the best one.
+    `starts`, numbered from 1, when the model holds what goes on: the next start, or the best one. on_raced is called after the
+    race of an `archive_size`, when the model holds the winner.
     """
 
     def on_start(self, model: Any, total_timesteps: int) -> None: ...
@@ -21,6 +23,8 @@ class Callback:
     def on_new_best(self, model: Any, eval_return: float) -> None: ...
 
     def on_start_judged(self, model: Any, start: int, eval_return: float) -> None: ...
+
+    def on_raced(self, model: Any, race: Race) -> None: ...
 
     def on_generation(self, model: Any, record: Record) -> bool | None: ...
 
@@ -54,6 +58,10 @@ class CallbackList(Callback):
     def on_start_judged(self, model: Any, start: int, eval_return: float) -> None:
         for callback in self.callbacks:
             callback.on_start_judged(model, start, eval_return)
+
+    def on_raced(self, model: Any, race: Race) -> None:
+        for callback in self.callbacks:
+            callback.on_raced(model, race)
 
     def on_generation(self, model: Any, record: Record) -> bool:
         answers = [callback.on_generation(model, record) for callback in self.callbacks]

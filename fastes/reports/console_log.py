@@ -12,6 +12,7 @@ from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.system.console import in_notebook, lasting
 from fastes.system.forks import tell_of_forks
+from fastes.training.race import Race
 from fastes.training.record import Record
 
 
@@ -34,6 +35,11 @@ class ConsoleLog(Callback):
     def on_start_judged(self, model: Model, start: int, eval_return: float) -> None:
         follows = "" if model.starts.has_unjudged_starts else "; the best one is kept"
         self._write(f"start {start} of {model.settings.starts}: return {eval_return:.1f}{follows}")
+
+    def on_raced(self, model: Model, race: Race) -> None:
+        winner, of = race.winner.last, race.winner.snapshot
+        who = "the last parameters win" if of.generation == model.generation else f"those after {of.timesteps} steps win"
+        self._write(f"race of {len(race.entrants)}: {who}, {winner.in_words()} over {len(winner.returns)} episodes")
 
     def _write(self, line: str) -> None:
         from tqdm import tqdm

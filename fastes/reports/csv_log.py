@@ -1,17 +1,24 @@
-"""progress.csv: a line a generation, written through at once, and read again."""
+"""progress.csv: a line a generation, written through at once, and read again; race.csv: how a race has ended."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 from fastes.system.atomic_files import append_whole, keep_aside, write_text
 from fastes.system.interrupts import interrupts_wait
+from fastes.training.archive import FINAL, HEAT
+from fastes.training.race import Race
 from fastes.training.record import Record
 
+_OF_A_RACE = (
+    *("place", "generation", "timesteps", "evaluation", "part_mean", "score"),
+    *(f"mean_{HEAT}", f"mean_{FINAL}", f"std_{FINAL}", f"worst_{FINAL}"),
+)  # fmt: skip
 _MAX_DIGITS = 10  # of a generation, which is drawn from as 32 bits
 
 
@@ -76,6 +83,16 @@ def _csv_lines(rows: Sequence[Sequence[object]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
+
+
+def write_race(path: Path, race: Race) -> None:
+    """race.csv: an entrant a line, the winner first. Raises OSError."""
+    rows: list[Sequence[object]] = [_OF_A_RACE]
+    for place, (of, score, heat, final) in enumerate(race.entrants, start=1):
+        shown = (math.nan, math.nan, math.nan) if final is None else (final.mean, final.std, final.worst)
+        kept_for = (of.evaluation, of.score) if of.evaluations else (math.nan, math.nan)
+        rows.append((place, of.generation + 1, of.timesteps, *kept_for, score, heat.mean, *shown))
+    write_text(path, _csv_lines(rows))
 
 
 def read_progress(path: Path) -> dict[str, list[float]]:

@@ -17,7 +17,18 @@ Numbers = npt.NDArray[np.float64]
 
 _COLOURS = ("#c2452d", "#3465a4", "#3d8f5f", "#8a5aa8", "#c98a1b", "#4f9da6", "#8c564b", "#6b6b6b")
 _LEAST_SMOOTHED = 10  # fewer evaluations are joined as they are
+_BAND = (0.1, 0.9)  # quantiles between which most evaluations lie
 _MOST_SMOOTHED = 51  # evaluations under one median
+
+
+class Outcome(NamedTuple):
+    """What the parameters that were kept are worth. at: timesteps of the whole training. worst: of `episodes` episodes."""
+
+    at: float
+    mean: float
+    std: float
+    worst: float
+    episodes: int
 
 
 class Curve(NamedTuple):
@@ -26,6 +37,7 @@ class Curve(NamedTuple):
     steps, returns: float64 (evaluations,), what is not finite is left out.
     start_ends: timesteps at which each of several starts was judged, those of the first starts if not all were.
     alike: equal for trainings that differ in their seeds alone.
+    outcome: None where training has not ended.
     """
 
     name: str
@@ -35,18 +47,24 @@ class Curve(NamedTuple):
     start_ends: tuple[float, ...] = ()
     starts: int = 1
     alike: object = None
+    outcome: Outcome | None = None
 
 
 def smoothed(returns: Numbers) -> Numbers:
-    """The running median, which single falls do not move: over a tenth of the evaluations, at least 5.
+    """The running median, which single falls do not move; few evaluations as they are."""
+    median: Numbers = returns if len(returns) < _LEAST_SMOOTHED else running(returns, 0.5)[0]
+    return median
+
+
+def running(returns: Numbers, *shares: float) -> Numbers:
+    """Running quantiles, float64 (shares, evaluations), over a tenth of the evaluations, at least 5.
 
     At the beginning over fewer, as many before as after, since a first rise must not be hidden; at the end over those before.
     """
-    count = len(returns)
-    if count < _LEAST_SMOOTHED:
-        return returns
-    half = min(max(count // 10, 5), _MOST_SMOOTHED) // 2
-    return np.array([np.median(returns[max(0, k - half) : k + min(half, k) + 1]) for k in range(count)])
+    half = min(max(len(returns) // 10, 5), _MOST_SMOOTHED) // 2
+    around = [returns[max(0, k - half) : k + min(half, k) + 1] for k in range(len(returns))]
+    quantiles: Numbers = np.stack([np.quantile(few, shares) for few in around], axis=1)
+    return quantiles
 
 
 def plot_curves(curves: Sequence[Curve], picture: Path, title: str) -> None:
@@ -82,18 +100,32 @@ def _draw_one(axes: Any, curve: Curve) -> None:
     few = len(curve.steps) < _LEAST_SMOOTHED
     _draw_starts(axes, curve)
     axes.plot(
-        *(curve.steps, curve.returns), "o", color=colour, alpha=0.8 if few else 0.45, markersize=5 if few else 3,
+        *(curve.steps, curve.returns), "o", color=colour, alpha=0.8 if few else 0.3, markersize=5 if few else 2.5,
         markeredgewidth=0, label="one evaluation", zorder=2,
     )  # fmt: skip
     for number, (steps, returns) in enumerate(_pieces(curve)):
         label = None if number else "evaluations, joined" if few else "running median"
-        axes.plot(steps, smoothed(returns), color=colour, linewidth=1.2 if few else 2.2, label=label, zorder=3)
-    if len(curve.returns):
-        best = int(np.argmax(curve.returns))
-        highest = float(curve.returns[best])
-        label = f"best evaluation: {highest:.{0 if abs(highest) >= 100 else 1}f}"
-        look = {"color": "#e0a100", "markeredgecolor": "black", "markeredgewidth": 0.6, "markersize": 14}
-        axes.plot(curve.steps[best], highest, "*", label=label, zorder=4, **look)
+        axes.plot(steps, smoothed(returns), color=colour, linewidth=1.2 if few else 2.2, label=label, zorder=4)
+        if len(returns) >= _LEAST_SMOOTHED:
+            low, high = running(returns, *_BAND)
+            label = None if number else f"{_BAND[0]:.0%} to {_BAND[1]:.0%} of those around"
+            axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0, label=label, zorder=3)
+    if curve.outcome is not None:
+        _draw_outcome(axes, curve.outcome)
+
+
+def _draw_outcome(axes: Any, outcome: Outcome) -> None:
+    """What was kept, where training ended: mean, standard deviation, and the worst episode."""
+    at, mean, std, worst, episodes = outcome
+    look = {"color": "black", "markersize": 6, "zorder": 5, "clip_on": False}
+    axes.errorbar(
+        *(at, mean, std), fmt="D", capsize=4, label=f"kept: {_rounded(mean)} ± {_rounded(std)} over {episodes} episodes", **look
+    )
+    axes.plot(at, worst, "_", label=f"worst of these: {_rounded(worst)}", markeredgewidth=2, **{**look, "markersize": 10})
+
+
+def _rounded(number: float) -> str:
+    return f"{number:.{0 if abs(number) >= 100 else 1}f}"
 
 
 def _pieces(curve: Curve) -> list[tuple[Numbers, Numbers]]:

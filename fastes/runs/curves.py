@@ -10,7 +10,7 @@ import numpy as np
 
 from fastes.errors import FastESError
 from fastes.reports.csv_log import read_progress
-from fastes.reports.plots import Curve, Numbers
+from fastes.reports.plots import Curve, Numbers, Outcome
 from fastes.runs.run_config import read_config
 
 _OF_A_BUDGET = ("total_timesteps", "target_return", "target_episodes")  # settings that change no evaluation before the end
@@ -35,7 +35,17 @@ def read_curve(folder: Path, progress: Path, config: Path) -> Curve:
         _start_ends(steps, sessions),
         int(_number(settings.get("starts"), 1)),
         (run.get("env"), run.get("env_kwargs"), alike) if settings else None,
+        _outcome(run.get("result"), steps),
     )
+
+
+def _outcome(result: object, steps: Numbers) -> Outcome | None:
+    """What `RunFolder.note_result` has noted; None where there is none."""
+    told = result if isinstance(result, dict) else {}
+    mean, std, worst, episodes = (_number(told.get(name), math.nan) for name in ("mean", "std", "worst", "episodes"))
+    if not len(steps) or not all(map(math.isfinite, (mean, std, worst, episodes))):
+        return None
+    return Outcome(float(steps[-1]), mean, std, worst, int(episodes))
 
 
 def _with_last(at: Numbers, returns: Numbers, last: object) -> tuple[Numbers, Numbers]:

@@ -21,7 +21,7 @@ from fastes.errors import CheckpointError
 from fastes.models.checkpointing import versions
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
-from fastes.reports.csv_log import CsvLog
+from fastes.reports.csv_log import CsvLog, write_race
 from fastes.reports.plots import plot_curves
 from fastes.runs.curves import read_curve
 from fastes.runs.folder_lock import FolderLock
@@ -29,10 +29,12 @@ from fastes.runs.run_config import read_config, without_surrogates
 from fastes.sb3.files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile
 from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
 from fastes.system.console import losses
+from fastes.training.evaluation import Evaluation
+from fastes.training.race import Race
 from fastes.training.record import Record
 
 BEST, CHECKPOINT = RUN_FILES
-PROGRESS, CONFIG, CURVE = "progress.csv", "config.toml", "learning_curve.png"
+PROGRESS, CONFIG, CURVE, RACE = "progress.csv", "config.toml", "learning_curve.png", "race.csv"
 NOTES = "notes.txt"
 
 
@@ -151,8 +153,18 @@ class RunFolder(Callback):
         """Note in config.toml that nothing is left to do."""
         if self._config:
             self._config["run"]["finished"] = True
-            with self._surviving(CONFIG):
-                write_text(self.path / CONFIG, tomli_w.dumps(self._config))
+            self._write_config()
+
+    def note_result(self, evaluation: Evaluation) -> None:
+        """Note in config.toml what the parameters that best.zip holds are worth."""
+        if self._config and math.isfinite(evaluation.mean):
+            shown = {"mean": evaluation.mean, "std": evaluation.std, "worst": evaluation.worst}
+            self._config["run"]["result"] = {**shown, "episodes": len(evaluation.returns)}
+            self._write_config()
+
+    def _write_config(self) -> None:
+        with self._surviving(CONFIG):
+            write_text(self.path / CONFIG, tomli_w.dumps(self._config))
 
     def on_start(self, model: Model, total_timesteps: int) -> None:
         self._locked_by_training = not self._lock.held
@@ -173,6 +185,11 @@ class RunFolder(Callback):
 
     def on_new_best(self, model: Model, eval_return: float) -> None:  # noqa: ARG002
         self._best = model.snapshot()
+
+    def on_raced(self, model: Model, race: Race) -> None:
+        self._best = model.snapshot()
+        with self._surviving(RACE):
+            write_race(self.path / RACE, race)
 
     def on_generation(self, model: Model, record: Record) -> None:
         assert self._log is not None
@@ -204,8 +221,7 @@ class RunFolder(Callback):
         if self._config and of is not None and evaluation is not None and math.isfinite(evaluation.mean):
             told = {"generation": of.generation + 1, "at_timesteps": of.timesteps, "mean": evaluation.mean}
             self._config["run"]["last_evaluation"] = told
-            with self._surviving(CONFIG):
-                write_text(self.path / CONFIG, tomli_w.dumps(self._config))
+            self._write_config()
 
     def _unlock(self) -> None:
         if self._locked_by_training:

@@ -30,6 +30,8 @@ class _Settings(MoreHyperparameters, total=False):
     eval_episodes: int
     eval_every: int
     eval_lag: int
+    archive_size: int
+    archive_quantile: float
     action_noise: float
     sample_actions: bool
     alive_bonus: ScheduleSetting

@@ -15,6 +15,7 @@ from fastes.settings.policy_kwargs import plain_policy_kwargs
 
 ENV_ERRORS = ("stop", "penalise")
 ROLLBACK_WINDOW = 10_000  # the longest
+MOST_SNAPSHOTS = 64  # of an archive
 MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
 SCHEDULES = ("sigma", "learning_rate", "alive_bonus")  # fields that may follow the progress of a training
 GROUPS = ("budget", "policy", "evolution", "episodes", "faults", "observations")  # in the order in which they are shown
@@ -100,6 +101,20 @@ class Settings(Hyperparameters):
         "episodes",
         low=0,
         high=100,
+    )
+    archive_size: int = setting(
+        0,
+        "parameters with the best evaluations that race at the end of a training, for it to end with the best ones; 0: no race",
+        "episodes",
+        low=0,
+        high=MOST_SNAPSHOTS,
+    )
+    archive_quantile: float = setting(
+        0.0,
+        "the mean return of this worst share of the episodes decides that race; 0: that of all of them",
+        "episodes",
+        low=0.0,
+        high=1.0,
     )
     action_noise: float = setting(
         0.0,

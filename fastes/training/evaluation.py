@@ -45,6 +45,25 @@ class Evaluation(NamedTuple):
         values = self.returns.tolist()
         return mean_and_std(values)[1] if all(map(math.isfinite, values)) else math.nan
 
+    @property
+    def worst(self) -> float:
+        """Lowest return; NaN when one is NaN."""
+        return float(self.returns.min())
+
+    def mean_of_worst(self, share: float) -> float:
+        """Mean of this share of the returns, the lowest ones, of one at least; for 0 of all. -inf when one is not finite.
+
+        Of few episodes it moves less than a quantile, which is a single one of them.
+        """
+        if not share or not np.isfinite(self.returns).all():
+            return self.mean
+        count = max(1, round(share * len(self.returns)))
+        return mean_and_std(np.sort(self.returns)[:count].tolist())[0]
+
+    def in_words(self) -> str:
+        """Mean, standard deviation and worst: what somebody may rely on."""
+        return f"return {self.mean:.1f} +- {self.std:.1f}, worst {self.worst:.1f}"
+
     def __repr__(self) -> str:
         low, high = (self.returns.min(), self.returns.max()) if len(self.returns) else (math.nan, math.nan)
         return (
@@ -94,9 +113,26 @@ def state_of(pending: Sequence[Pending]) -> tuple[list[dict[str, Any]] | None, A
     data = [{name: value for name, value in each._asdict().items() if name in _KINDS} for each in pending]
     arrays: Arrays = {}
     for number, each in enumerate(pending):
-        own = {"theta": each.theta.copy(), "returns": each.returns.copy(), **each.normalizer.named_state()}
-        arrays.update({f"{number}.{name}": array for name, array in own.items()})
+        arrays |= numbered_policy(number, each.theta, each.normalizer) | {f"{number}.returns": each.returns.copy()}
     return data, arrays
+
+
+def numbered_policy(number: int, theta: Float32, normalizer: ObsNormalizer) -> Arrays:
+    """Copies of theta and its statistics, under names that tell them from those of others."""
+    own: Arrays = {"theta": theta.copy(), **normalizer.named_state()}
+    return {f"{number}.{name}": array for name, array in own.items()}
+
+
+def take_policy(
+    number: int, arrays: dict[str, npt.NDArray[Any]], normalizer: ObsNormalizer, theta: Float32
+) -> tuple[Float32, ObsNormalizer]:
+    """What `numbered_policy` gave, out of these arrays. normalizer, theta: of the model. Raises CheckpointError."""
+    like: Arrays = {"theta": theta, **normalizer.named_state()}
+    own = {name: arrays.pop(key) for name in like if (key := f"{number}.{name}") in arrays}
+    check_arrays(own, like)
+    its_theta = own["theta"].copy()
+    its_theta.flags.writeable = False
+    return its_theta, normalizer.like({name.removeprefix(PREFIX): array for name, array in own.items()})
 
 
 def load_pending(
@@ -110,18 +146,13 @@ def load_pending(
     found, left = [], dict(arrays)
     for number, each in enumerate(data):
         values = check_record("pending evaluation", each, _KINDS)
-        like: Arrays = {"theta": theta, **normalizer.named_state()}
-        own = {name: left.pop(key) for name in (*like, "returns") if (key := f"{number}.{name}") in left}
-        returns = own.pop("returns", np.zeros((1, 1)))
-        check_arrays(own, like)
+        its_theta, its_normalizer = take_policy(number, left, normalizer, theta)
+        returns = left.pop(f"{number}.returns", np.zeros((1, 1)))
         if returns.ndim != 1 or returns.dtype != np.float64 or not np.isfinite(returns).all():
             raise CheckpointError(
                 f"the checkpoint's returns of {number} of 'pending' have shape {returns.shape} and dtype {returns.dtype}, or "
                 "values that are not finite: expected finite float64 (n,)"
             )
-        its_normalizer = normalizer.like({name.removeprefix(PREFIX): array for name, array in own.items()})
-        its_theta = own["theta"].copy()
-        its_theta.flags.writeable = False
         found.append(Pending(**values, theta=its_theta, normalizer=its_normalizer, returns=returns.copy()))
     if left:
         raise CheckpointError(f"the checkpoint has the arrays {sorted(left)} of no pending evaluation")

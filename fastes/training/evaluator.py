@@ -26,6 +26,7 @@ from fastes.rollout.space_checks import comparable
 from fastes.settings.settings import Settings
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import tell_of_forks
+from fastes.training.archive import FINAL
 from fastes.training.evaluation import Evaluation
 
 Float32 = npt.NDArray[np.float32]
@@ -129,7 +130,8 @@ class Evaluator:
 
     def _room_for_evaluations(self, training: bool) -> int:
         """Episodes at a time. A generation's own come in one request; any others may come in parts, whose bits are the same."""
-        others = min(max(self.settings.eval_episodes, self.settings.target_episodes), _PART)
+        race = FINAL if self.settings.archive_size else 0
+        others = min(max(self.settings.eval_episodes, self.settings.target_episodes, race), _PART)
         return max(self.settings.eval_episodes, others) if training else others
 
     def start(self, training: bool = True) -> Pool:

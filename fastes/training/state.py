@@ -18,6 +18,7 @@ from fastes.rollout.episode import EpisodeSettings, step_guard
 from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
 from fastes.settings.settings import Settings
+from fastes.training.archive import FINAL, HEAT, Archive, Snapshot
 from fastes.training.episode_cap import EpisodeCap
 from fastes.training.evaluation import Evaluation, Pending, Told
 from fastes.training.fitness import fitness_of
@@ -28,7 +29,8 @@ from fastes.training.starts import Start, Starts, usual_start
 
 _Part = TypeVar("_Part")
 _NO_RETURNS = np.zeros(0)
-_PARTS = ("strategy", "normalizer", "cap", "population", "rollback", "starts")  # what a generation changes
+_RACES = 2**31 + 1  # in the place of a generation, behind the one that judges starts: no other episodes have these seeds
+_PARTS = ("strategy", "normalizer", "cap", "population", "rollback", "starts", "archive")  # what a generation changes
 
 
 class Counters(NamedTuple):
@@ -79,7 +81,7 @@ class TrainingState:
     settings: what was set.
     spec: the policy's.
     seed: of all draws.
-    strategy, normalizer, cap, population, rollback, starts: the parts that a generation changes.
+    strategy, normalizer, cap, population, rollback, starts, archive: the parts that a generation changes.
     pending: evaluations that are not part of a generation's statistics yet, the oldest first.
     told_last: the evaluations that were told with the last generation and after it; the one before where there is none.
     counters: tallies.
@@ -103,6 +105,7 @@ class TrainingState:
         self.population = Population(settings)
         self.rollback = Rollback(settings)
         self.starts = Starts(settings, spec, seed, episode_limit)
+        self.archive = Archive(settings, spec)
         self.pending: tuple[Pending, ...] = ()
         self.told_last: tuple[Told, ...] = ()
         self.counters = Counters()
@@ -131,6 +134,7 @@ class TrainingState:
         new, counters = self.copied(), self.counters
         if anew:
             new.starts.begun_at -= counters.num_timesteps
+            new.archive.count_anew(counters.num_timesteps)
             counters = Counters(best_eval_return=counters.best_eval_return)
             new.pending = tuple(pending._replace(timesteps=0) for pending in self.pending)
         total = counters.num_timesteps + budget
@@ -181,6 +185,15 @@ class TrainingState:
         """Environment seeds that no training episode of this run has."""
         return draw_eval_seeds(self.seed, 2**32 - 1 - self.strategy.generation, episodes)
 
+    def race_seeds(self) -> npt.NDArray[np.int64]:
+        """Environment seeds of a race that is run now: those of its heat, and then of its final."""
+        return draw_eval_seeds(self.seed, (_RACES + self.strategy.generation) % 2**32, HEAT + FINAL)
+
+    def present(self) -> Snapshot:
+        """The parameters as they are now, of which no evaluation was told."""
+        generation, timesteps = self.strategy.generation, self.counters.num_timesteps
+        return Snapshot(generation, timesteps, math.nan, 0.0, 0, self.strategy.theta, self.normalizer)
+
     def episode_settings(self) -> tuple[EpisodeSettings, EpisodeSettings]:
         """Those of training episodes, and of noise-free ones."""
         settings = self.settings
@@ -203,10 +216,13 @@ class TrainingState:
             return self
         evaluation = told.evaluation
         best = evaluation.mean if evaluation.mean > -math.inf else self.counters.best_eval_return
-        return self.counting(
+        new = self.counting(
             eval_timesteps=self.counters.eval_timesteps + evaluation.timesteps,
             best_eval_return=max(best, self.counters.best_eval_return),
         )
+        new.archive = copy.copy(self.archive)
+        new.archive.note(told, self.counters.budget)
+        return new
 
     def updated(self, batch: Batch, told: Sequence[Told], waiting: Sequence[Pending]) -> tuple[TrainingState, Update]:
         """After a generation that theta learns from. told: evaluations with it. waiting: those that will be told later."""
@@ -239,13 +255,24 @@ class TrainingState:
         new.told_last = (*self.told_last, told)
         return new
 
-    def as_evaluated(self, pending: Pending) -> TrainingState:
+    def as_evaluated(self, of: Pending | Snapshot) -> TrainingState:
         """With the parameters that an evaluation is of, and an optimiser that knows of no step."""
         new = self.copied()
         new.pending = ()
-        if pending.theta is not self.strategy.theta:
-            new.strategy.restart(pending.theta)
-            new.normalizer = copy.copy(pending.normalizer)
+        if of.theta is not self.strategy.theta:
+            new.strategy.restart(of.theta)
+            new.normalizer = copy.copy(of.normalizer)
+        return new
+
+    def raced(self, winner: Snapshot, timesteps: int) -> TrainingState:
+        """After a race of so many timesteps: with the winner's parameters. Where these are the present ones, all stays."""
+        new, counters = self.as_evaluated(winner), self.counters
+        new.pending = self.pending
+        if winner.theta is not self.strategy.theta:
+            new.pending = tuple(each._replace(counts=False) for each in self.pending)
+            new.rollback.reset()
+        new.archive.end_race(new.present())
+        new.counters = counters._replace(eval_timesteps=counters.eval_timesteps + timesteps)
         return new
 
     def finished(self, told: Told) -> tuple[TrainingState, Update]:
@@ -330,14 +357,15 @@ class TrainingState:
         new.strategy.theta = theta
         new.rollback.reset()
         new.starts.end()
+        new.archive.forget()
         new.pending = ()
         return new
 
     def in_new_env(self) -> TrainingState:
         """With another environment from now on: what evaluations in the last one gave is forgotten."""
-        new = copy.copy(self)
-        new.rollback = copy.copy(self.rollback)
+        new = self.copied()
         new.rollback.reset()
+        new.archive.forget()
         new.pending = ()
         return new
 

@@ -32,7 +32,9 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
     if interrupted:
         print(f"stopped by Ctrl-C; to go on: {resume_command(model, folder.shown)}")
     else:
-        _tell(model, model.evaluator.finish(choose_best(model, folder)))
+        outcome = model.evaluator.finish(choose_best(model, folder))
+        folder.note_result(outcome.kept)
+        _tell(model, outcome)
     if not folder.draw(model):
         print(f"no learning_curve.png: it needs matplotlib, {install_command('plots')}")
     if not interrupted:
@@ -54,7 +56,7 @@ class Outcome(NamedTuple):
     """What the parameters are worth, over the same noise-free episodes.
 
     last: of the last parameters.
-    best: of those that had the best evaluation in training; None where the last ones are these, or solved.
+    best: of those that had the best evaluation in training; None where the last ones are these, solved, or have won a race.
     """
 
     last: Evaluation
@@ -73,7 +75,8 @@ def choose_best(model: FastES, folder: RunFolder) -> Steps[Outcome]:
         model.state.fresh_seeds(episodes) if model.solved else np.arange(episodes, dtype=np.int64)
     )  # the confirmation once more
     last = yield from evaluate(model.state, model.evaluator, seeds)
-    if not model.solved and (folder.path / BEST).exists():
+    chosen = model.solved or model.archive.is_raced(model.generation)
+    if not chosen and (folder.path / BEST).exists():
         with FastES.load(folder.path / BEST, _module_id(model), 0) as best_model:
             if best_model.settings.normalize_obs == model.settings.normalize_obs:
                 best = yield from evaluate(best_model.state, model.evaluator, seeds)
@@ -86,15 +89,17 @@ def choose_best(model: FastES, folder: RunFolder) -> Steps[Outcome]:
 
 
 def _tell(model: FastES, outcome: Outcome) -> None:
-    last, best, episodes = outcome.last, outcome.best, model.settings.target_episodes
+    last, best, raced = outcome.last, outcome.best, model.archive.is_raced(model.generation)
+    shown = f"{last.in_words()} over {counted(len(last.returns), 'noise-free episode')}"
     if model.solved:
-        target = f"target {model.target_return:g}"
-        print(f"solved: return {last.mean:.1f} +- {last.std:.1f} over {episodes} noise-free episodes ({target})")
+        print(f"solved: {shown} (target {model.target_return:g})")
         return
-    print(f"last parameters: return {last.mean:.1f} +- {last.std:.1f} over {episodes} noise-free episodes")
+    print(f"{'winner of the race' if raced else 'last parameters'}: {shown}")
     if best is not None:
-        print(f"best parameters: return {best.mean:.1f} +- {best.std:.1f} over the same seeds")
+        print(f"best parameters: {best.in_words()} over the same seeds")
         print(f"{BEST} holds the better of the two, {CHECKPOINT} the last{_about_target(model, outcome.kept.mean)}")
+    elif raced:
+        print(f"{BEST} and {CHECKPOINT} hold it{_about_target(model, last.mean)}")
 
 
 def _about_target(model: FastES, mean: float) -> str:

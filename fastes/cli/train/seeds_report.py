@@ -22,6 +22,9 @@ def report_all(runs: Sequence[Run], pool: SharedPool, seconds: float, interrupte
     timesteps, generations = (sum(getattr(model, name) for model, _ in runs) for name in ("num_timesteps", "generation"))
     print(f"{counted(len(runs), 'seed')}: {timesteps} timesteps in {counted(generations, 'generation')}, {seconds:.1f} s")
     outcomes = {} if interrupted else _judge(runs, pool)
+    for model, folder in runs:
+        if not interrupted:
+            folder.note_result(outcomes[model.seed].kept)
     picture = draw_all(runs)
     if interrupted:
         print("stopped by Ctrl-C; to go on:")
@@ -58,17 +61,16 @@ def _print_table(runs: Sequence[Run], outcomes: dict[int, Outcome]) -> None:
     model = runs[0].model
     target = "" if math.isinf(model.target_return) else f" (target {model.target_return:g})"
     print(f"what each {BEST} holds, over {counted(model.settings.target_episodes, 'noise-free episode')}{target}:")
-    rows = [("seed", "timesteps", "return", "solved", "run folder")]
+    rows = [("seed", "timesteps", "return", "worst", "solved", "run folder")]
     for model, folder in runs:
         kept = outcomes[model.seed].kept
         solved = "yes" if model.solved else "no" if target else "-"
-        rows.append(
-            (str(model.seed), str(model.num_timesteps), f"{kept.mean:.1f} +- {kept.std:.1f}", solved, str(folder.shown))
-        )
+        shown = f"{kept.mean:.1f} +- {kept.std:.1f}", f"{kept.worst:.1f}"
+        rows.append((str(model.seed), str(model.num_timesteps), *shown, solved, str(folder.shown)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        *numbers, shown = row
-        print("  ".join([*(f"{text:>{width}}" for text, width in zip(numbers, widths, strict=False)), shown]))
+        *numbers, path = row
+        print("  ".join([*(f"{text:>{width}}" for text, width in zip(numbers, widths, strict=False)), path]))
     means = [outcomes[model.seed].kept.mean for model, _ in runs]
     worst = min(runs, key=lambda run: _rank(outcomes[run.model.seed])).model.seed
     print(f"median return {float(np.median(means)):.1f}")
