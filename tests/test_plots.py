@@ -17,7 +17,7 @@ from fastes import FastES
 from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
 from fastes.reports.csv_log import read_progress
-from fastes.reports.plots import Curve, plot_curves, smoothed
+from fastes.reports.plots import Curve, plot_curves, running, smoothed
 from fastes.runs.curves import read_curve, read_curves, title_of
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
@@ -65,7 +65,8 @@ def _drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def _labels(axes: Any) -> list[str]:
-    return [text.get_text() for text in axes.get_legend().get_texts()]
+    (legend,) = axes.figure.legends
+    return [text.get_text() for text in legend.get_texts()]
 
 
 def test_single_falls_move_no_line() -> None:
@@ -78,15 +79,36 @@ def test_single_falls_move_no_line() -> None:
     assert smoothed(few).tolist() == few.tolist()
 
 
-def test_a_picture_has_points_line_best_starts_and_target(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_evaluations_lie_within_the_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    returns = np.random.default_rng(0).normal(size=500) + np.linspace(0.0, 5.0, 500)
+    low, median, high = running(returns, 0.1, 0.5, 0.9)
+    assert 0.7 < np.mean((low <= returns) & (returns <= high)) < 0.9
+    assert (median == smoothed(returns)).all()
+    assert (low <= median).all()
+    assert (median <= high).all()
+    seen = _drawn(monkeypatch)
+    plot_curves([Curve("x", np.arange(500.0), returns)], tmp_path / "curve.png", "band")
+    assert _labels(seen[0]) == ["one evaluation", "running median", "10% to 90% of the evaluations around"]
+    (band,) = seen[0].collections
+    assert band.get_paths()[0].vertices[:, 1].max() == high.max()
+
+
+def test_a_picture_has_points_line_outcome_starts_and_target(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = _drawn(monkeypatch)
     curve = _curve(runs / "1")._replace(target=475.0)
     plot_curves([curve], tmp_path / "curve.png", "CartPole-v1")
     (picture,) = seen
     labels = _labels(picture)
-    assert "one evaluation" in labels
-    assert f"best evaluation: {curve.returns.max():.{0 if curve.returns.max() >= 100 else 1}f}" in labels
-    assert "target 475" in labels
+    assert curve.outcome is not None
+    kept = tomllib.loads((runs / "1" / "config.toml").read_text())["run"]["result"]
+    assert (curve.outcome.mean, curve.outcome.worst, curve.outcome.episodes) == (kept["mean"], kept["worst"], 20)
+    assert curve.outcome.at == read_progress(runs / "1" / "progress.csv")["timesteps"][-1]
+    mean, std, worst = (f"{kept[name]:.{0 if kept[name] >= 100 else 1}f}" for name in ("mean", "std", "worst"))
+    assert labels == [
+        "one evaluation", "running median", "target 475", f"kept: {mean} ± {std}, worst {worst}, over 20 episodes"
+    ]  # fmt: skip
     assert [text.get_text() for text in picture.texts] == [
         "start 1 of 3", "start 2 of 3", "start 3 of 3", "the best start goes on"
     ]  # fmt: skip
@@ -142,8 +164,8 @@ def test_several_runs_have_a_line_each_and_a_median_where_they_are_alike(
     for number, label in zip((1, 2), alike, strict=False):
         assert f"CartPole-v1, seed {number - 1} (" in label
         assert str(runs / str(number)) in label
-    assert alike[2:] == ["median of 2 runs"]
-    assert len(others) == 2, "other settings are compared, not taken together"
+    assert alike[2:] == ["where a start was judged", "median of 2 runs"]
+    assert others[2:] == ["where a start was judged"], "other settings are compared, not taken together"
     assert title_of([_curve(runs / "1"), _curve(runs / "2")]) == "CartPole-v1, 2 runs"
 
 
@@ -181,9 +203,10 @@ def test_a_configuration_that_is_lost_or_odd_ends_no_picture(runs: Path, tmp_pat
     shutil.copytree(runs / "1", run)
     config = tomllib.loads((run / "config.toml").read_text())
     config["settings"] |= {"starts": "many", "starts_share": "half", "total_timesteps": []}
-    config["run"] |= {"target_return": "high", "at_timesteps": "none"}
+    config["run"] |= {"target_return": "high", "at_timesteps": "none", "result": {"mean": 1.0, "std": "none"}}
     (run / "config.toml").write_text(tomli_w.dumps(config))
     assert _curve(run).starts == 1
+    assert _curve(run).outcome is None
     assert math.isinf(_curve(run).target)
     (run / "config.toml").unlink()
     assert main(["plot", str(run)]) == 0

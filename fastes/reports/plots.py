@@ -18,6 +18,7 @@ Numbers = npt.NDArray[np.float64]
 _COLOURS = ("#c2452d", "#3465a4", "#3d8f5f", "#8a5aa8", "#c98a1b", "#4f9da6", "#8c564b", "#6b6b6b")
 _LEAST_SMOOTHED = 10  # fewer evaluations are joined as they are
 _BAND = (0.1, 0.9)  # quantiles between which most evaluations lie
+_LEGEND_WIDTH = 110  # characters
 _MOST_SMOOTHED = 51  # evaluations under one median
 
 
@@ -72,7 +73,7 @@ def plot_curves(curves: Sequence[Curve], picture: Path, title: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    figure = Figure(figsize=(8, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     if len(curves) == 1:
@@ -89,10 +90,18 @@ def plot_curves(curves: Sequence[Curve], picture: Path, title: str) -> None:
     axes.margins(y=0.08)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize=10, loc="best")
+    _draw_legend(figure, axes)
     content = io.BytesIO()
     figure.savefig(content, dpi=120, format=picture.suffix.lstrip(".").lower() or "png")
     write_bytes(picture, content.getvalue())
+
+
+def _draw_legend(figure: Any, axes: Any) -> None:
+    """Below the picture, which gets taller for it: inside it would hide something."""
+    _, labels = axes.get_legend_handles_labels()
+    columns = min(max(_LEGEND_WIDTH // (max(map(len, labels), default=0) + 8), 1), 4)
+    figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(labels) // columns))
+    figure.legend(frameon=False, fontsize=10, loc="outside lower center", ncols=columns)
 
 
 def _draw_one(axes: Any, curve: Curve) -> None:
@@ -103,13 +112,15 @@ def _draw_one(axes: Any, curve: Curve) -> None:
         *(curve.steps, curve.returns), "o", color=colour, alpha=0.8 if few else 0.3, markersize=5 if few else 2.5,
         markeredgewidth=0, label="one evaluation", zorder=2,
     )  # fmt: skip
-    for number, (steps, returns) in enumerate(_pieces(curve)):
-        label = None if number else "evaluations, joined" if few else "running median"
-        axes.plot(steps, smoothed(returns), color=colour, linewidth=1.2 if few else 2.2, label=label, zorder=4)
+    line: str | None = "evaluations, joined" if few else "running median"
+    band: str | None = f"{_BAND[0]:.0%} to {_BAND[1]:.0%} of the evaluations around"
+    for steps, returns in _pieces(curve):
+        axes.plot(steps, smoothed(returns), color=colour, linewidth=1.2 if few else 2.2, label=line, zorder=4)
+        line = None
         if len(returns) >= _LEAST_SMOOTHED:
             low, high = running(returns, *_BAND)
-            label = None if number else f"{_BAND[0]:.0%} to {_BAND[1]:.0%} of those around"
-            axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0, label=label, zorder=3)
+            axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0, label=band, zorder=3)
+            band = None
     if curve.outcome is not None:
         _draw_outcome(axes, curve.outcome)
 
@@ -117,11 +128,11 @@ def _draw_one(axes: Any, curve: Curve) -> None:
 def _draw_outcome(axes: Any, outcome: Outcome) -> None:
     """What was kept, where training ended: mean, standard deviation, and the worst episode."""
     at, mean, std, worst, episodes = outcome
-    look = {"color": "black", "markersize": 6, "zorder": 5, "clip_on": False}
-    axes.errorbar(
-        *(at, mean, std), fmt="D", capsize=4, label=f"kept: {_rounded(mean)} ± {_rounded(std)} over {episodes} episodes", **look
-    )
-    axes.plot(at, worst, "_", label=f"worst of these: {_rounded(worst)}", markeredgewidth=2, **{**look, "markersize": 10})
+    look = {"color": "black", "zorder": 5, "clip_on": False}
+    label = f"kept: {_rounded(mean)} ± {_rounded(std)}, worst {_rounded(worst)}, over {episodes} episodes"
+    axes.errorbar(at, mean, std, fmt="D", markersize=6, capsize=4, label=label, **look)
+    axes.plot((at, at), (worst, mean), linewidth=0.8, **look)
+    axes.plot(at, worst, "_", markersize=10, markeredgewidth=2, **look)
 
 
 def _rounded(number: float) -> str:
@@ -157,12 +168,18 @@ def _draw_starts(axes: Any, curve: Curve) -> None:
 
 def _draw_several(axes: Any, curves: Sequence[Curve]) -> None:
     alike = len({repr(curve.alike) for curve in curves}) == 1 and curves[0].alike is not None
-    many = alike and len(curves) > len(_COLOURS)  # a legend would hide them
+    many = alike and len(curves) > len(_COLOURS)  # no legend can name them
+    judged: list[tuple[float, float, str]] = []
     for number, curve in enumerate(curves):
         colour, name = (_COLOURS[1], None if number else "one run") if many else (_COLOURS[number % len(_COLOURS)], curve.name)
         look = {"color": colour, "linewidth": 1.2 if alike else 2.0, "alpha": 0.35 if many else 0.6 if alike else 1.0}
-        for piece, (steps, returns) in enumerate(_pieces(curve)):
-            axes.plot(steps, smoothed(returns), label=None if piece else name, **look)
+        pieces = [(steps, smoothed(returns)) for steps, returns in _pieces(curve)]
+        for piece, (steps, returns) in enumerate(pieces):
+            axes.plot(steps, returns, label=None if piece else name, **look)
+        judged += [(steps[-1], returns[-1], colour) for steps, returns in pieces[:-1]]
+    if judged:
+        ends, heights, colours = zip(*judged, strict=True)
+        axes.scatter(ends, heights, s=18, c=colours, label="where a start was judged", zorder=3)
     common = [curve for curve in curves if len(curve.steps)]
     if alike and len(common) > 1:
         steps, median = _median_of(common)

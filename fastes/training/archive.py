@@ -62,10 +62,11 @@ class Archive:
         self.size, self.worst_share = settings.archive_size, settings.archive_quantile
         self.snapshots: tuple[Snapshot, ...] = ()  # the oldest first; one more than `size`, as the last one's part may go on
         self.raced = 0  # generations that there had been at the last race
-        most = MAX_MEMBER_BYTES // (4 * spec.num_params + 16 * spec.obs_size + _NAMES) - 1
+        most = max(0, MAX_MEMBER_BYTES // (4 * spec.num_params + 16 * spec.obs_size + _NAMES) - 1)
         if self.size > most:
             raise ValueError(
-                f"archive_size = {self.size}: a checkpoint holds {spec.num_params:,} parameters {max(most, 0)} times at most"
+                f"archive_size = {self.size}: a checkpoint has room for {most} times {spec.num_params:,} parameters: use "
+                f"{most} or less"
             )
 
     def note(self, told: Told, budget: int) -> None:
