@@ -11,6 +11,7 @@ from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.sb3.interface import SB3Interface
 from fastes.system.interrupts import interrupts_wait
+from fastes.training.archive.race import run_race
 from fastes.training.evaluation import Told
 from fastes.training.evaluator import Evaluator
 from fastes.training.generation import (
@@ -23,7 +24,6 @@ from fastes.training.generation import (
     run_generation,
     warm_up,
 )
-from fastes.training.race import run_race
 from fastes.training.record import Record
 from fastes.training.state import TrainingState
 

@@ -24,9 +24,9 @@ from fastes.pools.base import Steps
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
 from fastes.settings.settings import Settings
-from fastes.training.archive import FINAL, HEAT, Archive
+from fastes.training.archive.race import Race
+from fastes.training.archive.snapshots import FINAL, HEAT, Archive
 from fastes.training.evaluation import Evaluation, Pending, Told
-from fastes.training.race import Race
 
 BUDGET = 2000
 FEW: dict[str, Any] = {**SETTINGS, "preset": "default", "n_workers": 0, "archive_size": 3}
@@ -412,7 +412,7 @@ def test_bad_settings_are_refused(name: str, value: Any) -> None:
 
 
 def test_more_than_a_checkpoint_holds_is_refused_at_once(no_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastes.training.archive.MAX_MEMBER_BYTES", 5000)
+    monkeypatch.setattr("fastes.training.archive.snapshots.MAX_MEMBER_BYTES", 5000)
     with pytest.raises(ValueError, match="archive_size = 4: a checkpoint has room for 3 times 26 parameters: use 3 or less"):
         FastES(Toy, **{**FEW, "archive_size": 4, "n_workers": 2})
     FastES(Toy, **FEW).close()

@@ -42,6 +42,7 @@ RICH: dict[str, Any] = {
     "episode_cap": "grow",
     "episode_cap_start": 5,
     "generation_timesteps": 60,
+    "archive_size": 1,
 }
 TARGETED: dict[str, Any] = {**RICH, "target_return": -1e9, "target_episodes": 2, "starts": 2}
 

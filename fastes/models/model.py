@@ -20,7 +20,7 @@ from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.settings.settings import Settings
-from fastes.training.archive import Archive
+from fastes.training.archive.snapshots import Archive
 from fastes.training.episode_cap import EpisodeCap
 from fastes.training.evaluation import Evaluation, Pending
 from fastes.training.evaluator import Evaluator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fastes.training.race import Race
+from fastes.training.archive.race import Race
 from fastes.training.record import Record
 
 

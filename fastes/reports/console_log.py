@@ -12,7 +12,7 @@ from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.system.console import in_notebook, lasting
 from fastes.system.forks import tell_of_forks
-from fastes.training.race import Race
+from fastes.training.archive.race import Race
 from fastes.training.record import Record
 
 

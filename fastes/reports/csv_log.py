@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fastes.system.atomic_files import append_whole, keep_aside, write_text
 from fastes.system.interrupts import interrupts_wait
-from fastes.training.archive import FINAL, HEAT
-from fastes.training.race import Race
+from fastes.training.archive.race import Race
+from fastes.training.archive.snapshots import FINAL, HEAT
 from fastes.training.record import Record
 
 _OF_A_RACE = (

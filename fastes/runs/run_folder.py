@@ -29,8 +29,8 @@ from fastes.runs.run_config import read_config, without_surrogates
 from fastes.sb3.files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile
 from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
 from fastes.system.console import losses
+from fastes.training.archive.race import Race
 from fastes.training.evaluation import Evaluation
-from fastes.training.race import Race
 from fastes.training.record import Record
 
 BEST, CHECKPOINT = RUN_FILES

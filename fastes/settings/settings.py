@@ -104,14 +104,14 @@ class Settings(Hyperparameters):
     )
     archive_size: int = setting(
         0,
-        "parameters with the best evaluations that race at the end of a training, for it to end with the best ones; 0: no race",
+        "how many parameters of good parts of a training race with the last ones when it ends, for the best; 0: no race",
         "episodes",
         low=0,
         high=MOST_SNAPSHOTS,
     )
     archive_quantile: float = setting(
         0.0,
-        "the mean return of this worst share of the episodes decides that race; 0: that of all of them",
+        "what decides that race: the mean return of this worst share of the episodes; 0: of all of them",
         "episodes",
         low=0.0,
         high=1.0,

@@ -26,7 +26,7 @@ from fastes.rollout.space_checks import comparable
 from fastes.settings.settings import Settings
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import tell_of_forks
-from fastes.training.archive import FINAL
+from fastes.training.archive.snapshots import FINAL
 from fastes.training.evaluation import Evaluation
 
 Float32 = npt.NDArray[np.float32]

@@ -18,7 +18,7 @@ from fastes.rollout.episode import EpisodeSettings, step_guard
 from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
 from fastes.settings.settings import Settings
-from fastes.training.archive import FINAL, HEAT, Archive, Snapshot
+from fastes.training.archive.snapshots import FINAL, HEAT, Archive, Snapshot
 from fastes.training.episode_cap import EpisodeCap
 from fastes.training.evaluation import Evaluation, Pending, Told
 from fastes.training.fitness import fitness_of

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from fastes.pools.base import Steps
-from fastes.training.archive import HEAT, Snapshot
+from fastes.training.archive.snapshots import HEAT, Snapshot
 from fastes.training.evaluation import Evaluation
 from fastes.training.evaluator import Evaluator
 from fastes.training.state import TrainingState

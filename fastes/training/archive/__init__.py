@@ -1,0 +1,1 @@
+"""What a training ends with: snapshots of its good parts, and the race between them."""
