@@ -347,7 +347,7 @@ def test_it_ends_with_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     table = [line.split() for line in said.splitlines() if re.match(r" +\d+ +\d+ ", line)]
     assert [row[0] for row in table] == ["0", "1", "2"]
     returns = []
-    for number, (_, timesteps, mean, sign, std, solved, folder) in enumerate(table, start=1):
+    for number, (_, timesteps, mean, sign, std, worst, solved, folder) in enumerate(table, start=1):
         assert folder == str(place / str(number))
         assert timesteps == _rows(Path(folder))[-1]["timesteps"]
         with FastES.load(place / str(number) / "best.zip", n_workers=0) as model:
@@ -355,7 +355,7 @@ def test_it_ends_with_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             if solved == "yes":
                 assert kept.mean >= 8.0
             else:
-                assert (mean, sign, std) == (f"{kept.mean:.1f}", "+-", f"{kept.std:.1f}")
+                assert (mean, sign, std, worst) == (f"{kept.mean:.1f}", "+-", f"{kept.std:.1f}", f"{kept.returns.min():.1f}")
         returns.append(float(mean))
     assert f"median return {np.median(returns):.1f}\n" in said
     assert re.search(rf"worst return {min(returns):.1f} \(seed {returns.index(min(returns))}\)\n", said)
@@ -372,7 +372,7 @@ def test_best_holds_the_better_parameters_of_each_seed(tmp_path: Path, capsys: p
         for name in ("best.zip", "checkpoint.zip"):
             with FastES.load(tmp_path / "Toy-v0" / str(number) / name, n_workers=0) as model:
                 means.append(model.evaluate(6).mean)
-        assert re.search(rf" {number - 1} +\d+ +{means[0]:.1f} \+- \d+\.\d +-  ", said), said
+        assert re.search(rf" {number - 1} +\d+ +{means[0]:.1f} \+- \d+\.\d +-?\d+\.\d +-  ", said), said
         assert means[0] >= means[1]
         better, same = better + (means[0] > means[1]), same + (means[0] == means[1])
     assert better

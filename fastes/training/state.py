@@ -220,8 +220,9 @@ class TrainingState:
             eval_timesteps=self.counters.eval_timesteps + evaluation.timesteps,
             best_eval_return=max(best, self.counters.best_eval_return),
         )
-        new.archive = copy.copy(self.archive)
-        new.archive.note(told, self.counters.budget)
+        if self.archive.size:
+            new.archive = copy.copy(self.archive)
+            new.archive.note(told, self.counters.budget)
         return new
 
     def updated(self, batch: Batch, told: Sequence[Told], waiting: Sequence[Pending]) -> tuple[TrainingState, Update]:

@@ -72,7 +72,7 @@ class Archive:
     def note(self, told: Told, budget: int) -> None:
         """Meet an evaluation, in the order of the generations. budget: of the training, in timesteps."""
         (generation, _, timesteps, theta, normalizer, *_), mean = told.pending, told.evaluation.mean
-        if not self.size or mean == -math.inf:
+        if mean == -math.inf:
             return
         own = Snapshot(generation, timesteps, mean, mean, 1, theta, normalizer)
         length, last = max(budget, 1) / (_PARTS * self.size), self.snapshots[-1] if self.snapshots else None
