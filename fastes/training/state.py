@@ -221,7 +221,7 @@ class TrainingState:
             best_eval_return=max(best, self.counters.best_eval_return),
         )
         if self.archive.size:
-            new.archive = copy.copy(self.archive)
+            new.archive = _shallow(self.archive)
             new.archive.note(told, self.counters.budget)
         return new
 
