@@ -283,9 +283,9 @@ def test_a_folder_without_permission_keeps_the_old_file(tmp_path: Path) -> None:
 
 def test_arrays_that_the_reader_would_refuse_are_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """zipfile writes zip64 records for large members, and those are refused."""
-    assert writer._MAX_MEMBER_BYTES * 1.05 < zipfile.ZIP64_LIMIT
+    assert writer.MAX_MEMBER_BYTES * 1.05 < zipfile.ZIP64_LIMIT
     write_checkpoint(tmp_path / "m", state(1))
-    monkeypatch.setattr(writer, "_MAX_MEMBER_BYTES", 1000)
+    monkeypatch.setattr(writer, "MAX_MEMBER_BYTES", 1000)
     with pytest.raises(ValueError, match=r"theta.* 1000"):
         write_checkpoint(tmp_path / "m", state(2, 1000))
     assert read_checkpoint(tmp_path / "m").data == {"n": 1}
