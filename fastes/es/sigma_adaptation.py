@@ -38,12 +38,7 @@ class SigmaAdaptation:
         """initial: the setting sigma."""
         self.rate, self.bounds = rate, (FLOOR * initial, CEILING * initial)
         self._each = kind == "per_parameter"
-        self._initial: Sigma = np.full(num_params if self._each else 1, initial, np.float32 if self._each else np.float64)
-        self.restart()
-
-    def restart(self) -> None:
-        """Begin at the initial sigma again."""
-        self._values = self._initial
+        self._values: Sigma = np.full(num_params if self._each else 1, initial, np.float32 if self._each else np.float64)
         self._mean = _mean(self._values)
 
     @property

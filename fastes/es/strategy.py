@@ -15,7 +15,7 @@ from fastes import _core
 from fastes.errors import FastESError, check_int, check_seed
 from fastes.es.black_box import BlackBox, History
 from fastes.es.fitness_shaping import Float64, estimate_gradient, shape_returns
-from fastes.es.hyperparameters import MoreHyperparameters, Unpack, make_hyperparameters
+from fastes.es.hyperparameters import Hyperparameters, MoreHyperparameters, Unpack, make_hyperparameters
 from fastes.es.noise_table import NoiseTable, default_table_size
 from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer
 from fastes.es.parameter_windows import window_size
@@ -117,22 +117,28 @@ class EvolutionStrategy(BlackBox):
     ) -> None:
         theta = _checked_theta(theta0)
         first = {"sigma": sigma, "learning_rate": learning_rate, "population_size": population_size}
-        self.hyperparameters = chosen = make_hyperparameters({**first, **hyperparameters})
-        self.shaping, self.top_fraction, self.weight_decay = chosen.shaping, chosen.top_fraction, chosen.weight_decay
-        self.population_size, self.seed = chosen.population_size, check_seed(seed)
-        self._sigma, self._learning_rate = make_schedule("sigma", sigma), make_schedule("learning_rate", learning_rate)
-        self.episodes = check_int("episodes", episodes, 1)
-        num_params = len(theta)
-        table_size = table_size or default_table_size(num_params)
-        if table_size < num_params:
-            raise ValueError(f"table_size = {table_size} is too small: theta has {num_params} parameters")
+        self._use(make_hyperparameters({**first, **hyperparameters}), len(theta))
+        self.seed, self.episodes = check_seed(seed), check_int("episodes", episodes, 1)
+        table_size = table_size or default_table_size(len(theta))
+        if table_size < len(theta):
+            raise ValueError(f"table_size = {table_size} is too small: theta has {len(theta)} parameters")
         self.table = NoiseTable(table_size, self.seed)
+        history = History() if keep_best else None
+        self._state = _State(theta, self._new_optimizer(), self._new_adaptation(), 0, None, history)
+        self.progress_remaining = 1.0  # what the last `ask` was given
+
+    def _use(self, chosen: Hyperparameters, num_params: int) -> None:
+        """Everything that follows from hyper-parameters alone."""
+        self.hyperparameters = chosen
+        self.shaping, self.top_fraction, self.weight_decay = chosen.shaping, chosen.top_fraction, chosen.weight_decay
+        self.population_size = chosen.population_size
+        self._sigma = make_schedule("sigma", chosen.sigma)
+        self._learning_rate = make_schedule("learning_rate", chosen.learning_rate)
         self._window_size = window_size(chosen.perturbed_share, num_params)
         rule = chosen.optimizer, num_params, chosen.momentum, chosen.beta2, chosen.max_speed
         self._new_optimizer = partial(make_optimizer, *rule)
-        adaptation = make_adaptation(chosen.sigma_adaptation, chosen.sigma, chosen.sigma_learning_rate, num_params)
-        self._state = _State(theta, self._new_optimizer(), adaptation, 0, None, History() if keep_best else None)
-        self.progress_remaining = 1.0  # what the last `ask` was given
+        adapting = chosen.sigma_adaptation, chosen.sigma, chosen.sigma_learning_rate, num_params
+        self._new_adaptation = partial(make_adaptation, *adapting)
 
     @property
     def theta(self) -> Float32:
@@ -175,11 +181,15 @@ class EvolutionStrategy(BlackBox):
 
         The generation stays.
         """
-        adaptation = copy.copy(self._state.adaptation)
-        if adaptation is not None:
-            adaptation.restart()
-        new = self._fitting(theta), self._new_optimizer(), adaptation, self.generation, None, self._state.history
-        self._state = _State(*new)
+        fresh = self._new_optimizer(), self._new_adaptation(), self.generation, None, self._state.history
+        self._state = _State(self._fitting(theta), *fresh)
+
+    def changed(self, **hyperparameters: Any) -> EvolutionStrategy:
+        """A strategy with other hyper-parameters and the same noise table, which begins at theta as `restart` does."""
+        new = copy.copy(self)
+        new._use(make_hyperparameters({**self.hyperparameters.hyperparameters(), **hyperparameters}), len(self.theta))
+        new.restart(self.theta)
+        return new
 
     def _fitting(self, value: npt.ArrayLike) -> Float32:
         theta = _checked_theta(value)
@@ -292,7 +302,7 @@ class EvolutionStrategy(BlackBox):
         prefix = "optimizer."
         optimizer = self._new_optimizer()
         optimizer.load_state({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
-        adaptation = copy.copy(self._state.adaptation)
+        adaptation = self._new_adaptation()
         if adaptation is not None:
             adaptation.values = state["sigma"]
         history = None if self._state.history is None else History()
