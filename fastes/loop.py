@@ -60,7 +60,7 @@ class Loop(SB3Interface):
         if starts.due(self.num_timesteps, self.budget):
             evaluation = yield from evaluate(self.state, self.evaluator, starts.judges())
             self.state = self.state.judged(evaluation)
-            callbacks.on_start_judged(self, starts.judged + 1, evaluation.mean)
+            callbacks.on_start_judged(self, starts.running + 1, starts.score(evaluation))
 
     def _race(self, callbacks: Callback) -> Steps[None]:
         """Let what the archive holds and the present parameters race, unless they have, and go on from the winner."""
@@ -70,13 +70,13 @@ class Loop(SB3Interface):
             callbacks.on_raced(self, race)
 
     def _begin_starts_ahead(self) -> None:
-        """The next starts, where workers are free for them."""
+        """The next starts of the round, where workers are free for them."""
         starts = self.state.starts
         if not starts.has_unjudged_starts:
             self.evaluator.end_ahead()
         elif ahead := self.evaluator.starts_ahead():
-            for number in range(starts.judged + 1, min(starts.judged + 1 + ahead, starts.number)):
-                self.evaluator.play_ahead(number, partial(self._play_start, number))
+            for number in range(starts.judged + 1, min(starts.judged + 1 + ahead, starts.size)):
+                self.evaluator.play_ahead((starts.round, number), partial(self._play_start, number))
 
     def _play_start(self, number: int, evaluator: Evaluator) -> Steps[None]:
         return play_start(self.state.start_ahead(number), evaluator)

@@ -417,7 +417,7 @@ INSTRUMENTED = (
     *(f"checkpoints.{name}" for name in ("reader", "version_1", "field_checks", "policy_description", "env_description")),
     *(f"es.{name}" for name in ("optimizers", "schedules", "strategy")),
     *("rollout.obs_normalizer", "settings.settings", "training.episode_cap", "training.population", "models.checkpointing"),
-    *("training.evaluation", "training.rollback", "training.starts"),
+    *("training.evaluation", "training.rollback", "training.starts.starts", "training.starts.saved"),
 )
 
 

@@ -55,7 +55,18 @@ POLICY_KWARGS = st.fixed_dictionaries(
         "num_bins": st.integers(2, 1000),
     },
 )
+ALTERNATIVES = st.fixed_dictionaries(
+    {},
+    optional={
+        "sigma": st.lists(st.floats(1e-30, 1e30), min_size=1, max_size=3),
+        "alive_bonus": st.lists(ANY_SCHEDULES, min_size=1, max_size=3),
+        "obs_clip": st.lists(POSITIVE, min_size=1, max_size=3),
+        "shaping": st.lists(st.sampled_from(["nes", "standardized"]), min_size=1, max_size=3),  # with sigma_adaptation, too
+        "obs_freeze_after": st.lists(st.integers(0, 10**15), min_size=1, max_size=3),
+    },
+)
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
+    "starts_alternatives": ALTERNATIVES,
     "population_size": st.integers(1, 2**20).map(lambda pairs: 2 * pairs),
     "sigma": SCHEDULES,
     "learning_rate": SCHEDULES,
@@ -153,6 +164,8 @@ def flags(values: dict[str, Any], joined: bool) -> list[str]:
             continue
         if isinstance(value, bool):
             typed.append(flag if value else "--no-" + flag[2:])
+        elif isinstance(value, dict):
+            typed += [flag, json.dumps(value)]
         elif isinstance(value, list):
             typed += [flag, *map(str, value)]
         else:
@@ -250,6 +263,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "policy": (*JUNK, None, 5, 0.5, True, {}),
     "policy_kwargs": (*(value for value in JUNK if not isinstance(value, dict)), 5, 0.5, True, "net_arch", "", math.nan),
     "population_size": (*NO_INTS, 0, 1, 3, -2, np.int64(7)),
+    "starts_alternatives": (*JUNK, 5, 0.5, True, "sigma", "", math.nan, {"sigma": []}, {"policy": ["MlpPolicy"]}, {1: [1]}),
 }
 
 

@@ -20,7 +20,7 @@ from fastes.checkpoints.writer import write_checkpoint
 from fastes.pools.base import Steps
 from fastes.settings.settings import Settings
 from fastes.training.evaluation import Evaluation
-from fastes.training.starts import EPISODES, Starts
+from fastes.training.starts.starts import Starts
 
 BUDGET = 6000
 SETTINGS: dict[str, Any] = {
@@ -66,7 +66,8 @@ class Watch:
 
     def run(self, *arguments: Any) -> Any:
         if not self.asked or self.asked[-1]["generation"] != self.model.generation:
-            self.asked.append({**self.now(), "generation": self.model.generation, "judged": self.model.starts.judged})
+            told = {"at": self.model.num_timesteps, "judged": self.model.starts.judged}
+            self.asked.append({**self.now(), "generation": self.model.generation, **told})
         return self._run(*arguments)
 
     def first_of(self, judged: int) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def test_the_best_start_goes_on_as_it_was(scores: list[float]) -> None:
         assert [judged["score"] for judged in watch.judged] == scores
         assert same(watch.first_of(3), watch.judged[scores.index(max(scores))])
         assert not model.starts.has_unjudged_starts
-        assert model.starts.best is None
+        assert not model.starts.kept
 
 
 def test_the_best_start_goes_on_with_its_cap_and_population(tmp_path: Path) -> None:
@@ -96,8 +97,8 @@ def test_the_best_start_goes_on_with_its_cap_and_population(tmp_path: Path) -> N
     with FastES("Toy-v0", **{**SETTINGS, "population_size": 4, "generation_timesteps": 60}) as model:
         Watch(model, [3.0])
         model.learn(BUDGET, lambda m, _: m.starts.judged < 1)
-        assert model.starts.best is not None
-        model.starts.best = model.starts.best._replace(episode_cap=777, first_blocks=5)
+        (best,) = model.starts.kept
+        model.starts.kept = (best._replace(episode_cap=777, first_blocks=5),)
         model.save(tmp_path / "m")
     with FastES.load(tmp_path / "m", n_workers=0) as model:
         watch = Watch(model, [2.0, 1.0])
@@ -165,7 +166,7 @@ def test_all_are_judged_by_the_same_episodes_after_equal_parts() -> None:
         watch = Watch(model)
         records = learn(model, 10**6, BUDGET)
         assert len({tuple(judged["seeds"]) for judged in watch.judged}) == 1
-        assert len(watch.judged[0]["seeds"]) == EPISODES
+        assert len(watch.judged[0]["seeds"]) == model.settings.starts_episodes == 10
         ends = [0] + [judged["at"] for judged in watch.judged]
         steps = [0] + [record.timesteps for record in records]
         for begin, end in itertools.pairwise(ends):
@@ -397,6 +398,23 @@ def test_fewer_starts_than_were_judged_lose_nothing(starts: int, tmp_path: Path)
         assert same(later.asked[0], watch.judged[1])
 
 
+def older(checkpoint: Checkpoint) -> Checkpoint:
+    """As a version wrote it that knew one round, and named no start."""
+    data, start = copy.deepcopy(checkpoint.data), checkpoint.arrays.get("start", {})
+    starts = data["starts"]
+    (best,) = starts.pop("kept") or [dict.fromkeys(("score", "episode_cap", "first_blocks"))]
+    (stride,) = starts.pop("strides")
+    for name in ("round", "running", "waiting"):
+        del starts[name]
+    starts |= {name: best[name] for name in ("score", "episode_cap", "first_blocks")} | {"stride": stride}
+    for pending in data.get("pending", []):
+        del pending["alternatives"]
+    for name in ("starts_rounds", "starts_episodes", "starts_alternatives"):
+        del data["settings"][name]
+    arrays = {**checkpoint.arrays, "start": {name.removeprefix("kept.0."): array for name, array in start.items()}}
+    return Checkpoint(data, {group: each for group, each in arrays.items() if each})
+
+
 GOOD: dict[str, Any] = {"seed": 3, "judged": 1, "begun_at": 9, "score": 1.0, "episode_cap": 5, "first_blocks": 1}
 DAMAGE: dict[str, Any] = {
     "no object": [1],
@@ -413,21 +431,26 @@ DAMAGE: dict[str, Any] = {
 }
 
 
-def among_starts(path: Path) -> Any:
-    """A checkpoint with one start judged, written to path."""
+@pytest.fixture(scope="module")
+def among_starts() -> Checkpoint:
+    """A checkpoint with one start judged, of the version before there were rounds."""
     with FastES("Toy-v0", **SETTINGS) as model:
         model.learn(BUDGET, lambda m, _: m.starts.judged < 1)
-        model.save(path)
-    return read_checkpoint(path)
+        return older(model.snapshot())
+
+
+def test_an_older_file_that_is_whole_is_read(among_starts: Checkpoint, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "m.zip", among_starts._replace(data={**among_starts.data, "starts": GOOD}))
+    with FastES.load(tmp_path / "m.zip", n_workers=0) as model:
+        (best,) = model.starts.kept
+        assert (best.score, model.starts.judged, model.starts.running, model.starts.strides) == (1.0, 1, 1, ())
 
 
 @pytest.mark.parametrize("damage", [*DAMAGE.values(), None], ids=[*DAMAGE, "missing"])
-def test_damaged_starts_are_refused(damage: Any, tmp_path: Path) -> None:
+def test_damaged_starts_are_refused(damage: Any, among_starts: Checkpoint, tmp_path: Path) -> None:
     path = tmp_path / "m.zip"
-    checkpoint = among_starts(path)
-    data = copy.deepcopy(checkpoint.data)
-    data.pop("starts")
-    write_checkpoint(path, checkpoint._replace(data=data if damage is None else {**data, "starts": damage}))
+    data = {name: value for name, value in among_starts.data.items() if name != "starts"}
+    write_checkpoint(path, among_starts._replace(data=data if damage is None else {**data, "starts": damage}))
     with pytest.raises(CheckpointError, match="start"):
         FastES.load(path, n_workers=0)
 
@@ -442,15 +465,13 @@ def test_damaged_starts_are_refused(damage: Any, tmp_path: Path) -> None:
         ("other", np.zeros(3, np.float32)),
     ],
 )
-def test_damaged_arrays_of_a_start_are_refused(name: str, value: Any, tmp_path: Path) -> None:
-    path = tmp_path / "m.zip"
-    checkpoint = among_starts(path)
-    start = dict(checkpoint.arrays["start"])
+def test_damaged_arrays_of_a_start_are_refused(name: str, value: Any, among_starts: Checkpoint, tmp_path: Path) -> None:
+    path, start = tmp_path / "m.zip", dict(among_starts.arrays["start"])
     if value is None:
         del start[name]
     else:
         start[name] = np.full_like(start[name], value) if np.ndim(value) == 0 else value
-    write_checkpoint(path, checkpoint._replace(arrays={**checkpoint.arrays, "start": start}))
+    write_checkpoint(path, among_starts._replace(arrays={**among_starts.arrays, "start": start}))
     with pytest.raises(CheckpointError, match=name.rpartition(".")[2]):
         FastES.load(path, n_workers=0)
 
@@ -461,8 +482,8 @@ def test_a_start_that_ended_in_nothing_finite_can_be_saved(tmp_path: Path) -> No
         model.learn(BUDGET, lambda m, _: m.starts.judged < 1)
         model.save(tmp_path / "m")
     with FastES.load(tmp_path / "m", n_workers=0) as model:
-        assert model.starts.best is not None
-        assert model.starts.best.score == -math.inf
+        (best,) = model.starts.kept
+        assert best.score == -math.inf
 
 
 def test_a_snapshot_shares_nothing_with_the_model() -> None:
@@ -470,8 +491,8 @@ def test_a_snapshot_shares_nothing_with_the_model() -> None:
         model.learn(BUDGET, lambda m, _: m.starts.judged < 1)
         for array in model.snapshot().arrays["start"].values():
             array[:] = 7
-        assert model.starts.best is not None
-        assert not any((array == 7).all() for array in model.starts.best.arrays.values())
+        (best,) = model.starts.kept
+        assert not any((array == 7).all() for array in best.arrays.values())
 
 
 def test_the_parts_follow_the_budget() -> None:

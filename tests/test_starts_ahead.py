@@ -13,7 +13,7 @@ from training import assert_same, assert_same_records, assert_same_state, learn,
 from fastes import FastES, WorkerError
 from fastes.pools.ahead_pool import AheadPool
 from fastes.settings.settings import Settings
-from fastes.training.starts import Stride, usual_start
+from fastes.training.starts.parts import Stride, usual_parts
 from fastes.training.state import TrainingState
 
 SETTINGS: dict[str, Any] = {
@@ -71,6 +71,7 @@ def run(env: Any, n_workers: int, **changes: Any) -> Any:
         {"eval_lag": 0, "rollback_drop": 0.2, "rollback_window": 2},
         {"eval_lag": 3, "eval_every": 2, "perturbed_share": 0.5},
         {"sigma": 0.2, "sigma_adaptation": "per_parameter"},
+        {"starts": 4, "starts_rounds": 2, "starts_alternatives": {"obs_clip": [0.1, 5.0], "sigma": [0.3, "lin_0.3_0.2", 0.1]}},
     ],
     ids=str,
 )
@@ -83,6 +84,19 @@ def test_starts_side_by_side_give_what_they_give_one_after_the_other(
     assert_same_state(expected, state)
     assert_same_records(records, its_records)
     assert sum(taken) > 20, "the later starts were played ahead"
+
+
+def test_starts_of_later_rounds_play_side_by_side(taken: list[bool]) -> None:
+    found: dict[tuple[int, int], int] = {}
+
+    def note(model: FastES, _: Any) -> None:
+        part = model.starts.round, model.starts.judged
+        found[part] = found.get(part, 0) + sum(taken)
+        taken.clear()
+
+    with FastES(Toy, n_workers=WORKERS, **{**SETTINGS, "starts": 4, "starts_rounds": 2}) as model:
+        model.learn(BUDGET, note)
+    assert found[1, 1] > 4
 
 
 def test_few_workers_play_no_start_ahead(taken: list[bool]) -> None:
@@ -188,7 +202,7 @@ def test_no_draw_comes_twice() -> None:
     drawn: list[int] = []
     with FastES(Uneven, n_workers=0, **SETTINGS) as model:
         model.learn(BUDGET, lambda m, _: drawn.append(m.starts.drawn_as(m.generation)))
-        assert model.generation > 3 * model.starts.stride.generations  # type: ignore[union-attr]
+        assert model.generation > 3 * model.starts.strides[0].generations
     assert len(set(drawn)) == len(drawn) > 20
 
 
@@ -211,7 +225,7 @@ def test_no_draw_comes_twice() -> None:
     ids=str,
 )
 def test_what_a_start_usually_takes(settings: dict[str, Any], limit: int | None, expected: Stride) -> None:
-    assert usual_start(Settings().changed(**settings, starts=2, starts_share=0.4), 10_000, limit) == expected
+    assert usual_parts(Settings().changed(**settings, starts=2, starts_share=0.4), 10_000, limit) == (expected,)
 
 
 def test_a_training_whose_episodes_have_all_their_length_takes_what_is_usual() -> None:
@@ -223,8 +237,7 @@ def test_a_training_whose_episodes_have_all_their_length_takes_what_is_usual() -
             return m.starts.judged < 2
 
         model.learn(20_000, note)
-        stride = model.starts.stride
-    assert stride is not None
+        (stride,) = model.starts.strides
     last = [max(end for end in ends if end[0] == judged) for judged in (0, 1)]
     assert [(generation, steps) for _, generation, steps in last] == [
         (stride.generations * k, stride.timesteps * k) for k in (1, 2)

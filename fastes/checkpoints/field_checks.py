@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastes.errors import CheckpointError
+from fastes.errors import CheckpointError, shorten
+from fastes.settings.alternatives import ALTERNATIVES
+from fastes.settings.settings import Settings
 
 MAX_COUNTER = 2**53  # of whatever is counted; the generation is drawn from as 32 bits
 
@@ -44,6 +46,21 @@ def check_record(name: str, record: object, kinds: Kinds) -> dict[str, Any]:
     if isinstance(record, dict) and set(record) == set(kinds) and all(kinds[key](record[key]) for key in record):
         return record
     raise CheckpointError(f"the checkpoint's {name!r} is {reprlib.repr(record)}: the file is damaged or was edited")
+
+
+def check_alternatives(alternatives: dict[str, Any], settings: Settings) -> Settings:
+    """The settings with these values of those in which starts may differ, or CheckpointError."""
+    if odd := sorted(set(alternatives) - set(ALTERNATIVES)):
+        raise CheckpointError(f"the checkpoint's 'alternatives' of a start name {reprlib.repr(odd)}: it was edited")
+    try:
+        return settings.changed(**alternatives)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"the checkpoint's 'alternatives' of a start are damaged: {shorten(error)}") from error
+
+
+def with_alternatives(record: object) -> object:
+    """A record that has none, as in files of earlier versions, with none."""
+    return {"alternatives": {}, **record} if isinstance(record, dict) else record
 
 
 def is_count(value: object, low: int = 0) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any
@@ -11,6 +12,8 @@ from fastes.policies.action_head import BOX_MAPPINGS
 from fastes.policies.layers import ACTIVATIONS
 from fastes.policies.mlp import POLICIES
 from fastes.settings.settings import Settings, grouped_fields
+
+_EXAMPLE = """'{"alive_bonus": [0, 1]}', in quotes for the shell"""
 
 
 def add_settings(parser: Any) -> None:
@@ -35,8 +38,11 @@ def _add_setting(group: Any, item: Any) -> None:
         group.add_argument("--action-mapping", metavar=_one_of(BOX_MAPPINGS), help="Box actions (default: clip)")
         group.add_argument("--num-bins", type=int, help="values of each component with bins (default: 10)")
         return
-    default = item.default if item.default is not MISSING else None
+    default = item.default if item.default is not MISSING else {}
     text = f"{text} (default: {default})"
+    if item.type.startswith("dict"):
+        group.add_argument(flag, type=_table, metavar="JSON", help=text)
+        return
     if item.type == "bool":
         group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
         return
@@ -61,6 +67,16 @@ def _int(text: str) -> int:
     if not whole:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text.replace("_", "")) if text.replace("_", "").lstrip("+-").isdigit() else int(number)
+
+
+def _table(text: str) -> dict[str, Any]:
+    try:
+        table = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r:.200} is no JSON ({error}): expected {_EXAMPLE}") from None
+    if not isinstance(table, dict):
+        raise argparse.ArgumentTypeError(f"{text!r:.200} is no JSON object: expected {_EXAMPLE}")
+    return table
 
 
 def _number_or_text(text: str) -> float | str:

@@ -184,12 +184,26 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
             raise CheckpointMismatch(
                 f"{name} = {changes[name]!r} cannot change on loading, the checkpoint has {kept!r}: start a new run"
             )
+    _refuse_alternatives(checkpoint, settings, changes)
     settings = settings.changed(**changes)
     theta = checkpoint.arrays.get("theta", {}).get("theta")
     size = settings.noise_table_size
     if theta is not None and 0 < size < theta.size and "noise_table_size" not in changes:
         raise CheckpointError(f"the checkpoint's settings are damaged: noise_table_size {size} for {theta.size} parameters")
     return settings
+
+
+def _refuse_alternatives(checkpoint: Checkpoint, settings: Settings, changes: dict[str, Any]) -> None:
+    """CheckpointMismatch for settings in which starts differ, where some have begun and are left to be judged."""
+    counters = checkpoint.data.get("counters")
+    if checkpoint.data.get("starts") is None or not (isinstance(counters, dict) and counters.get("generation")):
+        return
+    for name in ("starts_alternatives", *settings.starts_alternatives):
+        if name in changes and changes[name] != (kept := getattr(settings, name)):
+            raise CheckpointMismatch(
+                f"{name} = {changes[name]!r} cannot change on loading while starts that may differ in it are left: the present "
+                f"one has {kept!r}. Start a new run, or change it once the best start goes on"
+            )
 
 
 def _missing_schedule(name: str) -> Any:
@@ -251,13 +265,12 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     )
     state.rollback.load_state(checkpoint.data.get("rollback"), groups.get("rollback", {}), state.spec.num_params)
     begins = counters["generation"] == 0 and settings.get("starts", 1) == 1  # or the file's own starts are over
-    state.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own, begins)
+    state.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own, state.settings, begins)
     state.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
     state.normalizer.load_state(groups["normalizer"])
-    pending = groups.get("pending", {})
-    state.pending = load_pending(checkpoint.data.get("pending"), pending, state.normalizer, state.strategy.theta)
-    archive = groups.get("archive", {})
-    state.archive.load_state(checkpoint.data.get("archive"), archive, state.normalizer, state.strategy.theta)
+    like = state.normalizer, state.strategy.theta, state.settings
+    state.pending = load_pending(checkpoint.data.get("pending"), groups.get("pending", {}), *like)
+    state.archive.load_state(checkpoint.data.get("archive"), groups.get("archive", {}), *like)
     state.cap.resume(counters["episode_cap"])
     state.population.resume(counters[_FIRST_BLOCKS] if adaptive else 1)
     best = checkpoint.data.get("best_eval_return")

@@ -27,7 +27,7 @@ from fastes.training.evaluator import Evaluator
 from fastes.training.population import Population
 from fastes.training.record import Record
 from fastes.training.rollback import Rollback
-from fastes.training.starts import Starts
+from fastes.training.starts.starts import Starts
 from fastes.training.state import TrainingState
 
 

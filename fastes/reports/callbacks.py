@@ -14,8 +14,9 @@ class Callback:
 
     on_generation may return False to stop training at once. on_new_best is called while the model still holds the
     parameters whose evaluation was the best so far, before they move on. on_start_judged is called for each of several
-    `starts`, numbered from 1, when the model holds what goes on: the next start, or the best one. on_raced is called after the
-    race of an `archive_size`, when the model holds the winner.
+    `starts` in each round, numbered from 1, when the model holds what goes on: the next start, or the best one. Then
+    model.starts.verdict says which starts were dropped, and model.settings are those of what goes on. on_raced is called after
+    the race of an `archive_size`, when the model holds the winner.
     """
 
     def on_start(self, model: Any, total_timesteps: int) -> None: ...

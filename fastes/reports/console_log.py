@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
+from fastes.settings.settings import Settings
 from fastes.system.console import in_notebook, lasting
 from fastes.system.forks import tell_of_forks
 from fastes.training.archive.race import Race
@@ -33,8 +34,7 @@ class ConsoleLog(Callback):
         self.lines += 1
 
     def on_start_judged(self, model: Model, start: int, eval_return: float) -> None:
-        follows = "" if model.starts.has_unjudged_starts else "; the best one is kept"
-        self._write(f"start {start} of {model.settings.starts}: return {eval_return:.1f}{follows}")
+        self._write(judged_line(model, start, eval_return))
 
     def on_raced(self, model: Model, race: Race) -> None:
         winner, of = race.winner.last, race.winner.snapshot
@@ -47,6 +47,26 @@ class ConsoleLog(Callback):
         file = lasting(self.file or sys.stdout)
         tqdm.write(line, file=file)
         file.flush()  # a reader sees it at once, and a reader that is gone is noticed
+
+
+def judged_line(model: Model, start: int, eval_return: float) -> str:
+    """How a start did, and what follows."""
+    settings, rounds, verdict = model.settings, model.starts.rounds, model.starts.verdict
+    in_round = f", round {verdict.round} of {rounds}" if rounds > 1 else ""
+    line = f"start {start} of {settings.starts}{in_round}{_differences(settings, start)}: return {eval_return:.1f}"
+    if rounds > 1:
+        line += "".join(f"; start {number} is dropped" for number in verdict.dropped)
+    if model.starts.has_unjudged_starts:
+        return line
+    if verdict.chosen and (rounds > 1 or settings.starts_alternatives):
+        return f"{line}; start {verdict.chosen}{_differences(settings, verdict.chosen)} goes on"
+    return f"{line}; the best one is kept"
+
+
+def _differences(settings: Settings, start: int) -> str:
+    """The values of those settings in which starts differ, in brackets; nothing where there are none."""
+    own = settings.of_start(start - 1).alternatives()
+    return f" ({', '.join(f'{name} = {value}' for name, value in own.items())})" if own else ""
 
 
 class ProgressBar(Callback):

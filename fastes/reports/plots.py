@@ -39,6 +39,7 @@ class Curve(NamedTuple):
     start_ends: timesteps at which each of several starts was judged, those of the first starts if not all were.
     alike: equal for trainings that differ in their seeds alone.
     outcome: None where training has not ended.
+    further: how many starts each round has after the first, in which there are `starts`.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Curve(NamedTuple):
     starts: int = 1
     alike: object = None
     outcome: Outcome | None = None
+    further: tuple[int, ...] = ()
 
 
 def smoothed(returns: Numbers) -> Numbers:
@@ -154,16 +156,25 @@ def _draw_starts(axes: Any, curve: Curve) -> None:
     for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         if end <= begin:
             continue
-        name = f"start {number + 1} of {curve.starts}" if number < curve.starts else "the best start goes on"
         narrow = end - begin < 0.18 * ends[-1]
         if number % 2 == 0:
             axes.axvspan(begin, end, color="#eef0f4", zorder=0, linewidth=0)
         if number:
             axes.axvline(begin, color="#9aa3b2", linewidth=0.8, zorder=1)
+        name = _name_of_part(curve, number)
         axes.annotate(
             *(name, (begin, 1.0)), xycoords=("data", "axes fraction"), xytext=(3, -4), textcoords="offset points",
             fontsize=9, color="#5b6472", va="top", rotation=90 if narrow else 0,
         )  # fmt: skip
+
+
+def _name_of_part(curve: Curve, number: int) -> str:
+    """number: of the part, from 0."""
+    for round_, size in enumerate((curve.starts, *curve.further), 1):
+        if number < size:
+            return f"start {number + 1} of {size}" if round_ == 1 else f"round {round_}, {number + 1} of {size}"
+        number -= size
+    return "the best start goes on"
 
 
 def _draw_several(axes: Any, curves: Sequence[Curve]) -> None:

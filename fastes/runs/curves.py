@@ -12,6 +12,7 @@ from fastes.errors import FastESError
 from fastes.reports.csv_log import read_progress
 from fastes.reports.plots import Curve, Numbers, Outcome
 from fastes.runs.run_config import read_config
+from fastes.training.starts.parts import round_sizes
 
 _OF_A_BUDGET = ("total_timesteps", "target_return", "target_episodes")  # settings that change no evaluation before the end
 
@@ -26,6 +27,7 @@ def read_curve(folder: Path, progress: Path, config: Path) -> Curve:
     at = np.where(np.array(columns["eval_generation"]) > 0, columns["eval_at"], steps)  # files of older versions have neither
     known = np.isfinite(steps) & np.isfinite(returns)
     at, returns = _with_last(at[known], returns[known], run.get("last_evaluation"))
+    first, *further = _sizes(settings)
     alike = {key: value for key, value in settings.items() if key not in _OF_A_BUDGET}
     return Curve(
         f"{run.get('env', folder.name)}, seed {run.get('seed', '?')} ({folder})",
@@ -33,9 +35,10 @@ def read_curve(folder: Path, progress: Path, config: Path) -> Curve:
         returns,
         _number(run.get("target_return"), _number(settings.get("target_return"), math.inf)),
         _start_ends(steps, sessions),
-        int(_number(settings.get("starts"), 1)),
+        first,
         (run.get("env"), run.get("env_kwargs"), alike) if settings else None,
         _outcome(run.get("result"), steps),
+        tuple(further),
     )
 
 
@@ -85,12 +88,27 @@ def _start_ends(steps: Numbers, sessions: list[dict[str, Any]]) -> tuple[float, 
     for now in steps.tolist():
         session = next((s for s in reversed(sessions) if _number(s.get("run", {}).get("at_timesteps"), 0) < now), sessions[0])
         settings = session.get("settings", {})
-        starts, share = int(_number(settings.get("starts"), 1)), _number(settings.get("starts_share"), 0.0)
+        sizes, share = _sizes(settings), _number(settings.get("starts_share"), 0.0)
         budget = _number(settings.get("total_timesteps"), math.inf)
-        if len(ends) < starts and starts > 1 and now - begun >= share * budget / starts:
+        size = _size_of_part(sizes, len(ends)) if sizes[0] > 1 else None
+        if size is not None and now - begun >= share * budget / (len(sizes) * size):
             ends.append(now)
             begun = now
     return tuple(ends)
+
+
+def _size_of_part(sizes: list[int], part: int) -> int | None:
+    """How many starts the round of a part has, None after the last one. part: its number, from 0."""
+    for size in sizes:
+        if part < size:
+            return size
+        part -= size
+    return None
+
+
+def _sizes(settings: dict[str, Any]) -> list[int]:
+    """How many starts each round has."""
+    return round_sizes(*(int(_number(settings.get(name), 1)) for name in ("starts", "starts_rounds")))
 
 
 def _number(value: object, otherwise: float) -> float:

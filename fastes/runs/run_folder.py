@@ -152,17 +152,17 @@ class RunFolder(Callback):
     def finish(self) -> None:
         """Note in config.toml that nothing is left to do."""
         if self._config:
-            self._config["run"]["finished"] = True
-            self._write_config()
+            self._note(finished=True)
 
     def note_result(self, evaluation: Evaluation) -> None:
         """Note in config.toml what the parameters that best.zip holds are worth."""
         if self._config and math.isfinite(evaluation.mean):
             shown = {"mean": evaluation.mean, "std": evaluation.std, "worst": evaluation.worst}
-            self._config["run"]["result"] = {**shown, "episodes": len(evaluation.returns)}
-            self._write_config()
+            self._note(result={**shown, "episodes": len(evaluation.returns)})
 
-    def _write_config(self) -> None:
+    def _note(self, **values: Any) -> None:
+        """In config.toml, of this part of the run."""
+        self._config["run"].update(values)
         with self._surviving(CONFIG):
             write_text(self.path / CONFIG, tomli_w.dumps(self._config))
 
@@ -190,6 +190,12 @@ class RunFolder(Callback):
         self._best = model.snapshot()
         with self._surviving(RACE):
             write_race(self.path / RACE, race)
+
+    def on_start_judged(self, model: Model, start: int, eval_return: float) -> None:  # noqa: ARG002
+        """Which start goes on alone, with its values of the settings in which starts differ: [settings] has the first one's."""
+        verdict = model.starts.verdict
+        if self._config and verdict.chosen:
+            self._note(chosen_start={"number": verdict.chosen, **model.settings.alternatives()})
 
     def on_generation(self, model: Model, record: Record) -> None:
         assert self._log is not None
@@ -219,9 +225,7 @@ class RunFolder(Callback):
         """What was told when training ended is in no row of progress.csv, unless training goes on: config.toml has it."""
         of, evaluation = model.last_evaluation_of, model.last_evaluation
         if self._config and of is not None and evaluation is not None and math.isfinite(evaluation.mean):
-            told = {"generation": of.generation + 1, "at_timesteps": of.timesteps, "mean": evaluation.mean}
-            self._config["run"]["last_evaluation"] = told
-            self._write_config()
+            self._note(last_evaluation={"generation": of.generation + 1, "at_timesteps": of.timesteps, "mean": evaluation.mean})
 
     def _unlock(self) -> None:
         if self._locked_by_training:

@@ -26,6 +26,9 @@ class _Settings(MoreHyperparameters, total=False):
     rollback_window: int
     starts: int
     starts_share: float
+    starts_rounds: int
+    starts_episodes: int
+    starts_alternatives: dict[str, list[Any]]
     episodes_per_candidate: int
     eval_episodes: int
     eval_every: int

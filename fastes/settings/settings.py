@@ -11,6 +11,7 @@ from fastes.es.schedules import ANY_NUMBER, ScheduleSetting, make_schedule
 from fastes.es.setting_fields import checked_number, setting
 from fastes.rollout.episode import STEP_GUARD
 from fastes.settings.aliases import answer
+from fastes.settings.alternatives import plain_alternatives
 from fastes.settings.policy_kwargs import plain_policy_kwargs
 
 ENV_ERRORS = ("stop", "penalise")
@@ -90,6 +91,25 @@ class Settings(Hyperparameters):
         "evolution",
         above=0.0,
         high=1.0,
+    )
+    starts_rounds: int = setting(
+        1,
+        "equal parts of starts_share; after each the worse half of the starts is dropped, after the last all but the best",
+        "evolution",
+        low=1,
+        high=14,
+    )
+    starts_episodes: int = setting(
+        10,
+        "noise-free episodes that judge a start, by their mean, in several rounds by their median",
+        "evolution",
+        low=1,
+        high=10_000,
+    )
+    starts_alternatives: dict[str, list[Any]] = setting(
+        {},
+        "settings that starts differ in, as lists of values: start n has value n of each, counted round and round",
+        "evolution",
     )
 
     episodes_per_candidate: int = setting(1, "episodes whose mean return is a candidate's fitness", "episodes", low=1)
@@ -198,10 +218,30 @@ class Settings(Hyperparameters):
                 "fastes.TorchPolicy or a fastes.CallablePolicy"
             )
         object.__setattr__(self, "policy_kwargs", plain_policy_kwargs(self.policy_kwargs))
+        object.__setattr__(self, "starts_alternatives", plain_alternatives(self.starts_alternatives))
         super().__post_init__()
         self.target()
         self.timeout()
         self._check_largest_population()
+        self._check_alternatives()
+
+    def of_start(self, number: int) -> Settings:
+        """Those of the start of this number, from 0: starts_alternatives goes before the settings that it names."""
+        own = {name: row[number % len(row)] for name, row in self.starts_alternatives.items()}
+        return replace(self, **own) if own else self
+
+    def alternatives(self) -> dict[str, Any]:
+        """The settings that starts_alternatives names, as they are by now."""
+        return {name: getattr(self, name) for name in self.starts_alternatives}
+
+    def _check_alternatives(self) -> None:
+        """Each value alone, and as a plain one. Raises what the setting itself would."""
+        for name, row in self.starts_alternatives.items():
+            for number, value in enumerate(row):
+                try:
+                    row[number] = getattr(replace(self, starts_alternatives={}, **{name: value}), name)
+                except (TypeError, ValueError) as error:
+                    raise type(error)(f"starts_alternatives: {error}") from None
 
     def evaluations_at_once(self) -> int:
         """How many generations' thetas are evaluated at a time: one each eval_every, until it is told."""

@@ -10,14 +10,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.checkpoints.field_checks import Kinds, check_arrays, check_record, is_count
+from fastes.checkpoints.field_checks import (
+    Kinds,
+    check_alternatives,
+    check_arrays,
+    check_record,
+    is_count,
+    with_alternatives,
+)
 from fastes.checkpoints.file_format import Arrays
 from fastes.errors import CheckpointError
 from fastes.es.fitness_shaping import mean_and_std
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
+from fastes.settings.settings import Settings
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
+_NONE: dict[str, Any] = {}
 _MOST = 1000  # that a checkpoint may hold
 
 
@@ -82,6 +91,7 @@ class Pending(NamedTuple):
     returns: of that generation's candidates that were finite, float64 (n,).
     counts: for what rollback_drop knows; not so after a rollback, or in another start.
     is_told: whether it was told already, when a training had ended.
+    alternatives: of its start, where that is not the present one: see Settings.alternatives.
     """
 
     generation: int
@@ -92,6 +102,7 @@ class Pending(NamedTuple):
     returns: Float64
     counts: bool = True
     is_told: bool = False
+    alternatives: dict[str, Any] = _NONE
 
 
 class Told(NamedTuple):
@@ -124,29 +135,37 @@ def numbered_policy(number: int, theta: Float32, normalizer: ObsNormalizer) -> A
 
 
 def take_policy(
-    number: int, arrays: dict[str, npt.NDArray[Any]], normalizer: ObsNormalizer, theta: Float32
+    number: int, arrays: dict[str, npt.NDArray[Any]], normalizer: ObsNormalizer, theta: Float32, settings: Settings
 ) -> tuple[Float32, ObsNormalizer]:
-    """What `numbered_policy` gave, out of these arrays. normalizer, theta: of the model. Raises CheckpointError."""
+    """What `numbered_policy` gave, out of these arrays.
+
+    normalizer, theta: of the model. settings: that the policy was evaluated with.
+
+    Raises CheckpointError.
+    """
     like: Arrays = {"theta": theta, **normalizer.named_state()}
     own = {name: arrays.pop(key) for name in like if (key := f"{number}.{name}") in arrays}
     check_arrays(own, like)
     its_theta = own["theta"].copy()
     its_theta.flags.writeable = False
-    return its_theta, normalizer.like({name.removeprefix(PREFIX): array for name, array in own.items()})
+    its_normalizer = normalizer.like({name.removeprefix(PREFIX): array for name, array in own.items()})
+    its_normalizer.clip, its_normalizer.std_floor = settings.obs_clip, settings.obs_std_floor
+    return its_theta, its_normalizer
 
 
 def load_pending(
-    data: object, arrays: Mapping[str, npt.NDArray[Any]], normalizer: ObsNormalizer, theta: Float32
+    data: object, arrays: Mapping[str, npt.NDArray[Any]], normalizer: ObsNormalizer, theta: Float32, settings: Settings
 ) -> tuple[Pending, ...]:
-    """What `state_of` gave. normalizer, theta: of the model, which say what shapes fit. Raises CheckpointError."""
+    """What `state_of` gave. normalizer, theta, settings: of the model, which say what fits. Raises CheckpointError."""
     if data is None and not arrays:
         return ()
     if not isinstance(data, list) or not 0 < len(data) <= _MOST:
         raise CheckpointError(f"the checkpoint's 'pending' is {reprlib.repr(data)}: the file is damaged or was edited")
     found, left = [], dict(arrays)
     for number, each in enumerate(data):
-        values = check_record("pending evaluation", each, _KINDS)
-        its_theta, its_normalizer = take_policy(number, left, normalizer, theta)
+        values = check_record("pending evaluation", with_alternatives(each), _KINDS)
+        its_settings = check_alternatives(values["alternatives"], settings)
+        its_theta, its_normalizer = take_policy(number, left, normalizer, theta, its_settings)
         returns = left.pop(f"{number}.returns", np.zeros((1, 1)))
         if returns.ndim != 1 or returns.dtype != np.float64 or not np.isfinite(returns).all():
             raise CheckpointError(
@@ -169,4 +188,5 @@ _KINDS: Kinds = {
     "timesteps": is_count,
     "counts": _is_flag,
     "is_told": _is_flag,
+    "alternatives": lambda value: isinstance(value, dict),
 }

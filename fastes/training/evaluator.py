@@ -67,7 +67,9 @@ class Evaluator:
         self._pool: Pool | None = None
         self._shared: SharedPool | None = None  # in the place of a pool of its own
         self._table_number = 0  # of the pool's noise tables
-        self._ahead: set[int] = set()  # numbers of starts that play beside the present one, or did
+        self._ahead: set[tuple[int, int]] = (
+            set()
+        )  # rounds and places in them of starts that play beside the present one, or did
         self._running: list[tuple[Float32, int]] = []  # thetas whose noise-free episodes are played, and the tickets
         tell_of_forks(self)
 
@@ -107,14 +109,15 @@ class Evaluator:
         several = self.cluster is not None and self._shared is None
         return self.settings.starts - 1 if several else self.starts_ahead()
 
-    def play_ahead(self, number: int, play: Callable[[Evaluator], Steps[None]]) -> None:
+    def play_ahead(self, part: tuple[int, int], play: Callable[[Evaluator], Steps[None]]) -> None:
         """Let a start play beside the present one, unless it does already.
 
+        part: its round, and its place in that.
         play: what it does with an evaluator. A request that it has made has its results when this evaluator makes the same.
         """
         self.start()
-        if isinstance(self._pool, AheadPool) and number not in self._ahead:
-            self._ahead.add(number)
+        if isinstance(self._pool, AheadPool) and part not in self._ahead:
+            self._ahead.add(part)
 
             def work(pool: Pool) -> Steps[None]:
                 other = Evaluator(self.source, self.policy, self.settings, self.table, self.n_workers)

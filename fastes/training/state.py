@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -25,7 +25,8 @@ from fastes.training.fitness import fitness_of
 from fastes.training.population import Population
 from fastes.training.record import Record
 from fastes.training.rollback import Rollback
-from fastes.training.starts import Start, Starts, usual_start
+from fastes.training.starts.parts import Start, usual_parts
+from fastes.training.starts.starts import Starts
 
 _Part = TypeVar("_Part")
 _NO_RETURNS = np.zeros(0)
@@ -78,7 +79,7 @@ class TrainingState:
     generation is booked as a whole or not at all, whatever exception comes at whatever moment. Both states share arrays, which
     nobody writes to.
 
-    settings: what was set.
+    settings: what was set; from where several starts begin on, with the present one's alternatives.
     spec: the policy's.
     seed: of all draws.
     strategy, normalizer, cap, population, rollback, starts, archive: the parts that a generation changes.
@@ -140,7 +141,9 @@ class TrainingState:
         total = counters.num_timesteps + budget
         new.counters = counters._replace(budget=total if budget else min(counters.budget or total, total))
         if new.starts.has_unjudged_starts and not self.strategy.generation:  # a file of an older version goes on as it was
-            new.starts.stride = usual_start(self.settings, new.counters.budget, self.starts.episode_limit)
+            new.starts.strides = usual_parts(self.settings, new.counters.budget, self.starts.episode_limit)
+            if self.settings.of_start(0) != self.settings:
+                new._begin_start()
         new.solved, new.is_reported = False, True
         return new
 
@@ -192,7 +195,8 @@ class TrainingState:
     def present(self) -> Snapshot:
         """The parameters as they are now, of which no evaluation was told."""
         generation, timesteps = self.strategy.generation, self.counters.num_timesteps
-        return Snapshot(generation, timesteps, math.nan, 0.0, 0, self.strategy.theta, self.normalizer)
+        own = self.settings.alternatives()
+        return Snapshot(generation, timesteps, math.nan, 0.0, 0, own, self.strategy.theta, self.normalizer)
 
     def episode_settings(self) -> tuple[EpisodeSettings, EpisodeSettings]:
         """Those of training episodes, and of noise-free ones."""
@@ -222,7 +226,8 @@ class TrainingState:
         )
         if self.archive.size:
             new.archive = _shallow(self.archive)
-            new.archive.note(told, self.counters.budget)
+            own = told.pending.alternatives or self.settings.alternatives()
+            new.archive.note(told._replace(pending=told.pending._replace(alternatives=own)), self.counters.budget)
         return new
 
     def updated(self, batch: Batch, told: Sequence[Told], waiting: Sequence[Pending]) -> tuple[TrainingState, Update]:
@@ -260,6 +265,7 @@ class TrainingState:
         """With the parameters that an evaluation is of, and an optimiser that knows of no step."""
         new = self.copied()
         new.pending = ()
+        new._differ(of.alternatives)
         if of.theta is not self.strategy.theta:
             new.strategy.restart(of.theta)
             new.normalizer = copy.copy(of.normalizer)
@@ -270,7 +276,7 @@ class TrainingState:
         new, counters = self.as_evaluated(winner), self.counters
         new.pending = self.pending
         if winner.theta is not self.strategy.theta:
-            new.pending = tuple(each._replace(counts=False) for each in self.pending)
+            new.pending = self._left_behind()
             new.rollback.reset()
         new.archive.end_race(new.present())
         new.counters = counters._replace(eval_timesteps=counters.eval_timesteps + timesteps)
@@ -289,39 +295,58 @@ class TrainingState:
         return new, self.strategy.no_step()
 
     def judged(self, evaluation: Evaluation) -> TrainingState:
-        """After the present start was judged: with the next start's beginning, or with the best one as it was."""
+        """After the present start was judged: with the next one's beginning, or with one that goes on as it was."""
         new, starts = self.copied(), self.starts
         new.counters = counters = self.counters._replace(eval_timesteps=self.counters.eval_timesteps + evaluation.timesteps)
-        best = starts.best
-        if best is None or evaluation.mean > best.score:
-            best = Start(evaluation.mean, self.cap.steps, self.population.first, self.arrays())
-        new.pending = tuple(each._replace(counts=False) for each in self.pending)
-        if starts.judged + 1 < starts.number and counters.num_timesteps < counters.budget:
-            new.starts.best = best
-            new._begin_start(starts.judged + 1)
-        else:
-            new.rollback.reset()
-            new.starts.end()
-            new._load_arrays(best.arrays, self.strategy.generation)
-            new.cap.resume(best.episode_cap)
-            new.population.resume(best.first_blocks)
+        new.pending = self._left_behind()
+        learned = self.cap.steps, self.population.first, self.settings.alternatives(), self.arrays()
+        judged = Start(starts.running, starts.score(evaluation), *learned)
+        new._begin_part(new.starts.judge(judged, counters.num_timesteps < counters.budget))
         return new
 
-    def _begin_start(self, number: int) -> None:
-        """From scratch; the generation goes on counting, and what is drawn depends on the number of the start alone."""
+    def _left_behind(self) -> tuple[Pending, ...]:
+        """The evaluations that wait, where training goes on from other parameters, whose settings may be others."""
+        own = self.settings.alternatives()
+        return tuple(each._replace(counts=False, alternatives=each.alternatives or own) for each in self.pending)
+
+    def start_ahead(self, number: int) -> TrainingState:
+        """What this training will be when a later start of the round begins, but for what only callbacks are told.
+
+        number: of its place in the round, from 0.
+        """
+        new = self.copied()
+        new.pending = ()
+        new._begin_part(new.starts.advance(number - self.starts.judged))
+        return new
+
+    def _begin_part(self, start: Start | None) -> None:
+        """A start goes on as it was, or the present one begins from scratch.
+
+        The generation goes on counting, and what is drawn depends on the part alone.
+        """
         self.rollback.reset()
-        self.starts.judged, self.starts.begun_at = number, self.counters.num_timesteps
-        self.starts.begun_generation = self.strategy.generation
+        self.starts.begun_at, self.starts.begun_generation = self.counters.num_timesteps, self.strategy.generation
+        if start is None:
+            self._begin_start()
+            return
+        self._differ(start.alternatives)
+        self._load_arrays(start.arrays, self.strategy.generation)
+        self.cap.resume(start.episode_cap)
+        self.population.resume(start.first_blocks)
+
+    def _begin_start(self) -> None:
+        """From scratch, with its own settings."""
+        self._differ(self.settings.of_start(self.starts.running).alternatives())
         self.strategy.restart(self.starts.initial_theta(self.spec, self.seed))
         self.normalizer.load_state(ObsNormalizer(self.spec.obs_size).state())
         self.cap, self.population = EpisodeCap(self.settings), Population(self.settings)
 
-    def start_ahead(self, number: int) -> TrainingState:
-        """What this training will be when a later start begins, but for what only callbacks are told."""
-        new = self.copied()
-        new.pending = ()
-        new._begin_start(number)
-        return new
+    def _differ(self, alternatives: Mapping[str, Any]) -> None:
+        """Have a start's values of the settings in which starts differ; the optimiser knows of no step then."""
+        if any(getattr(self.settings, name) != value for name, value in alternatives.items()):
+            self.settings = self.settings.changed(**alternatives)
+            self.strategy = self.strategy.changed(**self.settings.hyperparameters())
+            self.normalizer.clip, self.normalizer.std_floor = self.settings.obs_clip, self.settings.obs_std_floor
 
     def arrays(self) -> Arrays:
         """Copies of what was learned: the strategy's arrays and the normaliser's."""

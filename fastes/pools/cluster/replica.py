@@ -21,6 +21,7 @@ class Strategy(Protocol):
     seed: int
     table: NoiseTable
     progress_remaining: float
+    hyperparameters: Any
 
     @property
     def theta(self) -> Float32: ...
@@ -49,8 +50,9 @@ class Diverged(ValueError):
 
 
 def key_of(strategy: Strategy) -> bytes:
-    """A hash of everything that a step depends on and that steps change."""
-    digest = hashlib.sha256(f"{strategy.seed} {strategy.generation}".encode())
+    """A hash of everything that a step depends on, and that steps change or several starts differ in."""
+    own = [value for value in vars(strategy.hyperparameters).values() if not callable(value)]  # starts differ in no function
+    digest = hashlib.sha256(f"{strategy.seed} {strategy.generation} {own}".encode())
     for name, array in sorted(strategy.state().items()):
         digest.update(name.encode())
         digest.update(array.tobytes())

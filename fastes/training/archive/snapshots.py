@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.checkpoints.field_checks import MAX_COUNTER, Kinds, check_record, is_count, is_number_or_none
+from fastes.checkpoints.field_checks import (
+    MAX_COUNTER,
+    Kinds,
+    check_alternatives,
+    check_record,
+    is_count,
+    is_number_or_none,
+    with_alternatives,
+)
 from fastes.checkpoints.file_format import MAX_MEMBER_BYTES, Arrays
 from fastes.errors import CheckpointError
 from fastes.policies.choose_policy import AnySpec
@@ -32,6 +40,7 @@ class Snapshot(NamedTuple):
     timesteps: that they had been trained with; negative where these were counted anew since.
     evaluation: their mean noise-free return, the best of the part; NaN for the winner of a race.
     total, evaluations: sum and number of all evaluations of the part; 0 for the winner of a race.
+    alternatives: values of the settings in which several starts differ, that it was trained with.
     theta: float32 (num_params,), read-only.
     normalizer: of their observations.
     """
@@ -41,6 +50,7 @@ class Snapshot(NamedTuple):
     evaluation: float
     total: float
     evaluations: int
+    alternatives: dict[str, Any]
     theta: Float32
     normalizer: ObsNormalizer
 
@@ -71,10 +81,11 @@ class Archive:
 
     def note(self, told: Told, budget: int) -> None:
         """Meet an evaluation, in the order of the generations. budget: of the training, in timesteps."""
-        (generation, _, timesteps, theta, normalizer, *_), mean = told.pending, told.evaluation.mean
+        pending, mean = told.pending, told.evaluation.mean
         if mean == -math.inf:
             return
-        own = Snapshot(generation, timesteps, mean, mean, 1, theta, normalizer)
+        timesteps, policy = pending.timesteps, (pending.alternatives, pending.theta, pending.normalizer)
+        own = Snapshot(pending.generation, timesteps, mean, mean, 1, *policy)
         length, last = max(budget, 1) / (_PARTS * self.size), self.snapshots[-1] if self.snapshots else None
         if last is None or last.timesteps // length != timesteps // length:
             self.snapshots = (*self.best(), own)
@@ -126,21 +137,27 @@ class Archive:
         return {"raced": self.raced, "snapshots": snapshots}, arrays
 
     def load_state(
-        self, data: object, arrays: Mapping[str, npt.NDArray[Any]], normalizer: ObsNormalizer, theta: Float32
+        self,
+        data: object,
+        arrays: Mapping[str, npt.NDArray[Any]],
+        normalizer: ObsNormalizer,
+        theta: Float32,
+        settings: Settings,
     ) -> None:
         """Go on from `state()`; None and no arrays where there was none. With less room the best stay.
 
-        normalizer, theta: of the model, which say what shapes fit. Raises CheckpointError for what it cannot be.
+        normalizer, theta, settings: of the model, which say what fits. Raises CheckpointError for what it cannot be.
         """
         if data is None and not arrays:
             return
         data, found, left = check_record("archive", data, _KINDS), [], dict(arrays)
         for number, each in enumerate(data["snapshots"]):
-            values = check_record("snapshot", each, _KINDS_OF_ONE)
+            values = check_record("snapshot", with_alternatives(each), _KINDS_OF_ONE)
             if (values["evaluation"] is None) != (values["evaluations"] == 0):
                 raise CheckpointError(f"the checkpoint's snapshot {number} is {reprlib.repr(values)}: the file was edited")
             values = values if values["evaluations"] else {**values, "evaluation": math.nan}
-            its_theta, its_normalizer = take_policy(number, left, normalizer, theta)
+            its_settings = check_alternatives(values["alternatives"], settings)
+            its_theta, its_normalizer = take_policy(number, left, normalizer, theta, its_settings)
             found.append(Snapshot(**values, theta=its_theta, normalizer=its_normalizer))
         if left:
             raise CheckpointError(f"the checkpoint has the arrays {reprlib.repr(sorted(left))} of no snapshot")
@@ -163,4 +180,5 @@ _KINDS_OF_ONE: Kinds = {
     "evaluation": is_number_or_none,
     "total": lambda value: value is not None and is_number_or_none(value),
     "evaluations": is_count,
+    "alternatives": lambda value: isinstance(value, dict),
 }

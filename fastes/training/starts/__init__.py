@@ -1,0 +1,1 @@
+"""Several starts: what they are made of, which one goes on, and how a checkpoint holds them."""

@@ -1,0 +1,81 @@
+"""What several starts are made of: rounds, parts of the budget, and what a start is when it was judged."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastes.checkpoints.file_format import Arrays
+from fastes.rollout.episode import STEP_GUARD
+from fastes.settings.settings import Settings
+from fastes.training.episode_cap import EpisodeCap
+
+MOST_GENERATIONS = 100_000  # that a part is thought to have
+_UNKNOWN_LENGTH = 1000  # of an episode of an environment that has no limit
+
+
+class Start(NamedTuple):
+    """What a start had learned when it was judged.
+
+    number: from 0.
+    score: of the episodes that judged it.
+    alternatives: its values of the settings in which starts differ.
+    arrays: of strategy and normaliser.
+    """
+
+    number: int
+    score: float
+    episode_cap: int
+    first_blocks: int
+    alternatives: dict[str, Any]
+    arrays: Arrays
+
+
+class Verdict(NamedTuple):
+    """What the judging of a start has led to. Starts and rounds count from 1.
+
+    start, round, score: which start it was, and how it did.
+    dropped: starts that are not among the best of the round any more.
+    chosen: the start that goes on alone, 0 while others do, too.
+    """
+
+    start: int
+    round: int
+    score: float
+    dropped: tuple[int, ...]
+    chosen: int
+
+
+class Stride(NamedTuple):
+    """Generations and timesteps that a part takes where no episode ends early. So far lie the draws of starts apart."""
+
+    generations: int
+    timesteps: int
+
+
+def round_sizes(number: int, rounds: int) -> list[int]:
+    """How many of so many starts each round has: half of those before, rounded up. No round has one that is alone."""
+    sizes = [number]
+    while len(sizes) < rounds and sizes[-1] > 2:
+        sizes.append(-(-sizes[-1] // 2))
+    return sizes
+
+
+def usual_parts(settings: Settings, budget: int, episode_limit: int | None) -> tuple[Stride, ...]:
+    """Of each round of a training with this budget. episode_limit: the environment's, None where it has none."""
+    cap, strides = EpisodeCap(settings), list[Stride]()
+    episodes = settings.population_size * settings.episodes_per_candidate
+    limit = min(settings.max_episode_steps or STEP_GUARD, episode_limit or STEP_GUARD)
+    limit = limit if limit < STEP_GUARD else _UNKNOWN_LENGTH
+    sizes = round_sizes(settings.starts, settings.starts_rounds)
+    for size in sizes:
+        generations, timesteps = 0, 0
+        while timesteps < settings.starts_share * budget / (len(sizes) * size) and generations < MOST_GENERATIONS:
+            steps = min(cap.steps, limit)
+            warm_up = not (generations or strides) and settings.obs_warmup and settings.normalize_obs
+            timesteps += max(episodes * steps, settings.generation_timesteps) * (2 if warm_up else 1)
+            cap.update(np.full(1, steps, dtype=np.int64))
+            generations += 1
+        strides.append(Stride(generations, timesteps))
+    return tuple(strides)
