@@ -197,12 +197,14 @@ def test_draws_of_a_start_depend_on_no_episode_of_those_before() -> None:
     assert drawn[0] == drawn[1]
 
 
-def test_no_draw_comes_twice() -> None:
+@pytest.mark.parametrize("changes", [{}, {"starts": 5, "starts_rounds": 3, "starts_share": 0.9}], ids=str)
+def test_no_draw_comes_twice(changes: dict[str, Any]) -> None:
     """Where episodes end early, a start has more generations than anybody could know before."""
     drawn: list[int] = []
-    with FastES(Uneven, n_workers=0, **SETTINGS) as model:
+    with FastES(Uneven, n_workers=0, **{**SETTINGS, **changes}) as model:
         model.learn(BUDGET, lambda m, _: drawn.append(m.starts.drawn_as(m.generation)))
-        assert model.generation > 3 * model.starts.strides[0].generations
+        parts = zip(model.starts.sizes, model.starts.strides, strict=True)
+        assert model.generation > sum(size * stride.generations for size, stride in parts)
     assert len(set(drawn)) == len(drawn) > 20
 
 

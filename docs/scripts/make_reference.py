@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fastes.cli.main import build_parser
+from fastes.settings.alternatives import ALTERNATIVES
 from fastes.settings.preset_loader import all_presets
 from fastes.settings.settings import grouped_fields
 
@@ -87,6 +88,10 @@ PRESETS_HEAD = """# Preset settings
 What each [preset](../presets.md) sets, and where its numbers come from. Settings that a preset does not name have their
 [default](settings.md).
 """
+ALTERNATIVES_TEXT = """
+`starts_alternatives` is JSON on the command line: `--starts-alternatives '{{"alive_bonus": [0, 1], "obs_clip": [5, 10, 100]}}'`. A start
+has its value of each row, and the one that is left over gives the training its settings. What is set elsewhere for a setting of
+the table is ignored. Starts may differ in {names}."""
 COMMANDS_HEAD = """# Command line
 
 `fastes COMMAND --help` prints the same. Each command ends with exit status 0, with 2 for arguments that cannot work, with 1
@@ -105,6 +110,7 @@ def settings_page() -> str:
         of_group = [item for item in rest if item.metadata["group"] == group and item not in without]
         lines += [f"\n## {group.capitalize()}\n", *_table(of_group)] if of_group else []
     lines.append(f"\n`policy_kwargs` has flags of its own: {', '.join(f'`{flag}`' for flag in POLICY_FLAGS)}.")
+    lines.append(ALTERNATIVES_TEXT.format(names=", ".join(f"`{name}`" for name in ALTERNATIVES)))
     return "\n".join([*lines, NO_GAIN_HEAD, *_table(without)]) + "\n"
 
 
@@ -115,7 +121,8 @@ def _table(items: Sequence[Field[Any]]) -> list[str]:
     rows = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
     for item in items:
         default = item.default if item.default is not MISSING else {}
-        kind = str(item.type).replace("ScheduleSetting", "schedule").replace("dict[str, Any]", "dict").replace(" | ", " or ")
+        kind = str(item.type).replace("ScheduleSetting", "schedule").replace(" | ", " or ")
+        kind = kind.replace("dict[str, Any]", "dict").replace("dict[str, list[Any]]", "dict of lists")
         cells = [f"`{item.name}`", kind, f"`{default!r}`", item.metadata["help"].replace("|", "/")]
         rows.append(f"| {' | '.join([*cells, MEASURED.get(item.name, '')] if gains else cells)} |")
     return rows
