@@ -91,12 +91,14 @@ def test_starts_of_later_rounds_play_side_by_side(taken: list[bool]) -> None:
 
     def note(model: FastES, _: Any) -> None:
         part = model.starts.round, model.starts.judged
+        if part == (1, 0):
+            assert [model.state.start_ahead(number).starts.size for number in (1, 2)] == [3, 3], "as long as they will be"
         found[part] = found.get(part, 0) + sum(taken)
         taken.clear()
 
-    with FastES(Toy, n_workers=WORKERS, **{**SETTINGS, "starts": 4, "starts_rounds": 2}) as model:
+    with FastES(Toy, n_workers=WORKERS, **{**SETTINGS, "starts": 5, "starts_rounds": 2}) as model:
         model.learn(BUDGET, note)
-    assert found[1, 1] > 4
+    assert found[1, 1] > 4 < found[1, 2], "two of them beside the first one"
 
 
 def test_few_workers_play_no_start_ahead(taken: list[bool]) -> None:
