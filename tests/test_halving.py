@@ -343,6 +343,27 @@ def test_a_start_that_is_solved_by_a_late_evaluation_has_its_settings() -> None:
         assert not model.starts.has_unjudged_starts
 
 
+def test_the_winner_of_a_race_has_its_settings(tmp_path: Path) -> None:
+    """An archive keeps parameters of starts that were dropped."""
+    with FastES("Toy-v0", **HALVING, archive_size=8, eval_lag=3) as model:
+        model.learn(SHORT, lambda m, _: m.starts.judged < 3)
+        model.save(tmp_path / "m")
+        kept = model.state.archive.snapshots
+        assert {snapshot.normalizer.clip for snapshot in kept} == {0.1, 4.0, 2.0}
+        for snapshot in kept:
+            clip = snapshot.alternatives["obs_clip"]
+            assert snapshot.normalizer.clip == clip
+            after = model.state.raced(snapshot, 0)
+            assert after.settings.alternatives() == snapshot.alternatives
+            assert (after.normalizer.clip, after.strategy.hyperparameters.sigma) == (clip, snapshot.alternatives["sigma"])
+            assert after.present().alternatives == snapshot.alternatives
+            assert all(each.alternatives["obs_clip"] == each.normalizer.clip for each in after.pending)
+    with FastES.load(tmp_path / "m", n_workers=0) as model:
+        for before, loaded in zip(kept, model.state.archive.snapshots, strict=True):
+            assert loaded.alternatives == before.alternatives
+            assert loaded.normalizer.clip == before.normalizer.clip
+
+
 def test_what_starts_differ_in_cannot_change_while_there_are_some(tmp_path: Path) -> None:
     with FastES("Toy-v0", **HALVING) as model:
         model.save(tmp_path / "new")
