@@ -108,9 +108,12 @@ def _in_whole_blocks(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _possible(values: dict[str, Any]) -> dict[str, Any]:
-    """Without a sigma or a shaping that sigma_adaptation cannot have, where there is one."""
+    """Without what sigma_adaptation or step_agreement cannot have: a sigma or a shaping, or too few pairs to halve."""
     adapted = values.get("sigma_adaptation", "none") != "none"
-    return {name: value for name, value in values.items() if not (adapted and (name == "sigma" or value == "signed_ranks"))}
+    left_out = {"sigma"} if adapted else set()
+    if values.get("step_agreement"):
+        left_out |= {"population_size", "max_population_size", "top_fraction"}
+    return {n: value for n, value in values.items() if n not in left_out and not (adapted and value == "signed_ranks")}
 
 
 VALUES = st.fixed_dictionaries({}, optional={name: valid(name) for name in FIELDS}).map(_in_whole_blocks).map(_possible)

@@ -14,17 +14,25 @@ from fastes.errors import FastESError, suggest
 from fastes.es.perturbations import Perturbations
 from fastes.portable_math import log
 
+Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
+
+_ALL = slice(None)
 
 
 class Shaped(NamedTuple):
-    """shaped float64 (num_pairs, 2), zero for pairs that do not count, and of mean zero over the num_kept that do;
-    weights float32 (num_pairs,), plus minus minus; gradient = scale * sum w_j eps_j."""
+    """shaped float64 (num_pairs, 2), zero for pairs that do not count, and of mean zero over those that do;
+    weights float32 (num_pairs,), plus minus minus; gradient = scale * sum w_j eps_j; kept: which pairs count, an index of
+    them in ascending order."""
 
     shaped: Float64
-    weights: npt.NDArray[np.float32]
+    weights: Float32
     scale: float
-    num_kept: int
+    kept: npt.NDArray[np.int64] | slice
+
+    @property
+    def num_kept(self) -> int:
+        return len(self.weights[self.kept])
 
 
 def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: float = 1.0) -> Shaped:
@@ -45,33 +53,59 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
         )
     if shaping not in _RULES:
         raise ValueError(f"unknown shaping {shaping!r}: expected one of {SHAPINGS}{suggest(shaping, SHAPINGS)}")
-    num_pairs = len(returns)
-    kept = max(1, math.ceil(top_fraction * num_pairs - 1e-9))
+    kept = num_kept(len(returns), top_fraction)
+    top: npt.NDArray[np.int64] | slice = _ALL
     finite = returns if usable.all() else np.where(usable, returns, returns[usable].min())
-    if kept == num_pairs:
+    if kept == len(returns):
         shaped = _RULES[shaping](returns, finite)
     else:
         top = np.sort(np.argsort(-np.maximum(finite[:, 0], finite[:, 1]), kind="stable")[:kept])
         shaped = np.zeros(returns.shape)
         shaped[top] = _RULES[shaping](returns[top], finite[top])
     scale = 1.0 / kept if shaping in _SIGMA_IN_STEP else 1.0 / (2 * kept * sigma)
-    return Shaped(shaped, (shaped[:, 0] - shaped[:, 1]).astype(np.float32), scale, kept)
+    return Shaped(shaped, (shaped[:, 0] - shaped[:, 1]).astype(np.float32), scale, top)
 
 
-def estimate_gradient(perturbations: Perturbations, shaped: Shaped, weight_decay: float) -> npt.NDArray[np.float32]:
+def num_kept(num_pairs: int, top_fraction: float) -> int:
+    """How many of the pairs count."""
+    return max(1, math.ceil(top_fraction * num_pairs - 1e-9))
+
+
+def estimate_gradient(perturbations: Perturbations, shaped: Shaped, weight_decay: float) -> Float32:
     """g = scale / share * sum_j w_j eps_j - weight_decay * theta, float32 (num_params,).
 
     share: of the parameters that each pair perturbs. Where each parameter has its own sigma, its part of the sum is multiplied
     by sigma_i over the mean sigma, as in PGPE: a parameter with twice the sigma takes twice the step.
     """
-    theta = perturbations.theta
-    gradient = perturbations.table.weighted_sum(perturbations.noise_index, shaped.weights, len(theta), perturbations.windows)
-    gradient *= np.float32(shaped.scale * perturbations.inverse_share)
-    if perturbations.sigma_each is not None:
-        gradient *= perturbations.sigma_each / np.float32(perturbations.sigma)
+    gradient = _sum_of_pairs(perturbations, shaped, shaped.weights)
+    return decayed(gradient, perturbations.theta, weight_decay)
+
+
+def estimate_halves(perturbations: Perturbations, shaped: Shaped) -> tuple[Float32, Float32]:
+    """What the even and the odd ones of the pairs that count add to a gradient without decay, float32 (num_params,) each."""
+    counting = np.arange(perturbations.num_pairs)[shaped.kept]
+    halves = [np.zeros_like(shaped.weights), np.zeros_like(shaped.weights)]
+    for weights, half in zip(halves, (counting[::2], counting[1::2]), strict=True):
+        weights[half] = shaped.weights[half]
+    even, odd = (_sum_of_pairs(perturbations, shaped, weights) for weights in halves)
+    return even, odd
+
+
+def decayed(gradient: Float32, theta: Float32, weight_decay: float) -> Float32:
+    """gradient - weight_decay * theta, in the place of gradient."""
     if weight_decay:
         gradient -= np.float32(weight_decay) * theta
     return gradient
+
+
+def _sum_of_pairs(perturbations: Perturbations, shaped: Shaped, weights: Float32) -> Float32:
+    """scale / share * sum_j weights_j eps_j, for each parameter times its sigma over the mean one."""
+    theta = perturbations.theta
+    total = perturbations.table.weighted_sum(perturbations.noise_index, weights, len(theta), perturbations.windows)
+    total *= np.float32(shaped.scale * perturbations.inverse_share)
+    if perturbations.sigma_each is not None:
+        total *= perturbations.sigma_each / np.float32(perturbations.sigma)
+    return total
 
 
 def _centered_ranks(returns: Float64, _: Float64) -> Float64:

@@ -31,7 +31,7 @@ from fastes.training.evaluation import state_of as pending_state
 from fastes.training.state import Counters, TrainingState
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")
-_FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation")  # the file's arrays are of their kinds
+_FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation", "step_agreement")  # the file's arrays are of their kinds
 _OLDER = {"eval_lag": 0}  # what settings were before they were settings
 _FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")

@@ -146,6 +146,7 @@ def make_record(
         theta_norm=update.theta_norm,
         gradient_norm=update.gradient_norm,
         update_ratio=update.update_ratio,
+        step_factor=update.step_factor,
         learning_rate=update.learning_rate,
         sigma=perturbations.sigma,
         episode_length=steps / (size * state.settings.episodes_per_candidate),

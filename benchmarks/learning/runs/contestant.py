@@ -15,9 +15,12 @@ from benchmarks.learning.runs.clock import Budget, Clock
 from benchmarks.learning.runs.evaluation import Task, Watch
 from benchmarks.peers.zoo import algorithm_of, change_of, changed_settings
 from fastes.settings.preset_loader import DEFAULT, choose_settings, preset_for
+from fastes.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from fastes import FastES, Settings
+    from fastes import FastES
+
+_NEWER = ("step_agreement", "archive_size", "archive_quantile")  # than the first rows that have a fingerprint
 
 
 def base_of(env: str) -> str:
@@ -66,9 +69,13 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
 def fingerprint(settings: Settings) -> str:
     """Eight hexadecimal digits: rows of a preset before and after a change differ in their notes.
 
-    When evaluations are told changes no parameters where nothing goes back to those of an evaluation.
+    When evaluations are told changes no parameters where nothing goes back to those of an evaluation. Nor do settings that are
+    newer than rows, at their defaults.
     """
-    values = settings.to_dict()
+    values, defaults = settings.to_dict(), Settings()
+    for name in _NEWER:
+        if values[name] == getattr(defaults, name):
+            del values[name]
     if not settings.rollback_drop:
         del values["eval_lag"], values["eval_every"]
     return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
