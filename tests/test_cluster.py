@@ -112,7 +112,7 @@ class Sent:
     "settings",
     [
         {},
-        {"optimizer": "clipup", "max_speed": 0.1, "sigma_adaptation": "per_parameter", "episodes_per_candidate": 2},
+        {"optimizer": "clipup", "max_speed": 0.1, "sigma_adaptation": "per_parameter", "episodes_per_candidate": "lin_2_4"},
         {"perturbed_share": 0.4, "generation_timesteps": 150, "max_population_size": 24, "obs_warmup": True},
     ],
     ids=["plain", "adaptive-sigma", "adaptive-population"],

@@ -44,6 +44,10 @@ def _schedule(numbers: list[float]) -> Any:
 EXPONENTIAL_END = st.floats(1e-150, 1e150)  # the ratio of two is a float
 EXPONENTIALS = st.tuples(EXPONENTIAL_END, EXPONENTIAL_END).map(lambda ends: "exp_{!r}_{!r}".format(*ends))
 SCHEDULES = POSITIVE | st.lists(POSITIVE, min_size=1, max_size=2).map(_schedule) | EXPONENTIALS
+WHOLE_END = st.floats(1.0, 2.0**30)
+WHOLE_SCHEDULES = st.tuples(st.sampled_from(["lin", "exp"]), WHOLE_END, WHOLE_END).map(
+    lambda given: "{}_{!r}_{!r}".format(*given)
+)
 ANY_SCHEDULES = ANY_FLOAT | st.lists(st.floats(-1e307, 1e307), min_size=1, max_size=2).map(_schedule) | EXPONENTIALS
 POLICY_KWARGS = st.fixed_dictionaries(
     {},
@@ -71,6 +75,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "sigma": SCHEDULES,
     "learning_rate": SCHEDULES,
     "alive_bonus": ANY_SCHEDULES,
+    "episodes_per_candidate": st.integers(1, 2**62) | WHOLE_SCHEDULES,
     "policy": st.sampled_from(["MlpPolicy", "LinearPolicy"]),
     "policy_kwargs": POLICY_KWARGS,
     "step_timeout": POSITIVE | st.just("auto"),
@@ -197,6 +202,7 @@ def test_negative_numbers_after_a_space(name: str, text: str) -> None:
 
 NUMPY: dict[str, tuple[Any, ...]] = {
     "int": (np.int64, np.int32, np.uint8, np.uint64),
+    "int | str": (np.int64, np.int32, np.uint8, np.uint64, float, np.float64),
     "float": (np.float64, np.float32, np.float16, np.int64, np.uint8, int),
     "ScheduleSetting": (np.float64, np.float32, np.float16, np.int64, np.uint8, int),
     "float | str": (np.float64, np.float32, np.float16, np.int64, np.uint8, int),
@@ -211,7 +217,7 @@ def test_numbers_of_numpy_are_plain_afterwards(name: str, kind: Any, model: Fast
     limits = FIELDS[name].metadata
     fits_one = limits.get("below", math.inf) > 1.0 > limits.get("above", -math.inf)
     whole = Settings().population_size if name == "max_population_size" else 2
-    value = kind(whole if FIELDS[name].type == "int" or limits.get("above") == 1.0 else 1 if fits_one else 0)
+    value = kind(whole if str(FIELDS[name].type).startswith("int") or limits.get("above") == 1.0 else 1 if fits_one else 0)
     model.state.settings = Settings().changed(**{name: value})
     data = json.loads(json.dumps(checkpoint_of(model.state, model.source).data, allow_nan=False))
     assert data["settings"][name] == value
@@ -261,6 +267,10 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "sigma": (*NO_SCHEDULES, *NOT_POSITIVE),
     "learning_rate": (*NO_SCHEDULES, *NOT_POSITIVE),
     "alive_bonus": (*NO_SCHEDULES, "lin_1e308_-1e308", "lin_-1e308_1.7e308"),
+    "episodes_per_candidate": (
+        *NO_SCHEDULES,
+        *(1.5, 0, -1, 2**62 + 1, "lin_4", "lin_0.9_4", "lin_4_0.9", "lin_1_1e19", "lin_1_inf", lambda _: 2),
+    ),
     "target_return": (*JUNK, None, "", "x", "AUTO", {}, True, math.nan, np.float32(np.nan), 10**400),
     "step_timeout": (*JUNK, None, "", "x", "AUTO", "60", {}, True, math.nan, 0, -0.0, -1, -math.inf, np.float32(np.nan)),
     "policy": (*JUNK, None, 5, 0.5, True, {}),

@@ -67,7 +67,7 @@ def run(env: Any, n_workers: int, **changes: Any) -> Any:
     "changes",
     [
         {},
-        {"obs_warmup": True, "episodes_per_candidate": 2},
+        {"obs_warmup": True, "episodes_per_candidate": "lin_2_1", "episode_cap_until": 0.2},
         {"eval_lag": 0, "rollback_drop": 0.2, "rollback_window": 2},
         {"eval_lag": 3, "eval_every": 2, "perturbed_share": 0.5},
         {"sigma": 0.2, "sigma_adaptation": "per_parameter"},
@@ -216,6 +216,7 @@ def test_no_draw_comes_twice(changes: dict[str, Any]) -> None:
         ({"population_size": 4}, 100, Stride(5, 2000)),
         ({"population_size": 4, "max_episode_steps": 50}, 100, Stride(10, 2000)),
         ({"population_size": 4, "episodes_per_candidate": 2}, 100, Stride(3, 2400)),
+        ({"population_size": 4, "episodes_per_candidate": "lin_1_6"}, 100, Stride(4, 400 + 400 + 400 + 800)),
         ({"population_size": 4, "obs_warmup": True}, 100, Stride(4, 2000)),
         ({"population_size": 4, "obs_warmup": True, "normalize_obs": False}, 100, Stride(5, 2000)),
         ({"population_size": 4, "generation_timesteps": 900}, 100, Stride(3, 2700)),
@@ -224,6 +225,11 @@ def test_no_draw_comes_twice(changes: dict[str, Any]) -> None:
             {"population_size": 4, "episode_cap": "grow", "episode_cap_start": 10, "episode_cap_factor": 2.0},
             100,
             Stride(8, 40 + 80 + 160 + 320 + 4 * 400),
+        ),
+        (
+            {"population_size": 4, "episode_cap": "grow", "episode_cap_start": 10, "episode_cap_until": 0.02},
+            100,
+            Stride(8, 40 + 80 + 160 + 5 * 400),
         ),
     ],
     ids=str,

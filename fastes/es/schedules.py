@@ -1,4 +1,4 @@
-"""Schedules of the learning rate, sigma and the alive bonus: a value as a function of the progress that remains."""
+"""Schedules of the learning rate, sigma, the alive bonus and episodes: a value as a function of the progress that remains."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastes.errors import check_int, whole
 from fastes.portable_math import exp, log
 
 Schedule = Callable[[float], float]
@@ -36,6 +37,11 @@ ANY_FORMS = (
 )
 POSITIVE = Allowed(0.0, "positive finite number", FORMS)
 ANY_NUMBER = Allowed(-math.inf, "finite number", ANY_FORMS)
+COUNT_FORMS = (
+    "a whole number of at least 1, 'lin_1_4' (goes from the first to the second), or 'exp_1_4' (the same, by equal factors in "
+    "equal times); each value is rounded to a whole number"
+)
+COUNTS = Allowed(math.nextafter(1.0, 0.0), "finite number of at least 1", COUNT_FORMS)
 _NUMBERS = {"lin": (1, 2), "exp": (2,)}  # how many each kind of schedule may have
 
 
@@ -133,3 +139,20 @@ def checked_value(name: str, value: float, allowed: Allowed = POSITIVE) -> float
     if not allowed.has(number):
         raise ValueError(f"{name} = {value!r} is not a {allowed.number}: expected {allowed.forms}")
     return number
+
+
+def checked_count(name: str, value: object, high: int = 2**62) -> int | str:
+    """A whole number from 1 to high, or a schedule of such; a function is none, as nobody can know its largest value."""
+    if not isinstance(value, str):
+        if callable(value):
+            raise TypeError(f"{name} = {value!r} is a function: expected {COUNT_FORMS}")
+        return check_int(name, whole(value), 1, high)
+    make_schedule(name, value, COUNTS)
+    if not all(1 <= count_at(value, end) <= high for end in (1.0, 0.0)):
+        raise ValueError(f"{name} = {value!r} does not stay between 1 and {high}: expected {COUNT_FORMS}")
+    return value
+
+
+def count_at(value: int | str, remaining: float) -> int:
+    """Of what `checked_count` has checked, when so much of the progress remains, within [0, 1]."""
+    return math.floor(make_schedule("count", value, COUNTS)(remaining) + 0.5) if isinstance(value, str) else value

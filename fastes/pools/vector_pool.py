@@ -266,13 +266,13 @@ class _Run:
         self.successes[index] += self.vector_env.success(index)
         self.lengths[index] += self.length[index]
         self.episode[index] += 1
+        episodes = job.terms.episodes.per_candidate if job.is_candidate else 1
         if job.is_candidate:
             place.moments[number] = actor.observation_moments
             actor.count_moments(False)
-            if self.episode[index] < self.spec.episodes:
+            if self.episode[index] < episodes:
                 self._plan_episode(index, job)
                 return
-        episodes = self.spec.episodes if job.is_candidate else 1
         place.returns[number], place.successes[number] = self.returns[index] / episodes, self.successes[index] / episodes
         place.lengths[number] = self.lengths[index]
         self._take_job(index)

@@ -50,7 +50,7 @@ class StatisticsWarnings:
             )
 
     def _check_longest_episode(self, state: TrainingState, generation: int, batch: Batch, told: Told | None) -> None:
-        longest = int(batch.lengths.max()) // state.settings.episodes_per_candidate
+        longest = int(batch.lengths.max()) // batch.per_candidate
         if told is not None:
             longest = max(longest, int(told.evaluation.lengths.max()))
         guard = state.episode_settings()[1].max_steps

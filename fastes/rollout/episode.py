@@ -42,11 +42,13 @@ class EpisodeSettings(NamedTuple):
     max_steps: an episode ends there at the latest.
     action_noise: standard deviation, before the action mapping.
     sample: discrete actions are sampled from the policy's distribution instead of its mode.
+    per_candidate: how many a candidate has.
     """
 
     max_steps: int = STEP_GUARD
     action_noise: float = 0.0
     sample: bool = False
+    per_candidate: int = 1
 
 
 def observation_flattener(space: spaces.Space[Any]) -> Callable[[Any], Any] | None:

@@ -20,6 +20,7 @@ from fastes.rollout.shared_block import (
     MAX_STEPS,
     NUM_TABLE,
     OBS_CLIP,
+    PER_CANDIDATE,
     SAMPLE,
     SIGMA,
     Layout,
@@ -38,7 +39,7 @@ class PoolSpec:
     source: builds the environment.
     policy: builds the actor.
     num_pairs: room for the pairs of a generation, 0 for evaluation only; a request may have fewer.
-    episodes: of each candidate.
+    episodes: room for those of each candidate; a request may have fewer.
     num_evals: room for noise-free episodes of one request.
     table_size: values of the noise table, 0 for evaluation only.
     normalize_obs: whether observations are normalised.
@@ -131,7 +132,8 @@ class Terms(NamedTuple):
     def of(cls, place: Place, ticket: int = 0) -> Terms:
         """Those of the request that has the place."""
         words, numbers = place.words, place.numbers
-        episodes = EpisodeSettings(int(words[MAX_STEPS]), float(numbers[ACTION_NOISE]), bool(words[SAMPLE]))
+        steps, noise, per_candidate = int(words[MAX_STEPS]), float(numbers[ACTION_NOISE]), int(words[PER_CANDIDATE])
+        episodes = EpisodeSettings(steps, noise, bool(words[SAMPLE]), per_candidate)
         return cls(ticket, int(words[GENERATION]), float(numbers[SIGMA]), float(numbers[OBS_CLIP]), episodes)
 
 
@@ -147,6 +149,7 @@ class Batch:
     busy_seconds: summed over workers.
     rerun: jobs run again because their worker died.
     penalised: what one of the exceptions said that were made a return of NaN, or ''.
+    per_candidate: episodes of each candidate.
     """
 
     returns: npt.NDArray[np.float64]
@@ -156,6 +159,7 @@ class Batch:
     busy_seconds: float
     rerun: int
     penalised: str
+    per_candidate: int = 1
 
     def moment_sums(self) -> MomentSums:
         """Sums of `moments`."""
@@ -171,6 +175,7 @@ class Batch:
             busy_seconds=self.busy_seconds + later.busy_seconds,
             rerun=self.rerun + later.rerun,
             penalised=self.penalised or later.penalised,
+            per_candidate=self.per_candidate,
         )
 
 
@@ -224,7 +229,7 @@ def publish(place: Place, request: Request) -> npt.NDArray[np.int64]:
     generation = request.generation if perturbations is None else perturbations.generation
     words, numbers = place.words, place.numbers
     words[NUM_TABLE], words[GENERATION] = request.table, generation
-    words[MAX_STEPS], words[SAMPLE] = settings.max_steps, settings.sample
+    words[MAX_STEPS], words[SAMPLE], words[PER_CANDIDATE] = settings.max_steps, settings.sample, settings.per_candidate
     numbers[SIGMA] = 0.0 if perturbations is None else perturbations.sigma
     numbers[OBS_CLIP], numbers[ACTION_NOISE] = normalizer.clip, settings.action_noise
     place.theta[:] = request.theta
@@ -258,4 +263,5 @@ def collect(place: Place, request: Request, jobs: npt.NDArray[np.int64], rerun: 
         busy_seconds=float(place.seconds[jobs].sum()),
         rerun=rerun,
         penalised=penalised,
+        per_candidate=request.episodes.per_candidate,
     )

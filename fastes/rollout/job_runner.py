@@ -33,7 +33,6 @@ class JobRunner:
     ) -> None:
         self.spec, self.block, self.row, self.whole = spec, block, block.workers[slot], whole
         self.around: Callable[[Env], Any] = lambda env: env  # what noise-free episodes are played in
-        self.episodes = spec.episodes
         self.env = self._build()
         try:
             self.flatten = observation_flattener(self.env.observation_space)
@@ -80,18 +79,18 @@ class JobRunner:
         _core.commit(row, JOB, -1)  # whoever sees this sees the flag
 
     def _run_candidate(self, place: Place, job: int, terms: Terms) -> Episode:
-        actor, pair = self.actor, job // 2
+        actor, pair, episodes = self.actor, job // 2, terms.episodes.per_candidate
         self.load_parameters(actor, place, job, terms.sigma)
         actor.count_moments(self.spec.normalize_obs)
         total, length, successes = 0.0, 0, 0.0
-        for episode in range(self.episodes):
+        for episode in range(episodes):
             self.row[EPISODE] = episode
             seed, key = int(place.env_seed[pair, episode]), int(place.action_key[pair, episode])
             result = run_episode(self.env, actor, seed, terms.episodes, key, self.flatten)
             total, length = total + result.episode_return, length + result.length
             successes += result.success
         place.moments[job] = actor.observation_moments
-        return Episode(total / self.episodes, length, successes / self.episodes)
+        return Episode(total / episodes, length, successes / episodes)
 
     def _run_evaluation(self, place: Place, job: int, terms: Terms) -> Episode:
         self.load_parameters(self.actor, place, job, terms.sigma)

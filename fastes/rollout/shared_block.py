@@ -40,6 +40,7 @@ NUM_TABLE = 0  # which noise table
 GENERATION = 1  # as the strategy counts, from 0; -1 for no generation's
 MAX_STEPS = 2  # of the request's episodes
 SAMPLE = 3  # whether actions are sampled
+PER_CANDIDATE = 4  # episodes, at most as many as there is room for
 # and of its numbers
 SIGMA = 0  # of the candidates' noise
 OBS_CLIP = 1  # where normalised observations are clipped
@@ -53,7 +54,7 @@ class PlaceLayout:
     num_params: of the policy.
     obs_size: values of an observation.
     num_pairs: room for the pairs of a generation, 0 for noise-free episodes of theta.
-    episodes: of each candidate.
+    episodes: room for those of each candidate.
     num_evals: room for noise-free episodes, 0 for candidates.
     num_sigmas: num_params where each parameter has a sigma of its own, else 0.
     window_size: parameters that a pair perturbs, 0 for all.
@@ -76,7 +77,7 @@ class PlaceLayout:
         jobs = self.num_jobs
         return {
             # written by the parent before it opens the request
-            "words": ((4,), "i8"),  # columns: see above
+            "words": ((5,), "i8"),  # columns: see above
             "numbers": ((3,), "f8"),
             "theta": ((self.num_params,), "f4"),
             "sigma_each": ((self.num_sigmas,), "f4"),

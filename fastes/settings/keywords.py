@@ -29,7 +29,7 @@ class _Settings(MoreHyperparameters, total=False):
     starts_rounds: int
     starts_episodes: int
     starts_alternatives: dict[str, list[Any]]
-    episodes_per_candidate: int
+    episodes_per_candidate: int | str
     eval_episodes: int
     eval_every: int
     eval_lag: int
@@ -43,6 +43,7 @@ class _Settings(MoreHyperparameters, total=False):
     episode_cap_start: int
     episode_cap_factor: float
     episode_cap_share: float
+    episode_cap_until: float
     on_env_error: str
     step_timeout: float | str
     normalize_obs: bool

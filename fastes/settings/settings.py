@@ -7,7 +7,7 @@ from dataclasses import Field, asdict, dataclass, fields, replace
 from typing import Any
 
 from fastes.es.hyperparameters import Hyperparameters
-from fastes.es.schedules import ANY_NUMBER, ScheduleSetting, make_schedule
+from fastes.es.schedules import ANY_NUMBER, ScheduleSetting, checked_count, count_at, make_schedule
 from fastes.es.setting_fields import checked_number, setting
 from fastes.rollout.episode import STEP_GUARD
 from fastes.settings.aliases import answer
@@ -18,7 +18,7 @@ ENV_ERRORS = ("stop", "penalise")
 ROLLBACK_WINDOW = 10_000  # the longest
 MOST_SNAPSHOTS = 64  # of an archive
 MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
-SCHEDULES = ("sigma", "learning_rate", "alive_bonus")  # fields that may follow the progress of a training
+SCHEDULES = ("sigma", "learning_rate", "alive_bonus", "episodes_per_candidate")  # fields that may follow a training's progress
 GROUPS = ("budget", "policy", "evolution", "episodes", "faults", "observations")  # in the order in which they are shown
 EPISODE_CAPS = ("none", "mean", "share", "grow")
 
@@ -112,7 +112,9 @@ class Settings(Hyperparameters):
         "evolution",
     )
 
-    episodes_per_candidate: int = setting(1, "episodes whose mean return is a candidate's fitness", "episodes", low=1)
+    episodes_per_candidate: int | str = setting(
+        1, "episodes whose mean return is a candidate's fitness; a number, or a schedule such as lin_1_4", "episodes"
+    )
     eval_episodes: int = setting(1, "noise-free episodes of theta each evaluation", "episodes", low=1)
     eval_every: int = setting(1, "generations from one evaluation of theta to the next", "episodes", low=1)
     eval_lag: int = setting(
@@ -174,6 +176,13 @@ class Settings(Hyperparameters):
     episode_cap_share: float = setting(
         0.5, "share of episodes at the cap from which the rule share grows it; in (0, 1]", "episodes", above=0.0, high=1.0
     )
+    episode_cap_until: float = setting(
+        1.0,
+        "share of the budget after which training episodes are whole, whatever the adaptive cap; in (0, 1], 1: never",
+        "episodes",
+        above=0.0,
+        high=1.0,
+    )
 
     on_env_error: str = setting(
         "stop",
@@ -219,6 +228,8 @@ class Settings(Hyperparameters):
             )
         object.__setattr__(self, "policy_kwargs", plain_policy_kwargs(self.policy_kwargs))
         object.__setattr__(self, "starts_alternatives", plain_alternatives(self.starts_alternatives))
+        episodes = checked_count("episodes_per_candidate", self.episodes_per_candidate)
+        object.__setattr__(self, "episodes_per_candidate", episodes)
         super().__post_init__()
         self.target()
         self.timeout()
@@ -242,6 +253,14 @@ class Settings(Hyperparameters):
                     row[number] = getattr(replace(self, starts_alternatives={}, **{name: value}), name)
                 except (TypeError, ValueError) as error:
                     raise type(error)(f"starts_alternatives: {error}") from None
+
+    def episodes_at(self, progress_remaining: float) -> int:
+        """Episodes of a candidate when so much of the progress remains, from 1 (start) to 0 (end of the budget)."""
+        return count_at(self.episodes_per_candidate, progress_remaining)
+
+    def most_episodes(self) -> int:
+        """Episodes that a candidate has at most."""
+        return max(self.episodes_at(1.0), self.episodes_at(0.0))
 
     def evaluations_at_once(self) -> int:
         """How many generations' thetas are evaluated at a time: one each eval_every, until it is told."""

@@ -16,13 +16,19 @@ class EpisodeCap:
 
     Rule 'mean': factor x mean length, so that half-idle CPUs are the worst case. Rule 'share': grow by the factor when at
     least the given share of episodes reached the cap. Rule 'grow': grow by the factor each generation, whatever the episodes
-    did: a horizon that lengthens, so that early generations are cheap. `steps` never exceeds max_episode_steps.
+    did: a horizon that lengthens, so that early generations are cheap. `steps` never exceeds max_episode_steps. After the share
+    episode_cap_until of the budget no rule cuts.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.rule, self.factor, self.share = settings.episode_cap, settings.episode_cap_factor, settings.episode_cap_share
+        self.until = settings.episode_cap_until
         self.limit = settings.max_episode_steps or STEP_GUARD
         self.steps = self.limit if self.rule == "none" else min(settings.episode_cap_start, self.limit)
+
+    def steps_at(self, progress_remaining: float) -> int:
+        """`steps` of a generation that begins when so much of the progress remains."""
+        return self.limit if self.until < 1.0 and 1.0 - progress_remaining >= self.until else self.steps
 
     def resume(self, steps: int) -> None:
         """Go on from a checkpoint's value, within the limit of today's settings."""

@@ -80,7 +80,7 @@ class Evaluator:
             source=self.source,
             policy=self.policy,
             num_pairs=settings.largest_population() // 2 if training else 0,
-            episodes=settings.episodes_per_candidate,
+            episodes=settings.most_episodes(),
             num_evals=self._room_for_evaluations(training),
             table_size=self.table.size if training else 0,
             normalize_obs=settings.normalize_obs,

@@ -25,4 +25,4 @@ def fitness_of(batch: Batch, settings: Settings, generation: int, progress_remai
             "unchanged. With on_env_error='stop' the first exception ends the training and is shown whole"
         )
     bonus = make_schedule("alive_bonus", settings.alive_bonus, ANY_NUMBER)(progress_remaining)
-    return batch.returns - bonus * batch.lengths / settings.episodes_per_candidate if bonus else batch.returns
+    return batch.returns - bonus * batch.lengths / batch.per_candidate if bonus else batch.returns

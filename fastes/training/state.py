@@ -52,11 +52,11 @@ class Counters(NamedTuple):
     budget: int = 0
     best_eval_return: float = -math.inf
 
-    def with_candidates(self, batch: Batch, episodes_per_candidate: int) -> Counters:
+    def with_candidates(self, batch: Batch) -> Counters:
         """And those of a generation's candidates."""
         return self._replace(
             num_timesteps=self.num_timesteps + int(batch.lengths.sum()),
-            num_episodes=self.num_episodes + batch.returns.size * episodes_per_candidate,
+            num_episodes=self.num_episodes + batch.returns.size * batch.per_candidate,
         )
 
 
@@ -96,7 +96,7 @@ class TrainingState:
         self.strategy = EvolutionStrategy(
             spec.initial_theta(seed),
             seed=seed,
-            episodes=settings.episodes_per_candidate,
+            episodes=settings.most_episodes(),
             table_size=settings.noise_table_size,
             keep_best=False,
             **settings.hyperparameters(),
@@ -149,12 +149,16 @@ class TrainingState:
 
     # --- the running generation -------------------------------------------------------------------------------------
 
+    @property
+    def progress_remaining(self) -> float:
+        """When the running generation begins: from 1 (start) to 0 (end of the budget), for schedules."""
+        reached = self.starts.reached(self.counters.num_timesteps)
+        return max(0.0, 1.0 - reached / max(self.counters.budget, 1))
+
     def perturbations(self, num_pairs: int | None = None) -> Perturbations:
         """The running generation's, as many as it begins with or num_pairs; schedules run towards the budget."""
-        reached = self.starts.reached(self.counters.num_timesteps)
-        progress_remaining = max(0.0, 1.0 - reached / max(self.counters.budget, 1))
         count = self.population.num_pairs if num_pairs is None else num_pairs
-        return self.strategy.ask(progress_remaining, count, self.starts.drawn_as(self.strategy.generation))
+        return self.strategy.ask(self.progress_remaining, count, self.starts.drawn_as(self.strategy.generation))
 
     def draw_ahead(self) -> None:
         """Draw the next generation's pairs while nothing else is to be done, as many as this one has."""
@@ -200,9 +204,10 @@ class TrainingState:
 
     def episode_settings(self) -> tuple[EpisodeSettings, EpisodeSettings]:
         """Those of training episodes, and of noise-free ones."""
-        settings = self.settings
+        settings, remaining = self.settings, self.progress_remaining
         limit = settings.max_episode_steps or step_guard(self.counters.budget)
-        training = EpisodeSettings(min(self.cap.steps, limit), settings.action_noise, settings.sample_actions)
+        how = settings.action_noise, settings.sample_actions, settings.episodes_at(remaining)
+        training = EpisodeSettings(min(self.cap.steps_at(remaining), limit), *how)
         return training, EpisodeSettings(limit)
 
     # --- the next state ---------------------------------------------------------------------------------------------
@@ -211,7 +216,7 @@ class TrainingState:
         """With the observations and steps of candidates that nothing was learned from."""
         new = self.copied()
         new.normalizer.merge(batch.moments, batch.lengths.ravel())
-        new.counters = self.counters.with_candidates(batch, self.settings.episodes_per_candidate)
+        new.counters = self.counters.with_candidates(batch)
         return new
 
     def told(self, told: Told) -> TrainingState:
@@ -237,11 +242,11 @@ class TrainingState:
         update = new.strategy.tell(fitness)
         if self._collects_statistics():
             new.normalizer.merge(batch.moments, batch.lengths.ravel())
-        new.cap.update(batch.lengths // settings.episodes_per_candidate)
+        new.cap.update(batch.lengths // batch.per_candidate)
         new.pending = tuple(waiting)
         new._check_collapse(told)
         new.population.update(batch.lengths)
-        new.counters = self.counters.with_candidates(batch, settings.episodes_per_candidate)
+        new.counters = self.counters.with_candidates(batch)
         new.solved = False
         return new, update
 
@@ -359,7 +364,7 @@ class TrainingState:
 
     def reporting(self, record: Record, batch: Batch, told: Sequence[Told]) -> TrainingState:
         """With a report of its last generation, which callbacks are still to be told of."""
-        each = self.settings.episodes_per_candidate
+        each = batch.per_candidate
         episodes = [
             (mean_return, steps // each + (number < steps % each))
             for mean_return, steps in zip(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), strict=True)

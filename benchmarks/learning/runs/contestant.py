@@ -20,7 +20,7 @@ from fastes.settings.settings import Settings
 if TYPE_CHECKING:
     from fastes import FastES
 
-_NEWER = ("step_agreement", "archive_size", "archive_quantile")  # than the first rows that have a fingerprint
+_NEWER = ("step_agreement", "archive_size", "archive_quantile", "episode_cap_until")  # than the first rows with a fingerprint
 
 
 def base_of(env: str) -> str:

@@ -105,7 +105,9 @@ class ClockedTraining:
         self.model = FastES(lambda: self._build(env), n_workers=0, seed=seed, **chosen)
 
     def _build(self, env: str) -> gymnasium.Env[Any, Any]:
-        clocked = Clocked(gymnasium.make(env, disable_env_checker=True), lambda: self.model.cap.steps)
+        clocked = Clocked(
+            gymnasium.make(env, disable_env_checker=True), lambda: self.model.state.episode_settings()[0].max_steps
+        )
         clocked.clock_step = clock_step_seconds()
         self.clocked.append(clocked)
         return clocked

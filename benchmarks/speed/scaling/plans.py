@@ -17,7 +17,7 @@ def whole_training(costs: Costs, settings: Settings, full_length: int, seed: int
     caps = growing_horizon(settings.episode_cap_start, settings.episode_cap_factor, full_length)
     if settings.episode_cap != "grow":
         caps = [full_length]
-    steps = settings.population_size * settings.episodes_per_candidate
+    steps = settings.population_size * settings.episodes_at(1.0)
 
     def play(first: int, timesteps: float) -> list[Generation]:
         generations, done = list[Generation](), 0

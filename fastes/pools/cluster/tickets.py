@@ -94,6 +94,7 @@ class OpenTicket:
             busy_seconds=self._busy_seconds,
             rerun=self._rerun + self.schedule.rerun,
             penalised=self._penalised,
+            per_candidate=self.request.episodes.per_candidate,
         )
 
     def _moments(self) -> Float64 | MomentSums:

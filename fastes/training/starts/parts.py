@@ -65,14 +65,14 @@ def round_sizes(number: int, rounds: int) -> list[int]:
 def usual_parts(settings: Settings, budget: int, episode_limit: int | None) -> tuple[Stride, ...]:
     """Of each round of a training with this budget. episode_limit: the environment's, None where it has none."""
     cap, strides = EpisodeCap(settings), list[Stride]()
-    episodes = settings.population_size * settings.episodes_per_candidate
     limit = min(settings.max_episode_steps or STEP_GUARD, episode_limit or STEP_GUARD)
     limit = limit if limit < STEP_GUARD else _UNKNOWN_LENGTH
     sizes = round_sizes(settings.starts, settings.starts_rounds)
     for size in sizes:
         generations, timesteps = 0, 0
         while timesteps < settings.starts_share * budget / (len(sizes) * size) and generations < MOST_GENERATIONS:
-            steps = min(cap.steps, limit)
+            remaining = 1.0 - (sum(before.timesteps for before in strides) + timesteps) / budget
+            steps, episodes = min(cap.steps_at(remaining), limit), settings.population_size * settings.episodes_at(remaining)
             warm_up = not (generations or strides) and settings.obs_warmup and settings.normalize_obs
             timesteps += max(episodes * steps, settings.generation_timesteps) * (2 if warm_up else 1)
             cap.update(np.full(1, steps, dtype=np.int64))

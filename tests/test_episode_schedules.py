@@ -1,0 +1,146 @@
+"""Risk: a generation counts, scores or resumes with another number of episodes than it played; whole episodes come too late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from envs_for_tests import Toy
+from gymnasium.vector import SyncVectorEnv
+from training import assert_same_records, assert_same_state, learn, theta_of, train
+from uneven import Uneven, assert_same_results, settings
+
+from fastes import FastES, Settings
+from fastes.rollout.job import Batch
+from fastes.training.episode_cap import EpisodeCap
+from fastes.training.fitness import fitness_of
+
+BUDGET = 2500
+SCHEDULE: dict[str, Any] = settings(
+    episodes_per_candidate="lin_1_3",
+    alive_bonus=0.1,
+    episode_cap="share",
+    episode_cap_start=5,
+    episode_cap_share=0.2,
+    episode_cap_factor=1.1,
+    episode_cap_until=0.7,
+)
+
+
+def run(env: Any, n_workers: int = 0, **changes: Any) -> Any:
+    with FastES(env, n_workers=n_workers, **{**SCHEDULE, **changes}) as model:
+        records = learn(model, 10**6, BUDGET)
+        return model.snapshot(), records
+
+
+# episodes_per_candidate
+
+
+def test_each_generation_has_its_own_number() -> None:
+    told: list[int] = []
+    with FastES(Uneven, n_workers=0, **SCHEDULE) as model:
+        records = learn(model, 10**6, BUDGET, lambda _: told.append(len(model.state.report.episodes)))  # type: ignore[union-attr]
+        most = model.evaluator.pool_spec().episodes
+    begun = [0, *(record.timesteps for record in records[:-1])]
+    numbers = [int(1.0 + 2.0 * timesteps / BUDGET + 0.5) for timesteps in begun]
+    assert set(numbers) == {1, 2, 3}
+    assert most == 3
+    candidates = SCHEDULE["population_size"]
+    played = np.diff([0, *(record.episodes for record in records)])
+    assert (played == candidates * np.array(numbers)).all()
+    assert told == played.tolist(), "callbacks hear of as many"
+    steps = np.diff([0, *(record.timesteps for record in records)])
+    assert (steps / played == [record.episode_length for record in records]).all()
+
+
+def test_workers_lanes_and_a_pause_change_no_bit(tmp_path: Path) -> None:
+    state, records = run(Uneven)
+    for n_workers in (2, 0):
+        with FastES(Uneven, n_workers=n_workers, **SCHEDULE) as model:
+            learn(model, len(records) // 2, BUDGET)
+            model.save(tmp_path / "m")
+        with FastES.load(tmp_path / "m", Uneven, n_workers=n_workers) as model:
+            assert_same_records(learn(model, 10**6, BUDGET), records[len(records) // 2 :])
+            assert_same_state(model.snapshot(), state)
+
+
+def test_a_vector_environment_plays_as_many() -> None:
+    own = settings(episodes_per_candidate="lin_2_4", max_episode_steps=15)  # two, where there is room for four
+    env = SyncVectorEnv([Uneven] * 3)
+    expected, found = train(Uneven, 2, **own), train(env, 2, **own)
+    env.close()
+    assert_same_results(expected, found)
+    assert expected.records[0].episodes == 2 * own["population_size"]
+
+
+@pytest.mark.parametrize(("schedule", "number"), [("lin_2_2", 2), ("exp_3_3", 3), ("lin_1.6_4", 2)])
+def test_what_is_drawn_and_learned_is_what_that_number_gives(schedule: str, number: int) -> None:
+    first, second = (train(Uneven, 2, **settings(episodes_per_candidate=each)) for each in (schedule, number))
+    assert (theta_of(first.state) == theta_of(second.state)).all()
+    assert_same_records(first.records, second.records)
+
+
+def test_the_bonus_is_for_each_of_the_episodes_that_were_played() -> None:
+    returns, lengths = np.array([[10.0, 20.0]]), np.array([[30, 60]])
+    batch = Batch(returns, lengths, returns, np.zeros((2, 2, 1)), 0.0, 0, "", per_candidate=3)
+    fitness = fitness_of(batch, Settings(alive_bonus=1.0, episodes_per_candidate="lin_1_5"), 1, 1.0)
+    assert fitness.tolist() == [[0.0, 0.0]]
+
+
+def test_the_cap_follows_the_length_of_one_episode() -> None:
+    own = settings(episodes_per_candidate="lin_3_1", episode_cap="mean", episode_cap_factor=1.5)
+    for record in train(Toy, 3, **own).records:
+        assert record.episode_cap == pytest.approx(1.5 * record.episode_length, abs=2.0)
+
+
+def test_a_replay_plays_the_running_number(tmp_path: Path) -> None:
+    with FastES(Toy, n_workers=0, **settings(episodes_per_candidate="lin_1_3")) as model:
+        lengths = [model.replay(1, 0).length]
+        learn(model, 10**6, BUDGET)
+        model.save(tmp_path / "m")
+        lengths.append(model.replay(model.generation + 1, 0).length)
+    assert lengths[0] <= 20 < 24 <= lengths[1], "episodes have 8 to 20 steps"
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        ("lin_4", ValueError, "does not stay between 1 and"),
+        ("lin_1_0.5", ValueError, r"'lin_1_0.5' is not a finite number of at least 1|0.5 is not a finite number of at least 1"),
+        ("many", ValueError, "is not a schedule: expected a whole number of at least 1, 'lin_1_4'"),
+        (2.5, TypeError, "2.5 is a float: expected an int"),
+        (lambda _: 2, TypeError, "is a function: expected a whole number"),
+    ],
+)
+def test_what_is_no_number_of_episodes_is_refused(value: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=f"episodes_per_candidate = .*(?:{message})"):
+        Settings(episodes_per_candidate=value)
+
+
+# episode_cap_until
+
+
+@pytest.mark.parametrize("rule", ["grow", "mean", "share"])
+def test_the_cap_ends_with_the_share_of_the_budget(rule: str) -> None:
+    cap = EpisodeCap(Settings(episode_cap=rule, episode_cap_start=7, episode_cap_until=0.75, max_episode_steps=50))
+    assert [cap.steps_at(remaining) for remaining in (1.0, 0.3, 0.25, 0.0)] == [7, 7, 50, 50]
+    never = EpisodeCap(Settings(episode_cap=rule, episode_cap_start=7, max_episode_steps=50))
+    assert [never.steps_at(remaining) for remaining in (1.0, 0.0)] == [7, 7]
+
+
+def test_a_horizon_ends_with_whole_episodes(tmp_path: Path) -> None:
+    grow = settings(episode_cap="grow", episode_cap_start=2, episode_cap_factor=1.0001, episode_cap_until=0.02)
+    with FastES(Toy, n_workers=0, **grow) as model:
+        records, limit = learn(model, 10**6, BUDGET), model.cap.limit
+        begun = np.array([0, *(record.timesteps for record in records[:-1])])
+        lengths = np.array([record.episode_length for record in records])
+        whole = begun >= BUDGET / 50
+        assert 5 < np.count_nonzero(whole) < len(records) - 2
+        assert lengths[~whole].tolist() == list(range(2, 2 + np.count_nonzero(~whole))), "a step more each generation"
+        assert lengths[~whole].max() < 7.0 < 8.0 <= lengths[whole].min()
+        assert [record.episode_cap == limit for record in records[:-1]] == whole[1:].tolist(), "of the next generation"
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", Toy, n_workers=0) as model:
+        assert learn(model, model.generation + 1, 100 * BUDGET)[0].episode_cap < 1000, "it is early in a larger budget"
