@@ -45,6 +45,7 @@ def uncommitted(flags: Int64, jobs: Int64, least: int) -> Int64: ...
 class Actor:
     num_params: int
     obs_size: int
+    full_size: int
     observation: Float32
     def __init__(self, spec: Any) -> None: ...
     @property

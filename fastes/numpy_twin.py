@@ -271,6 +271,7 @@ class Actor:
     def observe(self, obs: Any) -> Float32:
         """clip((obs - mean) * inv_std) in float64, then float32; counts d = obs - mean and d * d. No normaliser: obs."""
         obs = np.asarray(obs).astype(np.float64).ravel()
+        obs = obs[list(self.spec.columns)] if self.spec.columns else obs
         if self.normalizer is None:
             return np.asarray(obs, dtype=np.float32)
         mean, inv_std, limit = self.normalizer

@@ -21,11 +21,13 @@ cdef class Actor:
     """A policy bound to its parameters and buffers: `act(obs)` is one C call.
 
     Built from a fastes.policies.policy_spec.PolicySpec; starts with zero parameters, no noise and no normalisation. Where the spec has
-    no layers (a custom policy's), `observe` and `choose` are the two ends of a step, and something else is between them.
+    no layers (a custom policy's), `observe` and `choose` are the two ends of a step, and something else is between them. It sees
+    obs_size of an observation's full_size values: the spec's columns, or all.
     """
     cdef fastes_policy c
     cdef readonly int64_t num_params
     cdef readonly int64_t obs_size
+    cdef readonly int64_t full_size
     cdef readonly object observation
     cdef bint counting, scalar_action
     cdef int action_type, action_ndim
@@ -34,7 +36,8 @@ cdef class Actor:
     cdef int64_t[::1] steps
     cdef float[::1] params, scratch0, scratch1
     cdef uint8_t[::1] layers
-    cdef double[::1] mean, inv_std
+    cdef double[::1] mean, inv_std, chosen
+    cdef int64_t[::1] columns
     cdef double[:, ::1] moments
     cdef double[::1] low, high
     cdef int64_t[::1] nvec, start
@@ -44,6 +47,7 @@ cdef class Actor:
         head = spec.head
         self.num_params = spec.num_params
         self.obs_size = spec.obs_size
+        self.full_size = self.obs_size
         self.obs_shape = spec.obs_shape
         self.params_array = aligned_zeros(self.num_params)
         self.params = self.params_array
@@ -65,10 +69,23 @@ cdef class Actor:
         c.obs_mean = &self.mean[0]
         c.obs_inv_std = &self.inv_std[0]
         c.moments = &self.moments[0, 0]
+        if spec.columns:
+            self.take_columns(spec.columns)
         if spec.layers:
             self.take_layers(spec.layers)
         if head is not None:
             self.take_head(head)
+
+    cdef take_columns(self, columns):
+        """Which values of an observation of obs_shape it sees."""
+        check_length("columns", len(columns), self.obs_size)
+        self.full_size = math.prod(self.obs_shape)
+        if min(columns) < 0 or max(columns) >= self.full_size:
+            raise ValueError(f"columns {min(columns)} to {max(columns)} of observations with {self.full_size} values")
+        self.columns = np.array(columns, dtype=np.int64)
+        self.chosen = np.zeros(self.obs_size)
+        self.c.columns = &self.columns[0]
+        self.c.chosen = &self.chosen[0]
 
     cdef take_layers(self, layers):
         """Each layer as C knows it; the only place that says where its parameters are."""
@@ -192,7 +209,7 @@ cdef class Actor:
         obs_dtype[0] = <fastes_obs_dtype>dtype
         if not cnp.PyArray_ISCARRAY_RO(array):
             array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
-        if cnp.PyArray_SIZE(array) != self.obs_size:
+        if cnp.PyArray_SIZE(array) != self.full_size:
             raise ValueError(f"observation has shape {np.shape(array)}, the policy expects {self.obs_shape}")
         return array
 
@@ -250,7 +267,7 @@ cdef class Actor:
 def act_rows(list actors not None, observations not None, actions not None):
     """actions[i] = actors[i].act(observations[i]) for rows of C-contiguous arrays, in one call.
 
-    actors: one Actor a row. observations: one of OBS_DTYPES, (n, obs_size or more dimensions); actions: (n, *action
+    actors: one Actor a row. observations: one of OBS_DTYPES, (n, full_size or more dimensions); actions: (n, *action
     shape) of the kernel's dtype. Raises ValueError or TypeError for anything else.
     """
     cdef cnp.ndarray obs = observations, target = actions
@@ -275,7 +292,7 @@ def act_rows(list actors not None, observations not None, actions not None):
         actor = <Actor>actors[row]
         if not actor.c.num_layers:
             raise TypeError("this policy has no layers: call its own act")
-        if cnp.PyArray_SIZE(obs) // n != actor.obs_size:
+        if cnp.PyArray_SIZE(obs) // n != actor.full_size:
             raise ValueError(f"observation has shape {np.shape(obs)[1:]}, the policy expects {actor.obs_shape}")
         if cnp.PyArray_TYPE(target) != actor.action_type or cnp.PyArray_SIZE(target) // n != actor.c.action_size:
             raise ValueError(f"actions have shape {np.shape(target)} and dtype {target.dtype}: not what the policy gives")

@@ -59,10 +59,13 @@ typedef struct {
 
 /* A policy bound to its buffers. All pointers belong to the caller. */
 typedef struct {
-    int32_t obs_size, num_outputs;
+    int32_t obs_size, num_outputs;  /* values that it sees, and gives */
     int32_t num_layers;         /* 0: something else turns observations into outputs */
     const fastes_layer *layers; /* (num_layers,): each reads what the one before it wrote */
     float *scratch[2];          /* each readable and writable FASTES_PAD floats past the largest layer or obs_size */
+
+    const int64_t *columns;     /* (obs_size,): which values of an observation these are; NULL: all */
+    double *chosen;             /* (obs_size,), with columns: the values */
 
     int32_t normalize;          /* 0: observations reach the first layer as they are */
     const double *obs_mean;     /* (obs_size,) */
@@ -108,10 +111,11 @@ typedef struct {
     void (*noise_sum_pieces)(float *out, const float *table, const int64_t *index, const int64_t *begin, const int64_t *end,
                              const float *weights, int64_t num_pieces, int32_t squares, int64_t n);
 
-    /* obs (obs_size,) -> action (action_size,): observe, the layers, choose. */
+    /* obs (obs_size,), or longer with columns -> action (action_size,): observe, the layers, choose. */
     void (*act)(fastes_policy *policy, const void *obs, fastes_obs_dtype obs_dtype, void *action, int32_t count_moments);
 
-    /* obs (obs_size,) -> x (obs_size,), normalised and clipped. Counts obs into moments unless count_moments is 0. */
+    /* obs (obs_size,), or longer with columns -> x (obs_size,), normalised and clipped. Counts what it reads of obs into moments
+     * unless count_moments is 0. */
     void (*observe)(const fastes_policy *policy, const void *obs, fastes_obs_dtype obs_dtype, float *x,
                     int32_t count_moments);
 

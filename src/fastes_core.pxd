@@ -25,6 +25,8 @@ cdef extern from "fastes_core.h" nogil:
         int32_t obs_size, num_outputs, num_layers
         const fastes_layer *layers
         float *scratch[2]
+        const int64_t *columns
+        double *chosen
         int32_t normalize
         const double *obs_mean
         const double *obs_inv_std

@@ -113,7 +113,14 @@ class Sent:
     [
         {},
         {"optimizer": "clipup", "max_speed": 0.1, "sigma_adaptation": "per_parameter", "episodes_per_candidate": "lin_2_4"},
-        {"perturbed_share": 0.4, "generation_timesteps": 150, "max_population_size": 24, "obs_warmup": True},
+        {
+            "perturbed_share": 0.4,
+            "obs_columns": "2,0",
+            "step_agreement": 3,
+            "generation_timesteps": 150,
+            "max_population_size": 24,
+            "obs_warmup": True,
+        },
     ],
     ids=["plain", "adaptive-sigma", "adaptive-population"],
 )

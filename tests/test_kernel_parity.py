@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -511,6 +512,7 @@ class Ends(NamedTuple):
     head: ActionHead | None
     num_params: int = 5
     layers: tuple[Layer, ...] = ()
+    columns: tuple[int, ...] = ()
 
     @property
     def obs_shape(self) -> tuple[int, ...]:
@@ -530,6 +532,31 @@ def test_observe(variant: str, normalizer: bool) -> None:
         assert kernel.observe(row) is memory, "torch views it once"
         assert steps[0] == 16
         assert kernel.parameters.ctypes.data % 64 == memory.ctypes.data % 64 == 0, "MKL adds in another order elsewhere"
+
+
+@pytest.mark.parametrize("normalizer", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "u1", "i4", ">f8"])
+def test_columns(variant: str, dtype: str, normalizer: bool) -> None:
+    """Those of a longer observation give what an observation of these alone gives."""
+    for size in WIDTHS:
+        columns = np.random.default_rng(size).permutation(2 * size + 3)[:size]
+        alone = mlp(size, (5,), unbounded(2))
+        spec = replace(alone, obs_shape=(2 * size + 3,), columns=tuple(columns.tolist()))
+        pair, (expected, _) = actors(spec, normalizer=normalizer), actors(alone, normalizer=normalizer)
+        rows = np.random.default_rng(size).uniform(0, 256, (3, 2 * size + 3)).astype(dtype)
+        actions = check_steps(f"{variant} {size} columns of {dtype}", pair, rows)
+        for row, action in zip(rows, actions, strict=True):
+            assert_same_bits("the columns alone", action, expected.act(row[columns]))
+        assert_same_bits("their moments", pair[0].observation_moments, expected.observation_moments)
+        assert (pair[0].obs_size, pair[0].full_size) == (size, 2 * size + 3)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"), [((0, 3), "0 to 3"), ((-1, 0), "-1 to 0"), ((0,), "columns"), ((0, 1, 2), "columns")]
+)
+def test_columns_that_are_not_there_are_refused(columns: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _core.Actor(replace(mlp(2, (), unbounded(1)), obs_shape=(3,), columns=columns))
 
 
 @pytest.mark.parametrize("values", [normals, awkward])

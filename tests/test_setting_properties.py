@@ -26,6 +26,7 @@ from fastes.models.checkpointing import checkpoint_of, settings_from
 from fastes.policies.action_head import BOX_MAPPINGS
 from fastes.policies.layers import ACTIVATIONS
 from fastes.policies.mlp import make_policy_spec
+from fastes.policies.obs_columns import checked_columns
 from fastes.runs.run_folder import CONFIG, RunFolder
 from fastes.settings.preset_loader import tomllib
 
@@ -49,6 +50,9 @@ WHOLE_SCHEDULES = st.tuples(st.sampled_from(["lin", "exp"]), WHOLE_END, WHOLE_EN
     lambda given: "{}_{!r}_{!r}".format(*given)
 )
 ANY_SCHEDULES = ANY_FLOAT | st.lists(st.floats(-1e307, 1e307), min_size=1, max_size=2).map(_schedule) | EXPONENTIALS
+COLUMNS = st.lists(st.integers(0, 10**9), min_size=1, max_size=5, unique=True) | st.sampled_from(
+    ["all", "0:45,60,100:", ":3", "7"]
+)
 POLICY_KWARGS = st.fixed_dictionaries(
     {},
     optional={
@@ -76,6 +80,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "learning_rate": SCHEDULES,
     "alive_bonus": ANY_SCHEDULES,
     "episodes_per_candidate": st.integers(1, 2**62) | WHOLE_SCHEDULES,
+    "obs_columns": COLUMNS.map(checked_columns),
     "policy": st.sampled_from(["MlpPolicy", "LinearPolicy"]),
     "policy_kwargs": POLICY_KWARGS,
     "step_timeout": POSITIVE | st.just("auto"),
@@ -271,6 +276,11 @@ WRONG: dict[str, tuple[Any, ...]] = {
         *NO_SCHEDULES,
         *(1.5, 0, -1, 2**62 + 1, "lin_4", "lin_0.9_4", "lin_4_0.9", "lin_1_1e19", "lin_1_inf", lambda _: 2),
     ),
+    "obs_columns": (
+        *(value for value in JUNK if not (isinstance(value, (tuple, np.ndarray)) and np.size(value) == 2 and 1 in value)),
+        *("", " ", "x", "ALL", "-1", "1.5", "0:0", "3:1", "1,1", "0:3,2", "1:,5", "1,,2", "0:4:2", None, {}, 5, 0.5, True),
+        *([-1], [True], [None], [[1]], [0, 0], ["0:2", 1], np.array([[1, 2]]), np.array([0.5]), b"1", {1: 2}),
+    ),
     "target_return": (*JUNK, None, "", "x", "AUTO", {}, True, math.nan, np.float32(np.nan), 10**400),
     "step_timeout": (*JUNK, None, "", "x", "AUTO", "60", {}, True, math.nan, 0, -0.0, -1, -math.inf, np.float32(np.nan)),
     "policy": (*JUNK, None, 5, 0.5, True, {}),
@@ -348,6 +358,8 @@ def test_anything_is_taken_as_it_is_or_refused_by_name(model: FastES, name: str,
     if name == "policy_kwargs":  # checked with the spaces, when a policy is made
         assert value is None or isinstance(value, dict)
         return
+    if name == "obs_columns":  # a list becomes a string
+        value = checked_columns(value)
     assert getattr(chosen, name) == value
     if name != "policy" and value not in (math.inf, -math.inf):  # JSON has no infinity
         model.state.settings = chosen

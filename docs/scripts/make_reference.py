@@ -121,8 +121,8 @@ def _table(items: Sequence[Field[Any]]) -> list[str]:
     rows = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
     for item in items:
         default = item.default if item.default is not MISSING else {}
-        kind = str(item.type).replace("ScheduleSetting", "schedule").replace(" | ", " or ")
-        kind = kind.replace("dict[str, Any]", "dict").replace("dict[str, list[Any]]", "dict of lists")
+        kind = str(item.type).replace("ScheduleSetting", "schedule").replace("dict[str, Any]", "dict")
+        kind = kind.replace("dict[str, list[Any]]", "dict of lists").replace("Sequence[int | str]", "list").replace(" | ", " or ")
         cells = [f"`{item.name}`", kind, f"`{default!r}`", item.metadata["help"].replace("|", "/")]
         rows.append(f"| {' | '.join([*cells, MEASURED.get(item.name, '')] if gains else cells)} |")
     return rows

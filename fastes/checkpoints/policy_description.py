@@ -17,6 +17,7 @@ from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec
 from fastes.policies.layers import describe_layers, described_layers
 from fastes.policies.mlp import CUSTOM_POLICIES
+from fastes.policies.obs_columns import ALL, columns_of
 from fastes.policies.policy_spec import PolicySpec
 
 _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
@@ -42,7 +43,7 @@ def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> Any
     """The policy, from the file alone: acting needs no environment. A custom one has to be passed, and to fit."""
     stored, settings = require(checkpoint.data, "policy", dict), require(checkpoint.data, "settings", dict)
     if "kind" in stored:
-        return _custom_spec(checkpoint, stored, policy)
+        return _custom_spec(checkpoint, stored, settings, policy)
     if policy is not None:
         name = require(settings, "policy", str)
         raise CheckpointMismatch(
@@ -54,17 +55,20 @@ def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> Any
             raise ValueError(f"keys {sorted(odd)}")
         layers, head = described_layers(stored), _head(stored["head"])
         obs_shape, flattened = _as_tuples(stored)["obs_shape"], stored.get("flattened", False)
-        spec = PolicySpec(layers, head, obs_shape, flattened)
+        _check_observations(obs_shape, flattened)
+        columns = _columns(settings, obs_shape)
+        spec = PolicySpec(layers, head, obs_shape, flattened, columns)
         if spec.layer_sizes[-1] != head.num_outputs:
             raise ValueError(f"{spec.layer_sizes[-1]} outputs for {head}")
-        _check_observations(obs_shape, flattened)
-        if math.prod(obs_shape) != spec.obs_size:
-            raise ValueError(f"observation shape {obs_shape} for {spec.obs_size} inputs")
+        if (len(columns) or math.prod(obs_shape)) != spec.obs_size:
+            raise ValueError(f"{len(columns) or 'all'} columns of observations {obs_shape} for {spec.obs_size} inputs")
         _check_theta(checkpoint, spec.num_params)
         return spec
 
 
-def _custom_spec(checkpoint: Checkpoint, stored: Mapping[str, Any], policy: CustomPolicy | None) -> CustomSpec:
+def _custom_spec(
+    checkpoint: Checkpoint, stored: Mapping[str, Any], settings: Mapping[str, Any], policy: CustomPolicy | None
+) -> CustomSpec:
     with _damage_is_said():
         if odd := set(stored) ^ {"kind", "parameters", "head", "obs_shape", "flattened"}:
             raise ValueError(f"keys {sorted(odd)}")
@@ -80,7 +84,8 @@ def _custom_spec(checkpoint: Checkpoint, stored: Mapping[str, Any], policy: Cust
         obs_shape, flattened = tuple(stored["obs_shape"]), stored["flattened"]
         _check_observations(obs_shape, flattened)
         _check_theta(checkpoint, sum(math.prod(shape) for shape in shapes.values()))
-        _check_statistics(checkpoint, math.prod(obs_shape))
+        columns = _columns(settings, obs_shape)
+        _check_statistics(checkpoint, len(columns) or math.prod(obs_shape))
     if policy is None:
         raise CheckpointMismatch(
             f"the checkpoint's policy is a {kind}, of which a file holds the parameters only: load it in Python, with "
@@ -91,7 +96,7 @@ def _custom_spec(checkpoint: Checkpoint, stored: Mapping[str, Any], policy: Cust
     own = dict(policy.parameter_shapes())
     if list(own.items()) != list(shapes.items()):
         raise CheckpointMismatch(f"policy = {policy!r} does not fit the checkpoint: {_first_difference(own, shapes)}")
-    return policy.make_spec(head, obs_shape, flattened)
+    return policy.make_spec(head, obs_shape, flattened, columns)
 
 
 def _first_difference(own: Mapping[str, tuple[int, ...]], stored: Mapping[str, tuple[int, ...]]) -> str:
@@ -142,6 +147,14 @@ def _check_observations(shape: Any, flattened: Any) -> None:
         raise ValueError(f"observation shape {shape}")
     if not 0 < math.prod(shape) < 2**31 or not isinstance(flattened, bool):
         raise ValueError(f"observation shape {shape}, flattened {flattened!r}")
+
+
+def _columns(settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Which values of an observation the policy gets, as the file's settings say; older ones say nothing, and mean all."""
+    value = settings.get("obs_columns", ALL)
+    if value != ALL and len(obs_shape) != 1:
+        raise ValueError(f"obs_columns = {value!r} of observations of shape {obs_shape}")
+    return columns_of(value, math.prod(obs_shape))
 
 
 def _check_theta(checkpoint: Checkpoint, num_params: int) -> None:

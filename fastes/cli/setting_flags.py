@@ -46,10 +46,11 @@ def _add_setting(group: Any, item: Any) -> None:
     if item.type == "bool":
         group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
         return
-    kinds = {"int": _int, "float": float, "str": str}
+    kinds = {"int": _int, "float": float}
     choices = POLICIES if item.name == "policy" else item.metadata.get("choices")
     metavar = _one_of(choices) if choices else item.type.removesuffix("Setting").split(" ")[0].upper()
-    group.add_argument(flag, type=kinds.get(item.type, _number_or_text), metavar=metavar, help=text)
+    kind = str if item.type.startswith("str") else _number_or_text
+    group.add_argument(flag, type=kinds.get(item.type, kind), metavar=metavar, help=text)
 
 
 def _one_of(choices: Sequence[str]) -> str:

@@ -46,9 +46,9 @@ def changed_settings(
 def spec_of(policy: str | CustomPolicy | None, settings: Settings, env: Any) -> AnySpec:
     """The spec of a custom policy, or of the one that the settings name, for the spaces of an environment."""
     wanted = policy if isinstance(policy, CustomPolicy) else settings.policy
-    spec = spec_for(wanted, env.observation_space, env.action_space, settings.policy_kwargs)
+    spec = spec_for(wanted, env.observation_space, env.action_space, settings.policy_kwargs, settings.obs_columns)
     check_noise(spec, settings.action_noise, settings.sample_actions)
-    warn_of_pixels(wanted, env.observation_space)
+    warn_of_pixels(wanted, env.observation_space, spec.obs_size)
     return spec
 
 

@@ -24,6 +24,7 @@ from fastes.policies.action_head import ActionHead, actions_in_words, head_from
 from fastes.policies.choose_policy import AnySpec, check_noise
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
 from fastes.policies.mlp import make_policy_spec
+from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_spec import PolicySpec
 from fastes.settings.settings import SCHEDULES, Settings, setting_names
 from fastes.training.evaluation import load_pending
@@ -31,7 +32,8 @@ from fastes.training.evaluation import state_of as pending_state
 from fastes.training.state import Counters, TrainingState
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")
-_FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation", "step_agreement")  # the file's arrays are of their kinds
+# the file's arrays are of their kinds
+_FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation", "step_agreement", "obs_columns")
 _OLDER = {"eval_lag": 0}  # what settings were before they were settings
 _FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
@@ -179,6 +181,8 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
         settings = Settings().changed(**{**_OLDER, **stored, **missing})
     except (TypeError, ValueError, OverflowError) as error:
         raise CheckpointError(f"the checkpoint's settings are damaged: {shorten(error)}") from error
+    if "obs_columns" in changes:
+        changes = {**changes, "obs_columns": checked_columns(changes["obs_columns"])}
     for name in _FIXED:
         if name in changes and changes[name] != (kept := getattr(settings, name)):
             raise CheckpointMismatch(

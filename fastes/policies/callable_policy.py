@@ -31,8 +31,9 @@ class CallablePolicy(CustomPolicy):
     >>> model = FastES("CartPole-v1", CallablePolicy(push, 4), n_workers=0, seed=0)
 
     function(parameters, observation) returns the action as env.step takes it; nothing comes between. parameters: float32
-    (num_params,), read-only. observation: float32 of the observation's shape, a copy, normalised unless normalize_obs is
-    off; spaces other than Box are flattened. theta0: the first parameters (num_params,), zeros by default.
+    (num_params,), read-only. observation: float32 of the observation's shape, or (n,) of n values in obs_columns, a copy,
+    normalised unless normalize_obs is off; spaces other than Box are flattened. theta0: the first parameters (num_params,),
+    zeros by default.
 
     The function is copied when the policy is made and each worker has its own: results are the same on any number of
     workers as long as it depends on its arguments alone, or draws from random or np.random's global state. In a vector
@@ -68,8 +69,11 @@ class CallablePolicy(CustomPolicy):
                 f"policy_kwargs = {policy_kwargs!r} cannot reach a CallablePolicy: its function returns the actions themselves"
             )
 
-    def make_spec(self, head: ActionHead | None, obs_shape: tuple[int, ...], flattened: bool) -> CallableSpec:
-        spec = CallableSpec(self.kind, head, obs_shape, flattened, self.parameter_shapes(), self.theta0, self.pickled)
+    def make_spec(
+        self, head: ActionHead | None, obs_shape: tuple[int, ...], flattened: bool, columns: tuple[int, ...] = ()
+    ) -> CallableSpec:
+        own = self.parameter_shapes(), self.theta0, self.pickled
+        spec = CallableSpec(self.kind, head, obs_shape, flattened, *own, columns)
         spec.make_actor().check_memory(spec)
         return spec
 
@@ -91,14 +95,14 @@ class CallableActor(CustomActor):
         self._owner = self._function.__self__ if isinstance(self._function, MethodType) else self._function
         hook = hook_of(self._owner)
         self.hooks = [] if hook is None else [hook]
-        self._obs_shape = spec.obs_shape
+        self._input_shape = spec.input_shape
         self.parameters[:] = spec.theta0
         self._parameters = self.parameters
         self._parameters.flags.writeable = False
 
     def act(self, obs: Any) -> Any:
         """The function's action for one observation."""
-        observation = self.observe(obs).reshape(self._obs_shape).copy()
+        observation = self.observe(obs).reshape(self._input_shape).copy()
         try:
             return self._function(self._parameters, observation)
         except Exception as error:
@@ -113,7 +117,7 @@ class CallableActor(CustomActor):
         """
 
         def run(value: float) -> Any:
-            return self._function(self._parameters, np.full(self._obs_shape, value, dtype=np.float32))
+            return self._function(self._parameters, np.full(self._input_shape, value, dtype=np.float32))
 
         if isinstance(self._owner, (FunctionType, partial)):
             if held_by(self._owner) and spec.own_copy() is not self._owner:

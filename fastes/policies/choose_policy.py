@@ -11,7 +11,8 @@ from gymnasium import spaces
 
 from fastes.policies.custom_policy import USE_NOISE, CustomPolicy, CustomSpec
 from fastes.policies.mlp import make_policy_spec
-from fastes.policies.policy_spec import PolicySpec, flat_size
+from fastes.policies.obs_columns import ALL, ObsColumns
+from fastes.policies.policy_spec import PolicySpec
 from fastes.system.memory import check_memory
 
 AnySpec = PolicySpec | CustomSpec
@@ -37,16 +38,20 @@ def spec_for(
     observation_space: spaces.Space[Any],
     action_space: spaces.Space[Any],
     policy_kwargs: Mapping[str, Any] | None = None,
+    obs_columns: ObsColumns = ALL,
 ) -> AnySpec:
     """The spec of a policy, named or custom, for an environment's spaces."""
     if isinstance(policy, CustomPolicy):
-        return policy.for_spaces(observation_space, action_space, policy_kwargs)
-    return make_policy_spec(policy, observation_space, action_space, policy_kwargs)
+        return policy.for_spaces(observation_space, action_space, policy_kwargs, obs_columns)
+    return make_policy_spec(policy, observation_space, action_space, policy_kwargs, obs_columns)
 
 
-def warn_of_pixels(policy: object, space: spaces.Space[Any]) -> None:
-    """Warn of a dense network on images, of which it learns little: it has a weight for each pixel and unit."""
-    size, shape = flat_size(space), getattr(space, "shape", None)
+def warn_of_pixels(policy: object, space: spaces.Space[Any], size: int) -> None:
+    """Warn of a dense network on images, of which it learns little: it has a weight for each pixel and unit.
+
+    size: inputs of the network.
+    """
+    shape = getattr(space, "shape", None)
     image = isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
     if isinstance(policy, CustomPolicy) or size <= (_PIXELS if image else _INPUTS):
         return

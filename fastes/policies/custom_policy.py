@@ -16,6 +16,7 @@ from gymnasium import spaces
 from fastes import _core
 from fastes.errors import blame_policy
 from fastes.policies.action_head import ActionHead
+from fastes.policies.obs_columns import ALL, ObsColumns, columns_in
 from fastes.policies.policy_spec import flat_size, split_theta
 
 Float32 = npt.NDArray[np.float32]
@@ -35,10 +36,12 @@ class CustomPolicy:
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         policy_kwargs: Mapping[str, Any] | None = None,
+        obs_columns: ObsColumns = ALL,
     ) -> CustomSpec:
         """The policy for an environment's spaces; ValueError or TypeError when they do not fit."""
         head = self.head_for(action_space, dict(policy_kwargs or {}))
-        return self.make_spec(head, *obs_shape_of(observation_space))
+        shape, flattened = obs_shape_of(observation_space)
+        return self.make_spec(head, shape, flattened, columns_in(obs_columns, observation_space, math.prod(shape)))
 
     def parameter_shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Names and shapes of the parameters in the order in which they lie in theta."""
@@ -48,8 +51,10 @@ class CustomPolicy:
         """How outputs become actions; None where they are actions."""
         raise NotImplementedError
 
-    def make_spec(self, head: ActionHead | None, obs_shape: tuple[int, ...], flattened: bool) -> CustomSpec:
-        """The policy for a head and observations of a shape; ValueError or TypeError when they do not fit."""
+    def make_spec(
+        self, head: ActionHead | None, obs_shape: tuple[int, ...], flattened: bool, columns: tuple[int, ...] = ()
+    ) -> CustomSpec:
+        """The policy for a head and columns of observations of a shape; ValueError or TypeError when they do not fit."""
         raise NotImplementedError
 
 
@@ -64,6 +69,7 @@ class CustomSpec:
     shapes: of the parameters, by name, in the order in which they lie in theta.
     theta0: the first parameters, float32 (num_params,).
     pickled: the user's module or function.
+    columns: which values of an observation it gets, in this order; none for all.
     """
 
     kind: str
@@ -73,12 +79,18 @@ class CustomSpec:
     shapes: Mapping[str, tuple[int, ...]]
     theta0: Float32 = field(repr=False)
     pickled: bytes = field(repr=False)
+    columns: tuple[int, ...] = ()
 
     layers = ()  # none that the core would run
 
     @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of what it gets of one observation."""
+        return (len(self.columns),) if self.columns else self.obs_shape
+
+    @property
     def obs_size(self) -> int:
-        return math.prod(self.obs_shape)
+        return math.prod(self.input_shape)
 
     @property
     def num_params(self) -> int:

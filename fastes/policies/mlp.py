@@ -11,6 +11,7 @@ from gymnasium import spaces
 from fastes.errors import suggest
 from fastes.policies.action_head import head_from
 from fastes.policies.layers import ACTIVATIONS, dense_layers
+from fastes.policies.obs_columns import ALL, ObsColumns, columns_in
 from fastes.policies.policy_spec import PolicySpec, flat_size
 
 POLICIES = ("MlpPolicy", "LinearPolicy")
@@ -42,12 +43,14 @@ def make_policy_spec(
     observation_space: spaces.Space[Any],
     action_space: spaces.Space[Any],
     policy_kwargs: Mapping[str, Any] | None = None,
+    obs_columns: ObsColumns = ALL,
 ) -> PolicySpec:
     """The spec of a named policy for an environment's spaces.
 
     policy: 'MlpPolicy' (hidden layers 64-64, tanh, biases) or 'LinearPolicy' (one matrix, no bias).
     policy_kwargs: net_arch (hidden sizes; in SB3's dict those of 'pi'), activation_fn ('tanh' or 'relu' in any case, or a
     class of that name such as torch.nn.Tanh), use_bias, action_mapping ('clip', 'squash', 'bins'), num_bins.
+    obs_columns: which values of an observation it gets, as the setting of that name has them.
     """
     if policy in CUSTOM_POLICIES:
         raise ValueError(f"policy = {policy!r} is a class, not a name: pass an object, as in FastES(env, fastes.{policy}(...))")
@@ -64,16 +67,18 @@ def make_policy_spec(
     linear = policy == "LinearPolicy"
     hidden = _checked_layers(kwargs.get("net_arch"), linear)
     head = head_from(action_space, kwargs)
-    obs_size = flat_size(observation_space)
+    full_size = flat_size(observation_space)
+    columns = columns_in(obs_columns, observation_space, full_size)
     use_bias = kwargs.get("use_bias", not linear)
     if not isinstance(use_bias, bool):
         raise TypeError(f"use_bias = {use_bias!r} is a {type(use_bias).__name__}: expected True or False")
     activation = _activation_name(kwargs.get("activation_fn", "tanh"))
     return PolicySpec(
-        layers=dense_layers((obs_size, *hidden, head.num_outputs), activation, use_bias),
+        layers=dense_layers((len(columns) or full_size, *hidden, head.num_outputs), activation, use_bias),
         head=head,
-        obs_shape=observation_space.shape if isinstance(observation_space, spaces.Box) else (obs_size,),
+        obs_shape=observation_space.shape if isinstance(observation_space, spaces.Box) else (full_size,),
         flattened=not isinstance(observation_space, spaces.Box),
+        columns=columns,
     )
 
 

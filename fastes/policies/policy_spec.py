@@ -23,12 +23,14 @@ class PolicySpec:
 
     obs_shape: of one observation after flattening of anything but a Box.
     flattened: whether it needs that.
+    columns: which of its values the first layer gets, in this order; none for all.
     """
 
     layers: tuple[Layer, ...]
     head: ActionHead
     obs_shape: tuple[int, ...]
     flattened: bool = False
+    columns: tuple[int, ...] = ()
 
     @property
     def obs_size(self) -> int:

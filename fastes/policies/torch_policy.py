@@ -27,10 +27,10 @@ class TorchPolicy(CustomPolicy):
 
     FastES("CartPole-v1", TorchPolicy(torch.nn.Linear(4, 2)))
 
-    The module gets observations as float32 (1, *observation shape) and returns the action head's outputs, float32
-    (1, num_outputs) or (num_outputs,): a number for each component of a Box action, a logit for each choice (Discrete,
-    MultiDiscrete) or switch (MultiBinary). Observations are normalised unless normalize_obs is off; spaces other than Box
-    are flattened. policy_kwargs may have action_mapping and num_bins.
+    The module gets observations as float32 (1, *observation shape), or (1, n) of n values in obs_columns. It returns the action
+    head's outputs, float32 (1, num_outputs) or (num_outputs,): a number for each component of a Box action, a logit for each
+    choice (Discrete, MultiDiscrete) or switch (MultiBinary). Observations are normalised unless normalize_obs is off; spaces
+    other than Box are flattened. policy_kwargs may have action_mapping and num_bins.
 
     Training begins at the module's own parameters. Those with requires_grad=False stay as they are, and so do buffers, such
     as the statistics of BatchNorm. The module is copied when the policy is made and runs in eval mode on one thread of the
@@ -82,8 +82,10 @@ class TorchPolicy(CustomPolicy):
                 )
         return head_from(action_space, policy_kwargs)
 
-    def make_spec(self, head: ActionHead | None, obs_shape: tuple[int, ...], flattened: bool) -> TorchSpec:
-        spec = TorchSpec(self.kind, head, obs_shape, flattened, self.shapes, self.theta0, self.pickled)
+    def make_spec(
+        self, head: ActionHead | None, obs_shape: tuple[int, ...], flattened: bool, columns: tuple[int, ...] = ()
+    ) -> TorchSpec:
+        spec = TorchSpec(self.kind, head, obs_shape, flattened, self.shapes, self.theta0, self.pickled, columns)
         actor = spec.make_actor()
         actor.check_outputs()
         actor.check_memory()
@@ -145,7 +147,7 @@ class TorchActor(CustomActor):
             parameter.data = torch.from_numpy(views[name])
         self.parameters[:] = spec.theta0
         self.module = module.eval().requires_grad_(False)  # without gradients nothing is recorded: no_grad would cost more
-        self._input = torch.from_numpy(self.observation).view(1, *spec.obs_shape)
+        self._input = torch.from_numpy(self.observation).view(1, *spec.input_shape)
         own = hook_of(self.module)
         found = [own] if own else [hook_of(inner) for inner in self.module.modules()]
         self.hooks = [hook for hook in found if hook is not None]

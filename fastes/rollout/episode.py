@@ -98,7 +98,7 @@ def run_episode(
             if terminated or truncated:
                 break
     except (TypeError, ValueError, LookupError) as error:
-        if wrong := advice_on_step(env.observation_space, flatten, actor.observation.size, obs, reward):
+        if wrong := advice_on_step(env.observation_space, flatten, actor.full_size, obs, reward):
             raise (TypeError if isinstance(error, TypeError) else ValueError)(wrong) from error
         if advice := advice_on_episode(error, first):
             raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{error}: {advice}") from error

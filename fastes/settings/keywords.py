@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastes.es.hyperparameters import MoreHyperparameters, Unpack
@@ -46,6 +47,7 @@ class _Settings(MoreHyperparameters, total=False):
     episode_cap_until: float
     on_env_error: str
     step_timeout: float | str
+    obs_columns: str | Sequence[int | str]
     normalize_obs: bool
     obs_warmup: bool
     obs_freeze_after: int

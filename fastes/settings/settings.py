@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import Field, asdict, dataclass, fields, replace
 from typing import Any
 
 from fastes.es.hyperparameters import Hyperparameters
 from fastes.es.schedules import ANY_NUMBER, ScheduleSetting, checked_count, count_at, make_schedule
 from fastes.es.setting_fields import checked_number, setting
+from fastes.policies.obs_columns import ALL, checked_columns
 from fastes.rollout.episode import STEP_GUARD
 from fastes.settings.aliases import answer
 from fastes.settings.alternatives import plain_alternatives
@@ -196,6 +198,11 @@ class Settings(Hyperparameters):
         "faults",
     )
 
+    obs_columns: str | Sequence[int | str] = setting(
+        ALL,
+        "observations that the policy sees, of flat ones: all, or indices and ranges such as 0:45,60,100:",
+        "observations",
+    )
     normalize_obs: bool = setting(
         True, "normalise observations by the running mean and standard deviation of what candidates saw", "observations"
     )
@@ -228,6 +235,7 @@ class Settings(Hyperparameters):
             )
         object.__setattr__(self, "policy_kwargs", plain_policy_kwargs(self.policy_kwargs))
         object.__setattr__(self, "starts_alternatives", plain_alternatives(self.starts_alternatives))
+        object.__setattr__(self, "obs_columns", checked_columns(self.obs_columns))
         episodes = checked_count("episodes_per_candidate", self.episodes_per_candidate)
         object.__setattr__(self, "episodes_per_candidate", episodes)
         super().__post_init__()

@@ -14,13 +14,15 @@ from benchmarks.child_process import Write, records_to_stdout
 from benchmarks.learning.runs.clock import Budget, Clock
 from benchmarks.learning.runs.evaluation import Task, Watch
 from benchmarks.peers.zoo import algorithm_of, change_of, changed_settings
+from fastes.policies.obs_columns import ALL
 from fastes.settings.preset_loader import DEFAULT, choose_settings, preset_for
 from fastes.settings.settings import Settings
 
 if TYPE_CHECKING:
     from fastes import FastES
 
-_NEWER = ("step_agreement", "archive_size", "archive_quantile", "episode_cap_until")  # than the first rows with a fingerprint
+# than the first rows that have a fingerprint
+_NEWER = ("step_agreement", "archive_size", "archive_quantile", "episode_cap_until", "obs_columns")
 
 
 def base_of(env: str) -> str:
@@ -62,6 +64,7 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
         preset = preset_for(base_of(task.env))
         source = f"preset {preset}" if preset != DEFAULT else "FastES's defaults: it has no preset"
         source += f", {change_of(task.algo)}" if change_of(task.algo) else ""
+        source += f", sees observations {model.settings.obs_columns} alone" if model.settings.obs_columns != ALL else ""
         note = f"{source} ({fingerprint(model.settings)}); {cores} workers"
         watch.finish(model.num_timesteps + model.eval_timesteps, note)
 
