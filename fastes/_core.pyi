@@ -9,6 +9,7 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
+SOURCE_HASH: str
 STREAM_VERSION: int
 STREAM_TABLE: int
 STREAM_PAIR: int

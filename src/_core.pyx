@@ -13,6 +13,10 @@ from libc.string cimport memcpy, memset
 
 cnp.import_array()
 
+cdef extern from *:
+    const char *FASTES_SOURCE_HASH  # setup.py's
+
+SOURCE_HASH = FASTES_SOURCE_HASH.decode()
 STREAM_VERSION = FASTES_STREAM_VERSION
 STREAM_TABLE = FASTES_STREAM_TABLE
 STREAM_PAIR = FASTES_STREAM_PAIR

@@ -6,6 +6,7 @@ import random
 import sys
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import cloudpickle
@@ -15,7 +16,7 @@ from faults import SETTINGS, toy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastes import EvolutionStrategy, FastES
+from fastes import EvolutionStrategy, FastES, _core
 from fastes.envs.source import make_env_source
 from fastes.errors import ClusterError
 from fastes.pools.cluster import node_report
@@ -294,7 +295,7 @@ def spec_of(env: Any = None, **changes: Any) -> Any:
 
 def test_other_versions_are_told_in_a_table() -> None:
     wanted = node_report.wanted_versions(make_env_source("CartPole-v1"))
-    assert set(wanted) >= {"python", "machine", "fastes", "numpy", "gymnasium"}
+    assert set(wanted) >= {"python", "machine", "fastes", "fastes._core", "numpy", "gymnasium"}
     refusal = answer_of(spec_of(), {**wanted, "numpy": "9.9", "some-package": "1.0"}).refusal
     lines = refusal.splitlines()
     assert lines[0] == "it has other versions, and results depend on these:"
@@ -302,6 +303,18 @@ def test_other_versions_are_told_in_a_table() -> None:
     assert lines[2].split() == ["numpy", "9.9", np.__version__]
     assert lines[3].split() == ["some-package", "1.0", "not", "installed"]
     assert len(lines) == 4
+
+
+@pytest.mark.parametrize(("core", "said"), [({"SOURCE_HASH": "0badc0de"}, "0badc0de"), ({}, "an earlier build")])
+def test_a_core_that_was_built_from_other_sources_is_refused(
+    core: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node whose files are the same, where nobody has built them since."""
+    wanted = {name: node_report.version_of(name) for name in ("fastes", "fastes._core")}
+    monkeypatch.setattr(node_report, "version_of", node_report.version_of.__wrapped__)
+    monkeypatch.setattr(node_report, "_core", SimpleNamespace(**core))
+    refusal = answer_of(spec_of(), wanted).refusal
+    assert [line.split(maxsplit=2) for line in refusal.splitlines()[2:]] == [["fastes._core", _core.SOURCE_HASH, said]]
 
 
 def test_the_environments_package_counts() -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fastes
+from fastes import _core
 from fastes.system import installation
 
+_ROOT = Path(__file__).parents[1]
 _IGNORED = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
 
 
@@ -117,3 +121,33 @@ def test_source_that_is_not_what_is_installed_says_so(checkout: Path) -> None:
     says(f"{checkout / 'src' / 'kernels.c'} is not as pip has installed it in {site / 'fastes'}")
     (source / "es" / "more.py").touch()
     says(f"{source / 'es' / 'more.py'} is not as pip has installed it")
+
+
+def hash_of(source: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What setup.py would compile into the core, in a folder with it and `src`; nothing is built."""
+    made: list[dict[str, Any]] = []
+    setuptools = SimpleNamespace(Extension=lambda _, **arguments: made.append(arguments), setup=lambda **_: None)
+    with monkeypatch.context() as patch:
+        patch.chdir(source)
+        patch.setitem(sys.modules, "setuptools", setuptools)
+        patch.setitem(sys.modules, "Cython.Build", SimpleNamespace(cythonize=lambda *_, **__: None))
+        runpy.run_path("setup.py")
+    return str(dict(made[0]["define_macros"])["FASTES_SOURCE_HASH"]).strip('"')
+
+
+def test_the_core_says_which_sources_it_was_built_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any of them, and the compiler's flags; nothing else that lies there."""
+    shutil.copytree(_ROOT / "src", tmp_path / "src")
+    shutil.copy(_ROOT / "setup.py", tmp_path)
+    assert hash_of(tmp_path, monkeypatch) == _core.SOURCE_HASH, "the core is not built from src/: make build"
+    (tmp_path / "src" / "notes.txt").touch()
+    assert hash_of(tmp_path, monkeypatch) == _core.SOURCE_HASH
+    found = {_core.SOURCE_HASH}
+    for path in sorted((tmp_path / "src").iterdir()):
+        if path.name != "notes.txt":
+            path.write_text(path.read_text() + "\n")
+            found.add(hash_of(tmp_path, monkeypatch))
+    assert len(found) == len(list((tmp_path / "src").iterdir()))
+    setup = tmp_path / "setup.py"
+    setup.write_text(setup.read_text().replace("-ffp-contract=off", "-ffp-contract=fast"))
+    assert hash_of(tmp_path, monkeypatch) not in found

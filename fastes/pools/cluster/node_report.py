@@ -10,9 +10,11 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from fastes import _core
 from fastes.envs.source import EnvSource
 
-_ALWAYS = ("python", "machine", "ray", "fastes", "numpy", "gymnasium")
+_CORE = "fastes._core"
+_ALWAYS = ("python", "machine", "ray", "fastes", _CORE, "numpy", "gymnasium")
 _MISSING = "not installed"
 
 
@@ -34,6 +36,8 @@ def version_of(name: str) -> str:
         return platform.python_version()
     if name == "machine":
         return f"{platform.system()} {platform.machine()}"
+    if name == _CORE:  # compiled on each machine, perhaps before the sources were changed
+        return getattr(_core, "SOURCE_HASH", "an earlier build")
     try:
         found = metadata.version(name)
     except metadata.PackageNotFoundError:
