@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +327,50 @@ def test_where_no_episode_is_ever_finished_few_are_tried() -> None:
         with pytest.raises(WorkerCrashed, match=message):
             learn(model, 1)
     assert len(messages) == 5
+
+
+class Doomed(Toy):
+    """The first one that is built plays an episode without end; a thread of any other ends its process when that is ready."""
+
+    def __init__(self, marker: str, parent: int) -> None:
+        super().__init__(hang_seeds=range(1000), at_step=1)
+        if os.getpid() != parent and not self._first_time(marker):
+            threading.Thread(target=self._end, daemon=True).start()
+
+    @staticmethod
+    def _end() -> None:
+        main = threading.main_thread().ident
+        while "in work\n" not in "".join(traceback.format_stack(sys._current_frames()[main or 0])):
+            time.sleep(0.005)
+        os._exit(7)
+
+
+def test_workers_that_die_again_and_again_outside_any_episode_are_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are ready, and would be replaced for ever while nobody finishes an episode."""
+    monkeypatch.setattr("fastes.pools.processes.process_pool._MAX_IDLE", 2)
+    env = partial(Doomed, str(tmp_path / "marker"), os.getpid())
+    message = r"2 workers were lost outside any episode; the last one died by exit status 7"
+    with FastES(env, n_workers=2, **SETTINGS) as model, caught_warnings() as messages:
+        with pytest.raises(WorkerCrashed, match=message):
+            model.evaluate(1, first_seed=0)
+        assert children() == []
+    assert 1 <= len(messages) <= 3, "one more where a doomed one was the first to play"
+
+
+def test_workers_killed_now_and_then_while_idle_end_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often: episodes are finished in between."""
+    monkeypatch.setattr("fastes.pools.processes.process_pool._MAX_IDLE", 2)
+
+    def kill(_: Any) -> None:
+        (pid,) = children()
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not alive(pid), "the worker ended")
+
+    with FastES(toy(), n_workers=1, **{**SETTINGS, "eval_lag": 0}) as model, caught_warnings() as messages:
+        learn(model, 3, on_record=kill)
+    assert len([message for message in messages if "outside any episode" in message]) == 2
 
 
 def test_a_slow_starter_gets_no_pile_of_messages(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from fastes.system.interrupts import interrupts_wait
 
 _MAX_CRASHES = 3  # of one job
 _MAX_FRUITLESS = 6  # for each worker, where no episode was ever finished
+_MAX_IDLE = 6  # of a worker's row in a row, outside any episode, while nobody finishes one
 
 
 class ProcessPool(Workforce):
@@ -52,6 +53,8 @@ class ProcessPool(Workforce):
         self._orphans = False  # whether a lost worker may have left a job that it had claimed
         self._lost_at = 0  # a ticket of that moment
         self._crashes: Counter[int] = Counter()  # of a worker's row, while it built its environment
+        self._idle: Counter[int] = Counter()  # of a worker's row, outside any episode, since one was finished
+        self._done_then = 0  # what `_done` was at the last of these
         self._fruitless = 0  # episodes that lost their worker before any was finished
 
     def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
@@ -103,7 +106,7 @@ class ProcessPool(Workforce):
 
     def wait(self, tickets: Collection[int]) -> None:
         """Also raises WorkerError where a worker cannot build its environment, WorkerCrashed (WorkerTimeout when it hung) where
-        workers are lost again and again outside any episode; requests are forgotten then.
+        workers are lost again and again outside any episode, and none is finished; requests are forgotten then.
         """
         self._interrupted = True
         self._crashes.clear()
@@ -137,6 +140,7 @@ class ProcessPool(Workforce):
             for place in self.block.places:  # a job that is claimed later would be played in the place of another request
                 _core.commit(place.unclaimed, 0, 0)
         self._requests.forget()
+        self._idle.clear()
         self.kill()
         self._interrupted = False
 
@@ -276,17 +280,16 @@ class ProcessPool(Workforce):
             generation = self._generation()
             what = "outside any episode" if worker.ready else "while it built its environment"
             what += f", in generation {generation + 1}" if generation >= 0 else ""
-            self._crashes[worker.slot] += not worker.ready  # killed while idle: nobody's fault
-            crashes, episode = self._crashes[worker.slot], None
+            crashes, most, episode = *self._loss_outside(worker), None
         else:
             episode = describe_episode(self.spec, open_.place, job, int(worker.row[EPISODE]))
             what = f"in {episode.text}"
             open_.crashes[job] += 1
             self._fruitless += 1
-            crashes = open_.crashes[job]
-        never = self._fruitless >= _MAX_FRUITLESS * self.n_processes and not self._has_finished_any()
-        if crashes >= _MAX_CRASHES or never:
-            error = self._crash_error(worker, what, how, episode, never)
+            crashes, most = open_.crashes[job], _MAX_CRASHES
+        never = self._fruitless >= _MAX_FRUITLESS * self.n_processes and not self._done()
+        if crashes >= most or never:
+            error = self._crash_error(worker, most, what, how, episode, never)
             if open_ is None or never:
                 raise error
             self._fail(open_, error)
@@ -299,14 +302,30 @@ class ProcessPool(Workforce):
         )
         self.start()
 
-    def _crash_error(self, worker: Worker, what: str, how: str, episode: Where | None, never: bool) -> WorkerCrashed:
-        """What to raise when workers are lost again and again. never: before any episode was finished."""
+    def _loss_outside(self, worker: Worker) -> tuple[int, int]:
+        """A worker was lost outside any episode: how often that has come to its row, and how often it may.
+
+        One that is ready may be killed at any time, and nobody's job has done it. But where that comes again and again and no
+        episode is finished in between, by any worker, nothing will come of the next one.
+        """
+        if not worker.ready:
+            self._crashes[worker.slot] += 1
+            return self._crashes[worker.slot], _MAX_CRASHES
+        done = self._done()
+        if done != self._done_then:
+            self._idle.clear()
+            self._done_then = done
+        self._idle[worker.slot] += 1
+        return self._idle[worker.slot], _MAX_IDLE
+
+    def _crash_error(self, worker: Worker, most: int, what: str, how: str, episode: Where | None, never: bool) -> WorkerCrashed:
+        """What to raise when workers are lost again and again. most: that may be. never: before any episode was finished."""
         kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
         again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""
         lost = (
             f"{self._fruitless} workers were lost before any episode was finished, the last one"
             if never
-            else (f"{_MAX_CRASHES} workers were lost")
+            else f"{most} workers were lost"
         )
         output = worker.last_output()
         return kind(
@@ -317,8 +336,9 @@ class ProcessPool(Workforce):
             episode.env_seed if episode else None,
         )
 
-    def _has_finished_any(self) -> bool:
-        return any(place.committed.any() for place in self.block.places)
+    def _done(self) -> int:
+        """Grows with every job that is finished: its flag is set to a ticket above those before."""
+        return sum(int(place.committed.sum()) for place in self.block.places)
 
     def _note_orphans(self) -> None:
         """A lost worker may have claimed a job of any request that is open now."""
