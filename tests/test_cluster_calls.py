@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,11 +16,13 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pytest
-from faults import SETTINGS, toy
+from faults import SETTINGS, caught_warnings, toy
 from processes import wait_until
 
 from fastes import FastES
+from fastes.errors import ClusterError
 from fastes.pools.cluster.member import Member, Parameters
+from fastes.pools.cluster.membership import Membership
 from fastes.pools.cluster.messages import Joined, Played, Range, Reply, Work, jobs_of, pack, runs_of, unpack
 from fastes.pools.cluster.node import Node
 from fastes.pools.cluster.ray_pool import RayPool
@@ -81,6 +84,8 @@ class ByHand:
 class Requests:
     """Of one training with two noise tables."""
 
+    MANY = 1200  # candidates, whose moments are not sent but summed
+
     def __init__(self) -> None:
         with FastES(toy(), n_workers=0, preset="default", **SETTINGS) as model:
             self.spec = replace(model.evaluator.pool_spec(), num_tables=2)
@@ -90,6 +95,12 @@ class Requests:
     def candidates(self, generation: int, table: int = 0) -> Request:
         perturbations = replace(self._perturbations, generation=generation)
         return Request(self._theta, self._normalizer, self._episodes[0], perturbations, table=table)
+
+    def many_candidates(self, generation: int) -> Request:
+        few, times = self._perturbations, self.MANY // len(self._perturbations)
+        index, seeds, keys = (np.repeat(each, times, axis=0) for each in (few.noise_index, few.env_seed, few.action_key))
+        many = replace(few, generation=generation, noise_index=index, env_seed=seeds, action_key=keys)
+        return self.candidates(generation)._replace(perturbations=many)
 
     def evaluation(self, generation: int) -> Request:
         seeds = np.array([7], dtype=np.int64)
@@ -239,38 +250,75 @@ def test_who_waits_for_a_node_that_leaves_waits_no_longer(called: Called, reques
 # --- what a driver sends ---------------------------------------------------------------------------------------------
 
 
-class Driver:
-    """A pool of one node, which says what a test has it say. works: what it was sent. pool: the driver's."""
+class RayError(Exception):
+    """As ray.exceptions has it."""
 
-    def __init__(self, spec: PoolSpec) -> None:
-        self.works: list[Work] = []
-        actor = SimpleNamespace(work=SimpleNamespace(remote=self._sent))
-        self.member = Member("id", "node", 2, actor, 8)
-        self.member.state, self.member.places = "ready", 4
-        ray = SimpleNamespace(get=lambda reply: reply)
-        self.nodes: Any = SimpleNamespace(ray=ray, ready=lambda: [self.member], find=lambda _: self.member, close=lambda: None)
+
+class RayActorError(RayError):
+    """The same of an actor that is dead."""
+
+
+class Connected(Membership):
+    """Nodes that are ready, without a cluster."""
+
+    def __init__(self, members: dict[str, Member], on_lost: Callable[[Member], None]) -> None:
+        self.ray = SimpleNamespace(
+            get=lambda reply: reply,
+            is_initialized=lambda: False,
+            exceptions=SimpleNamespace(RayError=RayError, RayActorError=RayActorError),
+        )
+        self.cluster, self._members, self._on_lost = "auto", members, on_lost
+        self._starts = dict.fromkeys(members, 1)
+
+
+class Driver:
+    """A pool of nodes, which say what a test has them say.
+
+    pool: the driver's. members: the nodes. works: what these were sent, and to whom. fails: what any call raises.
+    """
+
+    def __init__(self, spec: PoolSpec, count: int = 1, workers: int = 2) -> None:
+        self.workers = workers
+        self.works: list[tuple[str, Work]] = []
+        self.fails: Exception | None = None
+        self.members = {name: self._member(name) for name in "abc"[:count]}
         self.pool = RayPool(spec, "auto")
+        self.nodes = Connected(dict(self.members), self.pool._lose)
         self.pool._nodes = self.nodes
 
-    def _sent(self, content: bytes) -> object:
-        self.works.append(unpack(content))
+    def _member(self, name: str) -> Member:
+        called = SimpleNamespace(remote=lambda content: self._sent(name, content))
+        actor = SimpleNamespace(work=called, sums=SimpleNamespace(remote=self._asked))
+        member = Member(name, f"node {name}", self.workers, actor, 8)
+        member.state, member.places = "ready", self.workers + 2
+        return member
+
+    def _sent(self, name: str, content: bytes) -> object:
+        if self.fails is not None:
+            raise self.fails
+        self.works.append((name, unpack(content)))
         return object()
 
-    def turn(self) -> list[Work]:
-        """What the node is sent now."""
+    def _asked(self, *_: Any) -> object:
+        if self.fails is not None:
+            raise self.fails
+        return object()
+
+    def turn(self) -> list[tuple[str, Work]]:
+        """Who is sent what now."""
         before = len(self.works)
-        self.pool._hand_out([self.member])
+        self.pool._hand_out(self.nodes)
         return self.works[before:]
 
-    def answer(self, *ranges: Range) -> None:
-        """A call ends with results of these."""
+    def answer(self, name: str, *ranges: Range, rows: bool = True) -> None:
+        """A node's call ends with results of these."""
         answers = []
         for number, _, runs in ranges:
             ones = np.ones(len(jobs_of(runs)))
-            rows = np.ones((len(ones), 2, 3))
-            answers.append(Played(number, ones, ones.astype(np.int32), ones, rows, 0.0, 0, ""))
-        self.member.calls.clear()
-        self.pool._meet(self.nodes, pack(Reply(tuple(answers), ())), self.member)
+            moments = np.ones((len(ones), 2, 3)) if rows else None
+            answers.append(Played(number, ones, ones.astype(np.int32), ones, moments, 0.0, 0, ""))
+        self.members[name].calls.clear()
+        self.pool._meet(self.nodes, pack(Reply(tuple(answers), ())), self.members[name])
 
 
 @pytest.fixture
@@ -280,7 +328,7 @@ def driver(requests: Requests) -> Driver:
 
 def test_a_node_gets_all_its_orders_in_one_message(driver: Driver, requests: Requests) -> None:
     evaluation, candidates = driver.pool.submit(requests.evaluation(3)), driver.pool.submit(requests.candidates(4))
-    (work,) = driver.turn()
+    ((_, work),) = driver.turn()
     assert [order.ticket for order in work.ranges] == [candidates, evaluation]
     assert {terms.ticket for terms in work.terms} == {candidates, evaluation}
     assert driver.turn() == [], "its call is out"
@@ -289,14 +337,14 @@ def test_a_node_gets_all_its_orders_in_one_message(driver: Driver, requests: Req
 def test_somebody_waits_for_what_a_node_still_plays(driver: Driver, requests: Requests) -> None:
     """Its evaluation outlasts its candidates, and no further ones come."""
     evaluation, candidates = driver.pool.submit(requests.evaluation(3)), driver.pool.submit(requests.candidates(4))
-    (work,) = driver.turn()
-    driver.answer(work.ranges[0])
+    ((_, work),) = driver.turn()
+    driver.answer("a", work.ranges[0])
     assert driver.pool.is_finished(candidates)
-    (empty,) = driver.turn()
+    ((_, empty),) = driver.turn()
     assert (empty.ranges, empty.terms, empty.number) == ((), (), work.number + 1)
     assert evaluation in empty.open_tickets
     assert driver.turn() == []
-    driver.answer(work.ranges[1])
+    driver.answer("a", work.ranges[1])
     assert driver.pool.is_finished(evaluation)
     assert driver.turn() == [], "a node that has nothing is left alone"
 
@@ -305,6 +353,60 @@ def test_a_new_generation_goes_out_beside_a_call(driver: Driver, requests: Reque
     driver.pool.submit(requests.evaluation(3))
     driver.turn()
     candidates = driver.pool.submit(requests.candidates(4))
-    (work,) = driver.turn()
+    ((_, work),) = driver.turn()
     assert [order.ticket for order in work.ranges] == [candidates]
-    assert len(driver.member.calls) == 2
+    assert len(driver.members["a"].calls) == 2
+
+
+def test_a_node_that_is_late_is_heard_to_the_end(requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets no orders while it is, and would be late for ever if nobody took the rest of what it had."""
+    driver, now = Driver(requests.spec, 2), [100.0]
+    monkeypatch.setattr("fastes.pools.cluster.member.time.monotonic", lambda: now[0])
+    driver.members["b"]._paces[True].append(1.0)  # what ranges are measured by
+    driver.pool.submit(requests.candidates(4))
+    given = dict(driver.turn())
+    driver.answer("b", *given["b"].ranges)
+    now[0] = 200.0
+    driver.answer("a", given["a"].ranges[0])
+    assert driver.members["a"].is_late(now[0])
+    assert len(driver.members["a"].ranges) == 1
+    assert dict(driver.turn())["a"].ranges == ()
+
+
+# --- what Ray raises when it is called -------------------------------------------------------------------------------
+
+
+def test_an_actor_that_is_found_dead_when_it_is_called_is_a_lost_node(requests: Requests) -> None:
+    driver = Driver(requests.spec, 2)
+    candidates = driver.pool.submit(requests.candidates(4))
+    driver.fails = RayActorError("it is dead")
+    with caught_warnings() as messages:
+        assert driver.turn() == []
+    assert [message.partition(" is lost;")[0] for message in messages] == ["node a", "node b"]
+    assert driver.nodes.ready() == []
+    driver.fails, driver.members["c"] = None, driver._member("c")
+    driver.nodes._members["c"] = driver.members["c"]
+    ((name, work),) = driver.turn()
+    driver.answer(name, *work.ranges)
+    assert driver.pool.is_finished(candidates), "nothing of theirs is missing"
+
+
+@pytest.mark.parametrize("error", [RayError("the store is full"), ConnectionError("the client is gone")])
+def test_whatever_else_ray_raises_is_the_loss_of_the_connection(error: Exception, driver: Driver, requests: Requests) -> None:
+    driver.pool.submit(requests.candidates(4))
+    driver.fails = error
+    with pytest.raises(ClusterError, match=rf"the connection to the cluster 'auto' is lost \({error}\)"):
+        driver.turn()
+
+
+@pytest.mark.parametrize("is_dead", [True, False])
+def test_the_same_where_a_sum_is_asked_for(is_dead: bool, requests: Requests) -> None:
+    driver = Driver(requests.spec, workers=20)  # one range has all candidates
+    candidates = driver.pool.submit(requests.many_candidates(4))
+    ((name, work),) = driver.turn()
+    driver.fails = RayActorError("it is dead") if is_dead else ConnectionError("the client is gone")
+    with caught_warnings(), contextlib.nullcontext() if is_dead else pytest.raises(ClusterError, match="is lost"):
+        driver.answer(name, *work.ranges, rows=False)
+    assert bool(driver.nodes.ready()) != is_dead
+    if is_dead:
+        assert driver.pool._tickets[candidates].schedule.waiting == requests.MANY, "only it had their moments"

@@ -93,6 +93,18 @@ class Membership:
                 "stays: save it, and go on from there"
             ) from error
 
+    def called(self, member: Member, call: Callable[[], Any]) -> Any | None:
+        """The answer to come to a call of a member's actor; None where the actor is dead, which is lost from then on."""
+
+        def ref() -> Any | None:
+            try:
+                return call()
+            except self.ray.exceptions.RayActorError as error:
+                self.lose(member, str(error))
+                return None
+
+        return self._asked(ref)
+
     def look(self) -> None:
         """Meet nodes that are new or gone; ClusterError where there is none for long, or none can be used at all."""
         now = time.monotonic()
@@ -115,9 +127,11 @@ class Membership:
         self._starts[node_id] = self._starts.get(node_id, 0) + 1
         workers, name = int(node["Resources"]["CPU"]), f"node {node['NodeManagerAddress']} ({node_id[:6]})"
         kind = self._connection.actor_on(node_id, Node, workers, _THREADS)
-        member = Member(node_id, name, workers, kind.remote(name, workers), self._held)
-        member.calls.add(member.actor.join.remote(self._versions, self._content, self._registrations))
-        self._members[node_id] = member
+        actor = self._asked(partial(kind.remote, name, workers))
+        self._members[node_id] = member = Member(node_id, name, workers, actor, self._held)
+        said = self._versions, self._content, self._registrations
+        if (ref := self.called(member, partial(actor.join.remote, *said))) is not None:
+            member.calls.add(ref)
 
     def welcome(self, member: Member, joined: Joined) -> None:
         """Take a node in that has answered, or refuse it."""
@@ -132,7 +146,7 @@ class Membership:
         """Use it no more; ClusterError where that leaves nobody, and nobody ever was."""
         member.state, member.reason = "refused", reason
         member.calls.clear()
-        self.ray.kill(member.actor)
+        self._asked(partial(self.ray.kill, member.actor))
         warnings.warn(f"{member.name} is not used: {reason}", RuntimeWarning, stacklevel=7)
         if not self._has_played and all(each.state == "refused" for each in self._members.values()):
             raise ClusterError(self._no_node())

@@ -8,6 +8,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Collection, Iterable, Set
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,7 +167,7 @@ class RayPool:
     def _turn(self, nodes: Membership) -> None:
         """Look after nodes, hand out, and meet what comes first."""
         nodes.look()
-        self._hand_out(nodes.ready())
+        self._hand_out(nodes)
         self._give_up_late_sums()
         refs = {**nodes.awaited(), **{ref: asked.member for ref, asked in self._sums.items()}}
         for ref in nodes.wait(list(refs), _TICK):
@@ -222,7 +223,8 @@ class RayPool:
                 runs = runs_of(np.sort(jobs))
                 open_.down += runs.nbytes
                 late = time.monotonic() + _SUM_SECONDS + _SUM_SECONDS_A_VALUE * len(jobs) * self.spec.policy.obs_size
-                self._sums[member.actor.sums.remote(open_.number, runs)] = _Asked(open_, member, late)
+                if (ref := nodes.called(member, partial(member.actor.sums.remote, open_.number, runs))) is not None:
+                    self._sums[ref] = _Asked(open_, member, late)
 
     def _give_up_late_sums(self) -> None:
         """A node that was cut off has the only moments of its jobs: others play them again."""
@@ -239,17 +241,17 @@ class RayPool:
 
     # --- handing out ------------------------------------------------------------------------------------------------
 
-    def _hand_out(self, members: list[Member]) -> None:
+    def _hand_out(self, nodes: Membership) -> None:
         """Jobs to all nodes that can take any: the oldest request's candidates first, noise-free episodes last.
 
         Each node gets one message.
         """
-        now = time.monotonic()
-        members = [member for member in members if not member.is_late(now)] or members
+        now, ready = time.monotonic(), nodes.ready()
+        members = [member for member in ready if not member.is_late(now)] or ready
         all_workers = sum(member.workers for member in members)
         open_ones = [open_ for open_ in self._tickets.values() if not open_.is_finished]
         open_ones.sort(key=lambda open_: (not open_.is_candidates, open_.number))
-        given: dict[Member, list[_Order]] = {member: [] for member in members}
+        given: dict[Member, list[_Order]] = {member: [] for member in ready}
         with interrupts_wait():  # messages are numbered: none may be missing
             was_given = True
             while was_given:
@@ -265,7 +267,7 @@ class RayPool:
                         given[member] += self._help_out(member, open_ones)
             for member, orders in given.items():
                 if orders or (member.ranges and not member.calls):  # somebody has to bring what it will say
-                    self._send(member, orders)
+                    self._send(nodes, member, orders)
 
     def _help_out(self, member: Member, open_ones: Iterable[OpenTicket]) -> list[_Order]:
         """Give a node that has nothing to do what others take long for."""
@@ -284,14 +286,18 @@ class RayPool:
         member.give(numbers, parts, open_, statistics.median_low(paces) if paces else None)
         return [_Order(Range(number, open_.number, runs_of(jobs)), open_) for number, jobs in zip(numbers, parts, strict=True)]
 
-    def _send(self, member: Member, orders: list[_Order]) -> None:
-        assert self._nodes is not None
+    def _send(self, nodes: Membership, member: Member, orders: list[_Order]) -> None:
         asked = {order.owner.number: order.owner for order in orders}.values()
         whole = [(open_, self._parameters[open_.number]) for open_ in asked]
         content = member.message([order.range for order in orders], whole, tuple(self._tickets))
         for open_ in asked:
             open_.down += len(content) // len(asked)
-        member.calls.add(member.actor.work.remote(self._nodes.ray.put(content) if len(content) >= _LARGE else content))
+
+        def call() -> Any:
+            return member.actor.work.remote(nodes.ray.put(content) if len(content) >= _LARGE else content)
+
+        if (ref := nodes.called(member, call)) is not None:
+            member.calls.add(ref)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
