@@ -120,10 +120,10 @@ class Called:
         self._tickets: list[int] = []
         self._has_left = False
 
-    def call(self, *requests: Request, unknown: Sequence[int] = ()) -> Future[Reply]:
+    def call(self, *requests: Request, unknown: Sequence[int] = (), over: int | None = None) -> Future[Reply]:
         """Send them, each in a range of its own, with numbers and pool's tickets from 0; what the call will give.
 
-        unknown: ranges of requests whose terms the node does not have.
+        unknown: ranges of requests whose terms the node does not have. over: a request that is.
         """
         asked, ranges = [], [Range(number, 99, runs_of(np.arange(2))) for number in unknown]
         for request in requests:
@@ -132,7 +132,8 @@ class Called:
             open_ = OpenTicket(number, request, self.spec)
             asked.append((open_, Parameters(open_, False, None)))
             ranges.append(Range(number, number, runs_of(open_.schedule.jobs)))
-        content, reply = self.member.message(ranges, asked, tuple(self._tickets)), Future[Reply]()
+        open_ones = tuple(ticket for ticket in self._tickets if ticket != over)
+        content, reply = self.member.message(ranges, asked, open_ones), Future[Reply]()
         threading.Thread(target=lambda: reply.set_result(unpack(self.node.work(content))), daemon=True).start()
         return reply
 
@@ -213,6 +214,16 @@ def test_what_is_held_comes_when_the_candidates_have_gone_to_a_later_generation(
     assert numbers(first) == [0]
     called.finish(2)
     assert numbers(second) == [2]
+
+
+def test_candidates_that_others_have_played_hold_nothing_up(called: Called, requests: Requests) -> None:
+    """They go on here, and the driver has told that it waits for them no longer."""
+    first = called.call(requests.evaluation(3), requests.candidates(4))
+    wait_until(lambda: called.pool.waits > 0, "the node plays")
+    second = called.call(over=1)
+    assert numbers(first) == []
+    called.finish(0)
+    assert numbers(second) == [0]
 
 
 def test_a_newer_call_sends_an_older_one_home(called: Called, requests: Requests) -> None:
@@ -371,6 +382,25 @@ def test_a_node_that_is_late_is_heard_to_the_end(requests: Requests, monkeypatch
     assert driver.members["a"].is_late(now[0])
     assert len(driver.members["a"].ranges) == 1
     assert dict(driver.turn())["a"].ranges == ()
+
+
+def test_a_node_is_told_when_others_have_played_what_it_still_plays(
+    requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hold an evaluation that everybody waits for now."""
+    driver, now = Driver(requests.spec, 2), [100.0]
+    monkeypatch.setattr("fastes.pools.cluster.member.time.monotonic", lambda: now[0])
+    driver.members["b"]._paces[True].append(1.0)
+    candidates = driver.pool.submit(requests.candidates(4))
+    evaluation = driver.pool.submit(requests.evaluation(3))
+    driver.answer("b", *dict(driver.turn())["b"].ranges)
+    now[0] = 200.0
+    while not driver.pool.is_finished(candidates):
+        driver.answer("b", *dict(driver.turn())["b"].ranges)
+    assert driver.members["a"].ranges
+    driver.pool.collect(candidates)
+    assert [(name, work.ranges, work.open_tickets) for name, work in driver.turn() if name == "a"] == [("a", (), (evaluation,))]
+    assert "a" not in dict(driver.turn()), "it is told once"
 
 
 # --- what Ray raises when it is called -------------------------------------------------------------------------------

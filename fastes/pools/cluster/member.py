@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -67,6 +67,7 @@ class Member:
         self._held: OrderedDict[bytes, bytes] = OrderedDict()  # key of a state -> of its theta
         self._dropped: list[bytes] = []
         self._sent = 0  # messages
+        self._told: frozenset[int] = frozenset()  # tickets that were open at the last one
         self._knows: set[int] = set()  # tickets whose terms it has
 
     def load(self) -> Load:
@@ -79,6 +80,10 @@ class Member:
     def is_late(self, now: float) -> bool:
         """Whether it owes something that others would have played: it is slow, or cut off."""
         return any(given.late < now for given in self.ranges.values())
+
+    def plays_what_is_over(self, tickets: Set[int]) -> bool:
+        """Whether it still plays for a request that is not among these, and believes that somebody waits for it."""
+        return any(given.owner.number in self._told - tickets for given in self.ranges.values())
 
     def give(self, numbers: Sequence[int], parts: list[Int64], open_: OpenTicket, pace: float | None) -> None:
         """Note ranges that it has from now on. pace: of other nodes."""
@@ -99,7 +104,7 @@ class Member:
                 self._knows.add(open_.number)
                 own.append(terms_of(open_, self._sent_as(parameters, open_)))
         dropped, self._dropped = tuple(self._dropped), []
-        number, self._sent = self._sent, self._sent + 1
+        number, self._sent, self._told = self._sent, self._sent + 1, frozenset(tickets)
         return pack(Work(number, tickets, dropped, tuple(own), tuple(ranges)))
 
     def _sent_as(self, parameters: Parameters, open_: OpenTicket) -> Theta | Held | Step | Whole:

@@ -77,6 +77,7 @@ class Node:
         self._taken = 0  # numbers before it were taken out
         self._last = -1  # the number of the newest
         self._outbox: list[Played | Failed | Unlike] = []
+        self._wanted: frozenset[int] = frozenset()  # tickets that the driver had open at the last message
         self._can_wait: dict[int, tuple[int, int]] = {}  # range -> table and generation that its answer may come with
         self._is_due = False  # whether the driver can use an answer now
         self._warned: list[str] = []
@@ -187,9 +188,9 @@ class Node:
         """Whether nobody needs what is in the outbox before candidates that are played here.
 
         Nobody asks for a generation's noise-free episodes before the next one's candidates are done: without a lag they are
-        told before these begin.
+        told before these begin. Candidates that others have played meanwhile are over, though they go on here.
         """
-        terms = [self._terms[range_.ticket] for range_ in self._open.values()]
+        terms = [self._terms[range_.ticket] for range_ in self._open.values() if range_.ticket in self._wanted]
         playing = {(each.table, each.generation) for each in terms if each.draws is not None}
         return all(self._can_wait.get(answer.number) in playing for answer in self._outbox)
 
@@ -208,7 +209,7 @@ class Node:
         try:
             for work in inbox:
                 answers += self._take(work)
-            if answers or not self._open:
+            if inbox or not self._open:  # what is held may be due now
                 return answers
             self.pool.wait(tuple(self._open))
             done = [ticket for ticket in self._open if self.pool.is_finished(ticket)]
@@ -239,7 +240,8 @@ class Node:
 
     def _forget(self, work: Work) -> None:
         """What belongs to requests that are over, unless it is still played."""
-        needed = {*work.open_tickets, *(range_.ticket for range_ in self._open.values())}
+        self._wanted = frozenset(work.open_tickets)
+        needed = {*self._wanted, *(range_.ticket for range_ in self._open.values())}
         with self._changed:
             for known in (self._terms, self._requests, self._rows):
                 for ticket in [ticket for ticket in known if ticket not in needed]:

@@ -244,7 +244,7 @@ class RayPool:
     def _hand_out(self, nodes: Membership) -> None:
         """Jobs to all nodes that can take any: the oldest request's candidates first, noise-free episodes last.
 
-        Each node gets one message.
+        Each node gets one message at most.
         """
         now, ready = time.monotonic(), nodes.ready()
         members = [member for member in ready if not member.is_late(now)] or ready
@@ -266,7 +266,8 @@ class RayPool:
                     if not member.ranges:
                         given[member] += self._help_out(member, open_ones)
             for member, orders in given.items():
-                if orders or (member.ranges and not member.calls):  # somebody has to bring what it will say
+                is_unheard = member.ranges and not member.calls  # somebody has to bring what it will say
+                if orders or is_unheard or member.plays_what_is_over(self._tickets.keys()):
                     self._send(nodes, member, orders)
 
     def _help_out(self, member: Member, open_ones: Iterable[OpenTicket]) -> list[_Order]:
