@@ -335,7 +335,7 @@ def test_run_folders_hold_what_those_of_single_trainings_hold(workers: str, flag
         assert config["settings"] == tomllib.loads((single / "config.toml").read_text())["settings"]
         names = {path.name for path in single.iterdir()}
         assert {path.name for path in run.iterdir()} == names >= {"learning_curve.png", "monitor.csv"}
-    assert (tmp_path / "all" / "Toy-v0" / "seeds-4-6.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "all" / "Toy-v0" / "runs-1-3.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_it_ends_with_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -359,8 +359,18 @@ def test_it_ends_with_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         returns.append(float(mean))
     assert f"median return {np.median(returns):.1f}\n" in said
     assert re.search(rf"worst return {min(returns):.1f} \(seed {returns.index(min(returns))}\)\n", said)
-    assert f"curves: {place}/seeds-0-2.png\n" in said
+    assert f"curves: {place}/runs-1-3.png\n" in said
     assert f"fastes play {place}/{returns.index(max(returns)) + 1} --video Toy-v0.mp4" in said
+
+
+def test_the_same_seeds_again_leave_the_first_picture_as_it_is(tmp_path: Path) -> None:
+    pictures = []
+    for _ in range(2):
+        assert main(_command(tmp_path, "--seeds", "2", "--total-timesteps", "100")) == 0
+        pictures.append({path.name: path.stat().st_mtime_ns for path in (tmp_path / "Toy-v0").glob("*.png")})
+    assert list(pictures[0]) == ["runs-1-2.png"]
+    assert pictures[1].keys() == {"runs-1-2.png", "runs-3-4.png"}
+    assert pictures[1]["runs-1-2.png"] == pictures[0]["runs-1-2.png"]
 
 
 def test_best_holds_the_better_parameters_of_each_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -481,7 +491,7 @@ def test_a_signal_ends_all_and_saves_all(number: signal.Signals, status: int, tm
         out, err = process.communicate(timeout=60)
     assert process.returncode == status
     assert "Traceback" not in err
-    assert (place / "seeds-0-2.png").exists()
+    assert (place / "runs-1-3.png").exists()
     for seed, run in enumerate(folders):
         assert f"  seed {seed}: fastes train --resume {run.relative_to(tmp_path)}\n" in out + err
         state = read_checkpoint(run / "checkpoint.zip").data["counters"]
@@ -494,6 +504,30 @@ def test_a_signal_ends_all_and_saves_all(number: signal.Signals, status: int, tm
     script = f"import envs_for_tests; from fastes.cli.main import main; assert main({resume!r}) == 0"
     assert run_script(script, tmp_path).returncode == 0
     assert len(_rows(folders[2])) > state["generation"]
+
+
+def test_seeds_that_are_solved_are_not_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes when the first one is, and the others end their generations."""
+    solved, on_end = list[int](), RunFolder.on_end
+
+    def interrupting(self: RunFolder, model: Any) -> None:
+        on_end(self, model)
+        if model.solved:
+            solved.append(model.seed)
+            if len(solved) == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(RunFolder, "on_end", interrupting)
+    target = ["--target-return", "7", "--target-episodes", "3"]  # some 1,000 steps
+    assert main([*_command(tmp_path, "--seeds", "3", "--total-timesteps", "20000"), *target]) == 130
+    said, place = capsys.readouterr().out, tmp_path / "Toy-v0"
+    assert 0 < len(solved) < 3
+    left = [f"  seed {seed}: fastes train --resume {place}/{seed + 1}\n" for seed in range(3) if seed not in solved]
+    named = ", ".join(f"seed {seed}" for seed in sorted(solved))
+    assert f"stopped by Ctrl-C; solved: {named}; to go on:\n{''.join(left)}" in said
+    assert said.count("--resume") == len(left)
 
 
 def test_two_interrupts_stop_at_once(tmp_path: Path) -> None:

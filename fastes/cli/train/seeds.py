@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from fastes.cli.train.report import replay_command, resume_command
-from fastes.cli.train.seeds_report import draw_all, report_all
+from fastes.cli.train.report import replay_command
+from fastes.cli.train.seeds_report import draw_all, how_to_go_on, report_all, solved_among, to_go_on
 from fastes.cli.train.start import Run, absolute, new_folder, new_model, note_start, tell_start
 from fastes.errors import FastESError, WorkerError, check_int
 from fastes.pools.base import Steps
@@ -67,12 +67,13 @@ def _learn(runs: Sequence[Run], pool: SharedPool, callbacks: Sequence[Callback])
     try:
         pool.run([_training(run, callbacks, failed, whole) for run in runs])
     except KeyboardInterrupt:
-        print(f"\nstopped at once; each run's last checkpoint is whole; to go on:\n{_with_what(runs)}", file=sys.stderr)
+        left = to_go_on(runs, solved_among(whole), _with_what)
+        print(f"\nstopped at once; each run's last checkpoint is whole{left}", file=sys.stderr)
         return INTERRUPTED
     except Terminated as ended:
         _save_all(runs)
         name = signal.Signals(ended.number).name
-        print(f"\n{name}: all runs are saved; to go on:\n{how_to_go_on(runs)}", file=sys.stderr)
+        print(f"\n{name}: all runs are saved{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
         with contextlib.suppress(OSError, FastESError):
             draw_all(runs)
         return ended.exit_status
@@ -107,19 +108,14 @@ def _save_all(runs: Sequence[Run]) -> None:
 def _tell_of_failure(runs: Sequence[Run], failed: Sequence[Run], error: Exception) -> None:
     for model, _ in failed:
         print(f"training failed with seed {model.seed}, in its generation {model.generation + 1}", file=sys.stderr)
-    print(f"all {len(runs)} runs are saved as they were before; to go on:\n{how_to_go_on(runs)}", file=sys.stderr)
+    print(f"all {len(runs)} runs are saved as they were before{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
     for model, folder in failed:
         if isinstance(error, WorkerError) and error.job is not None and error.generation:
             print(f"to play that episode again: {replay_command(model, folder.shown, error)}", file=sys.stderr)
 
 
-def how_to_go_on(runs: Sequence[Run]) -> str:
-    """A line for each run."""
-    return "\n".join(f"  seed {model.seed}: {resume_command(model, folder.shown)}" for model, folder in runs)
-
-
 def _with_what(runs: Sequence[Run]) -> str:
-    """The same, and what its checkpoint holds."""
+    """A line for each run, and what its checkpoint holds."""
     lines = how_to_go_on(runs).splitlines()
     return "\n".join(
         f"{line}  ({run.folder.saved_timesteps} of {run.model.num_timesteps} timesteps)"

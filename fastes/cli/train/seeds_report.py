@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +27,7 @@ def report_all(runs: Sequence[Run], pool: SharedPool, seconds: float, interrupte
             folder.note_result(outcomes[model.seed].kept)
     picture = draw_all(runs)
     if interrupted:
-        print("stopped by Ctrl-C; to go on:")
-        for model, folder in runs:
-            print(f"  seed {model.seed}: {resume_command(model, folder.shown)}")
+        print(f"stopped by Ctrl-C{to_go_on(runs, solved_among(runs))}")
     else:
         _print_table(runs, outcomes)
         for _, folder in runs:
@@ -38,6 +36,25 @@ def report_all(runs: Sequence[Run], pool: SharedPool, seconds: float, interrupte
     if not interrupted:
         best = max(runs, key=lambda run: _rank(outcomes[run.model.seed]))
         print(f"to play the best one back: {play_command(best.model, best.folder)}")
+
+
+def how_to_go_on(runs: Sequence[Run]) -> str:
+    """A line for each run."""
+    return "\n".join(f"  seed {model.seed}: {resume_command(model, folder.shown)}" for model, folder in runs)
+
+
+def solved_among(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.model.solved]
+
+
+def to_go_on(runs: Sequence[Run], solved: Sequence[Run], how: Callable[[Sequence[Run]], str] = how_to_go_on) -> str:
+    """The end of a sentence about all runs, and a line for each that is not solved: nothing is left to do for those that are.
+
+    how: makes the lines.
+    """
+    left = [run for run in runs if run not in solved]
+    said = f"; solved: {', '.join(f'seed {model.seed}' for model, _ in solved)}" if solved else ""
+    return f"{said}; to go on:\n{how(left)}" if left else said
 
 
 def _judge(runs: Sequence[Run], pool: SharedPool) -> dict[int, Outcome]:
@@ -78,15 +95,17 @@ def _print_table(runs: Sequence[Run], outcomes: dict[int, Outcome]) -> None:
 
 
 def draw_all(runs: Sequence[Run]) -> Path | None:
-    """Draw each learning curve, and all in one picture, whose path this is; None when matplotlib is missing."""
-    model, folder = runs[0]
+    """Draw each learning curve, and all in one picture, whose path this is; None when matplotlib is missing.
+
+    It is named after the run folders, which no other training has.
+    """
     curves = []
     for its_model, its in runs:
         if not its.draw(its_model):
             return None
         curve = read_curve(its.shown, its.path / PROGRESS, its.path / CONFIG)
         curves.append(curve._replace(name=f"seed {its_model.seed}", target=its_model.target_return))
-    seeds = f"{model.seed}-{runs[-1].model.seed}"
-    name = f"seeds-{seeds}.png"
-    plot_curves(curves, folder.path.parent / name, f"{model.source.name}, seeds {seeds.replace('-', ' to ')}")
+    (first, folder), (last, last_folder) = runs[0], runs[-1]
+    name = f"runs-{folder.path.name}-{last_folder.path.name}.png"
+    plot_curves(curves, folder.path.parent / name, f"{first.source.name}, seeds {first.seed} to {last.seed}")
     return folder.shown.parent / name
