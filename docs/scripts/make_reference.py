@@ -89,7 +89,7 @@ What each [preset](../presets.md) sets, and where its numbers come from. Setting
 [default](settings.md).
 """
 ALTERNATIVES_TEXT = """
-`starts_alternatives` is JSON on the command line: `--starts-alternatives '{{"alive_bonus": [0, 1], "obs_clip": [5, 10, 100]}}'`. A start
+`starts_alternatives` is JSON on the command line: `--starts-alternatives '{{"alive_bonus": [0, 1], "obs_clip": [5, 10]}}'`. A start
 has its value of each row, and the one that is left over gives the training its settings. What is set elsewhere for a setting of
 the table is ignored. Starts may differ in {names}."""
 COMMANDS_HEAD = """# Command line
@@ -122,7 +122,8 @@ def _table(items: Sequence[Field[Any]]) -> list[str]:
     for item in items:
         default = item.default if item.default is not MISSING else {}
         kind = str(item.type).replace("ScheduleSetting", "schedule").replace("dict[str, Any]", "dict")
-        kind = kind.replace("dict[str, list[Any]]", "dict of lists").replace("Sequence[int | str]", "list").replace(" | ", " or ")
+        kind = kind.replace("dict[str, list[Any]]", "dict of lists").replace("Sequence[int | str]", "list")
+        kind = kind.replace(" | ", " or ")
         cells = [f"`{item.name}`", kind, f"`{default!r}`", item.metadata["help"].replace("|", "/")]
         rows.append(f"| {' | '.join([*cells, MEASURED.get(item.name, '')] if gains else cells)} |")
     return rows

@@ -146,7 +146,10 @@ class Model(FromConfig):
 
     @property
     def last_evaluation_of(self) -> Pending | None:
-        """Whose they are: generation counts from 0, timesteps are those that its theta had been trained with."""
+        """Whose the episodes of `last_evaluation` are; None before the first.
+
+        Its generation counts from 0, and its timesteps are those that its theta had been trained with.
+        """
         return self.state.told_last[-1].pending if self.state.told_last else None
 
     @property

@@ -75,7 +75,11 @@ class AheadPool:
         self.pool.start()
 
     def begin(self, make_work: Callable[[Pool], Steps[None]]) -> None:
-        """Begin a work, which submits its requests to the pool that it is given."""
+        """Begin a work beside what the user has played; the user need not wait for it, and collects nothing of it.
+
+        make_work: called once with the pool as the work sees it. Its work submits requests there and yields the ticket of the
+        one that it waits for; it is gone on with when that is finished. A FastESError that it raises ends it without a word.
+        """
         self._step(make_work(_Guesses(self)))
 
     def submit(self, request: Request) -> int:

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from fastes import FastES
 
 # than the first rows that have a fingerprint
-_NEWER = ("step_agreement", "archive_size", "archive_quantile", "episode_cap_until", "obs_columns")
+_NEWER = (
+    "step_agreement",
+    "archive_size",
+    "archive_quantile",
+    "episode_cap_until",
+    "obs_columns",
+    "starts_rounds",
+    "starts_episodes",
+    "starts_alternatives",
+)
 
 
 def base_of(env: str) -> str:

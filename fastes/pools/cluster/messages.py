@@ -17,7 +17,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 class Theta(NamedTuple):
-    """The parameters themselves, with a sigma for each where there is one."""
+    """The parameters themselves, float32 (num_params,), with a sigma for each of them where there is one."""
 
     theta: Float32
     sigma_each: Float32 | None
@@ -32,7 +32,7 @@ class Held(NamedTuple):
 class Step(NamedTuple):
     """Those of the state that follows from one that the node holds, by what `tell` was given (see es.strategy.LastTell).
 
-    before, key: of the two states.
+    before, key: of the two states. fitness: float64 (num_pairs, 2).
     """
 
     before: bytes
@@ -50,7 +50,15 @@ class Whole(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What a generation's candidates are drawn from; see es.perturbations."""
+    """What a generation's candidates are drawn from; see es.perturbations.
+
+    seed: of the noise table and of all draws.
+    drawn_as: the number that they are drawn with.
+    num_pairs: of the generation, those included that were played before.
+    sigma: standard deviation of the noise; the mean, where each parameter has its own.
+    window_size: parameters that a pair perturbs, 0 for all.
+    progress_remaining: from 1 (start) to 0 (end of the budget), for schedules.
+    """
 
     seed: int
     drawn_as: int
@@ -61,8 +69,16 @@ class Draws(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What the jobs of a request share. draws: of candidates, None for noise-free episodes of theta on eval_seeds.
+    """What the jobs of a request share.
 
+    ticket: of the request, the driver's.
+    generation: as the strategy counts, from 0; -1 for none.
+    parameters: the way to theta that is the shortest for this node.
+    draws: of candidates; None for noise-free episodes of theta on eval_seeds.
+    eval_seeds: environment seeds of these, int64 (n,); (0,) for candidates.
+    normalizer: whose statistics normalise the observations.
+    episodes: settings of the episodes.
+    table: which of the pool's noise tables the candidates are drawn from.
     sends_rows: whether every candidate's moments come back with its return; else they are asked for as a sum.
     """
 
@@ -78,7 +94,12 @@ class Terms(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Jobs of a request for one node. number: counts all ranges, so that no late result is taken for another's."""
+    """Jobs of a request for one node.
+
+    number: counts all ranges, so that no late result is taken for another's.
+    ticket: of the request.
+    runs: of the jobs' numbers, [first, past), int64 (n, 2).
+    """
 
     number: int
     ticket: int
@@ -86,7 +107,14 @@ class Range(NamedTuple):
 
 
 class Work(NamedTuple):
-    """To a node. number: counts those to it, from 0. open_tickets: all others are over. dropped: states to hold no longer."""
+    """To a node.
+
+    number: counts those to it, from 0.
+    open_tickets: of the driver's requests; all others are over.
+    dropped: keys of states to hold no longer.
+    terms: of requests that the node does not know yet.
+    ranges: to play.
+    """
 
     number: int
     open_tickets: tuple[int, ...]
@@ -96,7 +124,17 @@ class Work(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What a range's jobs gave, in the order of its jobs; rows: their moments, where terms ask for them."""
+    """What a range's n jobs gave, in their order.
+
+    number: of the range.
+    returns: means over a job's episodes, float64 (n,).
+    lengths: their total steps, int32 (n,).
+    successes: shares of a job's episodes, float64 (n,), NaN where the environment does not tell.
+    rows: moments of a job's observations, float64 (n, 2, obs_size), where its terms ask for them; else None.
+    busy_seconds: summed over the node's workers.
+    rerun: jobs run again because their worker died.
+    penalised: what one of the exceptions said that were made a return of NaN, or ''.
+    """
 
     number: int
     returns: Float64
@@ -109,7 +147,7 @@ class Played(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A range ended with an exception, pickled."""
+    """A range ended with an exception. error: pickled, with its cause."""
 
     number: int
     error: bytes
@@ -130,7 +168,12 @@ class Reply(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """A node's answer to `join`. refusal: why it cannot be used, or ''. places: ranges that it takes at a time."""
+    """A node's answer to `join`.
+
+    versions: what it has, of the names that it was asked for.
+    refusal: why it cannot be used, or ''.
+    places: ranges that it takes at a time; 0 where it is refused.
+    """
 
     versions: dict[str, str]
     refusal: str
@@ -138,6 +181,7 @@ class Joined(NamedTuple):
 
 
 def pack(message: Any) -> bytes:
+    """A message of this file, or a MomentSums, as one bytes object."""
     return pickle.dumps(message, protocol=5)
 
 

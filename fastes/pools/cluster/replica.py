@@ -50,7 +50,7 @@ class Diverged(ValueError):
 
 
 def key_of(strategy: Strategy) -> bytes:
-    """A hash of everything that a step depends on, and that steps change or several starts differ in."""
+    """A hash of everything that a step depends on, and that steps change or several starts differ in, 16 bytes."""
     own = [value for value in vars(strategy.hyperparameters).values() if not callable(value)]  # starts differ in no function
     digest = hashlib.sha256(f"{strategy.seed} {strategy.generation} {own}".encode())
     for name, array in sorted(strategy.state().items()):
@@ -60,6 +60,7 @@ def key_of(strategy: Strategy) -> bytes:
 
 
 def key_of_theta(theta: Float32) -> bytes:
+    """The first 16 bytes of theta's SHA-256: float32 (num_params,), bit for bit."""
     return hashlib.sha256(theta.tobytes()).digest()[:16]
 
 
