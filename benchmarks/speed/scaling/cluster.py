@@ -66,6 +66,10 @@ class _Node:
 class ClusterGeneration:
     """One generation. A node with an idle worker asks for a range, and tells which episodes it has finished.
 
+    So a range costs two messages, as it does on a cluster: a call of the node brings it, and the call's answer has results.
+    There, what a node has observed is asked for by one call more, when all is played; here it comes with its last results.
+    Where nobody falls, that call would cost 0.7 points of efficiency on 1,440 workers, and 5 on 5,000.
+
     ahead: jobs that nobody plays below which it asks already, so that short jobs need not wait for messages. The driver
     handles one message after the other, in the order in which they come.
     """
