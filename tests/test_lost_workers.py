@@ -349,7 +349,7 @@ def test_workers_that_die_again_and_again_outside_any_episode_are_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are ready, and would be replaced for ever while nobody finishes an episode."""
-    monkeypatch.setattr("fastes.pools.processes.process_pool._MAX_IDLE", 2)
+    monkeypatch.setattr("fastes.pools.processes.losses._MAX_IDLE", 2)
     env = partial(Doomed, str(tmp_path / "marker"), os.getpid())
     message = r"2 workers were lost outside any episode; the last one died by exit status 7"
     with FastES(env, n_workers=2, **SETTINGS) as model, caught_warnings() as messages:
@@ -361,7 +361,7 @@ def test_workers_that_die_again_and_again_outside_any_episode_are_given_up(
 
 def test_workers_killed_now_and_then_while_idle_end_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often: episodes are finished in between."""
-    monkeypatch.setattr("fastes.pools.processes.process_pool._MAX_IDLE", 2)
+    monkeypatch.setattr("fastes.pools.processes.losses._MAX_IDLE", 2)
 
     def kill(_: Any) -> None:
         (pid,) = children()

@@ -19,7 +19,7 @@ from fastes.pools.cluster.member import Member
 from fastes.pools.cluster.messages import Joined
 from fastes.pools.cluster.node import Node
 from fastes.pools.cluster.node_report import wanted_versions
-from fastes.pools.processes.unsendable import cannot_be_sent
+from fastes.pools.unsendable import cannot_be_sent
 from fastes.rollout.job import PoolSpec
 
 LOG = logging.getLogger("fastes.cluster")

@@ -6,24 +6,23 @@ import contextlib
 import pickle
 import selectors
 import warnings
-from collections import Counter
 from collections.abc import Collection, Set
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.errors import WorkerCrashed, WorkerError, WorkerTimeout
+from fastes.errors import WorkerError
 from fastes.pools.open_requests import OpenRequest, OpenRequests
-from fastes.pools.processes.watchdog import HUNG, TICK, Watch
+from fastes.pools.processes.losses import Losses
+from fastes.pools.processes.watchdog import TICK, Watch
 from fastes.pools.processes.worker import LOOK
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed
 from fastes.pools.processes.worker_process import OFFER_BYTES, Worker
 from fastes.pools.processes.workforce import Workforce
-from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, Where, describe_episode, warn_of_penalty
+from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, describe_episode, warn_of_penalty
 from fastes.rollout.shared_block import (
     CLAIMING,
-    EPISODE,
     GENERATION,
     JOB,
     PLACE,
@@ -32,10 +31,6 @@ from fastes.rollout.shared_block import (
     UNCLAIMED,
 )
 from fastes.system.interrupts import interrupts_wait
-
-_MAX_CRASHES = 3  # of one job
-_MAX_FRUITLESS = 6  # for each worker, where no episode was ever finished
-_MAX_IDLE = 6  # of a worker's row in a row, outside any episode, while nobody finishes one
 
 
 class ProcessPool(Workforce):
@@ -52,10 +47,7 @@ class ProcessPool(Workforce):
         self._interrupted = False  # by an exception, before workers and requests could be let go of
         self._orphans = False  # whether a lost worker may have left a job that it had claimed
         self._lost_at = 0  # a ticket of that moment
-        self._crashes: Counter[int] = Counter()  # of a worker's row, while it built its environment
-        self._idle: Counter[int] = Counter()  # of a worker's row, outside any episode, since one was finished
-        self._done_then = 0  # what `_done` was at the last of these
-        self._fruitless = 0  # episodes that lost their worker before any was finished
+        self._losses = Losses(spec, self.block, self.n_processes)
 
     def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
         """Memory for one of its noise tables, float32 (table_size,)."""
@@ -109,7 +101,7 @@ class ProcessPool(Workforce):
         workers are lost again and again outside any episode, and none is finished; requests are forgotten then.
         """
         self._interrupted = True
-        self._crashes.clear()
+        self._losses.begin_waiting()
         try:
             timeout = 0.0  # whoever died while nobody watched is met first
             while timeout == 0.0 or not self._is_any_finished(tickets):
@@ -140,7 +132,7 @@ class ProcessPool(Workforce):
             for place in self.block.places:  # a job that is claimed later would be played in the place of another request
                 _core.commit(place.unclaimed, 0, 0)
         self._requests.forget()
-        self._idle.clear()
+        self._losses.forget()
         self.kill()
         self._interrupted = False
 
@@ -275,70 +267,14 @@ class ProcessPool(Workforce):
             self._end(worker)
         self._note_orphans()
         open_, job = self._unfinished_job(worker)
-        how = worker.how_it_died()
-        if open_ is None:
-            generation = self._generation()
-            what = "outside any episode" if worker.ready else "while it built its environment"
-            what += f", in generation {generation + 1}" if generation >= 0 else ""
-            crashes, most, episode = *self._loss_outside(worker), None
+        loss = self._losses.note(worker, open_, job, self._generation() + 1)
+        if loss.error is None:
+            warnings.warn(loss.told, RuntimeWarning, stacklevel=6)
+            self.start()
+        elif open_ is None or loss.ends_all:
+            raise loss.error
         else:
-            episode = describe_episode(self.spec, open_.place, job, int(worker.row[EPISODE]))
-            what = f"in {episode.text}"
-            open_.crashes[job] += 1
-            self._fruitless += 1
-            crashes, most = open_.crashes[job], _MAX_CRASHES
-        never = self._fruitless >= _MAX_FRUITLESS * self.n_processes and not self._done()
-        if crashes >= most or never:
-            error = self._crash_error(worker, most, what, how, episode, never)
-            if open_ is None or never:
-                raise error
-            self._fail(open_, error)
-            return
-        again = "" if episode is None else " and its unfinished episode is played again"
-        warnings.warn(
-            f"worker {worker.slot} {how} {what}; it is replaced{again}, results do not change",
-            RuntimeWarning,
-            stacklevel=6,
-        )
-        self.start()
-
-    def _loss_outside(self, worker: Worker) -> tuple[int, int]:
-        """A worker was lost outside any episode: how often that has come to its row, and how often it may.
-
-        One that is ready may be killed at any time, and nobody's job has done it. But where that comes again and again and no
-        episode is finished in between, by any worker, nothing will come of the next one.
-        """
-        if not worker.ready:
-            self._crashes[worker.slot] += 1
-            return self._crashes[worker.slot], _MAX_CRASHES
-        done = self._done()
-        if done != self._done_then:
-            self._idle.clear()
-            self._done_then = done
-        self._idle[worker.slot] += 1
-        return self._idle[worker.slot], _MAX_IDLE
-
-    def _crash_error(self, worker: Worker, most: int, what: str, how: str, episode: Where | None, never: bool) -> WorkerCrashed:
-        """What to raise when workers are lost again and again. most: that may be. never: before any episode was finished."""
-        kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
-        again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""
-        lost = (
-            f"{self._fruitless} workers were lost before any episode was finished, the last one"
-            if never
-            else f"{most} workers were lost"
-        )
-        output = worker.last_output()
-        return kind(
-            f"{lost} {what}; {'it' if never else 'the last one'} {how}.{again}"
-            f"{output and f'{chr(10)}Its last output:{chr(10)}{output}'}",
-            episode.generation if episode else self._generation() + 1,
-            episode.job if episode else None,
-            episode.env_seed if episode else None,
-        )
-
-    def _done(self) -> int:
-        """Grows with every job that is finished: its flag is set to a ticket above those before."""
-        return sum(int(place.committed.sum()) for place in self.block.places)
+            self._fail(open_, loss.error)
 
     def _note_orphans(self) -> None:
         """A lost worker may have claimed a job of any request that is open now."""

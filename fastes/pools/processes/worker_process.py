@@ -20,8 +20,8 @@ import cloudpickle
 from fastes import _core
 from fastes.envs.worker_registry import own_registrations
 from fastes.pools.processes.nested_training import MARK
-from fastes.pools.processes.unsendable import cannot_be_sent
 from fastes.pools.processes.worker import LEAVE_SIGNAL, READY_MARK, Arguments, Start
+from fastes.pools.unsendable import cannot_be_sent
 from fastes.rollout.job import PoolSpec
 from fastes.rollout.shared_block import CLAIMING, JOB, LEAVE, READY, STAGE, Block, anonymous_file
 from fastes.system.descriptors import fill_standard_descriptors
