@@ -15,11 +15,8 @@ import cloudpickle
 import numpy as np
 
 from fastes.envs.worker_registry import register
-from fastes.errors import FastESError, shorten, summary_of
-from fastes.es.noise_table import NoiseTable
-from fastes.es.perturbations import Perturbations, draw_pairs, draw_windows
+from fastes.errors import shorten, summary_of
 from fastes.pools.cluster.messages import (
-    Draws,
     Failed,
     Float64,
     Int64,
@@ -27,8 +24,6 @@ from fastes.pools.cluster.messages import (
     Played,
     Range,
     Reply,
-    Terms,
-    Theta,
     Unlike,
     Work,
     jobs_of,
@@ -36,10 +31,10 @@ from fastes.pools.cluster.messages import (
     unpack,
 )
 from fastes.pools.cluster.node_report import differences, versions_of
-from fastes.pools.cluster.replica import Diverged, NotHeld, Replicas
+from fastes.pools.cluster.replica import KnownRequests
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.processes.workforce import spare_workers
-from fastes.rollout.job import Batch, PoolSpec, Request
+from fastes.rollout.job import Batch, PoolSpec
 from fastes.rollout.obs_normalizer import MomentSums
 from fastes.rollout.space_checks import check_spaces
 from fastes.system.memory import check_memory
@@ -67,12 +62,8 @@ class Node:
 
     def __init__(self, name: str, workers: int) -> None:
         self.name, self.workers = name, workers
-        self._replicas = Replicas()
-        self._terms: dict[int, Terms] = {}
-        self._requests: dict[int, Request | Unlike | Exception] = {}
         self._rows: dict[int, list[_Rows]] = {}
         self._open: dict[int, Range] = {}  # the pool's ticket -> the range
-        self._tables: dict[int, NoiseTable] = {}
         self._inbox: dict[int, Work] = {}  # by number: calls in several threads come in any order
         self._taken = 0  # numbers before it were taken out
         self._last = -1  # the number of the newest
@@ -115,6 +106,7 @@ class Node:
         spec = replace(spec, num_generations=places, num_evaluations=places)
         check_memory(spec.layout(self.workers + spare).memory(self.workers + spare), _ADVICE)
         self.pool = ProcessPool(spec, self.workers, spare)
+        self._known = KnownRequests(spec, self.pool.noise_table)
         self.pool.start()
         self._bell, self._rope = os.pipe()
         self.pool.wake_by(self._bell)
@@ -190,7 +182,7 @@ class Node:
         Nobody asks for a generation's noise-free episodes before the next one's candidates are done: without a lag they are
         told before these begin. Candidates that others have played meanwhile are over, though they go on here.
         """
-        terms = [self._terms[range_.ticket] for range_ in self._open.values() if range_.ticket in self._wanted]
+        terms = [self._known.terms(range_.ticket) for range_ in self._open.values() if range_.ticket in self._wanted]
         playing = {(each.table, each.generation) for each in terms if each.draws is not None}
         return all(self._can_wait.get(answer.number) in playing for answer in self._outbox)
 
@@ -222,14 +214,10 @@ class Node:
         """Begin with a message's ranges; those whose parameters are not here are answered at once."""
         self._forget(work)
         for terms in work.terms:
-            self._terms[terms.ticket] = terms
-            try:
-                self._requests[terms.ticket] = self._request_of(terms)
-            except Exception as error:  # what a state needs may not be installed here, or not fit into memory
-                self._requests[terms.ticket] = error
+            self._known.learn(terms)
         answers: list[Failed | Unlike] = []
         for range_ in work.ranges:
-            request = self._requests.get(range_.ticket, Unlike(0, ""))
+            request = self._known.find(range_.ticket)
             if isinstance(request, Unlike):
                 answers.append(request._replace(number=range_.number))
             elif isinstance(request, Exception):
@@ -242,50 +230,10 @@ class Node:
         """What belongs to requests that are over, unless it is still played."""
         self._wanted = frozenset(work.open_tickets)
         needed = {*self._wanted, *(range_.ticket for range_ in self._open.values())}
+        self._known.forget(needed, work.dropped)
         with self._changed:
-            for known in (self._terms, self._requests, self._rows):
-                for ticket in [ticket for ticket in known if ticket not in needed]:
-                    del known[ticket]
-        for key in work.dropped:
-            self._replicas.drop(key)
-
-    def _request_of(self, terms: Terms) -> Request | Unlike:
-        """A request of all its jobs, or why there is none."""
-        draws, wanted = terms.draws, terms.parameters
-        perturbations: Perturbations | None = None
-        try:
-            if draws is None:
-                theta = wanted.theta if isinstance(wanted, Theta) else self._replicas.theta(wanted.key)
-            elif isinstance(wanted, Theta):
-                theta, table = wanted.theta, self._table(terms.table, draws.seed)
-                perturbations = _drawn(terms, draws, wanted, table, self.pool.spec.episodes)
-            else:
-                strategy = self._replicas.find(wanted, self._table(terms.table, draws.seed))
-                perturbations = strategy.ask(draws.progress_remaining, draws.num_pairs, draws.drawn_as)
-                theta = perturbations.theta
-        except NotHeld:
-            return Unlike(0, "")
-        except Diverged as error:
-            return Unlike(0, str(error))
-        except FastESError as error:
-            return Unlike(0, f"it cannot take the driver's step ({error})")
-        return Request(
-            theta,
-            terms.normalizer,
-            terms.episodes,
-            perturbations,
-            terms.eval_seeds,
-            terms.generation,
-            table=terms.table,
-        )
-
-    def _table(self, number: int, seed: int) -> NoiseTable:
-        """A noise table of the pool, drawn here from its seed."""
-        table = self._tables.get(number)
-        if table is None or table.seed != seed:
-            self._tables[number] = table = NoiseTable(self.pool.spec.table_size, seed)
-            table.place(self.pool.noise_table(number))
-        return table
+            for ticket in self._rows.keys() - needed:
+                del self._rows[ticket]
 
     def _collect(self, ticket: int) -> Played | Failed:
         range_ = self._open.pop(ticket)
@@ -293,7 +241,7 @@ class Node:
             batch = self.pool.collect(ticket)
         except Exception as error:
             return Failed(range_.number, _pickled(error))
-        terms = self._terms[range_.ticket]
+        terms = self._known.terms(range_.ticket)
         if terms.draws is None:
             self._can_wait[range_.number] = terms.table, terms.generation + 1
         keeps = terms.draws is not None and self.pool.spec.normalize_obs
@@ -315,16 +263,6 @@ def _played(number: int, batch: Batch, with_rows: bool) -> Played:
     rows = batch.moments if with_rows and isinstance(batch.moments, np.ndarray) else None
     lengths, rest = batch.lengths.ravel().astype(np.int32), (batch.busy_seconds, batch.rerun, batch.penalised)
     return Played(number, batch.returns.ravel(), lengths, batch.successes.ravel(), rows, *rest)
-
-
-def _drawn(terms: Terms, draws: Draws, wanted: Theta, table: NoiseTable, episodes: int) -> Perturbations:
-    """A generation's candidates, as EvolutionStrategy.ask draws them."""
-    size = len(wanted.theta)
-    drawn = draw_pairs(draws.seed, draws.drawn_as, draws.num_pairs, episodes, size, table.size)
-    windows = None
-    if draws.window_size:
-        windows = draw_windows(draws.seed, draws.drawn_as, draws.num_pairs, size, draws.window_size)
-    return Perturbations(terms.generation, draws.sigma, wanted.theta, table, *drawn, wanted.sigma_each, windows, draws.drawn_as)
 
 
 def _pickled(error: Exception) -> bytes:

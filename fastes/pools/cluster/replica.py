@@ -1,18 +1,20 @@
-"""States of a training that a node holds itself, and moves on by the same steps as the driver."""
+"""States of a training that a node holds itself, and moves on by the same steps as the driver; and requests made of them."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, Protocol
 
 import numpy.typing as npt
 
+from fastes.errors import FastESError
 from fastes.es.noise_table import NoiseTable
-from fastes.es.perturbations import Perturbations
-from fastes.pools.cluster.messages import Float32, Held, Step, Whole
+from fastes.es.perturbations import Perturbations, draw_pairs, draw_windows
+from fastes.pools.cluster.messages import Draws, Float32, Held, Step, Terms, Theta, Unlike, Whole
+from fastes.rollout.job import PoolSpec, Request
 
 
 class Strategy(Protocol):
@@ -110,3 +112,87 @@ class Replicas:
         if key not in self._states:
             raise NotHeld(key)
         return self._states[key]
+
+
+class KnownRequests:
+    """The driver's requests as its terms have them here.
+
+    spec: of the node's pool. noise_table: gives the memory for one of its noise tables by number, float32 (table_size,).
+    """
+
+    def __init__(self, spec: PoolSpec, noise_table: Callable[[int], Float32]) -> None:
+        self._spec, self._noise_table = spec, noise_table
+        self._replicas = Replicas()
+        self._tables: dict[int, NoiseTable] = {}
+        self._terms: dict[int, Terms] = {}  # by ticket
+        self._found: dict[int, Request | Unlike | Exception] = {}
+
+    def learn(self, terms: Terms) -> None:
+        """Of a request. An exception is kept: what a state needs may not be installed here, or not fit into memory."""
+        self._terms[terms.ticket] = terms
+        try:
+            self._found[terms.ticket] = self._made(terms)
+        except Exception as error:
+            self._found[terms.ticket] = error
+
+    def terms(self, ticket: int) -> Terms:
+        return self._terms[ticket]
+
+    def find(self, ticket: int) -> Request | Unlike | Exception:
+        """A request of all its jobs, or why there is none."""
+        return self._found.get(ticket, Unlike(0, ""))
+
+    def forget(self, needed: Set[int], dropped: Iterable[bytes]) -> None:
+        """All requests but these, and the states that the driver lets go of."""
+        for known in (self._terms, self._found):
+            for ticket in known.keys() - needed:
+                del known[ticket]
+        for key in dropped:
+            self._replicas.drop(key)
+
+    def _made(self, terms: Terms) -> Request | Unlike:
+        draws, wanted = terms.draws, terms.parameters
+        perturbations: Perturbations | None = None
+        try:
+            if draws is None:
+                theta = wanted.theta if isinstance(wanted, Theta) else self._replicas.theta(wanted.key)
+            elif isinstance(wanted, Theta):
+                theta, table = wanted.theta, self._table(terms.table, draws.seed)
+                perturbations = _drawn(terms, draws, wanted, table, self._spec.episodes)
+            else:
+                strategy = self._replicas.find(wanted, self._table(terms.table, draws.seed))
+                perturbations = strategy.ask(draws.progress_remaining, draws.num_pairs, draws.drawn_as)
+                theta = perturbations.theta
+        except NotHeld:
+            return Unlike(0, "")
+        except Diverged as error:
+            return Unlike(0, str(error))
+        except FastESError as error:
+            return Unlike(0, f"it cannot take the driver's step ({error})")
+        return Request(
+            theta,
+            terms.normalizer,
+            terms.episodes,
+            perturbations,
+            terms.eval_seeds,
+            terms.generation,
+            table=terms.table,
+        )
+
+    def _table(self, number: int, seed: int) -> NoiseTable:
+        """A noise table of the pool, drawn here from its seed."""
+        table = self._tables.get(number)
+        if table is None or table.seed != seed:
+            self._tables[number] = table = NoiseTable(self._spec.table_size, seed)
+            table.place(self._noise_table(number))
+        return table
+
+
+def _drawn(terms: Terms, draws: Draws, wanted: Theta, table: NoiseTable, episodes: int) -> Perturbations:
+    """A generation's candidates, as EvolutionStrategy.ask draws them."""
+    size = len(wanted.theta)
+    drawn = draw_pairs(draws.seed, draws.drawn_as, draws.num_pairs, episodes, size, table.size)
+    windows = None
+    if draws.window_size:
+        windows = draw_windows(draws.seed, draws.drawn_as, draws.num_pairs, size, draws.window_size)
+    return Perturbations(terms.generation, draws.sigma, wanted.theta, table, *drawn, wanted.sigma_each, windows, draws.drawn_as)
