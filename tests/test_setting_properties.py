@@ -286,7 +286,19 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "policy": (*JUNK, None, 5, 0.5, True, {}),
     "policy_kwargs": (*(value for value in JUNK if not isinstance(value, dict)), 5, 0.5, True, "net_arch", "", math.nan),
     "population_size": (*NO_INTS, 0, 1, 3, -2, np.int64(7)),
-    "starts_alternatives": (*JUNK, 5, 0.5, True, "sigma", "", math.nan, {"sigma": []}, {"policy": ["MlpPolicy"]}, {1: [1]}),
+    "starts_alternatives": (
+        *JUNK,
+        None,
+        5,
+        0.5,
+        True,
+        "sigma",
+        "",
+        math.nan,
+        {"sigma": []},
+        {"policy": ["MlpPolicy"]},
+        {1: [1]},
+    ),
 }
 
 

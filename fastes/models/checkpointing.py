@@ -27,9 +27,10 @@ from fastes.policies.mlp import make_policy_spec
 from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_spec import PolicySpec
 from fastes.settings.settings import SCHEDULES, Settings, setting_names
+from fastes.training.counters import Counters
 from fastes.training.evaluation import load_pending
 from fastes.training.evaluation import state_of as pending_state
-from fastes.training.state import Counters, TrainingState
+from fastes.training.state import TrainingState
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")
 # the file's arrays are of their kinds

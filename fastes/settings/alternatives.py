@@ -19,9 +19,7 @@ _EXAMPLE = "{'alive_bonus': [0, 1], 'sigma': [0.02, 0.05, 0.1]}"
 
 
 def plain_alternatives(value: object) -> dict[str, list[Any]]:
-    """A copy as JSON knows it, empty for None; TypeError or ValueError for what is no table of alternatives."""
-    if value is None:
-        return {}
+    """A copy as JSON knows it; TypeError or ValueError for what is no table of alternatives."""
     if not isinstance(value, Mapping):
         raise TypeError(f"starts_alternatives = {value!r}: expected a dict of lists such as {_EXAMPLE}")
     for name in value:

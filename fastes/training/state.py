@@ -19,6 +19,7 @@ from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
 from fastes.settings.settings import Settings
 from fastes.training.archive.snapshots import FINAL, HEAT, Archive, Snapshot
+from fastes.training.counters import Counters
 from fastes.training.episode_cap import EpisodeCap
 from fastes.training.evaluation import Evaluation, Pending, Told
 from fastes.training.fitness import fitness_of
@@ -32,32 +33,6 @@ _Part = TypeVar("_Part")
 _NO_RETURNS = np.zeros(0)
 _RACES = 2**31 + 1  # in the place of a generation, behind the one that judges starts: no other episodes have these seeds
 _PARTS = ("strategy", "normalizer", "cap", "population", "rollback", "starts", "archive")  # what a generation changes
-
-
-class Counters(NamedTuple):
-    """Tallies of a training; timesteps are environment steps.
-
-    num_timesteps: of candidates.
-    eval_timesteps: of noise-free episodes.
-    num_episodes: of candidates.
-    confirm_after: num_timesteps from which on a target that was missed is confirmed again.
-    budget: num_timesteps at which the last `learn` was to end; schedules run towards it.
-    best_eval_return: the highest noise-free return so far.
-    """
-
-    num_timesteps: int = 0
-    eval_timesteps: int = 0
-    num_episodes: int = 0
-    confirm_after: int = 0
-    budget: int = 0
-    best_eval_return: float = -math.inf
-
-    def with_candidates(self, batch: Batch) -> Counters:
-        """And those of a generation's candidates."""
-        return self._replace(
-            num_timesteps=self.num_timesteps + int(batch.lengths.sum()),
-            num_episodes=self.num_episodes + batch.returns.size * batch.per_candidate,
-        )
 
 
 class Report(NamedTuple):

@@ -1,0 +1,34 @@
+"""Tallies of a training."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from fastes.rollout.job import Batch
+
+
+class Counters(NamedTuple):
+    """Tallies of a training; timesteps are environment steps.
+
+    num_timesteps: of candidates.
+    eval_timesteps: of noise-free episodes.
+    num_episodes: of candidates.
+    confirm_after: num_timesteps from which on a target that was missed is confirmed again.
+    budget: num_timesteps at which the last `learn` was to end; schedules run towards it.
+    best_eval_return: the highest noise-free return so far.
+    """
+
+    num_timesteps: int = 0
+    eval_timesteps: int = 0
+    num_episodes: int = 0
+    confirm_after: int = 0
+    budget: int = 0
+    best_eval_return: float = -math.inf
+
+    def with_candidates(self, batch: Batch) -> Counters:
+        """And those of a generation's candidates."""
+        return self._replace(
+            num_timesteps=self.num_timesteps + int(batch.lengths.sum()),
+            num_episodes=self.num_episodes + batch.returns.size * batch.per_candidate,
+        )
