@@ -90,8 +90,8 @@ What each [preset](../presets.md) sets, and where its numbers come from. Setting
 """
 ALTERNATIVES_TEXT = """
 `starts_alternatives` is JSON on the command line: `--starts-alternatives '{{"alive_bonus": [0, 1], "obs_clip": [5, 10]}}'`. A
-start has its value of each row, and the one that is left over gives the training its settings. What is set elsewhere for a setting
-of the table is ignored. Starts may differ in {names}."""
+start has its value of each row, and the one that is left over gives the training its settings. What is set elsewhere for a
+setting of the table is ignored. Starts may differ in {names}."""
 COMMANDS_HEAD = """# Command line
 
 `fastes COMMAND --help` prints the same. Each command ends with exit status 0, with 2 for arguments that cannot work, with 1
