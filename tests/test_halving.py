@@ -27,6 +27,7 @@ from fastes.settings.alternatives import ALTERNATIVES
 from fastes.settings.preset_loader import tomllib
 from fastes.training.evaluation import Evaluation
 from fastes.training.generation import evaluate
+from fastes.training.record import Record
 from fastes.training.starts.parts import round_sizes
 from fastes.training.starts.starts import Starts
 
@@ -544,3 +545,31 @@ def test_damaged_alternatives_of_a_waiting_evaluation_are_refused(among_rounds: 
         write_checkpoint(tmp_path / "m.zip", among_rounds._replace(data=data))
         with pytest.raises(CheckpointError, match=r"alternatives|pending"):
             FastES.load(tmp_path / "m.zip", n_workers=0)
+
+
+def test_schedules_do_not_run_through_the_budget_while_starts_are_left() -> None:
+    """A part may be shorter than one generation, and rounds have many parts."""
+    rates: list[float] = []
+
+    class Rates(Callback):
+        def on_generation(self, model: FastES, record: Record) -> bool:
+            rates.append(record.learning_rate)
+            return True
+
+    shape: dict[str, Any] = {"starts": 8, "starts_rounds": 3, "episodes_per_candidate": "lin_4_1", "starts_share": 0.4}
+    with FastES(
+        "CartPole-v1", n_workers=0, seed=0, population_size=16, learning_rate="lin_0.02", sigma="lin_0.1", **shape
+    ) as model:
+        model.learn(20_000, Rates())
+        judged = model.starts.judged
+    assert judged == 8 or not model.starts.has_unjudged_starts
+    assert min(rates[: len(rates) // 2]) > 0.005, "the first half has more than a quarter of the rate"
+
+
+def test_what_starts_have_saved_loads_where_parts_are_shorter_than_a_generation(tmp_path: Path) -> None:
+    shape: dict[str, Any] = {"starts": 4, "starts_rounds": 2, "episodes_per_candidate": "lin_4_1", "population_size": 16}
+    with FastES("CartPole-v1", n_workers=0, seed=0, **shape) as model:
+        model.learn(8_000, lambda *_: False)
+        model.save(tmp_path / "model.zip")
+    with FastES.load(tmp_path / "model.zip") as loaded:
+        assert loaded.starts.has_unjudged_starts

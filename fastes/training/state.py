@@ -127,8 +127,11 @@ class TrainingState:
     @property
     def progress_remaining(self) -> float:
         """When the running generation begins: from 1 (start) to 0 (end of the budget), for schedules."""
-        reached = self.starts.reached(self.counters.num_timesteps)
-        return max(0.0, 1.0 - reached / max(self.counters.budget, 1))
+        timesteps, budget = self.counters.num_timesteps, self.counters.budget
+        reached = self.starts.reached(timesteps)
+        if reached != timesteps:  # whole generations of starts may lie beyond the budget; what remains is never nothing
+            reached = min(reached, budget - 1)
+        return max(0.0, 1.0 - reached / max(budget, 1))
 
     def perturbations(self, num_pairs: int | None = None) -> Perturbations:
         """The running generation's, as many as it begins with or num_pairs; schedules run towards the budget."""

@@ -67,6 +67,7 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
 
     clock.start()
     with preset_model(task, cores) as model:
+        settings = fingerprint(model.settings)  # of several starts the best one's take their place
         watch = Watch(task, clock, lambda observation: model.predict(observation, deterministic=True)[0], write)
         if watch.check(0):
             model.learn(10**15, Follow(watch))
@@ -74,7 +75,7 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
         source = f"preset {preset}" if preset != DEFAULT else "FastES's defaults: it has no preset"
         source += f", {change_of(task.algo)}" if change_of(task.algo) else ""
         source += f", sees observations {model.settings.obs_columns} alone" if model.settings.obs_columns != ALL else ""
-        note = f"{source} ({fingerprint(model.settings)}); {cores} workers"
+        note = f"{source} ({settings}); {cores} workers"
         watch.finish(model.num_timesteps + model.eval_timesteps, note)
 
 

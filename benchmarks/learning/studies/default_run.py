@@ -45,8 +45,9 @@ def train(env: str, alternative: str, preset: str, changes: dict[str, Any], seed
     """A preset with changes, trained to the end of the budget on one core, whatever the target."""
     started = ended_cpu_seconds()
     with FastES(env, preset=preset, n_workers=0, seed=seed, target_return="none", **changes) as model:
+        settings = fingerprint(model.settings)  # of several starts the best one's take their place
         model.learn(timesteps)
-        steps, settings = model.num_timesteps + model.eval_timesteps, fingerprint(model.settings)
+        steps = model.num_timesteps + model.eval_timesteps
         found = model.evaluate(EPISODES)
     statistics = float(found.mean), float(found.std), float(min(found.returns))
     cpu = round(ended_cpu_seconds() - started, 1)

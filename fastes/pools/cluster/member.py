@@ -103,7 +103,7 @@ class Member:
             if open_.number not in self._knows:
                 self._knows.add(open_.number)
                 own.append(terms_of(open_, self._sent_as(parameters, open_)))
-        dropped, self._dropped = tuple(self._dropped), []
+        dropped, self._dropped = tuple(key for key in self._dropped if key not in self._held), []
         number, self._sent, self._told = self._sent, self._sent + 1, frozenset(tickets)
         return pack(Work(number, tickets, dropped, tuple(own), tuple(ranges)))
 

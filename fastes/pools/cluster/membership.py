@@ -164,6 +164,7 @@ class Membership:
         self._on_lost(member)
         if self._starts[member.node_id] >= _STARTS:
             member.state, member.reason = "refused", f"its actor was lost {_STARTS} times, at last: {reason}"
+            member.calls.clear()  # else the next of them that fails would have it forgotten, and its actor made anew
             self._members[member.node_id] = member
         said = f"{member.name} is lost; others play its jobs, results do not change"
         warnings.warn(said, RuntimeWarning, stacklevel=7)

@@ -215,6 +215,7 @@ class Node:
         self._forget(work)
         for terms in work.terms:
             self._known.learn(terms)
+        self._known.drop(work.dropped)  # a state that is dropped may be one that this message's follow from
         answers: list[Failed | Unlike] = []
         for range_ in work.ranges:
             request = self._known.find(range_.ticket)
@@ -230,7 +231,7 @@ class Node:
         """What belongs to requests that are over, unless it is still played."""
         self._wanted = frozenset(work.open_tickets)
         needed = {*self._wanted, *(range_.ticket for range_ in self._open.values())}
-        self._known.forget(needed, work.dropped)
+        self._known.forget(needed)
         with self._changed:
             for ticket in self._rows.keys() - needed:
                 del self._rows[ticket]

@@ -142,12 +142,15 @@ class KnownRequests:
         """A request of all its jobs, or why there is none."""
         return self._found.get(ticket, Unlike(0, ""))
 
-    def forget(self, needed: Set[int], dropped: Iterable[bytes]) -> None:
-        """All requests but these, and the states that the driver lets go of."""
+    def forget(self, needed: Set[int]) -> None:
+        """All requests but these."""
         for known in (self._terms, self._found):
             for ticket in known.keys() - needed:
                 del known[ticket]
-        for key in dropped:
+
+    def drop(self, keys: Iterable[bytes]) -> None:
+        """The states that the driver lets go of."""
+        for key in keys:
             self._replicas.drop(key)
 
     def _made(self, terms: Terms) -> Request | Unlike:

@@ -97,8 +97,12 @@ class Archive:
         """As many of the best as there is room for, the oldest first; of equal ones the latest."""
         kept = list(self.snapshots)
         while len(kept) > self.size:
-            del kept[min(range(len(kept)), key=lambda n: kept[n].score)]
+            del kept[min(range(len(kept)), key=lambda n: self._place(kept[n]))]
         return tuple(kept)
+
+    def _place(self, snapshot: Snapshot) -> float:
+        """An earlier winner stays, unless nothing new would have a place then."""
+        return snapshot.score if snapshot.evaluations or self.size > 1 else -math.inf
 
     def score(self, evaluation: Evaluation) -> float:
         """What places an entrant of a race: its mean return, or that of its worst episodes; -inf where one is not finite."""

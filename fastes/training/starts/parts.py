@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,13 +70,15 @@ def usual_parts(settings: Settings, budget: int, episode_limit: int | None) -> t
     limit = limit if limit < STEP_GUARD else _UNKNOWN_LENGTH
     sizes = round_sizes(settings.starts, settings.starts_rounds)
     for size in sizes:
-        generations, timesteps = 0, 0
-        while timesteps < settings.starts_share * budget / (len(sizes) * size) and generations < MOST_GENERATIONS:
-            remaining = 1.0 - (sum(before.timesteps for before in strides) + timesteps) / budget
+        generations, timesteps, part = 0, 0, settings.starts_share * budget / (len(sizes) * size)
+        before = sum(parts * stride.timesteps for parts, stride in zip(sizes, strides, strict=False))
+        while timesteps < part and generations < MOST_GENERATIONS:
+            remaining = max(0.0, 1.0 - (before + timesteps) / budget)
             steps, episodes = min(cap.steps_at(remaining), limit), settings.population_size * settings.episodes_at(remaining)
             warm_up = not (generations or strides) and settings.obs_warmup and settings.normalize_obs
             timesteps += max(episodes * steps, settings.generation_timesteps) * (2 if warm_up else 1)
             cap.update(np.full(1, steps, dtype=np.int64))
             generations += 1
-        strides.append(Stride(generations, timesteps))
+        # schedules go by the parts themselves: what last generations have beyond would run through the budget in many rounds
+        strides.append(Stride(generations, timesteps if len(sizes) == 1 else min(timesteps, math.ceil(part))))
     return tuple(strides)
