@@ -9,6 +9,9 @@
 # sbatch examples/cluster/slurm.sh                     a new run
 # sbatch examples/cluster/slurm.sh --resume runs/...   goes on with one, on any number of nodes
 #
+# It needs FastES in a virtual environment that all nodes see: ~/fastes-venv, or sbatch --export=ALL,FASTES_VENV=/path ...
+# Submit it from a folder that all nodes see: the run goes to runs/ there.
+#
 # The head has no cores for episodes: it shares the first node with a worker, and has the driver. Two minutes before the time
 # is up, Slurm's SIGTERM makes `fastes train` save and end.
 set -euo pipefail
@@ -22,6 +25,7 @@ head=${nodes[0]}
 # a token of this job's own keeps them out: without one, whoever reaches Ray may run code (needs Ray 2.52)
 RAY_AUTH_TOKEN=$(openssl rand -hex 32)
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
+export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK  # since Slurm 22.05 srun does not take it from sbatch: each node would get one core
 ip=$(srun --nodes=1 --ntasks=1 --nodelist="$head" hostname --ip-address | awk '{print $1}')
 port=$((20000 + SLURM_JOB_ID % 10000))  # two jobs may share a node
 export RAY_TMPDIR=${SLURM_TMPDIR:-/tmp}
@@ -45,7 +49,7 @@ pids+=($!)
 if (($#)); then
   arguments=("$@")
 else
-  arguments=(Humanoid-v5)
+  arguments=(Humanoid-v5 --population-scale 2)  # a candidate for each of 128 cores
 fi
 srun --nodes=1 --ntasks=1 --nodelist="$head" --overlap fastes train "${arguments[@]}" --cluster "$ip:$port" &
 driver=$!
