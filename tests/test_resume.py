@@ -19,6 +19,7 @@ from training import Result, assert_same, assert_same_records, assert_same_state
 from fastes import CheckpointError, FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
+from fastes.cli.train.report import resume_command
 from fastes.runs.run_folder import RunFolder
 from fastes.training.record import Record
 
@@ -384,3 +385,10 @@ def test_a_module_id_that_is_missing_is_asked_for_before_anything_happens(tmp_pa
         assert "env=" not in result.stderr, "words of Python"
         assert "Traceback" not in result.stderr
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+
+
+def test_what_goes_on_with_a_run_names_its_cluster() -> None:
+    with FastES("CartPole-v1", n_workers=0) as model:
+        assert resume_command(model, Path("runs/1")) == "fastes train --resume runs/1"
+        model.cluster = "10.0.0.1:6379"
+        assert resume_command(model, Path("runs/1")) == "fastes train --resume runs/1 --cluster 10.0.0.1:6379"
