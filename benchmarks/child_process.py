@@ -120,6 +120,13 @@ def records_to_stdout() -> Write:
     return write
 
 
+def answer_once(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """In the child: do the work that it was given on its command line, and write what that gives."""
+    given = json.loads(sys.argv[1])
+    write = records_to_stdout()
+    write(work(given))
+
+
 def last_lines(log: Path, count: int = 3) -> str:
     """The end of a log on one line."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.child_process import records_to_stdout
+from benchmarks.child_process import answer_once
 from benchmarks.learning.runs.clock import ended_cpu_seconds
 from benchmarks.learning.runs.contestant import fingerprint
 from benchmarks.machine import versions
@@ -88,11 +86,5 @@ def train(env: str, preset: str, seed: int, timesteps: int, aim: float, n_worker
     return Result(env, preset, seed, timesteps, *statistics, round(wall, 1), round(used, 1), versions(), aim, settings)
 
 
-def main() -> None:
-    given = json.loads(sys.argv[1])
-    write = records_to_stdout()
-    write(train(**given)._asdict())
-
-
 if __name__ == "__main__":
-    main()
+    answer_once(lambda given: train(**given)._asdict())

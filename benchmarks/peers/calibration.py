@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child_process import ChildFailed, records_of, records_to_stdout
+from benchmarks.child_process import ChildFailed, answer_once, records_of
 from benchmarks.peers.sb3_peer import Way, make_peer, ways
 from benchmarks.peers.zoo import PeerSettings, settings_for, shortened
 
@@ -111,12 +111,11 @@ def _rate_or_0(algo: str, env: str, way: Way, cpus: Sequence[int], seconds: floa
         return 0.0
 
 
-def main() -> None:
-    given: dict[str, Any] = json.loads(sys.argv[1])
-    write = records_to_stdout()
+def answer(given: dict[str, Any]) -> dict[str, Any]:
+    """Of a child: steps_per_second of what its command line says."""
     given |= {"settings": PeerSettings(*given["settings"]), "way": Way(*given["way"])}
-    write({"steps_per_second": steps_per_second(**given)})
+    return {"steps_per_second": steps_per_second(**given)}
 
 
 if __name__ == "__main__":
-    main()
+    answer_once(answer)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any, NamedTuple
 
-from benchmarks.child_process import records_to_stdout
+from benchmarks.child_process import answer_once
 from benchmarks.learning.runs.clock import ended_cpu_seconds
 from benchmarks.learning.runs.contestant import fingerprint
 from benchmarks.machine import cpu_model, versions
@@ -54,11 +52,5 @@ def train(env: str, alternative: str, preset: str, changes: dict[str, Any], seed
     return Result(env, alternative, settings, seed, timesteps, *statistics, steps, cpu, f"{cpu_model()}; {versions()}")
 
 
-def main() -> None:
-    given = json.loads(sys.argv[1])
-    write = records_to_stdout()
-    write(train(**given)._asdict())
-
-
 if __name__ == "__main__":
-    main()
+    answer_once(lambda given: train(**given)._asdict())

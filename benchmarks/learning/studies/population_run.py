@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import time
 from typing import Any, NamedTuple
 
-from benchmarks.child_process import records_to_stdout
+from benchmarks.child_process import answer_once
 from fastes import Callback, FastES
 from fastes.training.record import Record
 
@@ -56,11 +55,5 @@ def train(
     return watch.points
 
 
-def main() -> None:
-    given = json.loads(sys.argv[1])
-    write = records_to_stdout()
-    write({"points": train(**given)})
-
-
 if __name__ == "__main__":
-    main()
+    answer_once(lambda given: {"points": train(**given)})
