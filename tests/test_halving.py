@@ -414,6 +414,12 @@ def test_bad_alternatives_are_refused_in_words(table: Any, error: Any, words: tu
     assert all(word in str(caught.value) for word in words), caught.value
 
 
+def test_alternatives_need_several_starts() -> None:
+    with pytest.raises(ValueError, match=r"starts_alternatives = \{'sigma': \[0\.1, 0\.2\]\} has no part .* set starts"):
+        Settings(starts_alternatives={"sigma": [0.1, 0.2]})
+    assert Settings(starts=2, starts_alternatives={"sigma": [0.1, 0.2]}).starts == 2
+
+
 def test_an_alternative_is_checked_with_the_other_settings() -> None:
     with pytest.raises(ValueError, match=r"starts_alternatives: sigma = 'lin_0\.1' is a schedule"):
         Settings(sigma_adaptation="scalar", starts_alternatives={"sigma": [0.1, "lin_0.1"]})

@@ -118,11 +118,13 @@ def _in_whole_blocks(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _possible(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what sigma_adaptation or step_agreement cannot have: a sigma or a shaping, or too few pairs to halve."""
+    """Without what others cannot have: sigma or shaping beside sigma_adaptation, few pairs to halve, one start's alternatives."""
     adapted = values.get("sigma_adaptation", "none") != "none"
     left_out = {"sigma"} if adapted else set()
     if values.get("step_agreement"):
         left_out |= {"population_size", "max_population_size", "top_fraction"}
+    if values.get("starts", 1) == 1:
+        left_out |= {"starts_alternatives"}
     return {n: value for n, value in values.items() if n not in left_out and not (adapted and value == "signed_ranks")}
 
 

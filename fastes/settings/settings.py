@@ -21,6 +21,7 @@ ROLLBACK_WINDOW = 10_000  # the longest
 MOST_SNAPSHOTS = 64  # of an archive
 MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
 SCHEDULES = ("sigma", "learning_rate", "alive_bonus", "episodes_per_candidate")  # fields that may follow a training's progress
+COUNTED = ("episodes_per_candidate",)  # those of them whose values are whole
 GROUPS = ("budget", "policy", "evolution", "episodes", "faults", "observations")  # in the order in which they are shown
 EPISODE_CAPS = ("none", "mean", "share", "grow")
 
@@ -261,6 +262,11 @@ class Settings(Hyperparameters):
                     row[number] = getattr(replace(self, starts_alternatives={}, **{name: value}), name)
                 except (TypeError, ValueError) as error:
                     raise type(error)(f"starts_alternatives: {error}") from None
+        if self.starts_alternatives and self.starts == 1:
+            raise ValueError(
+                f"starts_alternatives = {self.starts_alternatives!r:.200} has no part in a training with one start: set starts "
+                "to how many there are to be, or leave the table out"
+            )
 
     def episodes_at(self, progress_remaining: float) -> int:
         """Episodes of a candidate when so much of the progress remains, from 1 (start) to 0 (end of the budget)."""

@@ -15,11 +15,11 @@ from fastes.cli.arguments import find_modules_here, parse_env_kwargs
 from fastes.cli.saved_model import buildable
 from fastes.cli.setting_flags import given_settings
 from fastes.cli.train.report import counted
-from fastes.es.schedules import ANY_NUMBER, make_schedule
+from fastes.es.schedules import ANY_NUMBER, count_at, make_schedule
 from fastes.models.from_config import read_settings
 from fastes.runs.run_folder import RunFolder, find_checkpoint, new_run_folder
 from fastes.settings.preset_loader import no_preset_note
-from fastes.settings.settings import SCHEDULES
+from fastes.settings.settings import COUNTED, SCHEDULES
 
 
 class Run(NamedTuple):
@@ -120,12 +120,17 @@ def _tell_of_stretched_schedules(model: FastES) -> None:
     settings = model.settings
     remaining = 1.0 - model.num_timesteps / settings.total_timesteps
     values = [
-        f"{name} from {make_schedule(name, value, ANY_NUMBER)(remaining):.4g} ({value})"
+        f"{name} from {_value_at(name, value, remaining):.4g} ({value})"
         for name in SCHEDULES
         if isinstance(value := getattr(settings, name), str)
     ]
     if values:
         print(f"schedules stretch over the new budget of {settings.total_timesteps} timesteps: on with {', '.join(values)}")
+
+
+def _value_at(name: str, value: str, remaining: float) -> float:
+    """Of a schedule, when so much of the progress remains."""
+    return count_at(value, remaining) if name in COUNTED else make_schedule(name, value, ANY_NUMBER)(remaining)
 
 
 def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFolder:
