@@ -118,7 +118,7 @@ def _in_whole_blocks(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _possible(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what others cannot have: sigma or shaping beside sigma_adaptation, few pairs to halve, alternatives of one start."""
+    """Without what others rule out: sigma or shaping by sigma_adaptation, few pairs by step_agreement, alternatives by one start."""
     adapted = values.get("sigma_adaptation", "none") != "none"
     left_out = {"sigma"} if adapted else set()
     if values.get("step_agreement"):
