@@ -118,7 +118,7 @@ def _in_whole_blocks(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _possible(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what others rule out: sigma or shaping by sigma_adaptation, few pairs by step_agreement, alternatives by one start."""
+    """Without what other values rule out: a sigma or a shaping, too few pairs to halve, alternatives of one start."""
     adapted = values.get("sigma_adaptation", "none") != "none"
     left_out = {"sigma"} if adapted else set()
     if values.get("step_agreement"):
