@@ -74,7 +74,7 @@ class ByHand:
         assert request.jobs is not None
         ones = np.ones(len(request.jobs))
         moments = np.zeros((0 if request.perturbations is None else len(ones), 2, 3))
-        return Batch(ones, ones.astype(np.int64), ones, moments, 0.0, 0, "")
+        return Batch(ones, ones.astype(np.int64), ones, 0 * ones.astype(np.int64), moments, 0.0, 0, "")
 
     def close(self) -> None:
         os.close(self._read)
@@ -327,7 +327,8 @@ class Driver:
         for number, _, runs in ranges:
             ones = np.ones(len(jobs_of(runs)))
             moments = np.ones((len(ones), 2, 3)) if rows else None
-            answers.append(Played(number, ones, ones.astype(np.int32), ones, moments, 0.0, 0, ""))
+            counts = ones.astype(np.int32)
+            answers.append(Played(number, ones, counts, ones, 0 * counts, moments, 0.0, 0, ""))
         self.members[name].calls.clear()
         self.pool._meet(self.nodes, pack(Reply(tuple(answers), ())), self.members[name])
 

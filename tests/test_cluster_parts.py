@@ -146,7 +146,8 @@ def ticket(num_pairs: int = 2, **changes: Any) -> tuple[OpenTicket, Any]:
 def played(number: int, returns: list[float], obs_size: int = 3, rows: bool = True) -> Played:
     count = len(returns)
     moments = np.ones((count, 2, obs_size)) if rows else None
-    return Played(number, np.array(returns), np.full(count, 9, np.int32), np.full(count, np.nan), moments, 1.0, 0, "")
+    counts = np.full(count, 9, np.int32)
+    return Played(number, np.array(returns), counts, np.full(count, np.nan), 0 * counts, moments, 1.0, 0, "")
 
 
 def give(open_: OpenTicket, number: int, node: str, jobs: Any) -> None:

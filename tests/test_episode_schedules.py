@@ -84,7 +84,7 @@ def test_what_is_drawn_and_learned_is_what_that_number_gives(schedule: str, numb
 
 def test_the_bonus_is_for_each_of_the_episodes_that_were_played() -> None:
     returns, lengths = np.array([[10.0, 20.0]]), np.array([[30, 60]])
-    batch = Batch(returns, lengths, returns, np.zeros((2, 2, 1)), 0.0, 0, "", per_candidate=3)
+    batch = Batch(returns, lengths, returns, 0 * lengths, np.zeros((2, 2, 1)), 0.0, 0, "", per_candidate=3)
     fitness = fitness_of(batch, Settings(alive_bonus=1.0, episodes_per_candidate="lin_1_5"), 1, 1.0)
     assert fitness.tolist() == [[0.0, 0.0]]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from envs_for_tests import Toy
+from gymnasium.vector import SyncVectorEnv
 from training import MANY, assert_same_state, label, learn, train, without_times
 
 from fastes import Callback, EvolutionStrategy, FastES, FastESError, _core
@@ -308,6 +309,21 @@ def test_the_adaptive_cap_cuts_training_and_not_evaluation() -> None:
     assert records[1].eval_timesteps >= 8
     assert records[1].episode_length == 6.0
     assert [record.episode_cap for record in records[:2]] == [6, 9]
+    assert [record.episodes_cut for record in records[:2]] == [8, 8], "all of them"
+
+
+@pytest.mark.parametrize("episodes", [1, 3])
+def test_episodes_that_a_cap_cuts_are_counted(episodes: int) -> None:
+    own, toy, counts = {**TOY, "episodes_per_candidate": episodes}, Toy(), []
+    with FastES(Toy, n_workers=0, **own) as model:
+        seeds = model.state.perturbations().env_seed.ravel().tolist()
+    lengths = [toy.ends for seed in seeds if toy.reset(seed=seed)]
+    for cap in (8, 14, 20):
+        for env in (Toy, SyncVectorEnv([Toy] * 3)):
+            (record,) = train(env, 1, **own, max_episode_steps=cap).records
+            assert record.episodes_cut == 2 * sum(length > cap for length in lengths), "one that ends there by itself is whole"
+        counts.append(record.episodes_cut)
+    assert len(set(counts)) == 3
 
 
 def _cap(**settings: Any) -> EpisodeCap:

@@ -67,7 +67,7 @@ def test_atari_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(EnvironmentUnavailable, match=r"may need: pip install .*\[atari\]"):
             FastES(name, n_workers=0)
     with pytest.raises(EnvironmentUnavailable, match="import the package that registers it"):
-        FastES("Qwertyuiop-v0", n_workers=0)
+        FastES("Xyzzyplugh-v0", n_workers=0)
 
 
 @pytest.mark.usefixtures("_ale_py")

@@ -48,7 +48,7 @@ class Played(NamedTuple):
 def generation(candidates: Any, evaluation: Any) -> Played:
     returns = np.asarray(candidates, dtype=np.float64)
     lengths, evaluated = np.ones(returns.shape, np.int64), np.asarray(evaluation, dtype=np.float64)
-    batch = Batch(returns, lengths, np.full(returns.shape, np.nan), np.zeros((4, 2, 1)), 0.0, 0, "")
+    batch = Batch(returns, lengths, np.full(returns.shape, np.nan), 0 * lengths, np.zeros((4, 2, 1)), 0.0, 0, "")
     if not evaluated.size:
         return Played(batch, None)
     theta, finite = np.zeros(3, np.float32), returns[np.isfinite(returns)]

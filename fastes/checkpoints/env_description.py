@@ -9,8 +9,9 @@ from typing import Any
 
 import gymnasium
 
-from fastes.envs.import_hook import register_atari
-from fastes.envs.source import EnvSource
+from fastes.envs.atari.options import DEFAULTS, ale_id
+from fastes.envs.import_hook import ATARI, is_atari, register_atari
+from fastes.envs.source import EnvSource, make_env_source
 from fastes.envs.worker_registry import portable
 from fastes.errors import EnvironmentUnavailable
 
@@ -33,7 +34,8 @@ def to_json(source: EnvSource) -> dict[str, Any] | None:
     spec = source.spec
     if spec is None or not source.rebuilds:
         return None
-    kwargs = {**spec.kwargs, **source.make_kwargs}
+    defaults = DEFAULTS if spec.id == ATARI else {}  # they may change, and what was trained on does not
+    kwargs = {**defaults, **spec.kwargs, **source.make_kwargs}
     registered = gymnasium.registry[spec.id]
     if spec.max_episode_steps != registered.max_episode_steps:
         kwargs["max_episode_steps"] = spec.max_episode_steps
@@ -58,7 +60,29 @@ def from_json(data: Mapping[str, Any] | None) -> EnvSource:
             f"environment {env_id!r} of the checkpoint is not registered here",  # nobody typed it: no guess at its spelling
             "; import the package that registers it first, or pass env=",
         )
+    if env_id == ATARI:
+        return make_env_source(env_id, kwargs)
     return EnvSource(env_id, portable(gymnasium.registry[env_id]), None, kwargs)
+
+
+def source_of_id(env_id: str, data: Mapping[str, Any] | None) -> EnvSource:
+    """The source of an id that is given beside a file. Where the file names it, too, with the file's arguments.
+
+    data: what `to_json` described.
+    """
+    bare = env_id.rpartition(":")[2]
+    if data is not None and bare == data["id"] and not is_atari(bare):
+        return make_env_source(env_id, plain_kwargs(data))
+    if data is not None and bare == data["id"]:  # ale-py's environment: the file is older, or was told what to observe
+        return from_json(data)
+    source = make_env_source(env_id)
+    return from_json(data) if data is not None and _game_of(data) == source.name else source
+
+
+def _game_of(data: Mapping[str, Any]) -> str | None:
+    """ale-py's id of the game, where a file plays one in the environment of FastES."""
+    game = data.get("kwargs", {}).get("game") if data["id"] == ATARI else None
+    return ale_id(game) if isinstance(game, str) else None
 
 
 def plain_kwargs(data: Mapping[str, Any]) -> dict[str, Any]:

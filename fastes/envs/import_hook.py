@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
+ATARI = "fastes/Atari-v0"  # any game, named by its argument `game`
 _REGISTRY = "gymnasium.envs"  # importing it fills the registry
 _ATARI = re.compile(r"ALE/|\w+NoFrameskip-v|\w+Deterministic-v|\w+-ram-v|\w+-ram(NoFrameskip|Deterministic)-v")
 _MAYBE_ATARI = re.compile(r"[A-Z][A-Za-z]+-v[04]$")  # Pong-v4 and its like: any package may have such names
@@ -32,6 +33,8 @@ def register_envs() -> None:
             reward_threshold=132.0,
             max_episode_steps=99,
         )
+    if ATARI not in registry:
+        register(ATARI, entry_point="fastes.envs.atari.game:AtariGame")
 
 
 def is_atari(env_id: str) -> bool:

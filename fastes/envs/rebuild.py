@@ -16,6 +16,11 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from fastes.envs.worker_registry import portable
 
 Env = gymnasium.Env[Any, Any]
+LIVES = (  # of SB3
+    "EpisodicLifeEnv goes on with the game that the last episode has left, whatever the seed of the next one: returns depend "
+    "on the episodes before, and on the number of workers or environments. Leave it out, AtariWrapper(env, "
+    "terminal_on_life_loss=False, clip_reward=False), which gives whole games and raw scores"
+)
 
 
 class Wrapping(NamedTuple):
@@ -135,7 +140,7 @@ def check_same(given: Env, rebuilt: Env) -> None:
 
 
 def check_for_workers(env: Env, n_workers: int | None) -> None:
-    """ValueError for one that would open a window in each worker; a warning where statistics of wrappers differ in each."""
+    """ValueError for one that would open a window in each worker; a warning where what wrappers keep differs in each."""
     if n_workers != 0 and getattr(env, "render_mode", None) == "human":
         env.close()
         raise ValueError(
@@ -143,6 +148,8 @@ def check_for_workers(env: Env, n_workers: int | None) -> None:
             "render_mode out, and watch the trained policy (fastes play), or use n_workers=0"
         )
     for layer in layers(env):
+        if type(layer).__name__ == "EpisodicLifeEnv":
+            warnings.warn(LIVES, UserWarning, stacklevel=3)
         if getattr(layer, "update_running_mean", False) is True:
             warnings.warn(
                 f"the wrapper {type(layer).__name__} keeps statistics from one episode to the next, each worker its own: "

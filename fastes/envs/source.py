@@ -14,9 +14,10 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from fastes.envs.atari.options import of_game, plays_screens
 from fastes.envs.copies import Copies, made_by
 from fastes.envs.declared_spaces import check_declared
-from fastes.envs.import_hook import is_atari, register_atari, register_envs
+from fastes.envs.import_hook import ATARI, is_atari, register_atari, register_envs
 from fastes.envs.missing import entry_point_advice, package_missing
 from fastes.envs.old_interface import advice_on_object
 from fastes.envs.rebuild import Wrapping, as_code, check_same, taken_apart, unwatched, without_monitor
@@ -143,7 +144,7 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
     if isinstance(env, EnvSource) and not kwargs:
         return env
     if isinstance(env, str):
-        return EnvSource(env, portable(_find_spec(env)), None, kwargs)
+        return _source_of_id(env, kwargs)
     if isinstance(env, EnvSpec):
         return _source_of_spec(env, kwargs)
     if (vector_env := vector_env_of(env)) is not None:
@@ -202,6 +203,14 @@ def _find_spec(env_id: str) -> EnvSpec:
         hint = hint or "; import the package that registers it, or write 'module:Env-v0'"
         raise EnvironmentUnavailable(f"environment {env_id!r} is not registered in Gymnasium{hint}") from error
     return spec
+
+
+def _source_of_id(env_id: str, kwargs: dict[str, Any]) -> EnvSource:
+    spec = _find_spec(env_id)
+    if spec.id == ATARI or plays_screens(spec, kwargs):
+        name, spec, kwargs = of_game(spec, kwargs)
+        return EnvSource(name, spec, None, kwargs)
+    return EnvSource(env_id, portable(spec), None, kwargs)
 
 
 def _source_of_spec(spec: EnvSpec, kwargs: dict[str, Any]) -> EnvSource:

@@ -13,7 +13,7 @@ from importlib import metadata
 from typing import IO, Any, NamedTuple
 
 from fastes import _core
-from fastes.checkpoints.env_description import CannotRebuild, from_json, plain_kwargs, to_json
+from fastes.checkpoints.env_description import CannotRebuild, from_json, source_of_id, to_json
 from fastes.checkpoints.field_checks import MAX_COUNTER, check_arrays, require
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.policy_description import describe_policy, spec_from
@@ -32,7 +32,7 @@ from fastes.training.evaluation import load_pending
 from fastes.training.evaluation import state_of as pending_state
 from fastes.training.state import TrainingState
 
-_PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py")
+_PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py", "opencv-python", "opencv-python-headless")
 # the file's arrays are of their kinds
 _FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation", "step_agreement", "obs_columns")
 _OLDER = {"eval_lag": 0}  # what settings were before they were settings
@@ -153,9 +153,7 @@ def source_from(
     if data is not None and not (isinstance(data, dict) and "id" in data and isinstance(data.get("kwargs", {}), dict)):
         raise CheckpointError(f"the checkpoint's 'env' is {reprlib.repr(data)}: the file is damaged or was edited")
     if env is not None:
-        if isinstance(env, str) and env_kwargs is None and data is not None and env.rpartition(":")[2] == data["id"]:
-            env_kwargs = plain_kwargs(data)
-        return make_env_source(env, env_kwargs)
+        return source_of_id(env, data) if isinstance(env, str) and env_kwargs is None else make_env_source(env, env_kwargs)
     name = str(checkpoint.data.get("env_name", "unknown"))
     try:
         return from_json(data)

@@ -60,7 +60,7 @@ class SerialPool(KeptRequests):
                 runner.run(place, open_.ticket, job, _raise)
         finally:
             self._requests.forget()
-        return Episode(float(place.returns[job]), int(place.lengths[job]))
+        return Episode(float(place.returns[job]), int(place.lengths[job]), cut=int(place.cuts[job]))
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[JobRunner]:

@@ -112,7 +112,8 @@ class VectorPool(KeptRequests):
             self._play([Job(open_, job)])
         finally:
             self._requests.forget()
-        return Episode(float(open_.place.returns[job]), int(open_.place.lengths[job]))
+        place = open_.place
+        return Episode(float(place.returns[job]), int(place.lengths[job]), cut=int(place.cuts[job]))
 
     def _play(self, jobs: Sequence[Job]) -> None:
         self.vector_env.check_process()
@@ -184,7 +185,7 @@ class _Run:
         self.total = np.zeros(count)
         self.length = np.zeros(count, dtype=np.int64)
         self.returns, self.lengths = np.zeros(count), np.zeros(count, dtype=np.int64)  # of the job's episodes that are over
-        self.successes = np.zeros(count)
+        self.successes, self.cuts = np.zeros(count), np.zeros(count, dtype=np.int64)
         self.limit = np.zeros(count, dtype=np.int64)
         self.to_start: dict[int, _Start] = {}
 
@@ -217,6 +218,7 @@ class _Run:
         if over.any():
             for index in np.flatnonzero(over).tolist():
                 if (job := self.job[index]) is not None:
+                    self.cuts[index] += not dones[index]
                     self._end_episode(index, job)
 
     def _take_job(self, index: int) -> None:
@@ -228,7 +230,7 @@ class _Run:
                 actor.set_normalizer(job.place.obs_mean, job.place.obs_inv_std, terms.obs_clip)
                 self.begun[index] = terms.ticket
             self.load_parameters(actor, job.place, job.number, terms.sigma)
-            self.episode[index] = self.lengths[index] = 0
+            self.episode[index] = self.lengths[index] = self.cuts[index] = 0
             self.returns[index] = self.successes[index] = 0.0
             self._plan_episode(index, job)
 
@@ -274,5 +276,5 @@ class _Run:
                 self._plan_episode(index, job)
                 return
         place.returns[number], place.successes[number] = self.returns[index] / episodes, self.successes[index] / episodes
-        place.lengths[number] = self.lengths[index]
+        place.lengths[number], place.cuts[number] = self.lengths[index], self.cuts[index]
         self._take_job(index)

@@ -29,11 +29,13 @@ class Episode(NamedTuple):
     episode_return: undiscounted sum of rewards.
     length: environment steps.
     success: see `success_of`.
+    cut: 1 where a limit of FastES ended it and not the environment, else 0; of a candidate, how many of its episodes.
     """
 
     episode_return: float
     length: int
     success: float = math.nan
+    cut: int = 0
 
 
 class EpisodeSettings(NamedTuple):
@@ -84,7 +86,7 @@ def run_episode(
     seed_global_random(env_seed)
     actor.begin_episode(action_key, settings.action_noise, settings.sample)
     act, step = _act_on(actor, flatten), env.step
-    episode_return, length = 0.0, 0
+    episode_return, length, cut = 0.0, 0, 0
     obs: Any = None
     info: Any = None
     first: Any = None
@@ -97,10 +99,12 @@ def run_episode(
             episode_return += float(reward)
             if terminated or truncated:
                 break
+        else:
+            cut = 1
     except (TypeError, ValueError, LookupError) as error:
         if wrong := advice_on_step(env.observation_space, flatten, actor.full_size, obs, reward):
             raise (TypeError if isinstance(error, TypeError) else ValueError)(wrong) from error
         if advice := advice_on_episode(error, first):
             raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{error}: {advice}") from error
         raise
-    return Episode(episode_return, length, success_of(info))
+    return Episode(episode_return, length, success_of(info), cut)

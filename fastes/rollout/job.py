@@ -144,6 +144,7 @@ class Batch:
     returns: means over a candidate's episodes, float64 (n, 2); of noise-free episodes, float64 (n,).
     lengths: their total steps, int64 of the same shape.
     successes: shares of a candidate's episodes, float64 of that shape, NaN where the environment does not tell.
+    cuts: how many of its episodes were cut (see `Episode`), int64 of that shape.
     moments: of a candidate's observations, float64 (2 * n, 2, obs_size); (0, 2, obs_size) of noise-free episodes; or
         their sums.
     busy_seconds: summed over workers.
@@ -155,6 +156,7 @@ class Batch:
     returns: npt.NDArray[np.float64]
     lengths: npt.NDArray[np.int64]
     successes: npt.NDArray[np.float64]
+    cuts: npt.NDArray[np.int64]
     moments: npt.NDArray[np.float64] | MomentSums
     busy_seconds: float
     rerun: int
@@ -171,6 +173,7 @@ class Batch:
             returns=np.concatenate([self.returns, later.returns]),
             lengths=np.concatenate([self.lengths, later.lengths]),
             successes=np.concatenate([self.successes, later.successes]),
+            cuts=np.concatenate([self.cuts, later.cuts]),
             moments=_moments_together(self, later),
             busy_seconds=self.busy_seconds + later.busy_seconds,
             rerun=self.rerun + later.rerun,
@@ -259,6 +262,7 @@ def collect(place: Place, request: Request, jobs: npt.NDArray[np.int64], rerun: 
         returns=place.returns[jobs].reshape(shape),
         lengths=place.lengths[jobs].reshape(shape),
         successes=place.successes[jobs].reshape(shape),
+        cuts=place.cuts[jobs].reshape(shape),
         moments=place.moments[jobs if place.layout.num_pairs else jobs[:0]],
         busy_seconds=float(place.seconds[jobs].sum()),
         rerun=rerun,

@@ -73,7 +73,7 @@ class JobRunner:
             if candidate:
                 place.moments[job] = math.nan
             self._rebuild()
-        place.returns[job], place.lengths[job], place.successes[job] = played
+        place.returns[job], place.lengths[job], place.successes[job], place.cuts[job] = played
         place.seconds[job] = time.perf_counter() - started
         _core.commit(place.committed, job, ticket)
         _core.commit(row, JOB, -1)  # whoever sees this sees the flag
@@ -82,15 +82,15 @@ class JobRunner:
         actor, pair, episodes = self.actor, job // 2, terms.episodes.per_candidate
         self.load_parameters(actor, place, job, terms.sigma)
         actor.count_moments(self.spec.normalize_obs)
-        total, length, successes = 0.0, 0, 0.0
+        total, length, successes, cuts = 0.0, 0, 0.0, 0
         for episode in range(episodes):
             self.row[EPISODE] = episode
             seed, key = int(place.env_seed[pair, episode]), int(place.action_key[pair, episode])
             result = run_episode(self.env, actor, seed, terms.episodes, key, self.flatten)
             total, length = total + result.episode_return, length + result.length
-            successes += result.success
+            successes, cuts = successes + result.success, cuts + result.cut
         place.moments[job] = actor.observation_moments
-        return Episode(total / episodes, length, successes / episodes)
+        return Episode(total / episodes, length, successes / episodes, cuts)
 
     def _run_evaluation(self, place: Place, job: int, terms: Terms) -> Episode:
         self.load_parameters(self.actor, place, job, terms.sigma)

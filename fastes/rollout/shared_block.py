@@ -93,6 +93,7 @@ class PlaceLayout:
             "returns": ((jobs,), "f8"),
             "lengths": ((jobs,), "i8"),
             "successes": ((jobs,), "f8"),
+            "cuts": ((jobs,), "i8"),
             "seconds": ((jobs,), "f8"),
             "moments": ((2 * self.num_pairs, 2, self.obs_size), "f8"),
             "committed": ((jobs,), "i8"),  # written last: the ticket under which the slot was filled
@@ -181,6 +182,7 @@ class Place:
     returns: npt.NDArray[np.float64]
     lengths: npt.NDArray[np.int64]
     successes: npt.NDArray[np.float64]
+    cuts: npt.NDArray[np.int64]
     seconds: npt.NDArray[np.float64]
     moments: npt.NDArray[np.float64]
     committed: npt.NDArray[np.int64]

@@ -44,6 +44,8 @@ class LogStatistics(Callback):
         for key, field in _KEYS.items():
             if record.eval_generation or not field.startswith("eval_"):
                 model.logger.record(key, getattr(record, field))
+        if model.settings.episode_cap != "none":
+            model.logger.record("es/episodes_cut", record.episodes_cut)
         if model.settings.step_agreement:
             model.logger.record("es/step_factor", record.step_factor)
         if model.settings.rollback_drop:

@@ -151,6 +151,7 @@ def make_record(
         sigma=perturbations.sigma,
         episode_length=steps / (size * batch.per_candidate),
         episode_cap=state.cap.steps_at(state.progress_remaining),
+        episodes_cut=int(batch.cuts.sum()),
         num_nonfinite=size - finite.size,
         episodes=counters.num_episodes,
         eval_timesteps=counters.eval_timesteps,

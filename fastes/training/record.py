@@ -23,6 +23,7 @@ class Record(NamedTuple):
     learning_rate, sigma: as the generation used them; the mean sigma where each parameter has its own.
     episode_length: mean steps of a training episode.
     episode_cap: steps at which training episodes are cut.
+    episodes_cut: of the generation's candidates, by that cap or max_episode_steps and not by the environment.
     num_nonfinite: candidates whose return was no finite number.
     episodes: of candidates so far.
     eval_timesteps: environment steps of noise-free episodes so far.
@@ -51,6 +52,7 @@ class Record(NamedTuple):
     sigma: float
     episode_length: float
     episode_cap: int
+    episodes_cut: int
     num_nonfinite: int
     episodes: int
     eval_timesteps: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -51,8 +52,9 @@ class GymnasiumVectorEnv(VectorEnv):
         self.normalizes = bool(self._statistics)
         mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
         self._disabled = getattr(mode, "name", str(mode)).upper().endswith("DISABLED")
-        masks = _MASKS and isinstance(self._base, _WITH_MASKS) and all(kinds_of(wrapper) & _PASSING for wrapper in wrappers)
-        self.restarts_alone = self._disabled or masks
+        self._atari = _is_atari(self._base)
+        masks = (_MASKS and isinstance(self._base, _WITH_MASKS)) or (self._atari and _atari_has_masks())
+        self.restarts_alone = self._disabled or (masks and all(kinds_of(wrapper) & _PASSING for wrapper in wrappers))
         self.in_processes = isinstance(self._base, gymnasium.vector.AsyncVectorEnv)
         self.made_in = process_of(self._base)
         self.check_process()
@@ -74,7 +76,7 @@ class GymnasiumVectorEnv(VectorEnv):
     def reset(self, seeds: list[int]) -> None:
         if self._seeds_each:
             try:
-                self._obs, _ = self.env.reset(seed=list(seeds))
+                self._obs, _ = self.env.reset(seed=np.array(seeds) if self._atari else list(seeds))
             except (TypeError, ValueError, gymnasium.error.Error):
                 if isinstance(self._base, _WITH_MASKS):
                     raise
@@ -92,7 +94,9 @@ class GymnasiumVectorEnv(VectorEnv):
     def restart(self, seeds: Mapping[int, int | None]) -> None:
         mask = np.zeros(self.num_envs, dtype=bool)
         mask[list(seeds)] = True
-        given = [seeds.get(index) for index in range(self.num_envs)]
+        given: Any = [seeds.get(index) for index in range(self.num_envs)]
+        if self._atari:  # takes those that it needs
+            given = np.array([seeds[index] for index in sorted(seeds)])
         self._obs, _ = self.env.reset(seed=given, options={"reset_mask": mask})
         self._over[mask] = False
 
@@ -122,3 +126,21 @@ class GymnasiumVectorEnv(VectorEnv):
 
     def has_seen_nothing(self) -> bool:
         return any(float(wrapper.obs_rms.count) < 1.0 for wrapper in self._statistics)
+
+
+def _is_atari(base: Any) -> bool:
+    """Whether this is ale-py's vector environment. Raises ValueError for one that answers for a part of its games at a time."""
+    if "AtariVectorEnv" not in kinds_of(base):
+        return False
+    if base.batch_size != base.num_envs:
+        raise ValueError(
+            f"{base} answers for {base.batch_size} of its {base.num_envs} games at a time, and FastES steps all of them: leave "
+            "batch_size out"
+        )
+    return True
+
+
+def _atari_has_masks() -> bool:
+    """Whether ale-py's vector environment can reset a part of its games, as from 0.12 on."""
+    version = str(getattr(sys.modules.get("ale_py"), "__version__", "0.0"))
+    return tuple(int(part) for part in version.split(".")[:2]) >= (0, 12)

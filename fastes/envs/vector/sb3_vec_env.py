@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes.envs.infos import success_of
+from fastes.envs.rebuild import LIVES
 from fastes.envs.vector.vector_env import Rows, VectorEnv, chain_of, described, kinds_of, process_of, switched_off
 
 # wrappers that let an environment start anew while the others go on, and those through which rewards pass as they are
@@ -60,6 +61,7 @@ class Sb3VectorEnv(VectorEnv):
         self._seeds_each = bool(base & _KNOWN)
         self.restarts_alone = self._seeds_each and all(kinds_of(wrapper) & _PASSING for wrapper in self._wrappers)
         self._check_monitors()
+        self._warn_of_lives()
         self._rewards_of = self._source_of_rewards()
         ask = (lambda: str(self._base.env_method("__str__", indices=[0])[0])) if self.in_processes else None
         self.spec, alike = described(self._base, ask)
@@ -94,6 +96,11 @@ class Sb3VectorEnv(VectorEnv):
                 "Monitor(allow_early_resets=False) forbids the reset with its own seed that starts each episode of FastES: use "
                 "allow_early_resets=True"
             )
+
+    def _warn_of_lives(self) -> None:
+        wrappers = sys.modules.get("stable_baselines3.common.atari_wrappers")
+        if wrappers is not None and any(self._base.env_is_wrapped(wrappers.EpisodicLifeEnv)):
+            warnings.warn(LIVES, UserWarning, stacklevel=6)
 
     def reset(self, seeds: list[int]) -> None:
         if not self._seeds_each and self._obs is None:

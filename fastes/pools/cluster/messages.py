@@ -130,6 +130,7 @@ class Played(NamedTuple):
     returns: means over a job's episodes, float64 (n,).
     lengths: their total steps, int32 (n,).
     successes: shares of a job's episodes, float64 (n,), NaN where the environment does not tell.
+    cuts: how many of a job's episodes were cut, int32 (n,).
     rows: moments of a job's observations, float64 (n, 2, obs_size), where its terms ask for them; else None.
     busy_seconds: summed over the node's workers.
     rerun: jobs run again because their worker died.
@@ -140,6 +141,7 @@ class Played(NamedTuple):
     returns: Float64
     lengths: npt.NDArray[np.int32]
     successes: Float64
+    cuts: npt.NDArray[np.int32]
     rows: Float64 | None
     busy_seconds: float
     rerun: int

@@ -33,7 +33,7 @@ class OpenTicket:
         self._unsummed = np.full(len(jobs), self._sums is not None)
         self._asked: dict[Hashable, Int64] = {}  # node -> places of the jobs whose sum it was asked for
         self._returns, self._successes = np.zeros(len(jobs)), np.zeros(len(jobs))
-        self._lengths = np.zeros(len(jobs), dtype=np.int64)
+        self._lengths, self._cuts = (np.zeros(len(jobs), dtype=np.int64) for _ in range(2))
         self._rows = np.zeros((len(jobs) if self.sends_rows else 0, 2, self._obs_size))
         self._busy_seconds, self._rerun, self._penalised = 0.0, 0, ""
 
@@ -48,7 +48,7 @@ class OpenTicket:
             return False
         fresh, at = finished
         self._returns[at], self._lengths[at] = played.returns[fresh], played.lengths[fresh]
-        self._successes[at] = played.successes[fresh]
+        self._successes[at], self._cuts[at] = played.successes[fresh], played.cuts[fresh]
         if self.sends_rows and played.rows is not None:
             self._rows[at] = played.rows[fresh]
         if len(fresh):
@@ -90,6 +90,7 @@ class OpenTicket:
             returns=self._returns.reshape(shape),
             lengths=self._lengths.reshape(shape),
             successes=self._successes.reshape(shape),
+            cuts=self._cuts.reshape(shape),
             moments=self._moments(),
             busy_seconds=self._busy_seconds,
             rerun=self._rerun + self.schedule.rerun,

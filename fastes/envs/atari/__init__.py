@@ -1,0 +1,1 @@
+"""Atari games as the papers play them: small grey screens, frames that are skipped, raw scores."""

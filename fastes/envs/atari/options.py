@@ -1,0 +1,150 @@
+"""How an Atari game is played, and which ids get the environment of FastES. Nothing here needs ale-py."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from gymnasium.envs.registration import EnvSpec, registry
+
+from fastes.envs.import_hook import ATARI
+from fastes.errors import check_int, suggest, whole
+
+_SCREENS = re.compile(r"ALE/\w+-v5|\w+NoFrameskip-v4")  # ids that stand for a game, to be played with the usual preprocessing
+_OF_GYMNASIUM = ("render_mode", "max_episode_steps", "disable_env_checker")  # arguments of gymnasium.make itself
+_OWN = "obs_type"  # who says what the observations are means ale-py's environment
+_LARGEST = 1_000  # side of a screen
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a game is played.
+
+    frame_skip: frames that an action lasts, at least 1. The observation is the brighter of the last two at each pixel.
+    frame_stack: screens in an observation, the latest one last.
+    screen_size: of a screen in pixels, one number or (width, height).
+    noop_max: an episode begins with 1 to so many frames without an action, drawn from its seed; 0 for none.
+    fire_reset: press FIRE then, in games that wait for it.
+    repeat_action_probability: that a frame repeats the action of the frame before it (sticky actions), 0 to 1.
+    full_action_space: all 18 actions, and not only those that the game knows.
+    mode, difficulty: of the game, as ale-py numbers them; None for its default.
+    terminal_on_life_loss: an episode is one life.
+    clip_reward: -1, 0 or 1 for the sign of a step's reward.
+    max_num_frames_per_episode: an episode is cut there; 0 for no limit.
+    """
+
+    frame_skip: int = 4
+    frame_stack: int = 4
+    screen_size: int | tuple[int, int] = 84
+    noop_max: int = 30
+    fire_reset: bool = True
+    repeat_action_probability: float = 0.0
+    full_action_space: bool = False
+    mode: int | None = None
+    difficulty: int | None = None
+    terminal_on_life_loss: bool = False
+    clip_reward: bool = False
+    max_num_frames_per_episode: int = 108_000
+
+    @classmethod
+    def checked(cls, given: Mapping[str, Any]) -> Options:
+        """From arguments by name. Raises TypeError or ValueError that names the option, what is wrong and what is expected."""
+        known = [each.name for each in fields(cls)]
+        if unknown := next((name for name in given if name not in known), None):
+            raise ValueError(
+                f"{unknown!r} = {given[unknown]!r} is no option of an Atari game{suggest(unknown, known) or '.'} Options and "
+                f"their defaults are {', '.join(f'{name} = {value!r}' for name, value in DEFAULTS.items())}. For ale-py's own "
+                f"environment and its arguments pass {_OWN} = 'ram', 'rgb' or 'grayscale' beside them"
+            )
+        return cls(**{name: _CHECKS[name](name, whole(value)) for name, value in given.items()})
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of a screen."""
+        return self.screen_size if isinstance(self.screen_size, tuple) else (self.screen_size, self.screen_size)
+
+    def as_arguments(self) -> dict[str, Any]:
+        """By name, as JSON has them."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+DEFAULTS = Options().as_arguments()
+
+
+def plays_screens(spec: EnvSpec, kwargs: Mapping[str, Any]) -> bool:
+    """Whether an id gets the environment of FastES: ALE/<Game>-v5 or <Game>NoFrameskip-v4 of ale-py, no obs_type asked for."""
+    ours = spec.entry_point == "ale_py.env:AtariEnv" and _SCREENS.fullmatch(spec.id) is not None
+    return ours and "game" in spec.kwargs and spec.kwargs.get(_OWN, "rgb") == "rgb" and _OWN not in kwargs
+
+
+def of_game(spec: EnvSpec, kwargs: Mapping[str, Any]) -> tuple[str, EnvSpec, dict[str, Any]]:
+    """The name of a game's environment, its spec, and those of kwargs that are not as they would be without.
+
+    spec: of ATARI, whose game is among kwargs, or of an id that `plays_screens`. Raises what `Options.checked` raises, and
+    ValueError without a game.
+    """
+    given = dict(kwargs)
+    game = given.pop("game", None) if spec.id == ATARI else spec.kwargs["game"]
+    if not isinstance(game, str):
+        raise ValueError(f"game = {game!r}: {ATARI} needs the name of a game's ROM, such as 'pong' or 'space_invaders'")
+    passed_on = {name: given.pop(name) for name in _OF_GYMNASIUM if name in given}
+    options = Options.checked(given).as_arguments()
+    spec = copy.deepcopy(registry[ATARI])
+    spec.kwargs = {"game": game}
+    return ale_id(game), spec, {**{name: value for name, value in options.items() if value != DEFAULTS[name]}, **passed_on}
+
+
+def ale_id(game: str) -> str:
+    """The id that a game has in ale-py: 'ALE/SpaceInvaders-v5' for space_invaders."""
+    return f"ALE/{game.title().replace('_', '')}-v5"
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected True or False")
+    return value
+
+
+def _share(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected a number from 0 to 1")
+    if not 0.0 <= value <= 1.0 or math.isnan(value):
+        raise ValueError(f"{name} = {value!r} is out of range: expected a number from 0 to 1")
+    return float(value)
+
+
+def _screen_size(name: str, value: Any) -> int | tuple[int, int]:
+    if not isinstance(value, (list, tuple)):
+        return check_int(name, value, 1, _LARGEST)
+    if len(value) != 2:
+        raise ValueError(f"{name} = {value!r}: expected a number of pixels, or (width, height)")
+    width, height = (check_int(name, whole(side), 1, _LARGEST) for side in value)
+    return width, height
+
+
+def _number(low: int, high: int | None = None) -> Any:
+    return lambda name, value: check_int(name, value, low, high)
+
+
+def _number_or_none(name: str, value: Any) -> int | None:
+    return None if value is None else check_int(name, value, 0)
+
+
+_CHECKS = {
+    "frame_skip": _number(1, 60),
+    "frame_stack": _number(1, 64),
+    "screen_size": _screen_size,
+    "noop_max": _number(0, 10_000),
+    "fire_reset": _flag,
+    "repeat_action_probability": _share,
+    "full_action_space": _flag,
+    "mode": _number_or_none,
+    "difficulty": _number_or_none,
+    "terminal_on_life_loss": _flag,
+    "clip_reward": _flag,
+    "max_num_frames_per_episode": _number(0, 2**31 - 1),
+}
