@@ -7,6 +7,7 @@ where arrays are float32 (a Python number beside one is rounded to float32 first
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,16 @@ def tanh(x: Array) -> Array:
     p = 1.0 + z * (0.13381021 + z * (3.4955828e-3 + z * (2.0608997e-5 + z * 1.3354548e-8)))
     q = 1.0 + z * (0.46714336 + z * (2.5876962e-2 + z * (3.2856263e-4 + z * 7.7765105e-7)))
     return clip(c * p / q, -1, 1)
+
+
+def expm1(x: Array) -> Array:
+    """Twin of vexpm1: exp(x) - 1 for x <= 0. x = k ln 2 + r: 2^k (e^r - 1) + (2^k - 1)."""
+    c = np.where(x > -18, x, np.float32(-18))
+    k = np.trunc(c * 1.4426950 - 0.5)
+    r = (c - k * 0.693359375) + k * 2.1219444e-4
+    series = 0.5 + r * (0.16666667 + r * (4.1666667e-2 + r * (8.3333333e-3 + r * (1.3888889e-3 + r * 1.9841270e-4))))
+    power = ((k.astype(np.int32) + 127) << 23).view(np.float32)
+    return power * (r + r * r * series) + (power - 1.0)
 
 
 def clip(x: Array, low: npt.ArrayLike, high: npt.ArrayLike) -> Array:
@@ -188,7 +199,14 @@ def dense(x: Float32, weight: Float32, bias: Float32 | None) -> Float32:
     return y if bias is None else y + bias
 
 
-def dense_layer(x: Float32, parameters: Mapping[str, Float32]) -> Float32:
+@dataclass
+class Memory:
+    """What an actor keeps for one layer. state: what it remembers within an episode, (state_size,); it may change it."""
+
+    state: Float32
+
+
+def dense_layer(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:  # noqa: ARG001
     """Twin of run_layer for a dense one."""
     return dense(x, parameters["weight"], parameters.get("bias"))
 
@@ -198,8 +216,16 @@ def relu(x: Array) -> Array:
     return np.where(x <= 0, np.float32(0), x)
 
 
-LAYERS: dict[str, Callable[[Float32, Mapping[str, Float32]], Float32]] = {"dense": dense_layer}
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": tanh, "relu": relu}
+def elu(x: Array) -> Array:
+    """Twin of velu."""
+    return np.where(x < 0, expm1(np.where(x < 0, x, np.float32(0))), x)
+
+
+# A layer, what it reads, its parameters by name, and its memory -> what it writes, before the activation.
+LayerTwin = Callable[[Any, Float32, Mapping[str, Float32], Memory], Float32]
+
+LAYERS: dict[str, LayerTwin] = {"dense": dense_layer}
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"identity": lambda x: x, "tanh": tanh, "relu": relu, "elu": elu}
 
 
 def argmax(y: Float32) -> int:
@@ -261,6 +287,7 @@ class Actor:
 
     def begin_episode(self, noise_key: int = 0, action_noise: float = 0.0, sample: bool = False) -> None:
         self.key, self.action_noise, self.sample, self.step = noise_key, np.float32(action_noise), sample, 0
+        self.memories = [Memory(np.zeros(layer.state_size, dtype=np.float32)) for layer in self.spec.layers]
 
     @np.errstate(all="ignore")
     def act(self, obs: Any) -> Any:
@@ -281,11 +308,10 @@ class Actor:
         return clip(d * inv_std, -limit, limit).astype(np.float32)
 
     def forward(self, x: Float32) -> Float32:
-        """Twin of forward: all layers, with the activation of each that another one follows."""
-        for i, (layer, parameters) in enumerate(zip(self.spec.layers, self.spec.split_by_layer(self.parameters), strict=True)):
-            x = LAYERS[layer.kind](x, parameters)
-            if i + 1 < len(self.spec.layers):
-                x = ACTIVATIONS[layer.activation](x)
+        """Twin of forward: all layers, each with its activation."""
+        all_parameters = self.spec.split_by_layer(self.parameters)
+        for layer, parameters, memory in zip(self.spec.layers, all_parameters, self.memories, strict=True):
+            x = ACTIVATIONS[layer.activation](LAYERS[layer.kind](layer, x, parameters, memory))
         return x
 
     @np.errstate(all="ignore")

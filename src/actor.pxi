@@ -28,13 +28,14 @@ cdef class Actor:
     cdef readonly int64_t num_params
     cdef readonly int64_t obs_size
     cdef readonly int64_t full_size
+    cdef readonly int64_t state_size
     cdef readonly object observation
     cdef bint counting, scalar_action
     cdef int action_type, action_ndim
     cdef cnp.npy_intp[32] action_dims
-    cdef object params_array, moments_array, obs_shape, cast
+    cdef object params_array, moments_array, states_array, obs_shape, cast
     cdef int64_t[::1] steps
-    cdef float[::1] params, scratch0, scratch1
+    cdef float[::1] params, scratch0, scratch1, states
     cdef uint8_t[::1] layers
     cdef double[::1] mean, inv_std, chosen
     cdef int64_t[::1] columns
@@ -45,6 +46,8 @@ cdef class Actor:
 
     def __init__(self, spec):
         head = spec.head
+        for layer in spec.layers:
+            layer.check()
         self.num_params = spec.num_params
         self.obs_size = spec.obs_size
         self.full_size = self.obs_size
@@ -61,6 +64,7 @@ cdef class Actor:
         self.moments_array = np.zeros((2, self.obs_size))
         self.moments = self.moments_array
         self.steps = np.zeros(1, dtype=np.int64)
+        self.states_array = aligned_zeros(0)
         cdef fastes_policy *c = &self.c
         memset(c, 0, sizeof(fastes_policy))
         c.obs_size = self.obs_size
@@ -88,28 +92,39 @@ cdef class Actor:
         self.c.chosen = &self.chosen[0]
 
     cdef take_layers(self, layers):
-        """Each layer as C knows it; the only place that says where its parameters are."""
+        """Each layer as C knows it; the only place that says where its parameters and its memory are."""
         cdef fastes_policy *c = &self.c
         cdef fastes_layer *into
-        cdef int64_t at = 0, inputs = self.obs_size
+        cdef int64_t at = 0, state_at = 0, inputs = self.obs_size
         self.layers = np.zeros(len(layers) * sizeof(fastes_layer), dtype=np.uint8)
+        self.states_array = aligned_zeros(sum(layer.state_size for layer in layers))
+        self.states = self.states_array
         for i, layer in enumerate(layers):
             check_length(f"layer {i}'s input", layer.inputs, inputs)
             into = <fastes_layer *>&self.layers[0] + <int64_t>i
             into.kind = code_of(LAYER_KINDS, layer.kind, "kind of layer")
             into.activation = code_of(ACTIVATIONS, layer.activation, "activation")
             into.in_, into.out = layer.inputs, layer.outputs
-            shapes = layer.parameter_shapes()
-            into.weight = &self.params[at]
-            at += math.prod(shapes["weight"])
-            if "bias" in shapes:
-                into.bias = &self.params[at]
-                at += math.prod(shapes["bias"])
+            into.state = &self.states[state_at]
+            state_at += layer.state_size
+            for name, shape in layer.parameter_shapes().items():
+                self.take_parameter(into, name, &self.params[at])
+                at += math.prod(shape)
             inputs = layer.outputs
         check_length("theta", self.num_params, at)
+        self.state_size = state_at
         c.layers = <fastes_layer *>&self.layers[0]
         c.num_layers = len(layers)
         c.num_outputs = inputs
+
+    cdef take_parameter(self, fastes_layer *into, name, const float *place):
+        """Where a parameter of a layer is, by the name that the layer gives it."""
+        if name == "weight":
+            into.weight = place
+        elif name == "bias":
+            into.bias = place
+        else:
+            raise ValueError(f"unknown parameter {name!r:.100} of a layer")
 
     cdef take_head(self, head):
         cdef fastes_policy *c = &self.c
@@ -164,7 +179,12 @@ cdef class Actor:
         self.c.normalize = 1
 
     def begin_episode(self, uint64_t noise_key=0, double action_noise=0.0, bint sample=False):
-        """Start the episode's action stream at its beginning: Gaussian noise on Box actions, or sampled choices."""
+        """Forget what layers remember, and start the action stream at its beginning.
+
+        That is Gaussian noise on Box actions, or sampled choices.
+        """
+        if self.state_size:
+            memset(&self.states[0], 0, self.state_size * sizeof(float))
         self.c.noise_key = noise_key
         self.c.noise_step = 0
         self.c.action_noise = <float>action_noise
@@ -174,6 +194,11 @@ cdef class Actor:
         """Whether each observation adds to `moments`; sets them to zero."""
         self.moments[:, :] = 0.0
         self.counting = counting
+
+    @property
+    def state(self):
+        """What the layers remember of the episode, one layer behind the other: a writable float32 view (state_size,)."""
+        return self.states_array[: self.state_size]
 
     @property
     def observation_moments(self):

@@ -2,7 +2,7 @@
  *
  * Kernels check nothing, allocate nothing, print nothing and keep no state: _core.pyx has checked every argument.
  * Each kernel gives the same bits for every variant (baseline, AVX2, AVX-512, NEON): arithmetic is IEEE single or double
- * without contraction, the order of every sum is written down here, and log, sin, cos and tanh are our own.
+ * without contraction, the order of every sum is written down here, and log, exp, sin, cos and tanh are our own.
  * fastes/numpy_twin.py holds a NumPy twin of each.
  */
 #ifndef FASTES_CORE_H
@@ -43,18 +43,20 @@ typedef enum {
     FASTES_ACTION_INT8 = 3
 } fastes_action_dtype;
 
-typedef enum { FASTES_TANH = 0, FASTES_RELU = 1 } fastes_activation;
+/* relu: +0 where x <= 0. elu: exp(x) - 1 where x < 0. NaN stays. */
+typedef enum { FASTES_IDENTITY = 0, FASTES_TANH = 1, FASTES_RELU = 2, FASTES_ELU = 3 } fastes_activation;
 
 typedef enum {
     FASTES_DENSE = 0        /* y (out,) = x (in,) . weight (in, out) + bias (out,) */
 } fastes_layer_kind;
 
-/* A layer of a policy: what it computes, and where its parameters are. Pointers, as offsets cost 3 to 5 % of a step. */
+/* A layer of a policy: what it computes, and where its parameters and its memory are. Pointers, as offsets cost 3 to 5 % of a step. */
 typedef struct {
     fastes_layer_kind kind;
-    fastes_activation activation; /* of y, where another layer follows */
+    fastes_activation activation; /* of y */
     int32_t in, out;              /* values that it reads and writes */
-    const float *weight, *bias;   /* (in, out) and (out,) or NULL, in theta; readable FASTES_PAD floats past its end */
+    const float *weight, *bias;   /* its kind says of what shape, or NULL, in theta; readable FASTES_PAD floats past its end */
+    float *state;                 /* what it remembers within an episode, each actor its own: 0 where one begins */
 } fastes_layer;
 
 /* A policy bound to its buffers. All pointers belong to the caller. */

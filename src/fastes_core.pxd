@@ -12,7 +12,7 @@ cdef extern from "fastes_core.h" nogil:
     ctypedef enum fastes_action_dtype:
         FASTES_ACTION_FLOAT32, FASTES_ACTION_FLOAT64, FASTES_ACTION_INT64, FASTES_ACTION_INT8
     ctypedef enum fastes_activation:
-        FASTES_TANH, FASTES_RELU
+        FASTES_IDENTITY, FASTES_TANH, FASTES_RELU, FASTES_ELU
     ctypedef enum fastes_layer_kind:
         FASTES_DENSE
     ctypedef struct fastes_layer:
@@ -21,6 +21,7 @@ cdef extern from "fastes_core.h" nogil:
         int32_t in_ "in", out
         const float *weight
         const float *bias
+        float *state
     ctypedef struct fastes_policy:
         int32_t obs_size, num_outputs, num_layers
         const fastes_layer *layers

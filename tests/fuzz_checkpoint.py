@@ -409,7 +409,7 @@ INSTRUMENTED = (
         "errors",
         "envs.source",
         "policies.action_head",
-        "policies.layers",
+        "policies.layers.description",
         "policies.mlp",
         "policies.policy_spec",
         "rollout.predictor",

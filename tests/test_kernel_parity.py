@@ -13,7 +13,8 @@ from gymnasium import spaces
 from fastes import _core, numpy_twin
 from fastes.numpy_twin import assert_same_bits
 from fastes.policies.action_head import ActionHead, make_action_head
-from fastes.policies.layers import Layer, dense_layers
+from fastes.policies.layers.dense import dense_layers
+from fastes.policies.layers.layer import ACTIVATIONS, Layer
 from fastes.policies.policy_spec import PolicySpec
 
 SUM_BLOCK = 16384  # as in noise_kernels.inc
@@ -305,7 +306,7 @@ def test_dense_sizes(variant: str, inputs: int, use_bias: bool) -> None:
         check_steps(f"{variant} dense {inputs} x {outputs}", actors(spec), normals(2 * inputs).reshape(2, -1))
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("use_bias", [False, True])
 def test_hidden_sizes(variant: str, activation: str, use_bias: bool) -> None:
     for hidden in [*((width,) for width in WIDTHS), (64, 64), (33, 5, 31), (1, 1, 1, 1), (65, 2, 129)]:
@@ -314,10 +315,11 @@ def test_hidden_sizes(variant: str, activation: str, use_bias: bool) -> None:
         check_steps(f"{variant} {activation} {hidden}", pair, normals(33).reshape(3, 11))
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activations_of_awkward_values(variant: str, activation: str) -> None:
     # the second layer is the identity, one row of it at a time: infinities and NaN stay where they are
     edges = [9.0, -9.0, np.nextafter(np.float32(9), np.float32(10)), 1e-45, -1e-45, 1e-20, 0.0, -0.0, np.inf, -np.inf, np.nan]
+    edges += [-18.0, -17.4, -0.35, -0.34]
     values = np.concatenate([np.array(edges), np.linspace(-10, 10, 333), awkward(200)]).astype(np.float32)
     kernel, twin = actors(mlp(1, (1,), unbounded(1), activation, use_bias=False), params=np.ones(2, np.float32))
     for value in values:

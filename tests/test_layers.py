@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -16,7 +17,10 @@ from fastes.es.fitness_shaping import shape_returns
 from fastes.es.optimizers import make_optimizer
 from fastes.numpy_twin import assert_same_bits
 from fastes.policies.action_head import BOX_MAPPINGS, KINDS, ActionHead, make_action_head
-from fastes.policies.layers import Dense, Layer, dense_layers, describe_layers, described_layers, layer_sizes
+from fastes.policies.layers.dense import Dense, dense_layers
+from fastes.policies.layers.description import KINDS as LAYERS
+from fastes.policies.layers.description import describe_layers, described_layers, layer_sizes
+from fastes.policies.layers.layer import IDENTITY, Layer
 from fastes.policies.policy_spec import PolicySpec
 
 # One of each kind, by its name.
@@ -28,7 +32,7 @@ def policy(*layers: Layer) -> PolicySpec:
 
 
 def test_each_kind_has_a_twin() -> None:
-    assert set(ONE_LAYER) == set(_core.LAYER_KINDS) == set(numpy_twin.LAYERS)
+    assert set(ONE_LAYER) == set(_core.LAYER_KINDS) == set(numpy_twin.LAYERS) == set(LAYERS)
     assert set(_core.ACTIVATIONS) == set(numpy_twin.ACTIVATIONS)
     assert set(KINDS) == set(_core.ACTION_KINDS) == set(_core.DTYPES_OF_ACTIONS) >= set(BOX_MAPPINGS)
     assert {dtype for dtypes in _core.DTYPES_OF_ACTIONS.values() for dtype in dtypes} == set(_core.ACTION_DTYPES)
@@ -46,13 +50,14 @@ def test_a_layer_is_its_twin(variant: str, kind: str, values: Callable[[int, int
     for seed in range(5):
         x = normals(layer.inputs, seed)
         with np.errstate(all="ignore"):
-            expected = numpy_twin.clip(numpy_twin.LAYERS[kind](x, parameters), -np.inf, np.inf)
+            outputs = numpy_twin.LAYERS[kind](layer, x, parameters, numpy_twin.Memory(np.zeros(layer.state_size, np.float32)))
+            expected = numpy_twin.ACTIVATIONS[layer.activation](outputs)
         assert_same_bits(f"{variant} {kind}", actor.act(x), expected)
 
 
 def test_layers_need_not_be_alike(variant: str) -> None:  # noqa: F811
     spec = policy(
-        Dense(7, 33, "relu", True), Dense(33, 5, "tanh", False), Dense(5, 16, "relu", True), Dense(16, 3, "tanh", True)
+        Dense(7, 33, "elu", True), Dense(33, 5, "identity", False), Dense(5, 16, "relu", True), Dense(16, 3, "tanh", True)
     )
     check_steps(f"{variant}, four layers", actors(spec, normalizer=True), normals(70).reshape(10, 7))
     names = [*("layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.2.weight", "layers.2.bias")]
@@ -60,18 +65,59 @@ def test_layers_need_not_be_alike(variant: str) -> None:  # noqa: F811
     assert not any(view.any() for name, view in spec.split(spec.initial_theta(3)).items() if name.endswith("bias"))
 
 
+def in_a_file(layers: tuple[Layer, ...]) -> dict[str, Any]:
+    described: dict[str, Any] = json.loads(json.dumps(describe_layers(layers)))
+    return described
+
+
 @pytest.mark.parametrize("use_bias", [True, False])
-def test_layers_survive_their_description(use_bias: bool) -> None:
+def test_dense_layers_are_described_as_they_always_were(use_bias: bool) -> None:
     layers = dense_layers((4, 8, 2), "relu", use_bias)
     assert layer_sizes(layers) == (4, 8, 2)
-    assert describe_layers(layers) == {"layer_sizes": (4, 8, 2), "activation": "relu", "use_bias": use_bias}
-    assert described_layers({**describe_layers(layers), "layer_sizes": [4, 8, 2]}) == layers
+    assert in_a_file(layers) == {"layer_sizes": [4, 8, 2], "activation": "relu", "use_bias": use_bias}
+    assert described_layers(in_a_file(layers)) == layers
+    one = dense_layers((4, 2), "relu", use_bias)
+    assert in_a_file(one) == {"layer_sizes": [4, 2], "activation": "tanh", "use_bias": use_bias}
+    assert described_layers(in_a_file(one)) == one
 
 
-def test_a_file_cannot_describe_layers_that_differ() -> None:
-    for last in (Dense(8, 2, "tanh", True), Dense(8, 2, "relu", False)):
-        with pytest.raises(ValueError, match="all alike"):
-            describe_layers((Dense(4, 8, "relu", True), last))
+LAST = Dense(8, 2, IDENTITY, True)
+DIFFER = [
+    (Dense(4, 8, "relu", True), Dense(8, 2, "tanh", True)),
+    (Dense(4, 8, "relu", True), Dense(8, 2, IDENTITY, False)),
+    (Dense(4, 8, IDENTITY, True), LAST),
+    (Dense(4, 8, "relu", True), Dense(8, 8, "elu", True), LAST),
+]
+
+
+@pytest.mark.parametrize("layers", DIFFER)
+def test_layers_that_differ_are_described_one_by_one(layers: tuple[Layer, ...]) -> None:
+    assert set(in_a_file(layers)) == {"layers"}
+    assert described_layers(in_a_file(layers)) == layers
+
+
+@pytest.mark.parametrize("key", ["kind", "inputs", "outputs", "activation", "use_bias"])
+def test_a_damaged_description_of_a_layer_is_refused(key: str) -> None:
+    for value in (None, -1, 0, 1.0, 2**31, "dense ", [1], {}, True, "left out"):
+        described = in_a_file(DIFFER[0])
+        if described["layers"][0][key] is value:
+            continue
+        described["layers"][0][key] = value
+        if value == "left out":
+            del described["layers"][0][key]
+        with pytest.raises(ValueError, match="layer"):
+            described_layers(described)
+    for layers in ([], None, [None], {}, "layers", [{**in_a_file(DIFFER[0])["layers"][0], "more": 1}]):
+        with pytest.raises(ValueError, match="layer"):
+            described_layers({"layers": layers})
+
+
+def test_elu_is_that_of_the_library_of_mathematics(variant: str) -> None:  # noqa: F811
+    x = np.concatenate([np.linspace(-20, 3, 4001), -np.logspace(-30, 1.3, 400)]).astype(np.float32)
+    actor = _core.Actor(policy(Dense(1, 1, "elu", use_bias=False)))
+    actor.parameters[:] = 1.0
+    exact = np.where(x > 0, x, np.expm1(x.astype(np.float64)))
+    assert np.array([actor.act(value[None])[0] for value in x]) == pytest.approx(exact, rel=3e-7)
 
 
 # Kinds that do not exist
@@ -89,6 +135,7 @@ class Odd(Dense):
         ((Dense(4, 8, "swish", True), Dense(8, 2, "tanh", True)), r"unknown activation 'swish': expected one of .*'relu'"),
         ((Dense(4, 2, "swish", True),), "unknown activation 'swish'"),
         ((Dense(4, 8, "tanh", True), Dense(9, 2, "tanh", True)), "layer 1's input has 9 values, expected 8"),
+        ((Dense(0, 2, "tanh", True),), "inputs = 0 of a dense layer is out of range: expected 1 to 2147483647"),
     ],
 )
 def test_layers_that_the_core_does_not_know_are_refused(layers: tuple[Layer, ...], message: str) -> None:

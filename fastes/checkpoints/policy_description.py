@@ -15,7 +15,7 @@ from fastes.errors import CheckpointError, CheckpointMismatch, shorten
 from fastes.policies.action_head import BOX_MAPPINGS, ActionHead
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec
-from fastes.policies.layers import describe_layers, described_layers
+from fastes.policies.layers.description import DESCRIPTIONS, describe_layers, described_layers
 from fastes.policies.mlp import CUSTOM_POLICIES
 from fastes.policies.obs_columns import ALL, columns_of
 from fastes.policies.policy_spec import PolicySpec
@@ -51,8 +51,9 @@ def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> Any
             "it without policy="
         )
     with _damage_is_said():
-        if odd := set(stored) - {"layer_sizes", "activation", "use_bias", "head", "obs_shape", "flattened"}:
-            raise ValueError(f"keys {sorted(odd)}")
+        described = set(stored) - {"head", "obs_shape", "flattened"}
+        if described not in DESCRIPTIONS:
+            raise ValueError(f"keys {sorted(described)}")
         layers, head = described_layers(stored), _head(stored["head"])
         obs_shape, flattened = _as_tuples(stored)["obs_shape"], stored.get("flattened", False)
         _check_observations(obs_shape, flattened)

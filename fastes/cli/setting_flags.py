@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from fastes.policies.action_head import BOX_MAPPINGS
-from fastes.policies.layers import ACTIVATIONS
+from fastes.policies.layers.layer import ACTIVATIONS
 from fastes.policies.mlp import POLICIES
 from fastes.settings.settings import Settings, grouped_fields
 

@@ -10,7 +10,8 @@ from gymnasium import spaces
 
 from fastes.errors import suggest
 from fastes.policies.action_head import head_from
-from fastes.policies.layers import ACTIVATIONS, dense_layers
+from fastes.policies.layers.dense import dense_layers
+from fastes.policies.layers.layer import ACTIVATIONS
 from fastes.policies.obs_columns import ALL, ObsColumns, columns_in
 from fastes.policies.policy_spec import PolicySpec, flat_size
 
@@ -48,8 +49,8 @@ def make_policy_spec(
     """The spec of a named policy for an environment's spaces.
 
     policy: 'MlpPolicy' (hidden layers 64-64, tanh, biases) or 'LinearPolicy' (one matrix, no bias).
-    policy_kwargs: net_arch (hidden sizes; in SB3's dict those of 'pi'), activation_fn ('tanh' or 'relu' in any case, or a
-    class of that name such as torch.nn.Tanh), use_bias, action_mapping ('clip', 'squash', 'bins'), num_bins.
+    policy_kwargs: net_arch (hidden sizes; in SB3's dict those of 'pi'), activation_fn ('tanh', 'relu' or 'elu' in any
+    case, or a class of that name such as torch.nn.Tanh), use_bias, action_mapping ('clip', 'squash', 'bins'), num_bins.
     obs_columns: which values of an observation it gets, as the setting of that name has them.
     """
     if policy in CUSTOM_POLICIES:

@@ -14,7 +14,8 @@ from gymnasium import spaces
 
 from fastes import _core
 from fastes.policies.action_head import ActionHead
-from fastes.policies.layers import Layer, layer_sizes
+from fastes.policies.layers.description import layer_sizes
+from fastes.policies.layers.layer import Layer
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,79 @@
+"""Lists of layers, and how a checkpoint describes them (docs/reference/checkpoint-format.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fastes import _core
+from fastes.policies.layers.dense import Dense, dense_layers
+from fastes.policies.layers.layer import ACTIVATIONS, MOST_VALUES, Layer
+
+KINDS: dict[str, Callable[..., Layer]] = {kind.kind: kind for kind in (Dense,)}
+DESCRIPTIONS = {"layers"}, {"layer_sizes", "activation", "use_bias"}  # keys of the two ways to describe layers
+_MAX_LAYERS = 10_000  # each costs memory, and a file can list millions
+_FITS: dict[str, Callable[[Any], bool]] = {  # a field's type -> whether a file's value may be one
+    "int": lambda value: type(value) is int and 0 <= value <= MOST_VALUES,
+    "bool": lambda value: isinstance(value, bool),
+    "str": lambda value: isinstance(value, str) and value in _core.ACTIVATIONS,
+}
+
+
+def layer_sizes(layers: Sequence[Layer]) -> tuple[int, ...]:
+    """How many values there are before, between and after the layers."""
+    return (layers[0].inputs, *(layer.outputs for layer in layers))
+
+
+def describe_layers(layers: Sequence[Layer]) -> dict[str, Any]:
+    """What a checkpoint says of the layers: the sizes of dense ones that are all alike, each by itself of any others."""
+    sizes, first = layer_sizes(layers), layers[0]
+    if isinstance(first, Dense):
+        activation = first.activation if len(layers) > 1 else ACTIVATIONS[0]  # any: nothing follows
+        if activation in ACTIVATIONS and dense_layers(sizes, activation, first.use_bias) == tuple(layers):
+            return {"layer_sizes": sizes, "activation": activation, "use_bias": first.use_bias}
+    return {"layers": [{"kind": layer.kind, **dataclasses.asdict(layer)} for layer in layers]}  # type: ignore[call-overload]
+
+
+def described_layers(stored: Mapping[str, Any]) -> tuple[Layer, ...]:
+    """The layers that a checkpoint describes; KeyError or ValueError for some that the core must not see."""
+    return _listed(stored["layers"]) if "layers" in stored else _alike(stored)
+
+
+def _alike(stored: Mapping[str, Any]) -> tuple[Layer, ...]:
+    sizes, activation, use_bias = stored["layer_sizes"], stored["activation"], stored["use_bias"]
+    listed = isinstance(sizes, (list, tuple)) and 2 <= len(sizes) <= _MAX_LAYERS
+    if not listed or not all(type(n) is int and n > 0 for n in sizes):
+        raise ValueError(f"layer sizes {sizes!r:.1000}")
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation {activation!r}")
+    if not isinstance(use_bias, bool):
+        raise ValueError(f"use_bias {use_bias!r}")
+    return dense_layers(sizes, activation, use_bias)
+
+
+def _listed(stored: Any) -> tuple[Layer, ...]:
+    if not isinstance(stored, list) or not 1 <= len(stored) <= _MAX_LAYERS:
+        raise ValueError(f"layers {stored!r:.1000}")
+    layers = tuple(_layer(each) for each in stored)
+    check_layers(layers)
+    return layers
+
+
+def _layer(stored: Any) -> Layer:
+    kind = stored.get("kind") if isinstance(stored, dict) else None
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"layer {stored!r:.1000}")
+    values = {key: value for key, value in stored.items() if key != "kind"}
+    types = {field.name: str(field.type) for field in dataclasses.fields(KINDS[kind])}  # type: ignore[arg-type]
+    if set(values) != set(types) or not all(_FITS[types[name]](value) for name, value in values.items()):
+        raise ValueError(f"layer {stored!r:.1000}")
+    return KINDS[kind](**values)
+
+
+def check_layers(layers: Sequence[Layer]) -> None:
+    """ValueError for layers that the core must not see, or of which one does not read what the one before it writes."""
+    for i, layer in enumerate(layers):
+        layer.check()
+        if i and layer.inputs != layers[i - 1].outputs:
+            raise ValueError(f"layer {i}'s input has {layer.inputs} values, expected {layers[i - 1].outputs}")
