@@ -7,7 +7,7 @@ where arrays are float32 (a Python number beside one is rounded to float32 first
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ Array = npt.NDArray[Any]  # of float32; the type stubs call it float64 after ari
 
 STREAM_ACTION = 3  # FASTES_STREAM_ACTION
 NORMAL_GROUP = 64  # FASTES_NORMAL_GROUP
+LARGE_MATRIX = 131072  # FASTES_LARGE_MATRIX
+BATCH_NORM_EPSILON = 1e-3  # FASTES_BATCH_NORM_EPSILON
 
 
 def assert_same_bits(name: str, actual: Any, expected: Any) -> None:
@@ -191,24 +193,86 @@ def centered_ranks(values: Float64) -> Float32:
 
 
 def dense(x: Float32, weight: Float32, bias: Float32 | None) -> Float32:
-    """Twin of dense: x (in,) . weight (in, out) + bias. Inputs i, i + 4, ... share a sum: ((0 + 1) + (2 + 3)) + bias."""
+    """Twin of dense: x (in,) . weight (in, out) + bias. Inputs i, i + 4, ... share a sum: ((0 + 1) + (2 + 3)) + bias.
+
+    Those that are 0 are left out of a large matrix.
+    """
     sums = np.zeros((4, weight.shape[1]), dtype=np.float32)
     for i, row in enumerate(weight):
-        sums[i % 4] += row * x[i]
+        if x[i] != 0 or weight.size <= LARGE_MATRIX:
+            sums[i % 4] += row * x[i]
     y: Float32 = (sums[0] + sums[1]) + (sums[2] + sums[3])
     return y if bias is None else y + bias
 
 
+def no_values() -> Float32:
+    return np.zeros(0, dtype=np.float32)
+
+
 @dataclass
 class Memory:
-    """What an actor keeps for one layer. state: what it remembers within an episode, (state_size,); it may change it."""
+    """What an actor keeps for one layer.
+
+    state: what it remembers within an episode, (state_size,); it may change it.
+    observation: of this step, flat, for a layer that reads an image.
+    observed: the values that are observed of it, (obs_size,).
+    scale, shift: of virtual batch normalisation, (channels,).
+    """
 
     state: Float32
+    observation: Array = field(default_factory=no_values)
+    observed: Float32 = field(default_factory=no_values)
+    scale: Float32 = field(default_factory=no_values)
+    shift: Float32 = field(default_factory=no_values)
 
 
 def dense_layer(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:  # noqa: ARG001
     """Twin of run_layer for a dense one."""
     return dense(x, parameters["weight"], parameters.get("bias"))
+
+
+def convolution(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:  # noqa: ARG001
+    """Twin of convolve: the sum over i, j, k, in order, of x[r stride + i, c stride + j, k] weight[i, j, k], plus the bias."""
+    x, weight = x.reshape(layer.height, layer.width, layer.channels), parameters["weight"]
+    rows, columns, stride = layer.rows, layer.columns, layer.stride
+    sums = np.zeros((rows, columns, layer.filters), dtype=np.float32)
+    for i, j, k in np.ndindex(weight.shape[:3]):
+        under = x[i : i + rows * stride : stride, j : j + columns * stride : stride, k, np.newaxis]
+        sums += under[:rows, :columns] * weight[i, j, k]
+    return (sums + parameters["bias"] if layer.use_bias else sums).ravel()
+
+
+def image_convolution(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:  # noqa: ARG001
+    """Twin of convolve_image: the same of the observation's values from `first` on, as float32 times 1 / divisor."""
+    image = memory.observation[layer.first : layer.first + layer.inputs].astype(np.float32)
+    image = image * (np.float32(1) / np.float32(layer.divisor))
+    if layer.channels_first:
+        image = np.moveaxis(image.reshape(layer.channels, layer.height, layer.width), 0, 2)
+    return convolution(layer, image.ravel(), parameters, memory)
+
+
+def virtual_batch_norm(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:  # noqa: ARG001
+    """Twin of normalize_batch: x * scale + shift, by channel."""
+    y: Float32 = x.reshape(-1, layer.channels) * memory.scale + memory.shift
+    return y.ravel()
+
+
+def batch_scale_and_shift(layer: Any, inputs: Float32, parameters: Mapping[str, Float32]) -> tuple[Float32, Float32]:
+    """Twin of add_batch_moments and fold_moments, of what the layer reads for each observation of a batch, (n, inputs)."""
+    sums = np.zeros((2, layer.channels))
+    for position in inputs.reshape(-1, layer.channels).astype(np.float64):
+        sums += position, position * position
+    count = inputs.size // layer.channels
+    mean = sums[0] / count
+    variance = sums[1] / count - mean * mean
+    variance = np.where(variance > 0, variance, 0.0)
+    scale = parameters["gamma"].astype(np.float64) / np.sqrt(variance + BATCH_NORM_EPSILON)
+    return scale.astype(np.float32), (parameters["beta"] - mean * scale).astype(np.float32)
+
+
+def append(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:  # noqa: ARG001
+    """Twin of append_observed."""
+    return np.concatenate([x, memory.observed])
 
 
 def relu(x: Array) -> Array:
@@ -224,7 +288,13 @@ def elu(x: Array) -> Array:
 # A layer, what it reads, its parameters by name, and its memory -> what it writes, before the activation.
 LayerTwin = Callable[[Any, Float32, Mapping[str, Float32], Memory], Float32]
 
-LAYERS: dict[str, LayerTwin] = {"dense": dense_layer}
+LAYERS: dict[str, LayerTwin] = {
+    "dense": dense_layer,
+    "convolution": convolution,
+    "image_convolution": image_convolution,
+    "virtual_batch_norm": virtual_batch_norm,
+    "append": append,
+}
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"identity": lambda x: x, "tanh": tanh, "relu": relu, "elu": elu}
 
 
@@ -276,6 +346,7 @@ class Actor:
         self.observation_moments: Float64 = np.zeros((2, spec.obs_size))
         self.normalizer: tuple[Float64, Float64, float] | None = None
         self.counting = False
+        self.memories = [Memory(np.zeros(layer.state_size, dtype=np.float32)) for layer in spec.layers]
         self.begin_episode()
 
     def set_normalizer(self, mean: Float64, inv_std: Float64, clip: float) -> None:
@@ -287,18 +358,38 @@ class Actor:
 
     def begin_episode(self, noise_key: int = 0, action_noise: float = 0.0, sample: bool = False) -> None:
         self.key, self.action_noise, self.sample, self.step = noise_key, np.float32(action_noise), sample, 0
-        self.memories = [Memory(np.zeros(layer.state_size, dtype=np.float32)) for layer in self.spec.layers]
+        for memory in self.memories:
+            memory.state[:] = 0.0
+
+    def set_reference(self, reference: npt.NDArray[Any]) -> None:
+        self.reference = reference.copy()
+
+    @np.errstate(all="ignore")
+    def fold(self) -> None:
+        """Twin of fold: each layer of virtual batch normalisation gets its statistics before the batch goes on."""
+        counting, self.counting = self.counting, False
+        all_parameters = self.spec.split_by_layer(self.parameters)
+        for i, layer in enumerate(self.spec.layers):
+            if layer.kind == "virtual_batch_norm":
+                inputs = np.stack([self.forward(obs, i) for obs in self.reference])
+                memory = self.memories[i]
+                memory.scale, memory.shift = batch_scale_and_shift(layer, inputs, all_parameters[i])
+        self.counting = counting
 
     @np.errstate(all="ignore")
     def act(self, obs: Any) -> Any:
         """An int for Discrete, else an array of the action space's dtype and shape."""
-        return self.choose(self.forward(self.observe(obs)))
+        return self.choose(self.forward(obs))
 
     @np.errstate(all="ignore")
     def observe(self, obs: Any) -> Float32:
         """clip((obs - mean) * inv_std) in float64, then float32; counts d = obs - mean and d * d. No normaliser: obs."""
+        self.observed = self._observed(obs)
+        return self.observed
+
+    def _observed(self, obs: Any) -> Float32:
         obs = np.asarray(obs).astype(np.float64).ravel()
-        obs = obs[list(self.spec.columns)] if self.spec.columns else obs
+        obs = obs[list(self.spec.columns)] if self.spec.columns or self.spec.image else obs
         if self.normalizer is None:
             return np.asarray(obs, dtype=np.float32)
         mean, inv_std, limit = self.normalizer
@@ -307,10 +398,12 @@ class Actor:
             self.observation_moments += np.stack([d, d * d])
         return clip(d * inv_std, -limit, limit).astype(np.float32)
 
-    def forward(self, x: Float32) -> Float32:
-        """Twin of forward: all layers, each with its activation."""
+    def forward(self, obs: Any, past: int | None = None) -> Float32:
+        """Twin of run_layers for an observation: all layers, or those before number past, each with its activation."""
+        x = self.observe(obs)
         all_parameters = self.spec.split_by_layer(self.parameters)
-        for layer, parameters, memory in zip(self.spec.layers, all_parameters, self.memories, strict=True):
+        for layer, parameters, memory in list(zip(self.spec.layers, all_parameters, self.memories, strict=True))[:past]:
+            memory.observation, memory.observed = np.ravel(obs), self.observed
             x = ACTIVATIONS[layer.activation](LAYERS[layer.kind](layer, x, parameters, memory))
         return x
 

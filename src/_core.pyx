@@ -23,7 +23,10 @@ STREAM_PAIR = FASTES_STREAM_PAIR
 STREAM_EVAL = FASTES_STREAM_EVAL
 STREAM_INIT = FASTES_STREAM_INIT
 
-LAYER_KINDS = {"dense": FASTES_DENSE}
+LAYER_KINDS = {
+    "dense": FASTES_DENSE, "convolution": FASTES_CONVOLUTION, "image_convolution": FASTES_IMAGE_CONVOLUTION,
+    "virtual_batch_norm": FASTES_VIRTUAL_BATCH_NORM, "append": FASTES_APPEND,
+}
 ACTIVATIONS = {"tanh": FASTES_TANH, "relu": FASTES_RELU, "elu": FASTES_ELU, "identity": FASTES_IDENTITY}
 OBS_DTYPES = {"float64": FASTES_OBS_FLOAT64, "float32": FASTES_OBS_FLOAT32, "uint8": FASTES_OBS_UINT8}
 ACTION_KINDS = {
@@ -39,6 +42,7 @@ DTYPES_OF_ACTIONS = {
     "clip": ("float32", "float64"), "squash": ("float32", "float64"), "bins": ("float32", "float64"),
     "categorical": ("int64",), "binary": ("int8",),
 }
+STRIP_VALUES = 8192  # of an image that are there as floats at a time: 32 KB, which the cache near the core holds
 VARIANTS = ("baseline", "avx2", "avx512")
 
 cdef const fastes_kernels *kernels = fastes_best_variant()

@@ -21,8 +21,9 @@ cdef class Actor:
     """A policy bound to its parameters and buffers: `act(obs)` is one C call.
 
     Built from a fastes.policies.policy_spec.PolicySpec; starts with zero parameters, no noise and no normalisation. Where the spec has
-    no layers (a custom policy's), `observe` and `choose` are the two ends of a step, and something else is between them. It sees
-    obs_size of an observation's full_size values: the spec's columns, or all.
+    no layers (a custom policy's), `observe` and `choose` are the two ends of a step, and something else is between them. It observes
+    obs_size of an observation's full_size values: the spec's columns, or all; where the first layer reads an image, those columns
+    alone. With virtual batch normalisation it acts once it has a reference batch and has folded it for its parameters.
     """
     cdef fastes_policy c
     cdef readonly int64_t num_params
@@ -30,13 +31,15 @@ cdef class Actor:
     cdef readonly int64_t full_size
     cdef readonly int64_t state_size
     cdef readonly object observation
-    cdef bint counting, scalar_action
+    cdef bint counting, scalar_action, ready
     cdef int action_type, action_ndim
     cdef cnp.npy_intp[32] action_dims
-    cdef object params_array, moments_array, states_array, obs_shape, cast
+    cdef object params_array, moments_array, states_array, obs_shape, cast, reference
     cdef int64_t[::1] steps
-    cdef float[::1] params, scratch0, scratch1, states
+    cdef float[::1] params, scratch0, scratch1, states, observed, strip, scales, kept
     cdef uint8_t[::1] layers
+    cdef double[::1] sums
+    cdef int64_t most_kept
     cdef double[::1] mean, inv_std, chosen
     cdef int64_t[::1] columns
     cdef double[:, ::1] moments
@@ -54,7 +57,7 @@ cdef class Actor:
         self.obs_shape = spec.obs_shape
         self.params_array = aligned_zeros(self.num_params)
         self.params = self.params_array
-        ends = [size for layer in spec.layers for size in (layer.inputs, layer.outputs)]
+        ends = [size for layer in spec.layers for size in (0 if layer.reads_image else layer.inputs, layer.outputs)]
         widest = max(*ends, self.obs_size, 0 if head is None else head.num_outputs)
         self.scratch0 = input_array = aligned_zeros(widest)
         self.scratch1 = aligned_zeros(widest)
@@ -70,11 +73,17 @@ cdef class Actor:
         c.obs_size = self.obs_size
         c.scratch[0] = &self.scratch0[0]
         c.scratch[1] = &self.scratch1[0]
+        c.observed = c.scratch[0]
         c.obs_mean = &self.mean[0]
         c.obs_inv_std = &self.inv_std[0]
         c.moments = &self.moments[0, 0]
         if spec.columns:
             self.take_columns(spec.columns)
+        if spec.image is not None:
+            self.full_size = math.prod(self.obs_shape)
+            self.observed = aligned_zeros(self.obs_size)
+            c.observed = &self.observed[0]
+        c.full_size = self.full_size
         if spec.layers:
             self.take_layers(spec.layers)
         if head is not None:
@@ -95,10 +104,12 @@ cdef class Actor:
         """Each layer as C knows it; the only place that says where its parameters and its memory are."""
         cdef fastes_policy *c = &self.c
         cdef fastes_layer *into
-        cdef int64_t at = 0, state_at = 0, inputs = self.obs_size
+        cdef int64_t at = 0, state_at = 0, inputs = layers[0].inputs if layers[0].reads_image else self.obs_size
         self.layers = np.zeros(len(layers) * sizeof(fastes_layer), dtype=np.uint8)
         self.states_array = aligned_zeros(sum(layer.state_size for layer in layers))
         self.states = self.states_array
+        self.take_norms([layer for layer in layers if layer.kind == "virtual_batch_norm"])
+        cdef int64_t norm_at = 0
         for i, layer in enumerate(layers):
             check_length(f"layer {i}'s input", layer.inputs, inputs)
             into = <fastes_layer *>&self.layers[0] + <int64_t>i
@@ -107,12 +118,20 @@ cdef class Actor:
             into.in_, into.out = layer.inputs, layer.outputs
             into.state = &self.states[state_at]
             state_at += layer.state_size
+            if "convolution" in layer.kind:
+                self.take_convolution(into, layer, i)
+            elif layer.kind == "virtual_batch_norm":
+                self.take_norm(into, layer, norm_at)
+                norm_at += layer.channels + FASTES_PAD
+            elif layer.kind == "append":
+                self.check_append(layer, layers[0])
             for name, shape in layer.parameter_shapes().items():
                 self.take_parameter(into, name, &self.params[at])
                 at += math.prod(shape)
             inputs = layer.outputs
         check_length("theta", self.num_params, at)
         self.state_size = state_at
+        self.ready = self.most_kept == 0
         c.layers = <fastes_layer *>&self.layers[0]
         c.num_layers = len(layers)
         c.num_outputs = inputs
@@ -123,8 +142,50 @@ cdef class Actor:
             into.weight = place
         elif name == "bias":
             into.bias = place
+        elif name == "gamma":
+            into.of.batch_norm.gamma = place
+        elif name == "beta":
+            into.of.batch_norm.beta = place
         else:
             raise ValueError(f"unknown parameter {name!r:.100} of a layer")
+
+    cdef take_convolution(self, fastes_layer *into, layer, int64_t number):
+        """The sizes of a convolution, and a strip of the image that it reads."""
+        cdef fastes_convolution *of = &into.of.convolution
+        of.height, of.width, of.channels = layer.height, layer.width, layer.channels
+        of.rows, of.columns, of.filters = layer.rows, layer.columns, layer.filters
+        of.kernel, of.stride = layer.kernel, layer.stride
+        if not layer.reads_image:
+            return
+        if number:
+            raise ValueError(f"layer {number} reads an image: only the first one can")
+        check_slice(layer.first, layer.inputs, self.full_size, "first value of the image")
+        of.first, of.channels_first, of.unit = layer.first, layer.channels_first, np.float32(1.0) / np.float32(layer.divisor)
+        row = layer.width * layer.channels
+        of.strip_rows = min(max((STRIP_VALUES // row - layer.kernel) // layer.stride + 1, 1), layer.rows)
+        self.strip = aligned_zeros(row * ((of.strip_rows - 1) * layer.stride + layer.kernel))
+        of.strip = &self.strip[0]
+
+    cdef take_norms(self, norms):
+        """Memory for all layers of virtual batch normalisation."""
+        channels = sum(layer.channels for layer in norms)
+        self.most_kept = max([layer.inputs for layer in norms], default=0)
+        self.scales = np.zeros(2 * (channels + FASTES_PAD * len(norms)), dtype=np.float32)
+        self.sums = np.zeros(2 * max([layer.channels for layer in norms], default=0))
+
+    cdef take_norm(self, fastes_layer *into, layer, int64_t at):
+        """The place of its scale and shift; sums are needed by one layer at a time."""
+        cdef fastes_batch_norm *of = &into.of.batch_norm
+        of.channels = layer.channels
+        of.scale = &self.scales[at]
+        of.shift = &self.scales[self.scales.shape[0] // 2 + at]
+        of.sums = &self.sums[0]
+
+    cdef check_append(self, layer, first):
+        """What it appends are the values that the policy observes beside an image."""
+        if not first.reads_image:
+            raise ValueError("a layer appends observed values: expected a first layer that reads an image")
+        check_length("what a layer appends", layer.outputs - layer.inputs, self.obs_size)
 
     cdef take_head(self, head):
         cdef fastes_policy *c = &self.c
@@ -177,6 +238,46 @@ cdef class Actor:
         self.inv_std[:] = inv_std
         self.c.obs_clip = clip
         self.c.normalize = 1
+
+    def set_reference(self, reference not None):
+        """The reference batch of virtual batch normalisation: C-contiguous, of one of OBS_DTYPES, (n, *observation shape), n >= 1.
+
+        It is read at each `fold` and must not change. Raises TypeError or ValueError for anything else.
+        """
+        cdef cnp.ndarray array = reference
+        if obs_dtype_of(array) < 0 or not cnp.PyArray_ISCARRAY_RO(array):
+            raise TypeError(f"the reference batch has dtype {array.dtype}: expected a C-contiguous array of {tuple(OBS_DTYPES)}")
+        if array.ndim < 2 or array.shape[0] < 1 or cnp.PyArray_SIZE(array) != array.shape[0] * self.full_size:
+            raise ValueError(f"the reference batch has shape {np.shape(array)}: expected n observations of shape {self.obs_shape}")
+        if self.kept is None or self.kept.shape[0] < array.shape[0] * self.most_kept:
+            self.kept = np.zeros(array.shape[0] * self.most_kept, dtype=np.float32)
+        self.reference = array
+
+    def fold(self):
+        """To be called when parameters or normaliser have changed: statistics of the reference batch under these.
+
+        Does nothing where no layer is one of virtual batch normalisation. Raises ValueError without a reference batch.
+        """
+        cdef cnp.ndarray reference
+        cdef void *data
+        cdef int32_t count
+        if not self.most_kept:
+            return
+        if self.reference is None:
+            raise ValueError("virtual batch normalisation needs a reference batch: call set_reference first")
+        reference = self.reference
+        data = cnp.PyArray_DATA(reference)
+        count = reference.shape[0]
+        cdef fastes_obs_dtype obs_dtype = <fastes_obs_dtype>obs_dtype_of(reference)
+        with nogil:
+            kernels.fold(&self.c, data, obs_dtype, count, &self.kept[0])
+        self.ready = True
+
+    cdef refuse(self):
+        """Why it cannot act: TypeError or ValueError."""
+        if not self.c.num_layers:
+            raise TypeError("this policy has no layers: call observe and choose, or its own act")
+        raise ValueError("this policy has virtual batch normalisation: call set_reference and fold before it acts")
 
     def begin_episode(self, uint64_t noise_key=0, double action_noise=0.0, bint sample=False):
         """Forget what layers remember, and start the action stream at its beginning.
@@ -243,8 +344,8 @@ cdef class Actor:
         cdef fastes_obs_dtype obs_dtype
         cdef cnp.ndarray array = self.as_input(obs, &obs_dtype)
         cdef void *data = cnp.PyArray_DATA(array)
-        if not self.c.num_layers:
-            raise TypeError("this policy has no layers: call observe and choose")
+        if not self.ready:
+            self.refuse()
         self.steps[0] += 1
         if self.scalar_action:
             with nogil:
@@ -315,8 +416,8 @@ def act_rows(list actors not None, observations not None, actions not None):
         if not isinstance(actors[row], Actor):  # None, too, which Cython lets pass as an Actor
             raise TypeError(f"actors[{row}] = {actors[row]!r:.100} is a {type(actors[row]).__name__}: expected an Actor")
         actor = <Actor>actors[row]
-        if not actor.c.num_layers:
-            raise TypeError("this policy has no layers: call its own act")
+        if not actor.ready:
+            actor.refuse()
         if cnp.PyArray_SIZE(obs) // n != actor.full_size:
             raise ValueError(f"observation has shape {np.shape(obs)[1:]}, the policy expects {actor.obs_shape}")
         if cnp.PyArray_TYPE(target) != actor.action_type or cnp.PyArray_SIZE(target) // n != actor.c.action_size:

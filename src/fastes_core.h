@@ -46,9 +46,48 @@ typedef enum {
 /* relu: +0 where x <= 0. elu: exp(x) - 1 where x < 0. NaN stays. */
 typedef enum { FASTES_IDENTITY = 0, FASTES_TANH = 1, FASTES_RELU = 2, FASTES_ELU = 3 } fastes_activation;
 
+/* A dense layer with more weights leaves out inputs that are 0: less memory to read, and other bits for weights that are not finite. */
+#define FASTES_LARGE_MATRIX 131072
+
+/* Added to the variance in virtual batch normalisation. */
+#define FASTES_BATCH_NORM_EPSILON 1e-3
+
 typedef enum {
-    FASTES_DENSE = 0        /* y (out,) = x (in,) . weight (in, out) + bias (out,) */
+    FASTES_DENSE = 0,              /* y (out,) = x (in,) . weight (in, out) + bias (out,) */
+    FASTES_CONVOLUTION = 1,        /* y (rows, columns, filters) of x (height, width, channels), below */
+    FASTES_IMAGE_CONVOLUTION = 2,  /* the same of an image in the observation itself */
+    FASTES_VIRTUAL_BATCH_NORM = 3, /* y = x * scale + shift, by channel: x (in / channels, channels) */
+    FASTES_APPEND = 4              /* y (out,) = x (in,), then the observed values (out - in,) */
 } fastes_layer_kind;
+
+/* weight (kernel, kernel, channels, filters), bias (filters,) or NULL. y[r, c, f] = sum over i, j, k of x[r stride + i, c stride + j, k] *
+ * weight[i, j, k, f], in that order, + bias[f]. */
+typedef struct {
+    int32_t height, width, channels;
+    int32_t rows, columns, filters;
+    int32_t kernel, stride;
+
+    /* Of an image: (height, width, channels) or (channels, height, width), from value `first` of an observation on, times unit. */
+    int32_t channels_first;
+    int64_t first;
+    float unit;
+    int32_t strip_rows;           /* of outputs that are made at a time */
+    float *strip;                 /* ((strip_rows - 1) * stride + kernel, width, channels), each actor its own */
+} fastes_convolution;
+
+/* Each channel's scale and shift are folded of gamma and beta (channels,) and of statistics of a reference batch. */
+typedef struct {
+    int32_t channels;
+    const float *gamma, *beta;    /* (channels,), in theta */
+    float *scale, *shift;         /* (channels,), each actor its own; readable FASTES_PAD floats past their end */
+    double *sums;                 /* (2, channels), for `fold` */
+} fastes_batch_norm;
+
+/* What a layer's kind needs beside that. */
+typedef union {
+    fastes_convolution convolution;
+    fastes_batch_norm batch_norm;
+} fastes_layer_of;
 
 /* A layer of a policy: what it computes, and where its parameters and its memory are. Pointers, as offsets cost 3 to 5 % of a step. */
 typedef struct {
@@ -57,14 +96,17 @@ typedef struct {
     int32_t in, out;              /* values that it reads and writes */
     const float *weight, *bias;   /* its kind says of what shape, or NULL, in theta; readable FASTES_PAD floats past its end */
     float *state;                 /* what it remembers within an episode, each actor its own: 0 where one begins */
+    fastes_layer_of of;
 } fastes_layer;
 
 /* A policy bound to its buffers. All pointers belong to the caller. */
 typedef struct {
-    int32_t obs_size, num_outputs;  /* values that it sees, and gives */
+    int64_t full_size;          /* values of an observation */
+    int32_t obs_size, num_outputs;  /* values that it observes, which an image is not among, and gives */
     int32_t num_layers;         /* 0: something else turns observations into outputs */
     const fastes_layer *layers; /* (num_layers,): each reads what the one before it wrote */
     float *scratch[2];          /* each readable and writable FASTES_PAD floats past the largest layer or obs_size */
+    float *observed;            /* (obs_size,): the values that it observes. scratch[0], unless the first layer reads an image */
 
     const int64_t *columns;     /* (obs_size,): which values of an observation these are; NULL: all */
     double *chosen;             /* (obs_size,), with columns: the values */
@@ -115,6 +157,11 @@ typedef struct {
 
     /* obs (obs_size,), or longer with columns -> action (action_size,): observe, the layers, choose. */
     void (*act)(fastes_policy *policy, const void *obs, fastes_obs_dtype obs_dtype, void *action, int32_t count_moments);
+
+    /* Virtual batch normalisation: folds statistics of reference (count, full_size), under the present parameters, into the scale
+     * and shift of each such layer. Mean and variance are summed in float64 in the order of observations and positions. kept
+     * (count, most values that such a layer reads). */
+    void (*fold)(fastes_policy *policy, const void *reference, fastes_obs_dtype obs_dtype, int32_t count, float *kept);
 
     /* obs (obs_size,), or longer with columns -> x (obs_size,), normalised and clipped. Counts what it reads of obs into moments
      * unless count_moments is 0. */

@@ -14,7 +14,22 @@ cdef extern from "fastes_core.h" nogil:
     ctypedef enum fastes_activation:
         FASTES_IDENTITY, FASTES_TANH, FASTES_RELU, FASTES_ELU
     ctypedef enum fastes_layer_kind:
-        FASTES_DENSE
+        FASTES_DENSE, FASTES_CONVOLUTION, FASTES_IMAGE_CONVOLUTION, FASTES_VIRTUAL_BATCH_NORM, FASTES_APPEND
+    ctypedef struct fastes_convolution:
+        int32_t height, width, channels, rows, columns, filters, kernel, stride, channels_first, strip_rows
+        int64_t first
+        float unit
+        float *strip
+    ctypedef struct fastes_batch_norm:
+        int32_t channels
+        const float *gamma
+        const float *beta
+        float *scale
+        float *shift
+        double *sums
+    ctypedef union fastes_layer_of:
+        fastes_convolution convolution
+        fastes_batch_norm batch_norm
     ctypedef struct fastes_layer:
         fastes_layer_kind kind
         fastes_activation activation
@@ -22,10 +37,13 @@ cdef extern from "fastes_core.h" nogil:
         const float *weight
         const float *bias
         float *state
+        fastes_layer_of of
     ctypedef struct fastes_policy:
+        int64_t full_size
         int32_t obs_size, num_outputs, num_layers
         const fastes_layer *layers
         float *scratch[2]
+        float *observed
         const int64_t *columns
         double *chosen
         int32_t normalize
@@ -53,6 +71,7 @@ cdef extern from "fastes_core.h" nogil:
         void (*noise_sum_pieces)(float *, const float *, const int64_t *, const int64_t *, const int64_t *, const float *,
                                  int64_t, int32_t, int64_t) noexcept nogil
         void (*act)(fastes_policy *, const void *, fastes_obs_dtype, void *, int32_t) noexcept nogil
+        void (*fold)(fastes_policy *, const void *, fastes_obs_dtype, int32_t, float *) noexcept nogil
         void (*observe)(const fastes_policy *, const void *, fastes_obs_dtype, float *, int32_t) noexcept nogil
         void (*choose)(fastes_policy *, float *, void *) noexcept nogil
         double (*sum_squares)(const float *, int64_t) noexcept nogil

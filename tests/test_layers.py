@@ -15,20 +15,31 @@ from test_kernel_parity import actors, awkward, check_steps, mlp, normals, unbou
 from fastes import _core, numpy_twin
 from fastes.es.fitness_shaping import shape_returns
 from fastes.es.optimizers import make_optimizer
-from fastes.numpy_twin import assert_same_bits
 from fastes.policies.action_head import BOX_MAPPINGS, KINDS, ActionHead, make_action_head
+from fastes.policies.layers.batch_norm import VirtualBatchNorm
+from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
 from fastes.policies.layers.dense import Dense, dense_layers
 from fastes.policies.layers.description import KINDS as LAYERS
 from fastes.policies.layers.description import describe_layers, described_layers, layer_sizes
 from fastes.policies.layers.layer import IDENTITY, Layer
 from fastes.policies.policy_spec import PolicySpec
 
-# One of each kind, by its name.
-ONE_LAYER: dict[str, Layer] = {"dense": Dense(5, 19, "tanh", use_bias=True)}
+# One of each kind, by its name, behind the layers that it needs.
+IMAGE = ImageConvolution(6, 7, 3, 5, 3, 2, "relu", use_bias=True, first=1, channels_first=False, divisor=255)
+ONE_LAYER: dict[str, tuple[Layer, ...]] = {
+    "dense": (Dense(5, 19, "tanh", use_bias=True),),
+    "convolution": (Convolution(5, 6, 3, 18, 3, 2, "elu", use_bias=True),),
+    "image_convolution": (IMAGE,),
+    "virtual_batch_norm": (VirtualBatchNorm(24, 6, "relu"),),
+    "append": (IMAGE, Append(IMAGE.outputs, 4, "tanh")),
+}
 
 
 def policy(*layers: Layer) -> PolicySpec:
-    return PolicySpec(layers, unbounded(layers[-1].outputs), (layers[0].inputs,))
+    """Observations are what the first layer reads, or an image between two values and two values more."""
+    first = layers[0]
+    size, columns = (first.inputs + 4, (0, first.inputs + 1, first.inputs + 2, 0)) if first.reads_image else (first.inputs, ())
+    return PolicySpec(layers, unbounded(layers[-1].outputs), (size,), columns=columns)
 
 
 def test_each_kind_has_a_twin() -> None:
@@ -41,18 +52,16 @@ def test_each_kind_has_a_twin() -> None:
 @pytest.mark.parametrize("values", [normals, awkward])
 @pytest.mark.parametrize("kind", ONE_LAYER)
 def test_a_layer_is_its_twin(variant: str, kind: str, values: Callable[[int, int], np.ndarray]) -> None:  # noqa: F811
-    layer = ONE_LAYER[kind]
-    spec = policy(layer)
-    actor, theta = _core.Actor(spec), values(spec.num_params, 1)
-    actor.parameters[:] = theta
-    (parameters,) = spec.split_by_layer(theta)
-    assert {name: view.shape for name, view in parameters.items()} == layer.parameter_shapes()
-    for seed in range(5):
-        x = normals(layer.inputs, seed)
-        with np.errstate(all="ignore"):
-            outputs = numpy_twin.LAYERS[kind](layer, x, parameters, numpy_twin.Memory(np.zeros(layer.state_size, np.float32)))
-            expected = numpy_twin.ACTIVATIONS[layer.activation](outputs)
-        assert_same_bits(f"{variant} {kind}", actor.act(x), expected)
+    spec = policy(*ONE_LAYER[kind])
+    theta = values(spec.num_params, 1)
+    pair = actors(spec, theta)
+    shapes = [{name: view.shape for name, view in views.items()} for views in spec.split_by_layer(theta)]
+    assert shapes == [layer.parameter_shapes() for layer in spec.layers]
+    observations = normals(5 * spec.obs_shape[0]).reshape(5, -1)
+    for actor in pair if spec.needs_reference else ():
+        actor.set_reference(observations[:3])
+        actor.fold()
+    check_steps(f"{variant} {kind}", pair, observations)
 
 
 def test_layers_need_not_be_alike(variant: str) -> None:  # noqa: F811
@@ -82,7 +91,14 @@ def test_dense_layers_are_described_as_they_always_were(use_bias: bool) -> None:
 
 
 LAST = Dense(8, 2, IDENTITY, True)
-DIFFER = [
+DIFFER: list[tuple[Layer, ...]] = [
+    *(layers for kind, layers in ONE_LAYER.items() if kind != "dense"),
+    (
+        IMAGE,
+        VirtualBatchNorm(IMAGE.outputs, 5, "relu"),
+        Append(IMAGE.outputs, 3, IDENTITY),
+        Dense(IMAGE.outputs + 3, 2, IDENTITY, True),
+    ),
     (Dense(4, 8, "relu", True), Dense(8, 2, "tanh", True)),
     (Dense(4, 8, "relu", True), Dense(8, 2, IDENTITY, False)),
     (Dense(4, 8, IDENTITY, True), LAST),
@@ -99,7 +115,7 @@ def test_layers_that_differ_are_described_one_by_one(layers: tuple[Layer, ...]) 
 @pytest.mark.parametrize("key", ["kind", "inputs", "outputs", "activation", "use_bias"])
 def test_a_damaged_description_of_a_layer_is_refused(key: str) -> None:
     for value in (None, -1, 0, 1.0, 2**31, "dense ", [1], {}, True, "left out"):
-        described = in_a_file(DIFFER[0])
+        described = in_a_file(DIFFER[-1])
         if described["layers"][0][key] is value:
             continue
         described["layers"][0][key] = value
@@ -107,7 +123,7 @@ def test_a_damaged_description_of_a_layer_is_refused(key: str) -> None:
             del described["layers"][0][key]
         with pytest.raises(ValueError, match="layer"):
             described_layers(described)
-    for layers in ([], None, [None], {}, "layers", [{**in_a_file(DIFFER[0])["layers"][0], "more": 1}]):
+    for layers in ([], None, [None], {}, "layers", [{**in_a_file(DIFFER[-1])["layers"][0], "more": 1}]):
         with pytest.raises(ValueError, match="layer"):
             described_layers({"layers": layers})
 
@@ -131,7 +147,7 @@ class Odd(Dense):
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        ((Odd(4, 2, "tanh", True),), r"unknown kind of layer 'odd': expected one of \('dense',\)"),
+        ((Odd(4, 2, "tanh", True),), r"unknown kind of layer 'odd': expected one of \('dense', "),
         ((Dense(4, 8, "swish", True), Dense(8, 2, "tanh", True)), r"unknown activation 'swish': expected one of .*'relu'"),
         ((Dense(4, 2, "swish", True),), "unknown activation 'swish'"),
         ((Dense(4, 8, "tanh", True), Dense(9, 2, "tanh", True)), "layer 1's input has 9 values, expected 8"),

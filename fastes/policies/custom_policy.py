@@ -82,6 +82,8 @@ class CustomSpec:
     columns: tuple[int, ...] = ()
 
     layers = ()  # none that the core would run
+    image = None
+    needs_reference = False
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -14,6 +14,8 @@ from gymnasium import spaces
 
 from fastes import _core
 from fastes.policies.action_head import ActionHead
+from fastes.policies.layers.batch_norm import VirtualBatchNorm
+from fastes.policies.layers.convolution import ImageConvolution
 from fastes.policies.layers.description import layer_sizes
 from fastes.policies.layers.layer import Layer
 
@@ -24,7 +26,8 @@ class PolicySpec:
 
     obs_shape: of one observation after flattening of anything but a Box.
     flattened: whether it needs that.
-    columns: which of its values the first layer gets, in this order; none for all.
+    columns: which of its values are observed, in this order: they reach the first layer, or, where that reads an image, a layer
+        that appends them. Empty: all, or, where the first layer reads an image, none.
     """
 
     layers: tuple[Layer, ...]
@@ -34,8 +37,20 @@ class PolicySpec:
     columns: tuple[int, ...] = ()
 
     @property
+    def image(self) -> ImageConvolution | None:
+        """The layer that reads an image, where there is one."""
+        first = self.layers[0]
+        return first if isinstance(first, ImageConvolution) else None
+
+    @property
     def obs_size(self) -> int:
-        return self.layers[0].inputs
+        """Values that are observed, of which there are statistics: an image's are not among them."""
+        return len(self.columns) if self.image else self.layers[0].inputs
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether it acts only with a reference batch."""
+        return any(layer.kind == VirtualBatchNorm.kind for layer in self.layers)
 
     @property
     def layer_sizes(self) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ class Dense:
     """outputs = activation(inputs . weight (inputs, outputs) + bias (outputs,))."""
 
     kind: ClassVar[str] = "dense"
+    reads_image: ClassVar[bool] = False
     state_size: ClassVar[int] = 0
     inputs: int
     outputs: int

@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastes import _core
+from fastes.policies.layers.batch_norm import VirtualBatchNorm
+from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
 from fastes.policies.layers.dense import Dense, dense_layers
 from fastes.policies.layers.layer import ACTIVATIONS, MOST_VALUES, Layer
 
-KINDS: dict[str, Callable[..., Layer]] = {kind.kind: kind for kind in (Dense,)}
+KINDS: dict[str, Callable[..., Layer]] = {
+    kind.kind: kind for kind in (Dense, Convolution, ImageConvolution, Append, VirtualBatchNorm)
+}
 DESCRIPTIONS = {"layers"}, {"layer_sizes", "activation", "use_bias"}  # keys of the two ways to describe layers
 _MAX_LAYERS = 10_000  # each costs memory, and a file can list millions
 _FITS: dict[str, Callable[[Any], bool]] = {  # a field's type -> whether a file's value may be one
@@ -75,5 +79,7 @@ def check_layers(layers: Sequence[Layer]) -> None:
     """ValueError for layers that the core must not see, or of which one does not read what the one before it writes."""
     for i, layer in enumerate(layers):
         layer.check()
+        if i and layer.reads_image:
+            raise ValueError(f"layer {i} reads an image: only the first one can")
         if i and layer.inputs != layers[i - 1].outputs:
             raise ValueError(f"layer {i}'s input has {layer.inputs} values, expected {layers[i - 1].outputs}")

@@ -23,9 +23,11 @@ class Layer(Protocol):
     inputs, outputs: values that it reads and writes.
     activation: of the outputs, one of `_core.ACTIVATIONS`.
     state_size: values that it remembers within an episode: `begin_episode` makes them 0.
+    reads_image: whether it reads an image in the observation itself, and not what the layer before it writes.
     """
 
     kind: ClassVar[str]
+    reads_image: ClassVar[bool]
 
     @property
     def inputs(self) -> int: ...

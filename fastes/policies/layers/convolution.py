@@ -1,0 +1,112 @@
+"""Convolutions, and the layer behind them that appends what is no image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fastes.policies.layers.layer import MOST_VALUES, Float32, check_sizes
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A map (height, width, channels) -> (rows, columns, filters), by square kernels, without padding."""
+
+    kind: ClassVar[str] = "convolution"
+    reads_image: ClassVar[bool] = False
+    state_size: ClassVar[int] = 0
+    height: int
+    width: int
+    channels: int
+    filters: int
+    kernel: int
+    stride: int
+    activation: str
+    use_bias: bool
+
+    @property
+    def inputs(self) -> int:
+        return self.height * self.width * self.channels
+
+    @property
+    def rows(self) -> int:
+        return (self.height - self.kernel) // self.stride + 1
+
+    @property
+    def columns(self) -> int:
+        return (self.width - self.kernel) // self.stride + 1
+
+    @property
+    def outputs(self) -> int:
+        return self.rows * self.columns * self.filters
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the parameters in the order in which they lie in theta."""
+        shapes: dict[str, tuple[int, ...]] = {"weight": (self.kernel, self.kernel, self.channels, self.filters)}
+        return {**shapes, "bias": (self.filters,)} if self.use_bias else shapes
+
+    def scale_normals(self, parameters: Mapping[str, Float32], gain: float) -> None:
+        """Turn standard normals into first parameters, in place: weights N(0, gain^2 / inputs of an output), biases zero."""
+        weight = parameters["weight"]
+        weight *= np.float32(gain * (1.0 / math.sqrt(self.kernel * self.kernel * self.channels)))
+        if self.use_bias:
+            parameters["bias"][:] = 0.0
+
+    def check(self) -> None:
+        check_sizes(self, "height", "width", "channels", "filters", "kernel", "stride")
+        if self.kernel > min(self.height, self.width):
+            raise ValueError(f"a kernel of {self.kernel} x {self.kernel} does not fit a map of {self.height} x {self.width}")
+        check_sizes(self, "inputs", "outputs")
+        if math.prod(self.parameter_shapes()["weight"]) > MOST_VALUES:
+            raise ValueError(f"{self} has more than {MOST_VALUES} weights")
+
+
+@dataclass(frozen=True)
+class ImageConvolution(Convolution):
+    """The same of an image that lies in an observation of any dtype.
+
+    first: the number of its first value in the flat observation.
+    channels_first: whether it lies there as (channels, height, width), and not (height, width, channels).
+    divisor: of its values, 255 for bytes that become 0 to 1.
+    """
+
+    kind: ClassVar[str] = "image_convolution"
+    reads_image: ClassVar[bool] = True
+    first: int
+    channels_first: bool
+    divisor: int
+
+    def check(self) -> None:
+        super().check()
+        check_sizes(self, "divisor")
+        if not 0 <= self.first <= MOST_VALUES:
+            raise ValueError(f"first = {self.first!r:.100} of an image is out of range: expected 0 to {MOST_VALUES}")
+
+
+@dataclass(frozen=True)
+class Append:
+    """Appends the values that a policy observes beside an image: inputs -> (inputs + appended,)."""
+
+    kind: ClassVar[str] = "append"
+    reads_image: ClassVar[bool] = False
+    state_size: ClassVar[int] = 0
+    inputs: int
+    appended: int
+    activation: str
+
+    @property
+    def outputs(self) -> int:
+        return self.inputs + self.appended
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {}
+
+    def scale_normals(self, parameters: Mapping[str, Float32], gain: float) -> None:
+        """It has no parameters."""
+
+    def check(self) -> None:
+        check_sizes(self, "inputs", "appended", "outputs")
