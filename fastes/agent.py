@@ -30,6 +30,7 @@ from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.episode import Episode
 from fastes.rollout.predictor import Predictor
+from fastes.rollout.reference_batch import draw_reference
 from fastes.sb3.callbacks import all_callbacks
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_loader import choose_settings
@@ -58,7 +59,8 @@ class FastES(Loop):
 
     env: an environment id, an EnvSpec, an Env (rebuilt from its spec, or copied), a function without arguments that
         returns an Env, or a vector environment (SB3's VecEnv, gymnasium.vector), which is driven as it is.
-    policy: 'MlpPolicy', 'LinearPolicy', a TorchPolicy or a CallablePolicy; FastES(policy, env), SB3's order, works too.
+    policy: 'MlpPolicy', 'LinearPolicy', 'CnnPolicy', a TorchPolicy or a CallablePolicy; FastES(policy, env), SB3's order,
+        works, too.
     learning_rate: the setting of that name, in SB3's place.
     preset: name of the tuned settings to start from; None for the environment's own, or the default.
     n_workers: processes; None for one a usable core, 0 for none. A vector environment takes none.
@@ -107,6 +109,7 @@ class FastES(Loop):
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             self._init_interface(tensorboard_log, stats_window_size, device)
             self._set_up(source, spec, chosen, seed, n_workers, verbose, cluster)
+            self._draw_reference(own)
         except BaseException:
             if own is not None:
                 with contextlib.suppress(Exception):
@@ -137,6 +140,12 @@ class FastES(Loop):
         self._predictor = Predictor(spec, settings.normalize_obs, seed)
         self._odd = StatisticsWarnings()
         self._one_thread = OneThread()
+
+    def _draw_reference(self, own: Env | None) -> None:
+        """Play for the reference batch of a policy that needs one, in the vector environment where there is no other."""
+        env = own or self.source.vector_env
+        self.state.reference = None if env is None else draw_reference(self.policy_spec, env, self.seed)
+        self._use_reference()
 
     def _checked_workers(self, source: EnvSource, n_workers: int | None) -> int:
         """How many processes: none beside a vector environment, which has its own."""
@@ -321,6 +330,7 @@ class FastES(Loop):
         model._init_interface(tensorboard_log, device=device)
         model._set_up(parts.source, parts.spec, parts.settings, parts.seed, n_workers, verbose, cluster)
         restore_state(model.state, parts.checkpoint)
+        model._use_reference()
         model.set_random_seed(seed)
         model._check_statistics()
         return model
@@ -333,6 +343,7 @@ class FastES(Loop):
         constructed = copied.n_workers, copied.verbose, copied.cluster
         model._set_up(copied.source, copied.spec, copied.settings, copied.seed, *constructed)
         restore_state(model.state, copied.checkpoint)
+        model._use_reference()
         return model
 
     def with_seed(self, seed: int) -> FastES:
@@ -342,6 +353,9 @@ class FastES(Loop):
         constructed = self.given_workers, self.verbose, self.cluster
         model._set_up(self.source, self.policy_spec, self.settings, check_seed(seed), *constructed)
         model.evaluator.env_shown, model.evaluator.spaces = self.evaluator.env_shown, self.evaluator.spaces
+        if self.policy_spec.needs_reference:
+            with contextlib.closing(self.source()) as env:
+                model._draw_reference(env)
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -98,7 +98,8 @@ def check_seeds(seeds: int | Iterable[int]) -> list[int]:
 @contextlib.contextmanager
 def one_pool(models: Sequence[FastES]) -> Iterator[SharedPool]:
     """Meanwhile the models share their workers."""
-    pool = SharedPool(len(models), models[0].n_workers, models[0].cluster)
+    references = [model.state.reference for model in models if model.state.reference is not None]
+    pool = SharedPool(len(models), models[0].n_workers, models[0].cluster, tuple(references))
     try:
         for number, model in enumerate(models):
             model.evaluator.share(pool, number)

@@ -253,7 +253,7 @@ def test_mappings_that_need_bounds() -> None:
         ({"learning_rate": np.array([0.1])}, TypeError, ("learning_rate", "ndarray")),
         ({"policy": "MlpPolicyy"}, ValueError, ("MlpPolicyy", "MlpPolicy", "did you mean")),
         ({"policy": "mlppolicy"}, ValueError, ("mlppolicy", "MlpPolicy")),
-        ({"policy": "CnnPolicy"}, ValueError, ("CnnPolicy", "LinearPolicy")),
+        ({"policy": "CnnPolicy"}, ValueError, ("CnnPolicy needs images", "MlpPolicy")),
         ({"policy": 5}, TypeError, ("policy", "5", "MlpPolicy")),
         ({"popsize": 8}, TypeError, ("popsize", "population_size")),
         ({"learning_rte": 0.1}, TypeError, ("learning_rte", "learning_rate", "did you mean")),

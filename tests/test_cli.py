@@ -364,7 +364,7 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
     for choices in (
         "{adam,sgd,clipup}",
         "{none,mean,share,grow}",
-        "{MlpPolicy,LinearPolicy}",
+        "{MlpPolicy,LinearPolicy,CnnPolicy}",
         "{clip,squash,bins}",
         "{stop,penalise}",
     ):
@@ -446,7 +446,7 @@ def _train_parser() -> argparse.ArgumentParser:
     return parser
 
 
-POLICY_KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins")
+POLICY_KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins", "cnn", "batch_norm", "normalize_images")
 
 
 def test_every_setting_has_a_flag_with_its_default() -> None:

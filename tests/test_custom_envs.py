@@ -153,8 +153,10 @@ def test_images_and_nested_spaces_work(space: Any) -> None:
         assert model.predict(space.sample())[0] in (0, 1)
 
 
-def test_convolutions_are_answered() -> None:
-    with pytest.raises(ValueError, match=r"'CnnPolicy'.*TorchPolicy\(module\).*permute\(0, 3, 1, 2\).*normalize_obs=False"):
+def test_images_that_are_too_small_are_answered() -> None:
+    with pytest.raises(
+        ValueError, match=r"cnn = 'a3c' does not fit .*kernel of 8 x 8, and the image is 4 x 4.*\(filters, kernel"
+    ):
         FastES("CnnPolicy", lambda: Mine(spaces.Box(0, 255, (4, 4, 3), np.uint8)), n_workers=0)
 
 

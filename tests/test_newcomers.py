@@ -201,8 +201,8 @@ def test_versions_that_gymnasium_gave_away_are_met_with_the_newest(name: str) ->
     ("policy", "kwargs", "said"),
     [
         ("MlpLstmPolicy", {}, r"for any other network; did you mean 'MlpPolicy'\?$"),
-        ("CnnPolicy", {}, r"for any other network\. It gets images"),
-        ("MlpPolicy", {"activation_fn": "rellu"}, r"TorchPolicy\(module\); did you mean 'relu'\?$"),
+        ("CnnPolcy", {}, r"for any other network; did you mean 'CnnPolicy' or 'LinearPolicy'\?$"),
+        ("MlpPolicy", {"activation_fn": "rellu"}, r"TorchPolicy\(module\); did you mean 'relu' or 'elu'\?$"),
     ],
 )
 def test_a_question_ends_its_message(policy: str, kwargs: dict[str, Any], said: str) -> None:

@@ -98,11 +98,12 @@ def test_a_dense_network_on_raw_images_is_told_of(space: Space, told: bool) -> N
         FastES(lambda: AnySpaces(space, ACTIONS), n_workers=0, policy_kwargs={"net_arch": [2]}).close()
     messages = [str(each.message) for each in caught if "convolution" in str(each.message)]
     assert len(messages) == told
-    assert all(word in message for message in messages for word in ("MlpPolicy", "grey", "TorchPolicy"))
+    assert all(word in message for message in messages for word in ("MlpPolicy", "grey", "'CnnPolicy'"))
     assert all(each.filename == __file__ for each in caught if "convolution" in str(each.message))
 
 
-def test_a_policy_of_the_users_own_is_not_told_of_images() -> None:
+def test_a_policy_that_sees_images_is_not_told_of_them() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        FastES("CnnPolicy", lambda: AnySpaces(image(84, 84, 4), ACTIONS), n_workers=0).close()
         FastES(lambda: AnySpaces(image(84, 84, 4), ACTIONS), CallablePolicy(lambda p, o: 0, 1), n_workers=0).close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,10 +15,13 @@ from fastes.errors import CheckpointError, CheckpointMismatch, shorten
 from fastes.policies.action_head import BOX_MAPPINGS, ActionHead
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec
-from fastes.policies.layers.description import DESCRIPTIONS, describe_layers, described_layers
+from fastes.policies.layers.convolution import ImageConvolution
+from fastes.policies.layers.description import DESCRIPTIONS, check_layers, describe_layers, described_layers
+from fastes.policies.layers.layer import Layer
 from fastes.policies.mlp import CUSTOM_POLICIES
-from fastes.policies.obs_columns import ALL, columns_of
+from fastes.policies.obs_columns import ALL, COLUMN_BYTES, columns_of
 from fastes.policies.policy_spec import PolicySpec
+from fastes.system.memory import check_memory
 
 _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
 _MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds
@@ -57,11 +60,12 @@ def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> Any
         layers, head = described_layers(stored), _head(stored["head"])
         obs_shape, flattened = _as_tuples(stored)["obs_shape"], stored.get("flattened", False)
         _check_observations(obs_shape, flattened)
-        columns = _columns(settings, obs_shape)
+        columns = _beside_image(layers, settings, obs_shape) if layers[0].reads_image else _columns(settings, obs_shape)
         spec = PolicySpec(layers, head, obs_shape, flattened, columns)
+        check_layers(layers, len(columns))
         if spec.layer_sizes[-1] != head.num_outputs:
             raise ValueError(f"{spec.layer_sizes[-1]} outputs for {head}")
-        if (len(columns) or math.prod(obs_shape)) != spec.obs_size:
+        if not spec.image and (len(columns) or math.prod(obs_shape)) != spec.obs_size:
             raise ValueError(f"{len(columns) or 'all'} columns of observations {obs_shape} for {spec.obs_size} inputs")
         _check_theta(checkpoint, spec.num_params)
         return spec
@@ -156,6 +160,17 @@ def _columns(settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> tuple[i
     if value != ALL and len(obs_shape) != 1:
         raise ValueError(f"obs_columns = {value!r} of observations of shape {obs_shape}")
     return columns_of(value, math.prod(obs_shape))
+
+
+def _beside_image(layers: Sequence[Layer], settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Which values of an observation are appended to those of its image: all others, where any are."""
+    first, size = layers[0], math.prod(obs_shape)
+    assert isinstance(first, ImageConvolution)
+    past = first.first + first.inputs
+    if past > size or settings.get("obs_columns", ALL) != ALL:
+        raise ValueError(f"an image of values {first.first} to {past} of observations {obs_shape}")
+    check_memory({f"{size:,} columns of observations": COLUMN_BYTES * (size - first.inputs)}, "use smaller observations")
+    return (*range(first.first), *range(past, size))
 
 
 def _check_theta(checkpoint: Checkpoint, num_params: int) -> None:

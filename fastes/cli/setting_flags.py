@@ -9,10 +9,12 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from fastes.policies.action_head import BOX_MAPPINGS
+from fastes.policies.cnn import BATCH_NORMS, CNN_KWARGS, NETWORKS
 from fastes.policies.layers.layer import ACTIVATIONS
 from fastes.policies.mlp import POLICIES
 from fastes.settings.settings import Settings, grouped_fields
 
+_POLICY_KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins", *CNN_KWARGS)
 _EXAMPLE = """'{"alive_bonus": [0, 1]}', in quotes for the shell"""
 
 
@@ -28,15 +30,7 @@ def add_settings(parser: Any) -> None:
 def _add_setting(group: Any, item: Any) -> None:
     flag, text = "--" + item.name.replace("_", "-"), item.metadata["help"].replace("%", "%%")
     if item.name == "policy_kwargs":
-        group.add_argument(
-            "--net-arch", type=int, nargs="*", metavar="N", help="sizes of MlpPolicy's hidden layers (default: 64 64)"
-        )
-        group.add_argument("--activation-fn", metavar=_one_of(ACTIVATIONS), help="between layers (default: tanh)")
-        group.add_argument(
-            "--use-bias", action=argparse.BooleanOptionalAction, help="biases in the layers (default: MlpPolicy only)"
-        )
-        group.add_argument("--action-mapping", metavar=_one_of(BOX_MAPPINGS), help="Box actions (default: clip)")
-        group.add_argument("--num-bins", type=int, help="values of each component with bins (default: 10)")
+        _add_policy_kwargs(group)
         return
     default = item.default if item.default is not MISSING else {}
     text = f"{text} (default: {default})"
@@ -51,6 +45,40 @@ def _add_setting(group: Any, item: Any) -> None:
     metavar = _one_of(choices) if choices else item.type.removesuffix("Setting").split(" ")[0].upper()
     kind = str if item.type.startswith("str") else _number_or_text
     group.add_argument(flag, type=kinds.get(item.type, kind), metavar=metavar, help=text)
+
+
+def _add_policy_kwargs(group: Any) -> None:
+    """A flag for each of _POLICY_KWARGS."""
+    layers, no_layers = "sizes of hidden layers, of a CnnPolicy those behind the features", "64 64; none of a CnnPolicy"
+    group.add_argument("--net-arch", type=int, nargs="*", metavar="N", help=f"{layers} (default: {no_layers})")
+    activations = "between layers (default: tanh; relu of a CnnPolicy)"
+    group.add_argument("--activation-fn", metavar=_one_of(ACTIVATIONS), help=activations)
+    biases = "biases in the layers (default: not of a LinearPolicy)"
+    group.add_argument("--use-bias", action=argparse.BooleanOptionalAction, help=biases)
+    group.add_argument("--action-mapping", metavar=_one_of(BOX_MAPPINGS), help="Box actions (default: clip)")
+    group.add_argument("--num-bins", type=int, help="values of each component with bins (default: 10)")
+    convolutions = f"CnnPolicy's convolutions: {' or '.join(NETWORKS)}, or [[filters, kernel, stride], ...] (default: a3c)"
+    group.add_argument("--cnn", type=_name_or_list, metavar="NAME|JSON", help=convolutions)
+    features = "size of CnnPolicy's dense layer behind these (default: 256; 512 of nature)"
+    group.add_argument("--features-dim", type=_features, dest="features_extractor_kwargs", metavar="N", help=features)
+    norm = "between CnnPolicy's layers and their activations (default: none)"
+    group.add_argument("--batch-norm", metavar=_one_of(BATCH_NORMS), help=norm)
+    images = "whether CnnPolicy divides bytes by 255 (default: yes)"
+    group.add_argument("--normalize-images", action=argparse.BooleanOptionalAction, help=images)
+
+
+def _name_or_list(text: str) -> Any:
+    """A name, or JSON."""
+    if not text.lstrip().startswith("["):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r:.200} is no JSON ({error}): expected '[[16, 8, 4], [32, 4, 2]]'") from None
+
+
+def _features(text: str) -> dict[str, int]:
+    return {"features_dim": _int(text)}
 
 
 def _one_of(choices: Sequence[str]) -> str:
@@ -94,11 +122,7 @@ def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
         value = getattr(arguments, item.name, None)
         if value is not None:
             given[item.name] = value
-    policy_kwargs = {
-        name: getattr(arguments, name)
-        for name in ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins")
-        if getattr(arguments, name) is not None
-    }
+    policy_kwargs = {name: getattr(arguments, name) for name in _POLICY_KWARGS if getattr(arguments, name) is not None}
     if policy_kwargs:
         given["policy_kwargs"] = policy_kwargs
     return given

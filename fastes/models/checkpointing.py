@@ -12,10 +12,13 @@ from functools import cache
 from importlib import metadata
 from typing import IO, Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from fastes import _core
 from fastes.checkpoints.env_description import CannotRebuild, from_json, source_of_id, to_json
 from fastes.checkpoints.field_checks import MAX_COUNTER, check_arrays, require
-from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.file_format import Arrays, Checkpoint
 from fastes.checkpoints.policy_description import describe_policy, spec_from
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
@@ -85,6 +88,8 @@ def checkpoint_of(state: TrainingState, source: EnvSource) -> Checkpoint:
     }
     strategy = state.strategy.state()
     arrays = {"theta": {"theta": strategy.pop("theta")}, "optimizer": strategy, "normalizer": state.normalizer.state()}
+    if state.reference is not None:
+        arrays["reference"] = {"observations": state.reference}
     for key, group, (values, its_arrays) in (
         ("rollback", "rollback", state.rollback.state()),
         ("starts", "start", state.starts.state()),
@@ -222,11 +227,13 @@ def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings) -> N
     try:
         found: tuple[tuple[int, ...], ActionHead | None]
         kwargs, observations, actions = settings.policy_kwargs, env.observation_space, env.action_space
-        if isinstance(spec, PolicySpec):
-            own = make_policy_spec(settings.policy, observations, actions, kwargs)
-            found = own.obs_shape, own.head
-        else:
-            found = obs_shape_of(observations)[0], spec.head and head_from(actions, kwargs)
+        found = obs_shape_of(observations)[0], spec.head and head_from(actions, kwargs)
+        if found[0] == spec.obs_shape and isinstance(spec, PolicySpec) and spec.image is not None:
+            own = make_policy_spec(settings.policy, observations, actions, kwargs).image
+            if own != spec.image:
+                raise CheckpointMismatch(
+                    f"env = {source.name!r} does not fit the policy: its image is {own}, the policy was made for {spec.image}"
+                )
     finally:
         if source.vector_env is None:
             env.close()
@@ -235,6 +242,25 @@ def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings) -> N
             f"env = {source.name!r} does not fit the policy: it has observations {found[0]} and {actions_in_words(found[1])}, "
             f"the policy was made for {spec.obs_shape} and {actions_in_words(spec.head)}"
         )
+
+
+def _reference_in(arrays: Arrays, spec: AnySpec) -> npt.NDArray[Any] | None:
+    """The reference batch of a policy that needs one, or CheckpointError."""
+    if not spec.needs_reference and not arrays:
+        return None
+    batch = arrays.get("observations")
+    if batch is None or set(arrays) != {"observations"} or not spec.needs_reference:
+        needs = "one" if spec.needs_reference else "none"
+        raise CheckpointError(f"the checkpoint's reference batch has the arrays {sorted(arrays)}, its policy needs {needs}")
+    known = batch.dtype.name in _core.OBS_DTYPES and batch.shape[1:] == spec.obs_shape and len(batch)
+    if not known or not np.isfinite(batch).all():
+        raise CheckpointError(
+            f"the checkpoint's reference batch has shape {batch.shape} and dtype {batch.dtype}: expected finite values, "
+            f"(n, *{spec.obs_shape}) of one of {tuple(_core.OBS_DTYPES)}"
+        )
+    batch = np.ascontiguousarray(batch)
+    batch.flags.writeable = False
+    return batch
 
 
 def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
@@ -271,6 +297,7 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     state.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own, state.settings, begins)
     state.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
     state.normalizer.load_state(groups["normalizer"])
+    state.reference = _reference_in(groups.get("reference", {}), state.spec)
     like = state.normalizer, state.strategy.theta, state.settings
     state.pending = load_pending(checkpoint.data.get("pending"), groups.get("pending", {}), *like)
     state.archive.load_state(checkpoint.data.get("archive"), groups.get("archive", {}), *like)

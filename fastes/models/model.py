@@ -168,6 +168,10 @@ class Model(FromConfig):
         noise = (0.0, False) if deterministic else (settings.action_noise, settings.sample_actions)
         return self._predictor.act(self.theta, self.normalizer, observation, noise, space, episode_start)
 
+    def _use_reference(self) -> None:
+        """Act and evaluate with the state's reference batch."""
+        self.evaluator.reference = self._predictor.reference = self.state.reference
+
     def snapshot(self) -> Checkpoint:
         """Everything a checkpoint holds, as copies."""
         return checkpoint_of(self.state, self.source)

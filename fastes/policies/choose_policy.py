@@ -53,13 +53,12 @@ def warn_of_pixels(policy: object, space: spaces.Space[Any], size: int) -> None:
     """
     shape = getattr(space, "shape", None)
     image = isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
-    if isinstance(policy, CustomPolicy) or size <= (_PIXELS if image else _INPUTS):
+    if isinstance(policy, CustomPolicy) or policy == "CnnPolicy" or size <= (_PIXELS if image else _INPUTS):
         return
     warnings.warn(
         f"{policy} gets {size:,} inputs from observations {shape or space}: it has no convolutions and "
-        "learns little from raw images. Make them small and grey (gymnasium.wrappers.AtariPreprocessing, ResizeObservation, "
-        "GrayscaleObservation), give features instead (for Atari: obs_type='ram'), or pass a convolutional module, "
-        "fastes.TorchPolicy(module)",
+        "learns little from raw images. Use 'CnnPolicy', with images that are small and grey (gymnasium.wrappers."
+        "AtariPreprocessing, ResizeObservation, GrayscaleObservation), or give features instead (for Atari: obs_type='ram')",
         UserWarning,
         stacklevel=4,
     )

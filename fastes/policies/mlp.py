@@ -1,4 +1,4 @@
-"""MlpPolicy and LinearPolicy: a spec from policy_kwargs and an environment's spaces."""
+"""Policies that have names: a spec from policy_kwargs and an environment's spaces."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from gymnasium import spaces
 
 from fastes.errors import suggest
 from fastes.policies.action_head import head_from
+from fastes.policies.cnn import CNN_KWARGS, Front, has_batch_norm, image_layers, with_norm
 from fastes.policies.layers.dense import dense_layers
 from fastes.policies.layers.layer import ACTIVATIONS
 from fastes.policies.obs_columns import ALL, ObsColumns, columns_in
 from fastes.policies.policy_spec import PolicySpec, flat_size
 
-POLICIES = ("MlpPolicy", "LinearPolicy")
+POLICIES = ("MlpPolicy", "LinearPolicy", "CnnPolicy")
 CUSTOM_POLICIES = ("TorchPolicy", "CallablePolicy")  # classes, in other files: no names
 _KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins")
 # fmt: off
@@ -25,17 +26,18 @@ _OF_NETWORKS = (
     "n_critics", "clip_mean", "sde_net_arch", "n_lstm_layers", "lstm_hidden_size", "enable_critic_lstm", "shared_lstm",
 )
 # fmt: on
-_IMAGES = (
-    ". It gets images as their space has them, as float32 with an axis in front: put permute(0, 3, 1, 2) before convolutions "
-    "of images (height, width, channels), and normalize_obs=False with a division by 255 spares their statistics"
-)
 _ANSWERS = {  # keys of SB3's policy_kwargs
     **dict.fromkeys(_OF_NETWORKS, "it has no counterpart here: leave it out"),
     "squash_output": "it is action_mapping='squash' here",
     "optimizer_class": "optimizer is a setting here, beside policy_kwargs",
     "features_extractor_class": "put the extractor and the layers into one module, as in fastes.TorchPolicy(module)",
-    "features_extractor_kwargs": "put the extractor and the layers into one module, as in fastes.TorchPolicy(module)",
     "with_bias": "it is use_bias here",
+    **dict.fromkeys(CNN_KWARGS, "it is of policies that see images: use 'CnnPolicy'"),
+}
+_ANSWERS_OF_CNN = {
+    **_ANSWERS,
+    "features_extractor_class": "cnn says which convolutions there are: 'a3c', 'nature', or a list of (filters, kernel, "
+    "stride); for any other network use fastes.TorchPolicy(module)",
 }
 
 
@@ -48,9 +50,13 @@ def make_policy_spec(
 ) -> PolicySpec:
     """The spec of a named policy for an environment's spaces.
 
-    policy: 'MlpPolicy' (hidden layers 64-64, tanh, biases) or 'LinearPolicy' (one matrix, no bias).
-    policy_kwargs: net_arch (hidden sizes; in SB3's dict those of 'pi'), activation_fn ('tanh', 'relu' or 'elu' in any
-    case, or a class of that name such as torch.nn.Tanh), use_bias, action_mapping ('clip', 'squash', 'bins'), num_bins.
+    policy: 'MlpPolicy' (hidden layers 64-64, tanh), 'LinearPolicy' (one matrix, no bias) or 'CnnPolicy' (convolutions of an
+        image and a dense layer, relu).
+    policy_kwargs: net_arch (hidden sizes, of a CnnPolicy those behind the features; in SB3's dict those of 'pi'), activation_fn
+        ('tanh', 'relu' or 'elu' in any case, or a class of that name such as torch.nn.Tanh), use_bias, action_mapping ('clip',
+        'squash', 'bins'), num_bins. Of a CnnPolicy also cnn ('a3c', 'nature', or a list of (filters, kernel, stride)),
+        features_extractor_kwargs ({'features_dim': n}), batch_norm ('virtual' or None), normalize_images (bytes are divided by
+        255).
     obs_columns: which values of an observation it gets, as the setting of that name has them.
     """
     if policy in CUSTOM_POLICIES:
@@ -58,24 +64,27 @@ def make_policy_spec(
     if policy not in POLICIES:
         raise ValueError(
             f"unknown policy {policy!r}: expected one of {POLICIES}, or fastes.TorchPolicy(module) for any other "
-            f"network{'' if policy == 'CnnPolicy' else suggest(policy, POLICIES)}{_IMAGES if policy == 'CnnPolicy' else ''}"
+            f"network{suggest(policy, POLICIES)}"
         )
-    kwargs = dict(policy_kwargs or {})
-    for key in kwargs:
-        if key not in _KWARGS:
-            known = f"; {_ANSWERS[key]}" if key in _ANSWERS else suggest(key, _KWARGS)
-            raise ValueError(f"unknown policy_kwargs key {key!r}: expected {_KWARGS}{known}")
-    linear = policy == "LinearPolicy"
-    hidden = _checked_layers(kwargs.get("net_arch"), linear)
+    kwargs, sees_image = dict(policy_kwargs or {}), policy == "CnnPolicy"
+    _check_keys(kwargs, sees_image)
+    hidden = _checked_layers(kwargs.get("net_arch"), policy)
     head = head_from(action_space, kwargs)
     full_size = flat_size(observation_space)
-    columns = columns_in(obs_columns, observation_space, full_size)
-    use_bias = kwargs.get("use_bias", not linear)
+    use_bias = kwargs.get("use_bias", policy != "LinearPolicy")
     if not isinstance(use_bias, bool):
         raise TypeError(f"use_bias = {use_bias!r} is a {type(use_bias).__name__}: expected True or False")
-    activation = _activation_name(kwargs.get("activation_fn", "tanh"))
+    activation = _activation_name(kwargs.get("activation_fn", "relu" if sees_image else "tanh"))
+    if sees_image:
+        front = image_layers(policy, observation_space, kwargs, activation, use_bias, obs_columns)
+        first, columns = front.layers[-1].outputs, front.columns
+    else:
+        columns = columns_in(obs_columns, observation_space, full_size)
+        front, first = Front((), columns), len(columns) or full_size
+    *inner, last = dense_layers((first, *hidden, head.num_outputs), activation, use_bias)
+    norm = has_batch_norm(kwargs)
     return PolicySpec(
-        layers=dense_layers((len(columns) or full_size, *hidden, head.num_outputs), activation, use_bias),
+        layers=(*front.layers, *(part for layer in inner for part in with_norm(layer, layer.outputs, norm)), last),
         head=head,
         obs_shape=observation_space.shape if isinstance(observation_space, spaces.Box) else (full_size,),
         flattened=not isinstance(observation_space, spaces.Box),
@@ -83,13 +92,22 @@ def make_policy_spec(
     )
 
 
-def _checked_layers(given: Sequence[int] | Mapping[str, Any] | None, linear: bool) -> tuple[int, ...]:
+def _check_keys(kwargs: Mapping[str, Any], sees_image: bool) -> None:
+    expected, answers = ((*_KWARGS, *CNN_KWARGS), _ANSWERS_OF_CNN) if sees_image else (_KWARGS, _ANSWERS)
+    for key in kwargs:
+        if key not in expected:
+            known = f"; {answers[key]}" if key in answers else suggest(key, expected)
+            raise ValueError(f"unknown policy_kwargs key {key!r}: expected {expected}{known}")
+
+
+def _checked_layers(given: Sequence[int] | Mapping[str, Any] | None, policy: str) -> tuple[int, ...]:
     net_arch = _actor_layers(given) if isinstance(given, Mapping) else given
-    if linear:
+    if policy == "LinearPolicy":
         if net_arch:
             raise ValueError(f"LinearPolicy has no hidden layers, net_arch = {net_arch!r} was given: use 'MlpPolicy'")
         return ()
-    sizes = (64, 64) if net_arch is None else net_arch
+    default = () if policy == "CnnPolicy" else (64, 64)
+    sizes = default if net_arch is None else net_arch
     listed = isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes))
     if listed and any(isinstance(n, Mapping) for n in sizes):
         raise ValueError(

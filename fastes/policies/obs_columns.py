@@ -15,7 +15,7 @@ from fastes.system.memory import check_memory
 ALL = "all"
 _NUMBER = re.compile("[0-9]{1,10}")
 _EXPECTED = f"expected {ALL!r}, indices and ranges such as '0:45,60,100:', or a list of these such as [*range(45), 60, '100:']"
-_BYTES = 36  # of a column: an int and a pointer
+COLUMN_BYTES = 36  # of a column: an int and a pointer
 
 ObsColumns = str | Sequence[int | str]
 Range = tuple[int, int | None]  # columns from the first to before the second; None for all that follow
@@ -64,7 +64,7 @@ def columns_of(value: object, size: int) -> tuple[int, ...]:
     if found == [(0, size)]:
         return ()
     count = sum(past - first for first, past in found)
-    check_memory({f"{count:,} columns of observations": _BYTES * count}, "choose fewer (obs_columns)")
+    check_memory({f"{count:,} columns of observations": COLUMN_BYTES * count}, "choose fewer (obs_columns)")
     return tuple(column for first, past in found for column in range(first, past))
 
 

@@ -120,7 +120,7 @@ class KeptRequests:
 
     def __init__(self, spec: PoolSpec) -> None:
         self.spec = spec
-        self.block = Block(spec.layout(0), shared=False)
+        self.block = spec.block(0, shared=False)
         self._requests = OpenRequests(self.block)
 
     def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:

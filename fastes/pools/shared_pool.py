@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import numpy.typing as npt
+
 from fastes.pools.base import Pool, Steps, make_pool
 from fastes.rollout.job import PoolSpec
 
@@ -17,10 +19,13 @@ class SharedPool:
     trainings: how many there are at most.
     n_workers: processes, 0 for none.
     cluster: the address of a Ray cluster that plays instead.
+    references: the reference batch of each training, where their policy needs one.
     """
 
-    def __init__(self, trainings: int, n_workers: int, cluster: str | None = None) -> None:
-        self.trainings, self.n_workers, self.cluster = trainings, n_workers, cluster
+    def __init__(
+        self, trainings: int, n_workers: int, cluster: str | None = None, references: tuple[npt.NDArray[Any], ...] = ()
+    ) -> None:
+        self.trainings, self.n_workers, self.cluster, self.references = trainings, n_workers, cluster, references
         self._pool: Pool | None = None
 
     def start(self, spec: PoolSpec) -> Pool:
@@ -28,7 +33,9 @@ class SharedPool:
         if self._pool is None:
             count = self.trainings
             generations, evaluations = count * spec.num_generations, count * spec.num_evaluations
-            whole = replace(spec, num_tables=count, num_generations=generations, num_evaluations=evaluations)
+            whole = replace(
+                spec, num_tables=count, num_generations=generations, num_evaluations=evaluations, references=self.references
+            )
             pool = make_pool(whole, self.n_workers, self.cluster)
             try:
                 pool.start()

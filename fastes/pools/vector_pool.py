@@ -60,7 +60,7 @@ class VectorPool(KeptRequests):
     def __init__(self, spec: PoolSpec, vector_env: VectorEnv) -> None:
         super().__init__(spec)
         self.vector_env = vector_env
-        self.load_parameters = parameter_loader(self.block.layout.candidates)
+        self.load_parameters = parameter_loader(self.block.layout.candidates, spec.policy)
         self._actors = [spec.policy.make_actor() for _ in range(vector_env.num_envs)]
         self._flatten = observation_flattener(vector_env.observation_space)
         self._actions = (vector_env.num_envs, *_shape_of(vector_env.action_space)), vector_env.action_space.dtype
@@ -179,7 +179,7 @@ class _Run:
         self.seconds = jobs[0].place.seconds[jobs[0].number : jobs[0].number + 1]
         count = self.vector_env.num_envs
         self.job: list[Job | None] = [None] * count
-        self.begun: list[int] = [0] * count  # ticket of the request whose normaliser an actor has
+        self.begun: list[int] = [0] * count  # ticket of the request whose normaliser and reference batch an actor has
         self.episode = np.zeros(count, dtype=np.int64)
         self.playing = np.zeros(count, dtype=bool)
         self.total = np.zeros(count)
@@ -226,13 +226,19 @@ class _Run:
         self.job[index] = job = self.waiting_jobs.popleft() if self.waiting_jobs else None
         if job is not None:
             actor, terms = self.actors[index], job.terms
-            if self.spec.normalize_obs and self.begun[index] != terms.ticket:
-                actor.set_normalizer(job.place.obs_mean, job.place.obs_inv_std, terms.obs_clip)
+            if self.begun[index] != terms.ticket:
+                self._begin_request(actor, job)
                 self.begun[index] = terms.ticket
             self.load_parameters(actor, job.place, job.number, terms.sigma)
             self.episode[index] = self.lengths[index] = self.cuts[index] = 0
             self.returns[index] = self.successes[index] = 0.0
             self._plan_episode(index, job)
+
+    def _begin_request(self, actor: _core.Actor, job: Job) -> None:
+        if self.spec.normalize_obs:
+            actor.set_normalizer(job.place.obs_mean, job.place.obs_inv_std, job.terms.obs_clip)
+        if self.spec.policy.needs_reference:
+            actor.set_reference(job.place.reference)
 
     def _plan_episode(self, index: int, job: Job) -> None:
         place, number, episode = job.place, job.number, int(self.episode[index])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from fastes.rollout.shared_block import (
     PER_CANDIDATE,
     SAMPLE,
     SIGMA,
+    Block,
     Layout,
     Place,
     PlaceLayout,
@@ -52,6 +53,8 @@ class PoolSpec:
     num_evaluations: how many requests of noise-free episodes may be.
     num_tables: noise tables, one for each training that draws from a seed of its own.
     spaces: of observations and actions of the parent's environment; None where it has none, or they cannot be compared.
+    references: the reference batch of each noise table's training, (n, *observation shape), for a policy that needs one.
+        Workers have them in the block.
     """
 
     source: EnvSource
@@ -70,6 +73,7 @@ class PoolSpec:
     num_evaluations: int = 1
     num_tables: int = 1
     spaces: Pair | None = None
+    references: tuple[npt.NDArray[Any], ...] = field(default=(), compare=False, repr=False)
 
     def layout(self, n_workers: int) -> Layout:
         num_params, obs_size = self.policy.num_params, self.policy.obs_size
@@ -82,7 +86,21 @@ class PoolSpec:
             n_workers=n_workers,
             table_size=self.table_size,
             num_tables=self.num_tables if self.table_size else 0,
+            **self._reference_layout(),
         )
+
+    def _reference_layout(self) -> dict[str, Any]:
+        if not self.references:
+            return {}
+        first = self.references[0]
+        return {"references": (len(self.references), *first.shape), "reference_dtype": first.dtype.str}
+
+    def block(self, n_workers: int, shared: bool = True) -> Block:
+        """A new block for a pool with so many workers, with the reference batches in it."""
+        block = Block(self.layout(n_workers), shared=shared)
+        for number, reference in enumerate(self.references):
+            block.references[number] = reference
+        return block
 
 
 class Request(NamedTuple):

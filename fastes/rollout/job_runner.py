@@ -6,11 +6,13 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastes import _core
 from fastes.envs.source import Env
 from fastes.es.perturbations import write_candidate
+from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.episode import Episode, observation_flattener, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, Terms
 from fastes.rollout.shared_block import EPISODE, JOB, STEPS, Block, Place, PlaceLayout
@@ -41,7 +43,8 @@ class JobRunner:
             self.close()
             raise
         self.actor.count_steps(self.row[STEPS : STEPS + 1])
-        self.load_parameters = parameter_loader(block.layout.candidates)
+        self.load_parameters = parameter_loader(block.layout.candidates, spec.policy)
+        self._folded = 0  # the ticket of an evaluation for whose theta the actor has its statistics
         self._terms = Terms.of(block.places[0])
 
     def begin(self, place: Place, ticket: int) -> Terms:
@@ -50,6 +53,8 @@ class JobRunner:
             self._terms = terms = Terms.of(place, ticket)
             if self.spec.normalize_obs:
                 self.actor.set_normalizer(place.obs_mean, place.obs_inv_std, terms.obs_clip)
+            if self.spec.policy.needs_reference:
+                self.actor.set_reference(place.reference)
         return self._terms
 
     def run(self, place: Place, ticket: int, job: int, on_penalty: Callable[[Exception], None]) -> None:
@@ -80,6 +85,7 @@ class JobRunner:
 
     def _run_candidate(self, place: Place, job: int, terms: Terms) -> Episode:
         actor, pair, episodes = self.actor, job // 2, terms.episodes.per_candidate
+        self._folded = 0
         self.load_parameters(actor, place, job, terms.sigma)
         actor.count_moments(self.spec.normalize_obs)
         total, length, successes, cuts = 0.0, 0, 0.0, 0
@@ -93,7 +99,9 @@ class JobRunner:
         return Episode(total / episodes, length, successes / episodes, cuts)
 
     def _run_evaluation(self, place: Place, job: int, terms: Terms) -> Episode:
-        self.load_parameters(self.actor, place, job, terms.sigma)
+        if self._folded != terms.ticket:
+            self.load_parameters(self.actor, place, job, terms.sigma)
+            self._folded = terms.ticket if self.spec.policy.needs_reference else 0
         self.actor.count_moments(False)
         return run_episode(self.around(self.env), self.actor, int(place.eval_seed[job]), terms.episodes, 0, self.flatten)
 
@@ -119,9 +127,19 @@ class JobRunner:
             self.env.close()
 
 
-def parameter_loader(layout: PlaceLayout) -> Callable[[_core.Actor, Place, int, float], None]:
+Load = Callable[[_core.Actor, Place, int, float], None]
+
+
+def parameter_loader(layout: PlaceLayout, policy: AnySpec) -> Load:
     """What gives an actor the parameters of a job. Chosen once: a plain search does nothing for the other kinds."""
-    return load_with_options if layout.num_sigmas or layout.window_size else load_parameters
+    load: Load = load_with_options if layout.num_sigmas or layout.window_size else load_parameters
+    return partial(load_and_fold, load) if policy.needs_reference else load
+
+
+def load_and_fold(load: Load, actor: _core.Actor, place: Place, job: int, sigma: float) -> None:
+    """Then the statistics of the reference batch are those of these parameters."""
+    load(actor, place, job, sigma)
+    actor.fold()
 
 
 def load_parameters(actor: _core.Actor, place: Place, job: int, sigma: float) -> None:

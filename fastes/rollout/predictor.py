@@ -40,6 +40,7 @@ class Predictor:
 
     def __init__(self, spec: AnySpec, normalize_obs: bool, seed: int) -> None:
         self.spec, self.normalize_obs = spec, normalize_obs
+        self.reference: npt.NDArray[Any] | None = None  # of a policy that needs one
         self._actor = self._fresh_actor()
         self._actors = [self._actor]
         self._remembers = bool(getattr(self._actor, "hooks", ()))  # then each row of a batch has an actor of its own
@@ -113,6 +114,9 @@ class Predictor:
             actor.parameters[:] = theta
             if self.normalize_obs:
                 actor.set_normalizer(normalizer.mean, 1.0 / normalizer.std, normalizer.clip)
+            if self.reference is not None:
+                actor.set_reference(self.reference)
+                actor.fold()
         self._loaded = (theta, normalizer.count)
 
     def _rows(self, observation: Any, flat_space: Any) -> tuple[Any, bool]:

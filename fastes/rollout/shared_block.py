@@ -8,6 +8,7 @@ import mmap
 import os
 import tempfile
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -110,6 +111,8 @@ class Layout:
     n_workers: processes, 0 for a pool without.
     table_size: values of a noise table.
     num_tables: noise tables.
+    references: shape of the reference batches, one for each noise table; (0,) for none.
+    reference_dtype: theirs.
     """
 
     candidates: PlaceLayout
@@ -119,6 +122,8 @@ class Layout:
     n_workers: int
     table_size: int
     num_tables: int = 1
+    references: tuple[int, ...] = (0,)
+    reference_dtype: str = "u1"
 
     def places(self) -> list[PlaceLayout]:
         """Those of candidates come first."""
@@ -132,6 +137,7 @@ class Layout:
             # one writer a row: the worker itself, but for LEAVE
             "workers": ((max(self.n_workers, 1), 16), "i8"),  # columns: see above
             "noise": ((self.num_tables, self.table_size), "f4"),
+            "references": (self.references, self.reference_dtype),
         }
 
     def size(self) -> int:
@@ -144,6 +150,7 @@ class Layout:
         place, tables, requests = self.candidates, self.num_tables, self.num_generations
         room = {name: requests * _room(*array) for name, array in place.arrays().items()}
         candidates = f"{2 * place.num_pairs * requests:,} candidates"
+        references = _room(self.references, self.reference_dtype)
         moments, seeds = room["moments"], room["env_seed"] + room["action_key"]
         noise = tables * 4 * self.table_size
         parts = {
@@ -151,9 +158,11 @@ class Layout:
             f"{candidates} x observations of {place.obs_size:,} values": 2 * moments,
             f"{candidates} x {place.episodes:,} episodes": 2 * seeds,
             f"{actors} x {place.num_params:,} parameters": 4 * place.num_params * actors,
+            "reference batches of observations": references,
         }
         evaluations = self.num_evaluations * self.evaluation.num_evals
-        return {**parts, f"results of {candidates} and {evaluations:,} evaluations": self.size() - noise - moments - seeds}
+        results = self.size() - noise - moments - seeds - references
+        return {**parts, f"results of {candidates} and {evaluations:,} evaluations": results}
 
 
 def _room(shape: tuple[int, ...], dtype: str) -> int:
@@ -187,10 +196,9 @@ class Place:
     moments: npt.NDArray[np.float64]
     committed: npt.NDArray[np.int64]
 
-    def __init__(
-        self, layout: PlaceLayout, memory: mmap.mmap, at: int, unclaimed: npt.NDArray[np.int64], tables: npt.NDArray[np.float32]
-    ) -> None:
-        self.layout, self.unclaimed, self._tables = layout, unclaimed, tables
+    def __init__(self, layout: PlaceLayout, memory: mmap.mmap, at: int, unclaimed: npt.NDArray[np.int64], block: Block) -> None:
+        self.layout, self.unclaimed = layout, unclaimed
+        self._tables, self._references = block.noise, block.references
         _lay(self, layout.arrays(), memory, at)
 
     @property
@@ -198,6 +206,12 @@ class Place:
         """The noise table of its candidates, float32 (table_size,)."""
         table: npt.NDArray[np.float32] = self._tables[self.words[NUM_TABLE]]
         return table
+
+    @property
+    def reference(self) -> npt.NDArray[Any]:
+        """The reference batch of its policy, (n, *observation shape), where the policy needs one."""
+        batch: npt.NDArray[Any] = self._references[self.words[NUM_TABLE]]
+        return batch
 
 
 class Block:
@@ -212,6 +226,7 @@ class Block:
     unclaimed: npt.NDArray[np.int64]
     workers: npt.NDArray[np.int64]
     noise: npt.NDArray[np.float32]
+    references: npt.NDArray[Any]
 
     def __init__(self, layout: Layout, fd: int | None = None, shared: bool = True) -> None:
         self.layout = layout
@@ -227,7 +242,7 @@ class Block:
         at = _lay(self, layout.shared(), memory, 0)
         self.places: list[Place] = []
         for number, place in enumerate(layout.places()):
-            self.places.append(Place(place, memory, at, self.unclaimed[number, :1], self.noise))
+            self.places.append(Place(place, memory, at, self.unclaimed[number, :1], self))
             at += sum(_room(*array) for array in place.arrays().values())
 
     def close(self) -> None:

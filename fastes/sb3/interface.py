@@ -150,6 +150,7 @@ class SB3Interface(SB3Attributes):
         self.close()
         self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
         self.state = self.state.in_new_env()
+        self._use_reference()
         self._check_statistics()
 
     def _check_statistics(self) -> None:

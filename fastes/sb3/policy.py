@@ -180,6 +180,7 @@ class _Acting(Model):
         )
         restore_state(self.state, parts.checkpoint)
         self._predictor = Predictor(parts.spec, parts.settings.normalize_obs, parts.seed)
+        self._predictor.reference = self.state.reference
         self._spaces: tuple[Any, Any] | None = None
 
     def _both_spaces(self) -> tuple[Any, Any]:

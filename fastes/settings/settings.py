@@ -44,9 +44,14 @@ class Settings(Hyperparameters):
     )
     target_episodes: int = setting(20, "episodes that confirm the target before training stops", "budget", low=1)
 
-    policy: str = setting("MlpPolicy", "MlpPolicy or LinearPolicy; in Python also a TorchPolicy or a CallablePolicy", "policy")
+    policy: str = setting(
+        "MlpPolicy", "MlpPolicy, LinearPolicy or CnnPolicy; in Python also a TorchPolicy or a CallablePolicy", "policy"
+    )
     policy_kwargs: dict[str, Any] = setting(
-        {}, "net_arch, activation_fn, use_bias, action_mapping (clip, squash, bins), num_bins", "policy"
+        {},
+        "net_arch, activation_fn, use_bias, action_mapping (clip, squash, bins), num_bins; of a CnnPolicy also cnn (a3c, "
+        "nature or [[filters, kernel, stride], ...]), features_extractor_kwargs, batch_norm (none, virtual), normalize_images",
+        "policy",
     )
 
     generation_timesteps: int = setting(
@@ -231,8 +236,8 @@ class Settings(Hyperparameters):
         make_schedule("alive_bonus", self.alive_bonus, ANY_NUMBER)
         if not isinstance(self.policy, str):
             raise TypeError(
-                f"policy = {self.policy!r} is a {type(self.policy).__name__}: expected 'MlpPolicy', 'LinearPolicy', a "
-                "fastes.TorchPolicy or a fastes.CallablePolicy"
+                f"policy = {self.policy!r} is a {type(self.policy).__name__}: expected 'MlpPolicy', 'LinearPolicy', "
+                "'CnnPolicy', a fastes.TorchPolicy or a fastes.CallablePolicy"
             )
         object.__setattr__(self, "policy_kwargs", plain_policy_kwargs(self.policy_kwargs))
         object.__setattr__(self, "starts_alternatives", plain_alternatives(self.starts_alternatives))

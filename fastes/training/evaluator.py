@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +63,7 @@ class Evaluator:
         self.source, self.policy, self.settings, self.table = source, policy, settings, table
         self.n_workers, self.cluster = n_workers, cluster
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
+        self.reference: npt.NDArray[Any] | None = None  # the reference batch of a policy that needs one
         self.spaces: Pair | None = None  # of that environment: workers' have to have the same
         self._pool: Pool | None = None
         self._shared: SharedPool | None = None  # in the place of a pool of its own
@@ -92,6 +93,7 @@ class Evaluator:
             num_generations=1 + ahead,
             num_evaluations=((settings.evaluations_at_once() if training else 0) + 1) * (1 + ahead),
             spaces=comparable(self.spaces),
+            references=() if self.reference is None else (self.reference,),
         )
 
     def _started(self) -> Pool:
@@ -244,7 +246,7 @@ class Evaluator:
         pool, returns, lengths = self.start(training=False), [], []
         for at in range(0, len(seeds), pool.spec.num_evals):
             part = seeds[at : at + pool.spec.num_evals]
-            request = Request(theta, normalizer, episodes, eval_seeds=part)
+            request = Request(theta, normalizer, episodes, eval_seeds=part, table=self._table_number)
             batch = yield from _batch_of(pool, pool.submit(request))
             returns.append(batch.returns)
             lengths.append(batch.lengths)

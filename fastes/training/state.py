@@ -64,6 +64,7 @@ class TrainingState:
     solved: whether the last generation proved theta solved.
     report: of the last generation, None before the first.
     is_reported: whether callbacks were told of it.
+    reference: the reference batch of a policy that needs one, (n, *observation shape), drawn once and never replaced.
     """
 
     def __init__(self, settings: Settings, spec: AnySpec, seed: int, episode_limit: int | None = None) -> None:
@@ -88,6 +89,7 @@ class TrainingState:
         self.solved = False
         self.report: Report | None = None
         self.is_reported = True
+        self.reference: npt.NDArray[Any] | None = None
 
     def copied(self) -> TrainingState:
         """A state whose parts can be changed without changing this one's."""

@@ -40,7 +40,7 @@ def describe_layers(layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def described_layers(stored: Mapping[str, Any]) -> tuple[Layer, ...]:
-    """The layers that a checkpoint describes; KeyError or ValueError for some that the core must not see."""
+    """The layers that a checkpoint describes, for `check_layers`; KeyError or ValueError for what describes none."""
     return _listed(stored["layers"]) if "layers" in stored else _alike(stored)
 
 
@@ -59,9 +59,7 @@ def _alike(stored: Mapping[str, Any]) -> tuple[Layer, ...]:
 def _listed(stored: Any) -> tuple[Layer, ...]:
     if not isinstance(stored, list) or not 1 <= len(stored) <= _MAX_LAYERS:
         raise ValueError(f"layers {stored!r:.1000}")
-    layers = tuple(_layer(each) for each in stored)
-    check_layers(layers)
-    return layers
+    return tuple(_layer(each) for each in stored)
 
 
 def _layer(stored: Any) -> Layer:
@@ -75,8 +73,15 @@ def _layer(stored: Any) -> Layer:
     return KINDS[kind](**values)
 
 
-def check_layers(layers: Sequence[Layer]) -> None:
-    """ValueError for layers that the core must not see, or of which one does not read what the one before it writes."""
+def check_layers(layers: Sequence[Layer], observed: int) -> None:
+    """ValueError for layers that the core must not see, or of which one does not read what the one before it writes.
+
+    observed: values that the policy chooses among those of an observation.
+    """
+    appended = [layer.appended for layer in layers if isinstance(layer, Append)]
+    expected = [observed] if layers[0].reads_image and observed else []
+    if appended != expected:
+        raise ValueError(f"layers append {appended} observed values to an image's, expected {expected}")
     for i, layer in enumerate(layers):
         layer.check()
         if i and layer.reads_image:

@@ -256,7 +256,10 @@ class Node:
 
 def places_for(spec: PoolSpec, workers: int) -> int:
     """Ranges that a node takes at a time: one for each worker at the end of a generation, as far as memory goes; at least 2."""
-    one = replace(spec, num_generations=1, num_evaluations=0).layout(0).size() - 4 * spec.table_size * spec.num_tables
+    one = (
+        replace(spec, num_generations=1, num_evaluations=0, references=()).layout(0).size()
+        - 4 * spec.table_size * spec.num_tables
+    )
     return max(2, min(workers + 2, _ROOM // max(one, 1)))
 
 

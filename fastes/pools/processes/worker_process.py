@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from multiprocessing.connection import Connection
 from socket import socketpair
@@ -48,8 +49,9 @@ class Payload:
     """What every worker of a pool is given, pickled once, in a file without a name: no pipe can fill up with it."""
 
     def __init__(self, spec: PoolSpec, block: Block, n_workers: int) -> None:
+        own = replace(spec, references=())  # they are in the block
         try:
-            content = cloudpickle.dumps(Start(spec, block.layout, block.fd, _core.variant(), own_registrations(), n_workers))
+            content = cloudpickle.dumps(Start(own, block.layout, block.fd, _core.variant(), own_registrations(), n_workers))
         except Exception as error:
             raise cannot_be_sent(spec.source, error) from error
         self.size = len(content)

@@ -13,7 +13,6 @@ from fastes.pools.processes.nested_training import refuse_workers
 from fastes.pools.processes.shutdown import END_SECONDS, see_off, warn_of_late
 from fastes.pools.processes.worker_process import Payload, Worker
 from fastes.rollout.job import PoolSpec
-from fastes.rollout.shared_block import Block
 from fastes.system.console import lasting
 from fastes.system.forks import tell_of_forks
 from fastes.system.interrupts import interrupts_wait
@@ -49,7 +48,7 @@ class Workforce:
         self._workers: dict[int, Worker] = {}
         self._selector = self._with_limits_named(selectors.DefaultSelector)
         try:
-            self.block = self._with_limits_named(lambda: Block(spec.layout(self.n_processes)))
+            self.block = self._with_limits_named(lambda: spec.block(self.n_processes))
         except BaseException:
             self._selector.close()
             raise

@@ -1,0 +1,84 @@
+"""Where the image of an observation lies, as its space says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from fastes.policies.policy_spec import flat_size
+
+Space = spaces.Space[Any]
+
+
+class Image(NamedTuple):
+    """An image among the values of a flat observation.
+
+    first: the number of its first value.
+    height, width, channels: its size; channels_first: whether it lies as (channels, height, width).
+    is_bytes: whether its values are all of 0 to 255.
+    others: values beside it.
+    """
+
+    first: int
+    height: int
+    width: int
+    channels: int
+    channels_first: bool
+    is_bytes: bool
+    others: tuple[int, ...]
+
+
+def image_in(space: Space, policy: str) -> Image:
+    """The image of a Box, or the one part of a Dict or Tuple that is one. ValueError where there is none, or are several.
+
+    Of three dimensions the smallest is that of the channels, as in SB3, the first or the last; where it is the second,
+    the last is taken. A Box of two is an image of one channel.
+    """
+    size = flat_size(space)
+    part, first = (space, 0) if isinstance(space, spaces.Box) else _image_part(space, policy)
+    shape = part.shape or ()
+    if not isinstance(part, spaces.Box) or len(shape) not in (2, 3):
+        raise ValueError(
+            f"{policy} needs images, the observation space is {space}: expected a Box of shape (height, width, channels), "
+            "(channels, height, width) or (height, width), or a Dict or Tuple with one such part of three dimensions. Use "
+            "'MlpPolicy' for observations without an image"
+        )
+    channels_first = len(shape) == 3 and int(np.argmin(shape)) == 0
+    height, width = shape[1:] if channels_first else shape[:2]
+    channels = 1 if len(shape) == 2 else shape[0 if channels_first else 2]
+    is_bytes = part.dtype == np.uint8 and bool((part.low == 0).all() and (part.high == 255).all())
+    past = first + height * width * channels
+    return Image(first, height, width, channels, channels_first, is_bytes, (*range(first), *range(past, size)))
+
+
+def _image_part(space: Space, policy: str) -> tuple[Space, int]:
+    """The part that is an image, and the number of its first value in the flat observation."""
+    found = [
+        (name, part, first) for name, part, first in _leaves(space) if isinstance(part, spaces.Box) and len(part.shape) == 3
+    ]
+    of_bytes = [each for each in found if each[1].dtype == np.uint8]
+    if len(found) > 1 and len(of_bytes) != 1:
+        names = ", ".join(name for name, *_ in found)
+        raise ValueError(
+            f"{policy} sees one image, the observation space {space} has {len(found)}: {names}. Keep one of them "
+            "(gymnasium.wrappers.FilterObservation), or join them along their channels"
+        )
+    chosen = of_bytes or found
+    return (chosen[0][1], chosen[0][2]) if chosen else (space, 0)
+
+
+def _leaves(space: Space, name: str = "", first: int = 0) -> Iterator[tuple[str, Space, int]]:
+    """Each part with its name and the number of its first value, in the order in which spaces.flatten joins them."""
+    parts: list[tuple[Any, Space]] = []
+    if isinstance(space, spaces.Dict):
+        parts = list(space.spaces.items())
+    elif isinstance(space, spaces.Tuple):
+        parts = list(enumerate(space.spaces))
+    else:
+        yield name, space, first
+    for key, part in parts:
+        yield from _leaves(part, f"{name}[{key!r}]", first)
+        first += spaces.flatdim(part)

@@ -1,0 +1,360 @@
+"""Risk: CnnPolicy reads an image wrongly, or what its batch normalisation rests on differs between workers, files and pools."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import gymnasium
+import numpy as np
+import pytest
+from envs_for_tests import Toy
+from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
+from training import assert_same, assert_same_state, learn, train
+from uneven import assert_same_results
+
+from fastes import CheckpointError, CheckpointMismatch, FastES, train_seeds
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.policy_description import describe_policy, spec_from
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.checkpoints.writer import write_checkpoint
+from fastes.numpy_twin import Actor
+from fastes.policies.images import image_in
+from fastes.policies.layers.batch_norm import VirtualBatchNorm
+from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
+from fastes.policies.layers.dense import Dense
+from fastes.policies.mlp import make_policy_spec
+from fastes.policies.policy_spec import PolicySpec
+from fastes.pools.base import evaluate, make_pool
+from fastes.rollout.job import Request
+from fastes.rollout.reference_batch import REFERENCE_SIZE
+
+ACTIONS = spaces.Discrete(3)
+SMALL: dict[str, Any] = {"cnn": [(4, 4, 2), (3, 2, 1)], "features_extractor_kwargs": {"features_dim": 5}}
+NORMED = {**SMALL, "batch_norm": "virtual"}
+SETTINGS: dict[str, Any] = {"policy": "CnnPolicy", "policy_kwargs": NORMED, "population_size": 4, "eval_episodes": 2}
+
+
+class Dots(gymnasium.Env[Any, Any]):
+    """Go to the bright column of a picture (8, 9, 2). dictionary: beside where one is, and a choice."""
+
+    def __init__(self, channels_first: bool = False, dictionary: bool = False) -> None:
+        self.channels_first = channels_first
+        self.observation_space = spaces.Box(0, 255, (2, 8, 9) if channels_first else (8, 9, 2), np.uint8)
+        if dictionary:
+            where, choice = spaces.Box(-np.inf, np.inf, (2,), np.float64), spaces.Discrete(3)
+            self.observation_space = spaces.Dict({"choice": choice, "image": self.observation_space, "where": where})
+        self.dictionary, self.action_space = dictionary, ACTIONS
+
+    def _shown(self) -> Any:
+        image = np.full((8, 9, 2), 20, np.uint8)
+        image[:, self.goal, 0] = 250
+        image[5, self.at, 1] = 255
+        image = np.ascontiguousarray(np.moveaxis(image, 2, 0)) if self.channels_first else image
+        return {"image": image, "where": np.array([self.at, 1e3 * self.goal]), "choice": 2} if self.dictionary else image
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed, options=options)
+        self.at, self.goal = self.np_random.integers(9, size=2).tolist()
+        self.steps, self.length = 0, int(self.np_random.integers(3, 9))
+        return self._shown(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps, self.at = self.steps + 1, min(8, max(0, self.at + int(action) - 1))
+        return self._shown(), -abs(self.at - self.goal), self.at == self.goal, self.steps == self.length, {}
+
+
+def box(*shape: int, high: float = 255, dtype: Any = np.uint8) -> spaces.Box:
+    return spaces.Box(0, high, shape, dtype)
+
+
+def spec(space: spaces.Space[Any], **kwargs: Any) -> PolicySpec:
+    return make_policy_spec("CnnPolicy", space, ACTIONS, kwargs)
+
+
+# --- what it is made of ----------------------------------------------------------------------------------------------
+
+
+def test_published_networks() -> None:
+    a3c, nature = spec(box(84, 84, 4)), spec(box(4, 84, 84), cnn="nature")
+    assert a3c.layer_sizes == (28224, 6400, 2592, 256, 3)
+    assert nature.layer_sizes == (28224, 12800, 5184, 3136, 512, 3)
+    assert nature.num_params == 1_685_667  # Stable-Baselines3's NatureCNN of 4 channels has 1,684,128, the actor 1,539
+    assert [layer.activation for layer in a3c.layers] == ["relu"] * 3 + ["identity"]
+    with_norm = spec(box(84, 84, 4), batch_norm="virtual")
+    assert [type(layer) for layer in with_norm.layers] == [
+        *(ImageConvolution, VirtualBatchNorm, Convolution, VirtualBatchNorm, Dense, VirtualBatchNorm, Dense)
+    ]
+    assert with_norm.num_params == a3c.num_params + 16 + 32 + 256, "a bias becomes gamma and beta"
+    assert with_norm.needs_reference
+    assert not a3c.needs_reference
+
+
+def test_policy_kwargs_build_what_they_say() -> None:
+    own = spec(
+        box(20, 20, 3), cnn=((4, 5, 3), [6, 2, 1]), net_arch=[7], activation_fn="ELU", use_bias=False, normalize_images=False
+    )
+    image, convolution, features, hidden, last = own.layers
+    assert image == ImageConvolution(20, 20, 3, 4, 5, 3, "elu", False, 0, False, 1)
+    assert convolution == Convolution(6, 6, 4, 6, 2, 1, "elu", False)
+    assert (features, hidden) == (Dense(150, 256, "elu", False), Dense(256, 7, "elu", False))
+    assert last == Dense(7, 3, "identity", False)
+    assert spec(box(84, 84, 1), cnn="nature", features_extractor_kwargs={"features_dim": 9}).layer_sizes[-2:] == (9, 3)
+    assert spec(box(20, 20, 3), cnn=[(4, 5, 3)], batch_norm="none") == spec(box(20, 20, 3), cnn=[(4, 5, 3)], batch_norm=None)
+    normed = spec(box(20, 20, 3), cnn=[(4, 5, 3)], net_arch=[7], batch_norm="virtual").layers
+    assert sum(isinstance(layer, VirtualBatchNorm) for layer in normed) == 3
+
+
+def test_the_first_parameters() -> None:
+    own = spec(box(84, 84, 4), batch_norm="virtual")
+    theta = own.initial_theta(3)
+    views = own.split(theta)
+    assert views["layers.0.weight"].shape == (8, 8, 4, 16)
+    assert views["layers.0.weight"].std() == pytest.approx(1 / 16, rel=0.05)
+    assert views["layers.4.weight"].std() == pytest.approx(1 / np.sqrt(2592), rel=0.05)
+    assert views["layers.6.weight"].std() == pytest.approx(0.01 / np.sqrt(256), rel=0.1)
+    assert (views["layers.1.gamma"] == 1.0).all()
+    assert not views["layers.5.beta"].any()
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (box(84, 80, 4), (0, 84, 80, 4, False, True)),
+        (box(4, 84, 80), (0, 84, 80, 4, True, True)),
+        (box(9, 3, 8), (0, 9, 3, 8, False, True)),
+        (box(12, 13), (0, 12, 13, 1, False, True)),
+        (box(12, 13, 2, high=10), (0, 12, 13, 2, False, False)),
+        (box(12, 13, 2, high=1, dtype=np.float32), (0, 12, 13, 2, False, False)),
+        (spaces.Dict({"b": box(2, 12, 13), "a": spaces.Discrete(5)}), (5, 12, 13, 2, True, True)),
+        (spaces.Tuple([box(3, 4), spaces.Dict({"z": box(12, 13, 2), "a": box(3)})]), (15, 12, 13, 2, False, True)),
+        (spaces.Dict({"a": box(9, 9, 2, dtype=np.float64), "b": box(12, 13, 2)}), (162, 12, 13, 2, False, True)),
+    ],
+)
+def test_images_are_found(space: spaces.Space[Any], expected: tuple[Any, ...]) -> None:
+    image = image_in(space, "CnnPolicy")
+    assert image[:6] == expected
+    size, first = spaces.flatdim(space), image.first
+    pixels = image.height * image.width * image.channels
+    assert image.others == tuple(value for value in range(size) if not first <= value < first + pixels)
+
+
+@pytest.mark.parametrize(
+    ("space", "kwargs", "message"),
+    [
+        (box(17), {}, r"needs images, the observation space is Box.*expected a Box of shape \(height, width, channels\)"),
+        (box(2, 3, 4, 5), {}, "needs images"),
+        (spaces.Discrete(5), {}, "needs images"),
+        (spaces.Dict({"a": box(12, 13)}), {}, "needs images"),
+        (spaces.Dict({"a": box(9, 9, 3), "b": box(8, 8, 3)}), {}, r"sees one image, .* has 2: \['a'\], \['b'\]\. Keep one"),
+        (box(16, 16, 3), {}, r"its convolution 2 has a kernel of 4 x 4, .* is 3 x 3\. Expected smaller kernels"),
+        (
+            box(84, 84, 4),
+            {"cnn": "natur"},
+            r"unknown cnn 'natur': expected one of \('a3c', 'nature'\), .* did you mean 'nature'\?",
+        ),
+        (box(84, 84, 4), {"cnn": []}, r"cnn = \[\]: expected one of .* or a list of \(filters, kernel, stride\)"),
+        (box(84, 84, 4), {"cnn": [(8, 8)]}, "all of ints of at least 1"),
+        (box(84, 84, 4), {"cnn": [(8, 8, 0)]}, "all of ints of at least 1"),
+        (box(84, 84, 4), {"cnn": 3}, "cnn = 3: expected"),
+        (box(84, 84, 4), {"batch_norm": "running"}, r"batch_norm = 'running': expected one of \('none', 'virtual'\), or None"),
+        (box(84, 84, 4), {"batch_norm": True}, "batch_norm = True"),
+        (box(84, 84, 4), {"features_extractor_kwargs": {"features_dim": 0}}, "features_dim = 0: expected the size of a layer"),
+        (box(84, 84, 4), {"features_extractor_kwargs": {"size": 1}}, r"expected \{'features_dim': n\}"),
+        (box(84, 84, 4), {"features_extractor_class": "NatureCNN"}, "cnn says which convolutions there are"),
+        (box(84, 84, 4), {"batch_nrm": 1}, "did you mean 'batch_norm'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(space: spaces.Space[Any], kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        spec(space, **kwargs)
+
+
+def test_other_arguments_that_mean_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"obs_columns = '0:9' chooses among .* not of images: leave it out"):
+        make_policy_spec("CnnPolicy", box(84, 84, 4), ACTIONS, {}, "0:9")
+    with pytest.raises(TypeError, match="normalize_images = 1 is a int: expected True or False"):
+        spec(box(84, 84, 4), normalize_images=1)
+    for key in ("cnn", "batch_norm", "normalize_images", "features_extractor_kwargs"):
+        with pytest.raises(ValueError, match=f"unknown policy_kwargs key '{key}'.*policies that see images: use 'CnnPolicy'"):
+            make_policy_spec("MlpPolicy", box(5), ACTIONS, {key: None})
+
+
+def test_a_dictionary_goes_through_convolutions_and_around_them() -> None:
+    own = spec(Dots(dictionary=True).observation_space, **SMALL)
+    assert own.layers[2] == Append(12, 5, "identity")
+    assert (own.obs_size, own.columns) == (5, (0, 1, 2, 147, 148))
+
+
+def test_a_policy_survives_its_description() -> None:
+    for space in (box(8, 9, 2), Dots(dictionary=True).observation_space):
+        for kwargs in (SMALL, NORMED):
+            own = spec(space, **kwargs)
+            described = json.loads(json.dumps(describe_policy(own)))
+            assert set(described) == {"layers", "head", "obs_shape", "flattened"}
+            arrays = {"theta": {"theta": own.initial_theta(0)}}
+            assert spec_from(Checkpoint({"policy": described, "settings": {}}, arrays)) == own
+            for change in (
+                {"obs_shape": [2]},
+                {"layers": described["layers"][1:]},
+                {"layers": [{**described["layers"][0], "first": 200}, *described["layers"][1:]]},
+                {"layers": [{**described["layers"][0], "kernel": 99}, *described["layers"][1:]]},
+                {"layers": [*described["layers"], {"kind": "append", "inputs": 3, "appended": 5, "activation": "tanh"}]},
+            ):
+                with pytest.raises(CheckpointError, match="policy is damaged"):
+                    spec_from(Checkpoint({"policy": {**described, **change}, "settings": {}}, arrays))
+
+
+# --- training --------------------------------------------------------------------------------------------------------
+
+
+def test_number_of_workers_and_a_pause_change_no_bit(tmp_path: Path) -> None:
+    """Of policies with batch normalisation: each candidate has its own statistics of the same reference batch."""
+    env = partial(Dots, dictionary=True)
+    expected = train(env, 3, **SETTINGS)
+    assert_same(expected, train(env, 3, 2, **SETTINGS))
+    assert expected.state.arrays["normalizer"]["mean"].shape == (5,), "images have no statistics"
+    with FastES(env, n_workers=0, seed=5, target_return="none", preset="default", **SETTINGS) as model:
+        learn(model, 1)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", env, n_workers=1) as model:
+        records = learn(model, 3)
+        assert_same_state(expected.state, model.snapshot())
+        assert records[-1].eval_return == expected.records[-1].eval_return
+
+
+def test_vector_envs_and_trainings_side_by_side_change_no_bit() -> None:
+    expected = [train(Dots, 2, **{**SETTINGS, "seed": seed}) for seed in (5, 6)]
+    for num_envs in (1, 3):
+        env = SyncVectorEnv([Dots] * num_envs)
+        assert_same_results(expected[0], train(env, 2, **SETTINGS))
+        env.close()
+    steps = max(result.records[-1].timesteps for result in expected)
+    models = train_seeds(Dots, [5, 6], total_timesteps=steps, n_workers=1, target_return="none", preset="default", **SETTINGS)
+    for model, result in zip(models, expected, strict=True):
+        reference = result.state.arrays["reference"]["observations"]
+        assert model.state.reference.tobytes() == reference.tobytes()
+        with FastES(Dots, n_workers=0, seed=model.seed, target_return="none", preset="default", **SETTINGS) as alone:
+            alone.learn(steps)
+            assert_same_state(alone.snapshot(), model.snapshot())
+        model.close()
+
+
+def test_a_pool_that_was_sent_somewhere_has_the_batch() -> None:
+    """As a node of a cluster gets it."""
+    with FastES(Dots, n_workers=0, seed=1, preset="default", **SETTINGS) as model:
+        sent = cloudpickle.loads(cloudpickle.dumps(model.evaluator.pool_spec(training=False)))
+        request = Request(model.theta, model.normalizer, model.state.episode_settings()[1], eval_seeds=np.arange(2))
+        pool = make_pool(sent, 0)
+        expected = model.evaluate(2)
+        assert evaluate(pool, request).returns.tolist() == expected.returns.tolist()
+        pool.close()
+
+
+@pytest.mark.parametrize("kwargs", [SMALL, NORMED])
+def test_it_acts_as_its_twin_and_after_loading(kwargs: dict[str, Any], tmp_path: Path) -> None:
+    for env in (Dots, partial(Dots, channels_first=True), partial(Dots, dictionary=True)):
+        own = {**SETTINGS, "policy_kwargs": kwargs, "action_noise": 0.0}
+        with FastES(env, n_workers=0, seed=1, preset="default", **own) as model:
+            learn(model, 2)
+            space = model.observation_space
+            space.seed(2)
+            observations = [space.sample() for _ in range(4)]
+            actions = [int(model.predict(each, deterministic=True)[0]) for each in observations]
+            batch = model.predict(
+                {key: np.stack([each[key] for each in observations]) for key in space.spaces}
+                if isinstance(space, spaces.Dict)
+                else np.stack(observations)
+            )[0]
+            assert batch.tolist() == actions
+            twin = Actor(model.policy_spec)
+            twin.parameters[:] = model.theta
+            twin.set_normalizer(model.normalizer.mean, 1.0 / model.normalizer.std, model.normalizer.clip)
+            if model.policy_spec.needs_reference:
+                twin.set_reference(model.state.reference)
+                twin.fold()
+            assert [
+                twin.act(spaces.flatten(space, each) if model.policy_spec.flattened else each) for each in observations
+            ] == (actions)
+            model.save(tmp_path / "m")
+        with FastES.load(tmp_path / "m", env, n_workers=0) as loaded:
+            assert [int(loaded.predict(each, deterministic=True)[0]) for each in observations] == actions
+        acting = type(loaded.policy).load(tmp_path / "m", env=env)
+        assert [int(acting.predict(each, deterministic=True)[0]) for each in observations] == actions
+        assert "parameters" in repr(acting)
+
+
+# --- the reference batch ---------------------------------------------------------------------------------------------
+
+
+def test_the_batch_is_what_a_random_policy_sees_of_as_many_episodes_as_it_takes() -> None:
+    with (
+        FastES(Dots, n_workers=0, seed=1, **SETTINGS) as model,
+        FastES(Dots, n_workers=0, seed=1, **SETTINGS) as same,
+        FastES(Dots, n_workers=0, seed=2, **SETTINGS) as other,
+    ):
+        batch = model.state.reference
+        assert (batch.shape, batch.dtype) == ((REFERENCE_SIZE, 8, 9, 2), np.uint8)
+        assert batch.tobytes() == same.state.reference.tobytes() != other.state.reference.tobytes()
+        assert len({image.tobytes() for image in batch}) > 30, "many episodes, with goals and places of their own"
+        assert not batch.flags.writeable
+        model.set_random_seed(9)
+        assert model.state.reference is batch
+        model.set_env(Dots)
+        assert model.evaluate(1).returns == same.evaluate(1).returns
+
+
+def test_policies_without_batch_normalisation_draw_and_keep_none(tmp_path: Path) -> None:
+    with FastES(Dots, n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": SMALL}) as model:
+        assert model.state.reference is None
+        model.save(tmp_path / "m")
+    assert set(read_checkpoint(tmp_path / "m").arrays) == {"theta", "optimizer", "normalizer"}
+
+
+@pytest.mark.parametrize("damage", ["missing", "shape", "dtype", "unfinished", "another policy's"])
+def test_a_damaged_batch_is_refused(damage: str, tmp_path: Path) -> None:
+    kwargs = SMALL if damage == "another policy's" else NORMED
+    with FastES(Dots, n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": kwargs}) as model:
+        data, arrays = model.snapshot()
+    batch = arrays.pop("reference", {"observations": np.zeros((3, 8, 9, 2), np.uint8)})["observations"]
+    changed = {
+        "missing": None,
+        "shape": batch[:, 1:],
+        "dtype": batch.astype(np.int32),
+        "unfinished": np.full(batch.shape, np.nan, np.float32),
+        "another policy's": batch,
+    }[damage]
+    if changed is not None:
+        arrays["reference"] = {"observations": changed}
+    write_checkpoint(tmp_path / "m", Checkpoint(data, arrays))
+    with pytest.raises(CheckpointError, match="the checkpoint's reference batch has"):
+        FastES.load(tmp_path / "m", Dots)
+
+
+def test_an_environment_with_its_image_elsewhere_does_not_fit(tmp_path: Path) -> None:
+    class Moved(Dots):
+        def __init__(self) -> None:
+            super().__init__(dictionary=True)
+            parts = dict(self.observation_space.spaces)
+            self.observation_space = spaces.Dict({"aaa": parts.pop("where"), **parts})
+
+    with FastES(partial(Dots, dictionary=True), n_workers=0, seed=1, **SETTINGS) as model:
+        with pytest.raises(CheckpointMismatch, match="does not fit the policy"):
+            model.set_env(Moved)
+        with pytest.raises(CheckpointMismatch, match="does not fit the policy"):
+            model.set_env(Toy)
+
+
+def test_replays_see_the_same_batch() -> None:
+    with FastES(Dots, n_workers=0, seed=3, preset="default", target_return="none", **SETTINGS) as model:
+        learn(model, 1)
+        pool_spec = replace(model.evaluator.pool_spec(), references=(model.state.reference,))
+        assert pool_spec.layout(1).shared()["references"] == ((1, REFERENCE_SIZE, 8, 9, 2), "|u1")
+        played = model.replay(2, 1)
+        learn(model, 2)
+        assert model.last_episodes[1] == (played.episode_return, played.length)
