@@ -20,6 +20,7 @@ from fastes.models.arguments import changed_settings, checked_timesteps, env_and
 from fastes.models.checkpointing import read_parts, restore_state, settings_among, versions
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.one_thread import OneThread
+from fastes.models.reference_batch import draw_reference
 from fastes.models.replay import replay_job
 from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class
 from fastes.policies.custom_policy import CustomPolicy
@@ -30,7 +31,6 @@ from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.episode import Episode
 from fastes.rollout.predictor import Predictor
-from fastes.rollout.reference_batch import draw_reference
 from fastes.sb3.callbacks import all_callbacks
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_loader import choose_settings

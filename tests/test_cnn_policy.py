@@ -24,19 +24,18 @@ from fastes.checkpoints.policy_description import describe_policy, spec_from
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.numpy_twin import Actor
-from fastes.policies.images import image_in
-from fastes.policies.layers.batch_norm import VirtualBatchNorm
+from fastes.policies.images.image import image_in
+from fastes.policies.layers.batch_norm import REFERENCE_SIZE, VirtualBatchNorm
 from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
 from fastes.policies.layers.dense import Dense
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec
 from fastes.pools.base import evaluate, make_pool
 from fastes.rollout.job import Request
-from fastes.rollout.reference_batch import REFERENCE_SIZE
 
 ACTIONS = spaces.Discrete(3)
-SMALL: dict[str, Any] = {"cnn": [(4, 4, 2), (3, 2, 1)], "features_extractor_kwargs": {"features_dim": 5}}
-NORMED = {**SMALL, "batch_norm": "virtual"}
+NORMED: dict[str, Any] = {"cnn": [(4, 4, 2), (3, 2, 1)], "features_extractor_kwargs": {"features_dim": 5}}
+SMALL = {**NORMED, "batch_norm": "none"}
 SETTINGS: dict[str, Any] = {"policy": "CnnPolicy", "policy_kwargs": NORMED, "population_size": 4, "eval_episodes": 2}
 
 
@@ -81,12 +80,13 @@ def spec(space: spaces.Space[Any], **kwargs: Any) -> PolicySpec:
 
 
 def test_published_networks() -> None:
-    a3c, nature = spec(box(84, 84, 4)), spec(box(4, 84, 84), cnn="nature")
+    a3c, nature = spec(box(84, 84, 4), batch_norm="none"), spec(box(4, 84, 84), cnn="nature", batch_norm=None)
     assert a3c.layer_sizes == (28224, 6400, 2592, 256, 3)
     assert nature.layer_sizes == (28224, 12800, 5184, 3136, 512, 3)
     assert nature.num_params == 1_685_667  # Stable-Baselines3's NatureCNN of 4 channels has 1,684,128, the actor 1,539
     assert [layer.activation for layer in a3c.layers] == ["relu"] * 3 + ["identity"]
-    with_norm = spec(box(84, 84, 4), batch_norm="virtual")
+    with_norm = spec(box(84, 84, 4))
+    assert with_norm == spec(box(84, 84, 4), batch_norm="virtual")
     assert [type(layer) for layer in with_norm.layers] == [
         *(ImageConvolution, VirtualBatchNorm, Convolution, VirtualBatchNorm, Dense, VirtualBatchNorm, Dense)
     ]
@@ -96,16 +96,14 @@ def test_published_networks() -> None:
 
 
 def test_policy_kwargs_build_what_they_say() -> None:
-    own = spec(
-        box(20, 20, 3), cnn=((4, 5, 3), [6, 2, 1]), net_arch=[7], activation_fn="ELU", use_bias=False, normalize_images=False
-    )
+    kwargs: dict[str, Any] = {"net_arch": [7], "activation_fn": "ELU", "use_bias": False, "normalize_images": False}
+    own = spec(box(20, 20, 3), cnn=((4, 5, 3), [6, 2, 1]), batch_norm="none", **kwargs)
     image, convolution, features, hidden, last = own.layers
     assert image == ImageConvolution(20, 20, 3, 4, 5, 3, "elu", False, 0, False, 1)
     assert convolution == Convolution(6, 6, 4, 6, 2, 1, "elu", False)
     assert (features, hidden) == (Dense(150, 256, "elu", False), Dense(256, 7, "elu", False))
     assert last == Dense(7, 3, "identity", False)
     assert spec(box(84, 84, 1), cnn="nature", features_extractor_kwargs={"features_dim": 9}).layer_sizes[-2:] == (9, 3)
-    assert spec(box(20, 20, 3), cnn=[(4, 5, 3)], batch_norm="none") == spec(box(20, 20, 3), cnn=[(4, 5, 3)], batch_norm=None)
     normed = spec(box(20, 20, 3), cnn=[(4, 5, 3)], net_arch=[7], batch_norm="virtual").layers
     assert sum(isinstance(layer, VirtualBatchNorm) for layer in normed) == 3
 
@@ -162,7 +160,7 @@ def test_images_are_found(space: spaces.Space[Any], expected: tuple[Any, ...]) -
         (box(84, 84, 4), {"cnn": [(8, 8)]}, "all of ints of at least 1"),
         (box(84, 84, 4), {"cnn": [(8, 8, 0)]}, "all of ints of at least 1"),
         (box(84, 84, 4), {"cnn": 3}, "cnn = 3: expected"),
-        (box(84, 84, 4), {"batch_norm": "running"}, r"batch_norm = 'running': expected one of \('none', 'virtual'\), or None"),
+        (box(84, 84, 4), {"batch_norm": "running"}, r"batch_norm = 'running': expected one of \('virtual', 'none'\), or None"),
         (box(84, 84, 4), {"batch_norm": True}, "batch_norm = True"),
         (box(84, 84, 4), {"features_extractor_kwargs": {"features_dim": 0}}, "features_dim = 0: expected the size of a layer"),
         (box(84, 84, 4), {"features_extractor_kwargs": {"size": 1}}, r"expected \{'features_dim': n\}"),

@@ -11,6 +11,7 @@ import pytest
 from test_kernel_parity import awkward, check_steps, normals, unbounded, variant  # noqa: F401
 
 from fastes import _core, numpy_twin
+from fastes.numpy_layers import LARGE_MATRIX
 from fastes.policies.layers.batch_norm import VirtualBatchNorm
 from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
 from fastes.policies.layers.dense import Dense
@@ -94,7 +95,7 @@ def test_awkward_parameters_and_pixels(variant: str) -> None:  # noqa: F811
 )
 def test_large_dense_layers_leave_out_zeros(variant: str, layer: Dense) -> None:  # noqa: F811
     spec = PolicySpec((layer,), unbounded(layer.outputs), (layer.inputs,))
-    assert layer.inputs * layer.outputs > numpy_twin.LARGE_MATRIX
+    assert layer.inputs * layer.outputs > LARGE_MATRIX
     x = normals(layer.inputs)
     x[::3] = 0.0
     theta = normals(spec.num_params, 3)

@@ -12,7 +12,7 @@ import pytest
 from gymnasium import spaces
 from test_kernel_parity import actors, awkward, check_steps, mlp, normals, unbounded, variant  # noqa: F401
 
-from fastes import _core, numpy_twin
+from fastes import _core, numpy_layers, numpy_twin
 from fastes.es.fitness_shaping import shape_returns
 from fastes.es.optimizers import make_optimizer
 from fastes.policies.action_head import BOX_MAPPINGS, KINDS, ActionHead, make_action_head
@@ -20,7 +20,7 @@ from fastes.policies.layers.batch_norm import VirtualBatchNorm
 from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
 from fastes.policies.layers.dense import Dense, dense_layers
 from fastes.policies.layers.description import KINDS as LAYERS
-from fastes.policies.layers.description import describe_layers, described_layers, layer_sizes
+from fastes.policies.layers.description import check_layers, describe_layers, described_layers, layer_sizes
 from fastes.policies.layers.layer import IDENTITY, Layer
 from fastes.policies.policy_spec import PolicySpec
 
@@ -43,8 +43,8 @@ def policy(*layers: Layer) -> PolicySpec:
 
 
 def test_each_kind_has_a_twin() -> None:
-    assert set(ONE_LAYER) == set(_core.LAYER_KINDS) == set(numpy_twin.LAYERS) == set(LAYERS)
-    assert set(_core.ACTIVATIONS) == set(numpy_twin.ACTIVATIONS)
+    assert set(ONE_LAYER) == set(_core.LAYER_KINDS) == set(numpy_layers.LAYERS) == set(LAYERS)
+    assert set(_core.ACTIVATIONS) == set(numpy_layers.ACTIVATIONS)
     assert set(KINDS) == set(_core.ACTION_KINDS) == set(_core.DTYPES_OF_ACTIONS) >= set(BOX_MAPPINGS)
     assert {dtype for dtypes in _core.DTYPES_OF_ACTIONS.values() for dtype in dtypes} == set(_core.ACTION_DTYPES)
 
@@ -122,7 +122,7 @@ def test_a_damaged_description_of_a_layer_is_refused(key: str) -> None:
         if value == "left out":
             del described["layers"][0][key]
         with pytest.raises(ValueError, match="layer"):
-            described_layers(described)
+            check_layers(described_layers(described), 0)
     for layers in ([], None, [None], {}, "layers", [{**in_a_file(DIFFER[-1])["layers"][0], "more": 1}]):
         with pytest.raises(ValueError, match="layer"):
             described_layers({"layers": layers})

@@ -165,7 +165,8 @@ def _columns(settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> tuple[i
 def _beside_image(layers: Sequence[Layer], settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> tuple[int, ...]:
     """Which values of an observation are appended to those of its image: all others, where any are."""
     first, size = layers[0], math.prod(obs_shape)
-    assert isinstance(first, ImageConvolution)
+    if not isinstance(first, ImageConvolution):
+        raise ValueError(f"layer {first!r}")
     past = first.first + first.inputs
     if past > size or settings.get("obs_columns", ALL) != ALL:
         raise ValueError(f"an image of values {first.first} to {past} of observations {obs_shape}")

@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from fastes.policies.action_head import BOX_MAPPINGS
-from fastes.policies.cnn import BATCH_NORMS, CNN_KWARGS, NETWORKS
+from fastes.policies.images.cnn import BATCH_NORMS, CNN_KWARGS, NETWORKS
 from fastes.policies.layers.layer import ACTIVATIONS
 from fastes.policies.mlp import POLICIES
 from fastes.settings.settings import Settings, grouped_fields
@@ -61,7 +61,7 @@ def _add_policy_kwargs(group: Any) -> None:
     group.add_argument("--cnn", type=_name_or_list, metavar="NAME|JSON", help=convolutions)
     features = "size of CnnPolicy's dense layer behind these (default: 256; 512 of nature)"
     group.add_argument("--features-dim", type=_features, dest="features_extractor_kwargs", metavar="N", help=features)
-    norm = "between CnnPolicy's layers and their activations (default: none)"
+    norm = "between CnnPolicy's layers and their activations (default: virtual)"
     group.add_argument("--batch-norm", metavar=_one_of(BATCH_NORMS), help=norm)
     images = "whether CnnPolicy divides bytes by 255 (default: yes)"
     group.add_argument("--normalize-images", action=argparse.BooleanOptionalAction, help=images)

@@ -30,6 +30,7 @@ from fastes.policies.mlp import make_policy_spec
 from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_spec import PolicySpec
 from fastes.settings.settings import SCHEDULES, Settings, setting_names
+from fastes.system.memory import check_memory
 from fastes.training.counters import Counters
 from fastes.training.evaluation import load_pending
 from fastes.training.evaluation import state_of as pending_state
@@ -258,6 +259,8 @@ def _reference_in(arrays: Arrays, spec: AnySpec) -> npt.NDArray[Any] | None:
             f"the checkpoint's reference batch has shape {batch.shape} and dtype {batch.dtype}: expected finite values, "
             f"(n, *{spec.obs_shape}) of one of {tuple(_core.OBS_DTYPES)}"
         )
+    kept = spec.values_kept if isinstance(spec, PolicySpec) else 0
+    check_memory({f"activations of {len(batch):,} observations": 4 * len(batch) * kept}, "use a smaller reference batch")
     batch = np.ascontiguousarray(batch)
     batch.flags.writeable = False
     return batch

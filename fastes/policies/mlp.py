@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from fastes.errors import suggest
 from fastes.policies.action_head import head_from
-from fastes.policies.cnn import CNN_KWARGS, Front, has_batch_norm, image_layers, with_norm
+from fastes.policies.images.cnn import CNN_KWARGS, Front, has_batch_norm, image_layers, with_norm
 from fastes.policies.layers.dense import dense_layers
 from fastes.policies.layers.layer import ACTIVATIONS
 from fastes.policies.obs_columns import ALL, ObsColumns, columns_in
@@ -55,8 +55,8 @@ def make_policy_spec(
     policy_kwargs: net_arch (hidden sizes, of a CnnPolicy those behind the features; in SB3's dict those of 'pi'), activation_fn
         ('tanh', 'relu' or 'elu' in any case, or a class of that name such as torch.nn.Tanh), use_bias, action_mapping ('clip',
         'squash', 'bins'), num_bins. Of a CnnPolicy also cnn ('a3c', 'nature', or a list of (filters, kernel, stride)),
-        features_extractor_kwargs ({'features_dim': n}), batch_norm ('virtual' or None), normalize_images (bytes are divided by
-        255).
+        features_extractor_kwargs ({'features_dim': n}), batch_norm ('virtual' or 'none'), normalize_images (bytes are divided
+        by 255).
     obs_columns: which values of an observation it gets, as the setting of that name has them.
     """
     if policy in CUSTOM_POLICIES:
@@ -82,7 +82,7 @@ def make_policy_spec(
         columns = columns_in(obs_columns, observation_space, full_size)
         front, first = Front((), columns), len(columns) or full_size
     *inner, last = dense_layers((first, *hidden, head.num_outputs), activation, use_bias)
-    norm = has_batch_norm(kwargs)
+    norm = sees_image and has_batch_norm(kwargs)
     return PolicySpec(
         layers=(*front.layers, *(part for layer in inner for part in with_norm(layer, layer.outputs, norm)), last),
         head=head,

@@ -50,7 +50,12 @@ class PolicySpec:
     @property
     def needs_reference(self) -> bool:
         """Whether it acts only with a reference batch."""
-        return any(layer.kind == VirtualBatchNorm.kind for layer in self.layers)
+        return self.values_kept > 0
+
+    @property
+    def values_kept(self) -> int:
+        """Most values that virtual batch normalisation keeps of each observation of a reference batch, 0 for none."""
+        return max((layer.inputs for layer in self.layers if isinstance(layer, VirtualBatchNorm)), default=0)
 
     @property
     def layer_sizes(self) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ class Settings(Hyperparameters):
     policy_kwargs: dict[str, Any] = setting(
         {},
         "net_arch, activation_fn, use_bias, action_mapping (clip, squash, bins), num_bins; of a CnnPolicy also cnn (a3c, "
-        "nature or [[filters, kernel, stride], ...]), features_extractor_kwargs, batch_norm (none, virtual), normalize_images",
+        "nature or [[filters, kernel, stride], ...]), features_extractor_kwargs, batch_norm (virtual, none), normalize_images",
         "policy",
     )
 

@@ -83,7 +83,7 @@ def warm_up(state: TrainingState, evaluator: Evaluator) -> Steps[TrainingState]:
     """
     settings = state.settings
     seen = state.normalizer.count or state.normalizer.skipped
-    wanted = settings.obs_warmup and settings.normalize_obs and not seen
+    wanted = settings.obs_warmup and settings.normalize_obs and not seen and state.spec.obs_size  # images have none
     if not wanted or (state.strategy.generation and not state.starts.has_unjudged_starts):
         return state
     perturbations, (training, _) = state.perturbations(), state.episode_settings()

@@ -8,6 +8,8 @@ from typing import ClassVar
 
 from fastes.policies.layers.layer import Float32, check_sizes
 
+REFERENCE_SIZE = 128  # observations of a reference batch (Salimans et al. 2017; released code of Such et al. 2017)
+
 
 @dataclass(frozen=True)
 class VirtualBatchNorm:

@@ -14,13 +14,13 @@ from fastes.envs.source import Env
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.policies.choose_policy import AnySpec
+from fastes.policies.layers.batch_norm import REFERENCE_SIZE
 from fastes.rollout.episode import EpisodeSettings, observation_flattener, run_episode
 from fastes.rollout.random_state import global_random_kept, one_thread
 from fastes.system.interrupts import interrupts_wait
 
 Batch = npt.NDArray[Any]
 
-REFERENCE_SIZE = 128  # observations (Salimans et al. 2017, released code of Such et al. 2017)
 _DRAWN_AS = 3 * 2**30  # in the place of a generation: no other episodes have these seeds
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes.errors import suggest
-from fastes.policies.images import Image, image_in
+from fastes.policies.images.image import Image, image_in
 from fastes.policies.layers.batch_norm import VirtualBatchNorm
 from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
 from fastes.policies.layers.dense import Dense
@@ -31,7 +31,7 @@ NETWORKS = {
     "a3c": Network(((16, 8, 4), (32, 4, 2)), 256),
     "nature": Network(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
 }
-BATCH_NORMS = ("none", "virtual")
+BATCH_NORMS = ("virtual", "none")
 CNN_KWARGS = ("cnn", "features_extractor_kwargs", "batch_norm", "normalize_images")
 _OWN_FEATURES = 256  # behind convolutions that are listed
 
@@ -61,7 +61,7 @@ def image_layers(
         )
     network, image = _network(kwargs), image_in(space, policy)
     normalizes = _flag(kwargs, "normalize_images", True)
-    norm, layers = _batch_norm(kwargs.get("batch_norm")), list[Layer]()
+    norm, layers = has_batch_norm(kwargs), list[Layer]()
     for number, of in enumerate(network.filters):
         layer = _convolution(layers, image, of, 255 if normalizes and image.is_bytes else 1, activation, use_bias)
         _check_fits(layer, number, space, kwargs.get("cnn", "a3c"))
@@ -81,8 +81,11 @@ def with_norm(layer: Any, channels: int, norm: bool) -> list[Layer]:
 
 
 def has_batch_norm(kwargs: Mapping[str, Any]) -> bool:
-    """Whether hidden layers are followed by batch normalisation."""
-    return _batch_norm(kwargs.get("batch_norm"))
+    """Whether hidden layers of a policy that sees an image are followed by batch normalisation."""
+    value = kwargs.get("batch_norm", BATCH_NORMS[0])
+    if value is not None and not (isinstance(value, str) and value in BATCH_NORMS):
+        raise ValueError(f"batch_norm = {value!r}: expected one of {BATCH_NORMS}, or None for none")
+    return value == BATCH_NORMS[0]
 
 
 def _convolution(
@@ -140,12 +143,6 @@ def _listed(cnn: object) -> Filters:
 
 def _is_size(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 1
-
-
-def _batch_norm(value: object) -> bool:
-    if value is not None and not (isinstance(value, str) and value in BATCH_NORMS):
-        raise ValueError(f"batch_norm = {value!r}: expected one of {BATCH_NORMS}, or None")
-    return value == "virtual"
 
 
 def _flag(kwargs: Mapping[str, Any], name: str, default: bool) -> bool:
