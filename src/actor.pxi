@@ -79,7 +79,7 @@ cdef class Actor:
         c.moments = &self.moments[0, 0]
         if spec.columns:
             self.take_columns(spec.columns)
-        if spec.image is not None:
+        if spec.layers and spec.layers[0].reads_image:
             self.full_size = math.prod(self.obs_shape)
             self.observed = aligned_zeros(self.obs_size)
             c.observed = &self.observed[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -150,7 +151,7 @@ def time_step(timed: Timed, calls: int, repeats: int) -> tuple[str, ...]:
     calls_of = {"FastES": repeated(lambda: actor.act(image), calls), "torch": repeated(other, calls)}
     if spec.needs_reference:
         calls_of["fold"] = actor.fold
-    seconds = interleaved_seconds(calls_of, repeats)
+    seconds = interleaved_seconds(calls_of, repeats, time.process_time)
     each = {name: statistics.median(times) / (1 if name == "fold" else calls) for name, times in seconds.items()}
     ratio = median_ratio(seconds["FastES"], seconds["torch"])
     fold, share = "-", "-"
@@ -168,7 +169,16 @@ def main() -> None:
     for timed in ALL:
         check_twins(timed)
     print(f"{describe()}\n\nEvery variant equals its NumPy twin bit for bit. Medians of {repeats} interleaved repeats.\n")
-    header = ("CnnPolicy, 84 x 84 x 4", "parameters", "FastES us", "torch us", "ratio", "aim", "reference pass ms", "its share")
+    header = (
+        "CnnPolicy, 84 x 84 x 4",
+        "parameters",
+        "FastES CPU us",
+        "torch CPU us",
+        "ratio",
+        "aim",
+        "reference pass ms",
+        "its share",
+    )
     print(markdown_table(header, [time_step(timed, calls, repeats) for timed in ALL]))
     print(
         f"\nThe share is that of an episode of {STEPS:,} steps whose env.step takes {1e6 * STEP_SECONDS:.0f} us, "
