@@ -31,9 +31,12 @@ from fastes.policies.layers.dense import Dense
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec
 from fastes.pools.base import evaluate, make_pool
+from fastes.pools.serial_pool import SerialPool
 from fastes.rollout.job import Request
+from fastes.rollout.job_runner import JobRunner
+from fastes.seeds import one_pool
 
-ACTIONS = spaces.Discrete(3)
+ACTIONS = spaces.Box(-1.0, 1.0, (1,), np.float64)  # so that every bit of a policy reaches the return
 NORMED: dict[str, Any] = {"cnn": [(4, 4, 2), (3, 2, 1)], "features_extractor_kwargs": {"features_dim": 5}}
 SMALL = {**NORMED, "batch_norm": "none"}
 SETTINGS: dict[str, Any] = {"policy": "CnnPolicy", "policy_kwargs": NORMED, "population_size": 4, "eval_episodes": 2}
@@ -52,20 +55,20 @@ class Dots(gymnasium.Env[Any, Any]):
 
     def _shown(self) -> Any:
         image = np.full((8, 9, 2), 20, np.uint8)
-        image[:, self.goal, 0] = 250
-        image[5, self.at, 1] = 255
+        image[:, int(self.goal), 0] = 250
+        image[5, int(self.at), 1] = 255
         image = np.ascontiguousarray(np.moveaxis(image, 2, 0)) if self.channels_first else image
         return {"image": image, "where": np.array([self.at, 1e3 * self.goal]), "choice": 2} if self.dictionary else image
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed, options=options)
-        self.at, self.goal = self.np_random.integers(9, size=2).tolist()
+        self.at, self.goal = map(float, self.np_random.integers(9, size=2))
         self.steps, self.length = 0, int(self.np_random.integers(3, 9))
         return self._shown(), {}
 
     def step(self, action: Any) -> Any:
-        self.steps, self.at = self.steps + 1, min(8, max(0, self.at + int(action) - 1))
-        return self._shown(), -abs(self.at - self.goal), self.at == self.goal, self.steps == self.length, {}
+        self.steps, self.at = self.steps + 1, min(8.0, max(0.0, self.at + float(action[0])))
+        return self._shown(), -abs(self.at - self.goal), False, self.steps == self.length, {}
 
 
 def box(*shape: int, high: float = 255, dtype: Any = np.uint8) -> spaces.Box:
@@ -81,9 +84,9 @@ def spec(space: spaces.Space[Any], **kwargs: Any) -> PolicySpec:
 
 def test_published_networks() -> None:
     a3c, nature = spec(box(84, 84, 4), batch_norm="none"), spec(box(4, 84, 84), cnn="nature", batch_norm=None)
-    assert a3c.layer_sizes == (28224, 6400, 2592, 256, 3)
-    assert nature.layer_sizes == (28224, 12800, 5184, 3136, 512, 3)
-    assert nature.num_params == 1_685_667  # Stable-Baselines3's NatureCNN of 4 channels has 1,684,128, the actor 1,539
+    assert a3c.layer_sizes == (28224, 6400, 2592, 256, 1)
+    assert nature.layer_sizes == (28224, 12800, 5184, 3136, 512, 1)
+    assert nature.num_params == 1_684_641, "Stable-Baselines3's NatureCNN of 4 channels has 1,684,128, the output 513"
     assert [layer.activation for layer in a3c.layers] == ["relu"] * 3 + ["identity"]
     with_norm = spec(box(84, 84, 4))
     assert with_norm == spec(box(84, 84, 4), batch_norm="virtual")
@@ -102,8 +105,8 @@ def test_policy_kwargs_build_what_they_say() -> None:
     assert image == ImageConvolution(20, 20, 3, 4, 5, 3, "elu", False, 0, False, 1)
     assert convolution == Convolution(6, 6, 4, 6, 2, 1, "elu", False)
     assert (features, hidden) == (Dense(150, 256, "elu", False), Dense(256, 7, "elu", False))
-    assert last == Dense(7, 3, "identity", False)
-    assert spec(box(84, 84, 1), cnn="nature", features_extractor_kwargs={"features_dim": 9}).layer_sizes[-2:] == (9, 3)
+    assert last == Dense(7, 1, "identity", False)
+    assert spec(box(84, 84, 1), cnn="nature", features_extractor_kwargs={"features_dim": 9}).layer_sizes[-2:] == (9, 1)
     normed = spec(box(20, 20, 3), cnn=[(4, 5, 3)], net_arch=[7], batch_norm="virtual").layers
     assert sum(isinstance(layer, VirtualBatchNorm) for layer in normed) == 3
 
@@ -233,13 +236,17 @@ def test_vector_envs_and_trainings_side_by_side_change_no_bit() -> None:
         assert_same_results(expected[0], train(env, 2, **SETTINGS))
         env.close()
     steps = max(result.records[-1].timesteps for result in expected)
-    models = train_seeds(Dots, [5, 6], total_timesteps=steps, n_workers=1, target_return="none", preset="default", **SETTINGS)
+    models = train_seeds(Dots, [5, 6], total_timesteps=steps, n_workers=0, target_return="none", preset="default", **SETTINGS)
     for model, result in zip(models, expected, strict=True):
         reference = result.state.arrays["reference"]["observations"]
         assert model.state.reference.tobytes() == reference.tobytes()
         with FastES(Dots, n_workers=0, seed=model.seed, target_return="none", preset="default", **SETTINGS) as alone:
             alone.learn(steps)
             assert_same_state(alone.snapshot(), model.snapshot())
+    with one_pool(models):
+        together = [model.evaluate(2).returns.tolist() for model in models]
+    assert together == [model.evaluate(2).returns.tolist() for model in models]
+    for model in models:
         model.close()
 
 
@@ -257,17 +264,18 @@ def test_a_pool_that_was_sent_somewhere_has_the_batch() -> None:
 @pytest.mark.parametrize("kwargs", [SMALL, NORMED])
 def test_it_acts_as_its_twin_and_after_loading(kwargs: dict[str, Any], tmp_path: Path) -> None:
     for env in (Dots, partial(Dots, channels_first=True), partial(Dots, dictionary=True)):
-        own = {**SETTINGS, "policy_kwargs": kwargs, "action_noise": 0.0}
-        with FastES(env, n_workers=0, seed=1, preset="default", **own) as model:
-            learn(model, 2)
+        with FastES(env, n_workers=0, seed=1, preset="default", **{**SETTINGS, "policy_kwargs": kwargs}) as model:
             space = model.observation_space
             space.seed(2)
             observations = [space.sample() for _ in range(4)]
-            actions = [int(model.predict(each, deterministic=True)[0]) for each in observations]
+            model.predict(observations[0])  # what it was made for then must not stay
+            learn(model, 2)
+            actions = [model.predict(each, deterministic=True)[0].tolist() for each in observations]
             batch = model.predict(
                 {key: np.stack([each[key] for each in observations]) for key in space.spaces}
                 if isinstance(space, spaces.Dict)
-                else np.stack(observations)
+                else np.stack(observations),
+                deterministic=True,
             )[0]
             assert batch.tolist() == actions
             twin = Actor(model.policy_spec)
@@ -281,10 +289,28 @@ def test_it_acts_as_its_twin_and_after_loading(kwargs: dict[str, Any], tmp_path:
             ] == (actions)
             model.save(tmp_path / "m")
         with FastES.load(tmp_path / "m", env, n_workers=0) as loaded:
-            assert [int(loaded.predict(each, deterministic=True)[0]) for each in observations] == actions
+            assert [loaded.predict(each, deterministic=True)[0].tolist() for each in observations] == actions
         acting = type(loaded.policy).load(tmp_path / "m", env=env)
-        assert [int(acting.predict(each, deterministic=True)[0]) for each in observations] == actions
+        assert [acting.predict(each, deterministic=True)[0].tolist() for each in observations] == actions
         assert "parameters" in repr(acting)
+
+
+def test_candidates_between_evaluations_of_one_theta_change_no_result() -> None:
+    """Episodes of a theta in a row share the statistics of the batch: the actor may not have become another's meanwhile."""
+    with FastES(Dots, n_workers=0, seed=1, preset="default", **SETTINGS) as model:
+        training, evaluation = model.state.episode_settings()
+        seeds = np.arange(2, dtype=np.int64)
+        asked = Request(model.theta, model.normalizer, evaluation, eval_seeds=seeds, generation=0)
+        candidates = Request(model.theta, model.normalizer, training, model.strategy.ask())
+        pool = SerialPool(model.evaluator.pool_spec())
+        model.strategy.table.place(pool.noise_table())
+        first, other = pool.submit(asked), pool.submit(candidates)
+        runner, place = JobRunner(pool.spec, pool.block), pool._requests[first].place
+        for ticket, job in ((first, 0), (other, 0), (first, 1)):
+            runner.run(pool._requests[ticket].place, ticket, job, lambda error: None)
+        assert place.returns[:2].tolist() == model.evaluate(2).returns.tolist()
+        runner.close()
+        pool.close()
 
 
 # --- the reference batch ---------------------------------------------------------------------------------------------
@@ -300,11 +326,26 @@ def test_the_batch_is_what_a_random_policy_sees_of_as_many_episodes_as_it_takes(
         assert (batch.shape, batch.dtype) == ((REFERENCE_SIZE, 8, 9, 2), np.uint8)
         assert batch.tobytes() == same.state.reference.tobytes() != other.state.reference.tobytes()
         assert len({image.tobytes() for image in batch}) > 30, "many episodes, with goals and places of their own"
+        assert len(np.unique(batch[:, 0, :, 0] == 250, axis=0)) >= 7, "most goals"
         assert not batch.flags.writeable
         model.set_random_seed(9)
         assert model.state.reference is batch
         model.set_env(Dots)
         assert model.evaluate(1).returns == same.evaluate(1).returns
+
+
+def test_a_file_brings_its_batch_with_it(tmp_path: Path) -> None:
+    class Dark(Dots):
+        def _shown(self) -> Any:
+            return super()._shown() // 2
+
+    image = Dots().observation_space.sample()
+    with FastES(Dots, n_workers=0, seed=1, **SETTINGS) as model:
+        expected = model.predict(image, deterministic=True)[0]
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", Dark, n_workers=0) as loaded:
+        assert loaded.predict(image, deterministic=True)[0] == expected
+        assert loaded.state.reference.tobytes() == model.state.reference.tobytes()
 
 
 def test_policies_without_batch_normalisation_draw_and_keep_none(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def test_large_dense_layers_leave_out_zeros(variant: str, layer: Dense) -> None:
     theta = normals(spec.num_params, 3)
     check(variant, spec, [x, np.zeros_like(x), np.full_like(x, -0.0)], theta)
     theta[layer.outputs * 3 : layer.outputs * 4] = np.nan  # weights of an input that is 0
+    check(variant, spec, [x], theta)
     x[[1, 2]] = np.nan, np.inf
     check(variant, spec, [x], theta)
 

@@ -144,6 +144,22 @@ class Odd(Dense):
     kind: ClassVar[str] = "odd"
 
 
+@dataclass(frozen=True)
+class Remembering(Dense):
+    state_size: ClassVar[int] = 3
+
+
+def test_each_layer_has_its_own_state_which_an_episode_begins_without() -> None:
+    actor = _core.Actor(policy(Remembering(4, 5, "tanh", True), Dense(5, 6, "tanh", True), Remembering(6, 2, IDENTITY, True)))
+    assert (actor.state_size, actor.state.shape) == (6, (6,))
+    actor.state[:] = 7.0
+    actor.act(np.ones(4))
+    assert (actor.state == 7.0).all(), "dense layers leave theirs as it is"
+    actor.begin_episode()
+    assert not actor.state.any()
+    assert _core.Actor(policy(Dense(4, 2, IDENTITY, True))).state.shape == (0,)
+
+
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
