@@ -25,6 +25,7 @@ from training import theta_of
 from fastes import FastES, Settings, __version__
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import build_parser, main
+from fastes.cli.setting_flags import given_settings
 from fastes.es.perturbations import draw_pairs
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.aliases import ANSWERS, FLAG_ANSWERS
@@ -502,6 +503,17 @@ def test_flags_reach_the_settings(tmp_path: Path) -> None:
         "action_mapping": "squash",
     }
     assert config["normalize_obs"] is False
+
+
+def test_the_flags_of_images_reach_the_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--features-dim", "5", "--batch-norm", "none", "--no-normalize-images"]
+    expected = {"features_extractor_kwargs": {"features_dim": 5}, "batch_norm": "none", "normalize_images": False}
+    for cnn, meant in (("[[4, 4, 2]]", [[4, 4, 2]]), ("nature", "nature")):
+        arguments = build_parser().parse_args(["train", "Toy-v0", "--cnn", cnn, *flags])
+        assert given_settings(arguments)["policy_kwargs"] == {"cnn": meant, **expected}
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["train", "Toy-v0", "--cnn", "[[4, 4,"])
+    assert "is no JSON" in capsys.readouterr().err
 
 
 def test_the_flag_of_sampled_actions_reaches_the_settings(tmp_path: Path) -> None:
