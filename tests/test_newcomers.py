@@ -201,7 +201,7 @@ def test_versions_that_gymnasium_gave_away_are_met_with_the_newest(name: str) ->
     ("policy", "kwargs", "said"),
     [
         ("MlpLstmPolicy", {}, r"for any other network; did you mean 'MlpPolicy'\?$"),
-        ("CnnPolcy", {}, r"for any other network; did you mean 'CnnPolicy' or 'LinearPolicy'\?$"),
+        ("CnPolicy", {}, r"for any other network; did you mean 'CnnPolicy'"),
         ("MlpPolicy", {"activation_fn": "rellu"}, r"TorchPolicy\(module\); did you mean 'relu' or 'elu'\?$"),
     ],
 )
