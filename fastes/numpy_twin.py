@@ -210,6 +210,7 @@ class Actor:
         self.observation_moments: Float64 = np.zeros((2, spec.obs_size))
         self.normalizer: tuple[Float64, Float64, float] | None = None
         self.counting = False
+        self.reads_image = bool(spec.layers) and spec.layers[0].reads_image
         self.memories = [Memory(np.zeros(layer.state_size, dtype=np.float32)) for layer in spec.layers]
         self.begin_episode()
 
@@ -235,7 +236,7 @@ class Actor:
         all_parameters = self.spec.split_by_layer(self.parameters)
         for i, layer in enumerate(self.spec.layers):
             if layer.kind == "virtual_batch_norm":
-                inputs = np.stack([self.forward(obs, i) for obs in self.reference])
+                inputs = np.stack([self.forward(self.observe(obs), i) for obs in self.reference])
                 memory = self.memories[i]
                 memory.scale, memory.shift = batch_scale_and_shift(layer, inputs, all_parameters[i])
         self.counting = counting
@@ -243,17 +244,17 @@ class Actor:
     @np.errstate(all="ignore")
     def act(self, obs: Any) -> Any:
         """An int for Discrete, else an array of the action space's dtype and shape."""
-        return self.choose(self.forward(obs))
+        return self.choose(self.forward(self.observe(obs)))
 
     @np.errstate(all="ignore")
     def observe(self, obs: Any) -> Float32:
         """clip((obs - mean) * inv_std) in float64, then float32; counts d = obs - mean and d * d. No normaliser: obs."""
-        self.observed = self._observed(obs)
+        self.observation, self.observed = np.ravel(obs), self._observed(obs)
         return self.observed
 
     def _observed(self, obs: Any) -> Float32:
         obs = np.asarray(obs).astype(np.float64).ravel()
-        obs = obs[list(self.spec.columns)] if self.spec.columns or self.spec.image else obs
+        obs = obs[list(self.spec.columns)] if self.spec.columns or self.reads_image else obs
         if self.normalizer is None:
             return np.asarray(obs, dtype=np.float32)
         mean, inv_std, limit = self.normalizer
@@ -262,12 +263,11 @@ class Actor:
             self.observation_moments += np.stack([d, d * d])
         return clip(d * inv_std, -limit, limit).astype(np.float32)
 
-    def forward(self, obs: Any, past: int | None = None) -> Float32:
-        """Twin of run_layers for an observation: all layers, or those before number past, each with its activation."""
-        x = self.observe(obs)
+    def forward(self, x: Float32, past: int | None = None) -> Float32:
+        """Twin of run_layers, of what was observed last: all layers, or those before number past, each with its activation."""
         all_parameters = self.spec.split_by_layer(self.parameters)
         for layer, parameters, memory in list(zip(self.spec.layers, all_parameters, self.memories, strict=True))[:past]:
-            memory.observation, memory.observed = np.ravel(obs), self.observed
+            memory.observation, memory.observed = self.observation, self.observed
             x = ACTIVATIONS[layer.activation](LAYERS[layer.kind](layer, x, parameters, memory))
         return x
 

@@ -51,8 +51,13 @@ SPACES = {
         spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(-1.0, 1.0, (2,))}),
         spaces.MultiDiscrete([2, 3], dtype=np.int32, start=[-1, 5]),
     ),
+    "FuzzImage-v0": (
+        spaces.Dict({"image": spaces.Box(0, 255, (2, 3, 2), np.uint8), "where": spaces.Box(-1.0, 1.0, (1,))}),
+        spaces.Discrete(2),
+    ),
     "FuzzMultiBinary-v0": (spaces.Box(0, 255, (2, 2), np.uint8), spaces.MultiBinary([2, 2])),
 }
+CNN: dict[str, Any] = {"cnn": [[2, 2, 1]], "features_extractor_kwargs": {"features_dim": 2}}
 SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("CartPole-v1", {"policy_kwargs": {"net_arch": [4]}, "sample_actions": True}),
     ("CartPole-v1", {"policy": "LinearPolicy", "optimizer": "sgd", "learning_rate": "lin_0.1_0.01"}),
@@ -62,6 +67,8 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Toy-v0", {"policy_kwargs": {"net_arch": [], "action_mapping": "squash"}, "target_return": float("inf")}),
     ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False, "optimizer": "clipup"}),
     ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": "lin_-1_2.5", "rollback_drop": 0.5, "rollback_window": 1}),
+    ("FuzzMultiBinary-v0", {"policy": "CnnPolicy", "policy_kwargs": {**CNN, "batch_norm": "none", "activation_fn": "elu"}}),
+    ("FuzzImage-v0", {"policy": "CnnPolicy", "policy_kwargs": CNN}),
     ("Toy-v0", {"policy": "LinearPolicy", "sigma_adaptation": "scalar"}),
     ("Toy-v0", {"policy": "LinearPolicy", "starts": 2, "starts_share": 1e-8, "eval_lag": 0}),
     ("Toy-v0", {"policy": "LinearPolicy", "eval_lag": 2, "eval_every": 2}),
@@ -181,6 +188,7 @@ WORDS = (
         "tanh",
         "relu",
     ),
+    *("elu", "identity", "dense", "convolution", "image_convolution", "append", "virtual_batch_norm", "CnnPolicy"),
     *("adam", "sgd", "clipup", "LinearPolicy", "MlpPolicy", "centered_ranks", "standardized", "nes", "signed_ranks"),
     *("mean", "share", *SPACES, "Toy-v0"),
 )
@@ -409,7 +417,7 @@ INSTRUMENTED = (
         "errors",
         "envs.source",
         "policies.action_head",
-        "policies.layers.description",
+        *(f"policies.layers.{name}" for name in ("batch_norm", "convolution", "dense", "description")),
         "policies.mlp",
         "policies.policy_spec",
         "rollout.predictor",
