@@ -128,6 +128,31 @@ def append(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Me
     return np.concatenate([x, memory.observed])
 
 
+def sigmoid(x: Array) -> Array:
+    """Twin of vsigmoid."""
+    y: Array = tanh(x * np.float32(0.5)) * np.float32(0.5) + np.float32(0.5)
+    return y
+
+
+def lstm(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:
+    """Twin of lstm: i, f, g, o = h . weight_h + (x . weight_x + bias)."""
+    weight, (h, c) = parameters["weight"], memory.state.reshape(2, layer.outputs)
+    i, f, g, o = dense(h, weight[layer.inputs :], dense(x, weight[: layer.inputs], parameters["bias"])).reshape(4, -1)
+    c[:] = sigmoid(f) * c + sigmoid(i) * tanh(g)
+    h[:] = sigmoid(o) * tanh(c)
+    return np.array(h)
+
+
+def gru(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:
+    """Twin of gru."""
+    weight, h, (*gates, b) = parameters["weight"], memory.state, parameters["bias"].reshape(4, layer.outputs)
+    r, z, n = dense(x, weight[: layer.inputs], np.concatenate(gates)).reshape(3, -1)
+    of_h = dense(h, weight[layer.inputs :], None).reshape(3, -1)
+    new = tanh(n + sigmoid(r + of_h[0]) * (of_h[2] + b))
+    h[:] = new + sigmoid(z + of_h[1]) * (h - new)
+    return np.array(h)
+
+
 def relu(x: Array) -> Array:
     """Twin of vrelu: +0 where x <= 0; NaN stays."""
     return np.where(x <= 0, np.float32(0), x)
@@ -147,5 +172,7 @@ LAYERS: dict[str, LayerTwin] = {
     "image_convolution": image_convolution,
     "virtual_batch_norm": virtual_batch_norm,
     "append": append,
+    "lstm": lstm,
+    "gru": gru,
 }
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"identity": lambda x: x, "tanh": tanh, "relu": relu, "elu": elu}

@@ -25,7 +25,7 @@ STREAM_INIT = FASTES_STREAM_INIT
 
 LAYER_KINDS = {
     "dense": FASTES_DENSE, "convolution": FASTES_CONVOLUTION, "image_convolution": FASTES_IMAGE_CONVOLUTION,
-    "virtual_batch_norm": FASTES_VIRTUAL_BATCH_NORM, "append": FASTES_APPEND,
+    "virtual_batch_norm": FASTES_VIRTUAL_BATCH_NORM, "append": FASTES_APPEND, "lstm": FASTES_LSTM, "gru": FASTES_GRU,
 }
 ACTIVATIONS = {"tanh": FASTES_TANH, "relu": FASTES_RELU, "elu": FASTES_ELU, "identity": FASTES_IDENTITY}
 OBS_DTYPES = {"float64": FASTES_OBS_FLOAT64, "float32": FASTES_OBS_FLOAT32, "uint8": FASTES_OBS_UINT8}

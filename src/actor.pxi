@@ -57,7 +57,7 @@ cdef class Actor:
         self.obs_shape = spec.obs_shape
         self.params_array = aligned_zeros(self.num_params)
         self.params = self.params_array
-        ends = [size for layer in spec.layers for size in (0 if layer.reads_image else layer.inputs, layer.outputs)]
+        ends = [size for layer in spec.layers for size in (0 if layer.reads_image else layer.inputs, layer.outputs, layer.scratch_size)]
         widest = max(*ends, self.obs_size, 0 if head is None else head.num_outputs)
         self.scratch0 = input_array = aligned_zeros(widest)
         self.scratch1 = aligned_zeros(widest)
@@ -121,6 +121,8 @@ cdef class Actor:
             if "convolution" in layer.kind:
                 self.take_convolution(into, layer, i)
             elif layer.kind == "virtual_batch_norm":
+                if state_at:
+                    raise ValueError(f"layer {i} normalises by a batch of observations, which layers that remember cannot give it")
                 self.take_norm(into, layer, norm_at)
                 norm_at += layer.channels + FASTES_PAD
             elif layer.kind == "append":

@@ -57,7 +57,9 @@ typedef enum {
     FASTES_CONVOLUTION = 1,        /* y (rows, columns, filters) of x (height, width, channels), below */
     FASTES_IMAGE_CONVOLUTION = 2,  /* the same of an image in the observation itself */
     FASTES_VIRTUAL_BATCH_NORM = 3, /* y = x * scale + shift, by channel: x (in / channels, channels) */
-    FASTES_APPEND = 4              /* y (out,) = x (in,), then the observed values (out - in,) */
+    FASTES_APPEND = 4,             /* y (out,) = x (in,), then the observed values (out - in,) */
+    FASTES_LSTM = 5,               /* weight (in + out, 4 out), bias (4 out,), state (2 out,): cell_kernels.inc */
+    FASTES_GRU = 6                 /* weight (in + out, 3 out), bias (4 out,), state (out,) */
 } fastes_layer_kind;
 
 /* weight (kernel, kernel, channels, filters), bias (filters,) or NULL. y[r, c, f] = sum over i, j, k of x[r stride + i, c stride + j, k] *
@@ -105,7 +107,8 @@ typedef struct {
     int32_t obs_size, num_outputs;  /* values that it observes, which an image is not among, and gives */
     int32_t num_layers;         /* 0: something else turns observations into outputs */
     const fastes_layer *layers; /* (num_layers,): each reads what the one before it wrote */
-    float *scratch[2];          /* each readable and writable FASTES_PAD floats past the largest layer or obs_size */
+    float *scratch[2];          /* each readable and writable FASTES_PAD floats past the largest layer or obs_size; beside outputs
+                                 * an LSTM needs room for 4 out values, a GRU for 6 out */
     float *observed;            /* (obs_size,): the values that it observes. scratch[0], unless the first layer reads an image */
 
     const int64_t *columns;     /* (obs_size,): which values of an observation these are; NULL: all */

@@ -22,6 +22,7 @@ from fastes.policies.layers.dense import Dense, dense_layers
 from fastes.policies.layers.description import KINDS as LAYERS
 from fastes.policies.layers.description import check_layers, describe_layers, described_layers, layer_sizes
 from fastes.policies.layers.layer import IDENTITY, Layer
+from fastes.policies.layers.recurrent import Gru, Lstm
 from fastes.policies.policy_spec import PolicySpec
 
 # One of each kind, by its name, behind the layers that it needs.
@@ -32,6 +33,8 @@ ONE_LAYER: dict[str, tuple[Layer, ...]] = {
     "image_convolution": (IMAGE,),
     "virtual_batch_norm": (VirtualBatchNorm(24, 6, "relu"),),
     "append": (IMAGE, Append(IMAGE.outputs, 4, "tanh")),
+    "lstm": (Lstm(5, 19),),
+    "gru": (Gru(5, 19),),
 }
 
 

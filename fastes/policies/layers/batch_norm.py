@@ -22,6 +22,7 @@ class VirtualBatchNorm:
     kind: ClassVar[str] = "virtual_batch_norm"
     reads_image: ClassVar[bool] = False
     state_size: ClassVar[int] = 0
+    scratch_size: ClassVar[int] = 0
     inputs: int
     channels: int
     activation: str

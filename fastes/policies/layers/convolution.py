@@ -19,6 +19,7 @@ class Convolution:
     kind: ClassVar[str] = "convolution"
     reads_image: ClassVar[bool] = False
     state_size: ClassVar[int] = 0
+    scratch_size: ClassVar[int] = 0
     height: int
     width: int
     channels: int
@@ -94,6 +95,7 @@ class Append:
     kind: ClassVar[str] = "append"
     reads_image: ClassVar[bool] = False
     state_size: ClassVar[int] = 0
+    scratch_size: ClassVar[int] = 0
     inputs: int
     appended: int
     activation: str

@@ -20,6 +20,7 @@ class Dense:
     kind: ClassVar[str] = "dense"
     reads_image: ClassVar[bool] = False
     state_size: ClassVar[int] = 0
+    scratch_size: ClassVar[int] = 0
     inputs: int
     outputs: int
     activation: str

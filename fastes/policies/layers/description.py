@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from fastes import _core
@@ -11,9 +12,10 @@ from fastes.policies.layers.batch_norm import VirtualBatchNorm
 from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
 from fastes.policies.layers.dense import Dense, dense_layers
 from fastes.policies.layers.layer import ACTIVATIONS, MOST_VALUES, Layer
+from fastes.policies.layers.recurrent import Gru, Lstm
 
 KINDS: dict[str, Callable[..., Layer]] = {
-    kind.kind: kind for kind in (Dense, Convolution, ImageConvolution, Append, VirtualBatchNorm)
+    kind.kind: kind for kind in (Dense, Convolution, ImageConvolution, Append, VirtualBatchNorm, Lstm, Gru)
 }
 DESCRIPTIONS = {"layers"}, {"layer_sizes", "activation", "use_bias"}  # keys of the two ways to describe layers
 _MAX_LAYERS = 10_000  # each costs memory, and a file can list millions
@@ -27,6 +29,19 @@ _FITS: dict[str, Callable[[Any], bool]] = {  # a field's type -> whether a file'
 def layer_sizes(layers: Sequence[Layer]) -> tuple[int, ...]:
     """How many values there are before, between and after the layers."""
     return (layers[0].inputs, *(layer.outputs for layer in layers))
+
+
+def in_words(layer: Layer | None) -> str:
+    """What a layer is, for errors."""
+    return "none" if layer is None else f"{layer.kind} {layer.inputs} -> {layer.outputs}"
+
+
+def first_difference(asked: Sequence[Layer], stored: Sequence[Layer]) -> str:
+    """The first layer that is not the one of a checkpoint, in words; empty where all are."""
+    for i, (one, other) in enumerate(zip_longest(asked, stored)):
+        if one != other:
+            return f"layer {i} would be {in_words(one)}, the checkpoint's is {in_words(other)}"
+    return ""
 
 
 def describe_layers(layers: Sequence[Layer]) -> dict[str, Any]:
@@ -88,3 +103,17 @@ def check_layers(layers: Sequence[Layer], observed: int) -> None:
             raise ValueError(f"layer {i} reads an image: only the first one can")
         if i and layer.inputs != layers[i - 1].outputs:
             raise ValueError(f"layer {i}'s input has {layer.inputs} values, expected {layers[i - 1].outputs}")
+    _check_cells(layers)
+
+
+def _check_cells(layers: Sequence[Layer]) -> None:
+    """ValueError for cells that are not alike, or in front of batch normalisation: a batch of observations has no memory."""
+    cells = [i for i, layer in enumerate(layers) if layer.state_size]
+    found = {f"{layers[i].kind} of {layers[i].outputs} values" for i in cells}
+    if len(found) > 1:
+        raise ValueError(f"recurrent layers differ: {', '.join(sorted(found))}; expected all of one kind and size")
+    for i in range(cells[0] if cells else len(layers), len(layers)):
+        if isinstance(layers[i], VirtualBatchNorm):
+            raise ValueError(
+                f"layer {i} normalises by a batch of observations behind a recurrent one: expected it before these"
+            )

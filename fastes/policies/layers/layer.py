@@ -24,6 +24,7 @@ class Layer(Protocol):
     activation: of the outputs, one of `_core.ACTIVATIONS`.
     state_size: values that it remembers within an episode: `begin_episode` makes them 0.
     reads_image: whether it reads an image in the observation itself, and not what the layer before it writes.
+    scratch_size: values that it needs room for on the way where these are more than inputs and outputs, else 0.
     """
 
     kind: ClassVar[str]
@@ -40,6 +41,9 @@ class Layer(Protocol):
 
     @property
     def state_size(self) -> int: ...
+
+    @property
+    def scratch_size(self) -> int: ...
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters in the order in which they lie in theta."""
