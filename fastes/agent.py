@@ -24,6 +24,7 @@ from fastes.models.reference_batch import draw_reference
 from fastes.models.replay import replay_job
 from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class
 from fastes.policies.custom_policy import CustomPolicy
+from fastes.policies.layers.recurrent_state import State
 from fastes.pools.base import Steps
 from fastes.pools.cluster.connection import check_cluster
 from fastes.pools.processes.nested_training import refuse_training
@@ -59,8 +60,8 @@ class FastES(Loop):
 
     env: an environment id, an EnvSpec, an Env (rebuilt from its spec, or copied), a function without arguments that
         returns an Env, or a vector environment (SB3's VecEnv, gymnasium.vector), which is driven as it is.
-    policy: 'MlpPolicy', 'LinearPolicy', 'CnnPolicy', a TorchPolicy or a CallablePolicy; FastES(policy, env), SB3's order,
-        works, too.
+    policy: 'MlpPolicy', 'LinearPolicy', 'CnnPolicy', 'MlpLstmPolicy', 'CnnLstmPolicy', a TorchPolicy or a CallablePolicy;
+        FastES(policy, env), SB3's order, works, too.
     learning_rate: the setting of that name, in SB3's place.
     preset: name of the tuned settings to start from; None for the environment's own, or the default.
     n_workers: processes; None for one a usable core, 0 for none. A vector environment takes none.
@@ -275,17 +276,18 @@ class FastES(Loop):
     def predict(
         self,
         observation: Any,
-        state: Any = None,  # noqa: ARG002
+        state: Any = None,
         episode_start: Any = None,
         deterministic: bool = False,
-    ) -> tuple[Any, None]:
-        """The action for one observation as an array, () for Discrete, or those of a batch (n, *observation shape), and None.
+    ) -> tuple[Any, State | None]:
+        """The action for one observation as an array, () for Discrete, or those of a batch (n, *observation shape); a state.
 
         Batches of Dict and Tuple observations are dicts and tuples of such arrays, or lists of observations.
         deterministic=False acts as in training: with the settings' action noise, or sampling when sample_actions is on.
-        episode_start: where an episode begins, for policies that remember. state is there for SB3's signature.
+        state: a recurrent policy's, as returned last: (h, c) or (h,), each float32 (cells, n, units); None where all begin.
+        episode_start: where an episode begins, a flag for all or one a row, for policies that remember.
         """
-        return self._act(observation, deterministic, episode_start), None
+        return super().predict(observation, state, episode_start, deterministic)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 

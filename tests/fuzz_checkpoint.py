@@ -65,6 +65,7 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Pendulum-v1", {"policy_kwargs": {"net_arch": [2], "activation_fn": "relu"}, "action_noise": 0.1, "episode_cap": "mean"}),
     ("Pendulum-v1", {"policy": "LinearPolicy", "policy_kwargs": {"action_mapping": "bins", "num_bins": 3}}),
     ("Toy-v0", {"policy_kwargs": {"net_arch": [], "action_mapping": "squash"}, "target_return": float("inf")}),
+    ("Toy-v0", {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 2, "n_lstm_layers": 2}}),
     ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False, "optimizer": "clipup"}),
     ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": "lin_-1_2.5", "rollback_drop": 0.5, "rollback_window": 1}),
     ("FuzzMultiBinary-v0", {"policy": "CnnPolicy", "policy_kwargs": {**CNN, "batch_norm": "none", "activation_fn": "elu"}}),

@@ -27,6 +27,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import build_parser, main
 from fastes.cli.setting_flags import given_settings
 from fastes.es.perturbations import draw_pairs
+from fastes.policies.recurrent import KWARGS
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.aliases import ANSWERS, FLAG_ANSWERS
 from fastes.settings.preset_loader import load_preset, tomllib
@@ -365,7 +366,7 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
     for choices in (
         "{adam,sgd,clipup}",
         "{none,mean,share,grow}",
-        "{MlpPolicy,LinearPolicy,CnnPolicy}",
+        "{MlpPolicy,LinearPolicy,CnnPolicy,MlpLstmPolicy,CnnLstmPolicy}",
         "{clip,squash,bins}",
         "{stop,penalise}",
     ):
@@ -448,6 +449,7 @@ def _train_parser() -> argparse.ArgumentParser:
 
 
 POLICY_KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins", "cnn", "batch_norm", "normalize_images")
+POLICY_KWARGS += KWARGS
 
 
 def test_every_setting_has_a_flag_with_its_default() -> None:
@@ -464,7 +466,7 @@ def test_every_setting_has_a_flag_with_its_default() -> None:
 FLAGS = {  # name -> value
     "total-timesteps": "1e2",
     "target-return": "12.5",
-    "policy": "MlpPolicy",
+    "policy": "MlpLstmPolicy",
     "population-size": "6",
     "sigma": "lin_0.2_0.1",
     "learning-rate": "0.5",
@@ -482,6 +484,9 @@ FLAGS = {  # name -> value
     "obs-clip": "3",
     "activation-fn": "relu",
     "action-mapping": "squash",
+    "cell": "gru",
+    "lstm-hidden-size": "4",
+    "n-lstm-layers": "2",
 }
 
 
@@ -501,6 +506,9 @@ def test_flags_reach_the_settings(tmp_path: Path) -> None:
         "activation_fn": "relu",
         "use_bias": False,
         "action_mapping": "squash",
+        "cell": "gru",
+        "lstm_hidden_size": 4,
+        "n_lstm_layers": 2,
     }
     assert config["normalize_obs"] is False
 

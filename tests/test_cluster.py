@@ -111,7 +111,7 @@ class Sent:
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
+        {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 3}},
         {"optimizer": "clipup", "max_speed": 0.1, "sigma_adaptation": "per_parameter", "episodes_per_candidate": "lin_2_4"},
         {
             "perturbed_share": 0.4,
@@ -122,7 +122,7 @@ class Sent:
             "obs_warmup": True,
         },
     ],
-    ids=["plain", "adaptive-sigma", "adaptive-population"],
+    ids=["recurrent", "adaptive-sigma", "adaptive-population"],
 )
 def test_a_cluster_gives_the_bits_of_one_machine(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, follow: bool, settings: dict[str, Any]

@@ -200,8 +200,8 @@ def test_versions_that_gymnasium_gave_away_are_met_with_the_newest(name: str) ->
 @pytest.mark.parametrize(
     ("policy", "kwargs", "said"),
     [
-        ("MlpLstmPolicy", {}, r"for any other network; did you mean 'MlpPolicy'\?$"),
-        ("CnPolicy", {}, r"for any other network; did you mean 'CnnPolicy'"),
+        ("MlpLtsmPolicy", {}, r"for any other network; did you mean 'MlpLstmPolicy' or 'MlpPolicy'"),
+        ("CnPolicy", {}, r"for any other network; did you mean 'CnnPolicy' or "),
         ("MlpPolicy", {"activation_fn": "rellu"}, r"TorchPolicy\(module\); did you mean 'relu' or 'elu'\?$"),
     ],
 )

@@ -64,7 +64,10 @@ OTHER_ENDS = {  # budgets, evaluation, memory, faults: nothing is learned by the
     "on_env_error",
     "step_timeout",
 }
-POLICY_FLAGS = ("--net-arch", "--activation-fn", "--use-bias", "--action-mapping", "--num-bins")
+POLICY_FLAGS = (
+    *("--net-arch", "--activation-fn", "--use-bias", "--action-mapping", "--num-bins"),
+    *("--cell", "--lstm-hidden-size", "--n-lstm-layers"),
+)
 SETTINGS_HEAD = """# Settings
 
 Every setting is a keyword of `FastES(env, ...)` and a flag of `fastes train`: `population_size` is `--population-size`. The

@@ -16,11 +16,19 @@ from fastes.policies.action_head import BOX_MAPPINGS, ActionHead
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec
 from fastes.policies.layers.convolution import ImageConvolution
-from fastes.policies.layers.description import DESCRIPTIONS, check_layers, describe_layers, described_layers
+from fastes.policies.layers.description import (
+    DESCRIPTIONS,
+    check_layers,
+    describe_layers,
+    described_layers,
+    first_difference,
+    in_words,
+)
 from fastes.policies.layers.layer import Layer
-from fastes.policies.mlp import CUSTOM_POLICIES
+from fastes.policies.mlp import CUSTOM_POLICIES, IMAGE_POLICIES, layers_behind
 from fastes.policies.obs_columns import ALL, COLUMN_BYTES, columns_of
 from fastes.policies.policy_spec import PolicySpec
+from fastes.settings.policy_kwargs import plain_policy_kwargs
 from fastes.system.memory import check_memory
 
 _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
@@ -67,8 +75,26 @@ def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> Any
             raise ValueError(f"{spec.layer_sizes[-1]} outputs for {head}")
         if not spec.image and (len(columns) or math.prod(obs_shape)) != spec.obs_size:
             raise ValueError(f"{len(columns) or 'all'} columns of observations {obs_shape} for {spec.obs_size} inputs")
-        _check_theta(checkpoint, spec.num_params)
+        listed = ", ".join(f"layer {i} {in_words(layer)}" for i, layer in enumerate(layers))
+        _check_theta(checkpoint, spec.num_params, f" ({listed})")
         return spec
+
+
+def check_same_layers(checkpoint: Checkpoint, spec: PolicySpec, changes: Mapping[str, Any]) -> None:
+    """CheckpointMismatch that names the first layer that is not the file's, for policy_kwargs among the changes.
+
+    Layers from an image to the cells are not looked at, nor any of a CnnPolicy.
+    """
+    asked, policy = changes.get("policy_kwargs"), require(checkpoint.data, "settings", dict).get("policy")
+    cells = [i for i, layer in enumerate(spec.layers) if layer.state_size]
+    if asked is None or changes.get("policy", policy) != policy or (policy in IMAGE_POLICIES and not cells):
+        return
+    front = spec.layers[: cells[0] if cells else 0]
+    behind = layers_behind(str(policy), plain_policy_kwargs(asked), spec.layer_sizes[len(front)], spec.layer_sizes[-1])
+    if found := first_difference((*front, *behind), spec.layers):
+        raise CheckpointMismatch(
+            f"policy_kwargs = {asked!r} cannot change on loading: {found}. Load it without policy_kwargs, or start a new run"
+        )
 
 
 def _custom_spec(
@@ -174,10 +200,10 @@ def _beside_image(layers: Sequence[Layer], settings: Mapping[str, Any], obs_shap
     return (*range(first.first), *range(past, size))
 
 
-def _check_theta(checkpoint: Checkpoint, num_params: int) -> None:
+def _check_theta(checkpoint: Checkpoint, num_params: int, layers: str = "") -> None:
     theta = checkpoint.arrays.get("theta", {}).get("theta")
     if theta is None or theta.shape != (num_params,):
-        raise ValueError(f"it has {num_params} parameters, theta has {0 if theta is None else theta.size}")
+        raise ValueError(f"it has {num_params} parameters{layers:.400}, theta has {0 if theta is None else theta.size}")
 
 
 def _check_statistics(checkpoint: Checkpoint, obs_size: int) -> None:

@@ -11,10 +11,12 @@ from typing import Any
 from fastes.policies.action_head import BOX_MAPPINGS
 from fastes.policies.images.cnn import BATCH_NORMS, CNN_KWARGS, NETWORKS
 from fastes.policies.layers.layer import ACTIVATIONS
+from fastes.policies.layers.recurrent import CELLS
 from fastes.policies.mlp import POLICIES
+from fastes.policies.recurrent import HIDDEN_SIZE, KWARGS
 from fastes.settings.settings import Settings, grouped_fields
 
-_POLICY_KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins", *CNN_KWARGS)
+_POLICY_KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins", *CNN_KWARGS, *KWARGS)
 _EXAMPLE = """'{"alive_bonus": [0, 1]}', in quotes for the shell"""
 
 
@@ -49,8 +51,8 @@ def _add_setting(group: Any, item: Any) -> None:
 
 def _add_policy_kwargs(group: Any) -> None:
     """A flag for each of _POLICY_KWARGS."""
-    layers, no_layers = "sizes of hidden layers, of a CnnPolicy those behind the features", "64 64; none of a CnnPolicy"
-    group.add_argument("--net-arch", type=int, nargs="*", metavar="N", help=f"{layers} (default: {no_layers})")
+    layers = "sizes of hidden layers, those behind features and cells (default: 64 64 of MlpPolicy, else none)"
+    group.add_argument("--net-arch", type=int, nargs="*", metavar="N", help=layers)
     activations = "between layers (default: tanh; relu of a CnnPolicy)"
     group.add_argument("--activation-fn", metavar=_one_of(ACTIVATIONS), help=activations)
     biases = "biases in the layers (default: not of a LinearPolicy)"
@@ -65,6 +67,7 @@ def _add_policy_kwargs(group: Any) -> None:
     group.add_argument("--batch-norm", metavar=_one_of(BATCH_NORMS), help=norm)
     images = "whether CnnPolicy divides bytes by 255 (default: yes)"
     group.add_argument("--normalize-images", action=argparse.BooleanOptionalAction, help=images)
+    _add_cells(group)
 
 
 def _name_or_list(text: str) -> Any:
@@ -79,6 +82,12 @@ def _name_or_list(text: str) -> Any:
 
 def _features(text: str) -> dict[str, int]:
     return {"features_dim": _int(text)}
+
+
+def _add_cells(group: Any) -> None:
+    group.add_argument("--cell", metavar=_one_of(tuple(CELLS)), help="of a recurrent policy (default: lstm)")
+    group.add_argument("--lstm-hidden-size", type=int, help=f"units of a cell (default: {HIDDEN_SIZE})")
+    group.add_argument("--n-lstm-layers", type=int, help="cells, one behind the other (default: 1)")
 
 
 def _one_of(choices: Sequence[str]) -> str:

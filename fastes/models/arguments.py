@@ -18,6 +18,10 @@ _OF_CONSTRUCTOR = (
     "env", "policy", "preset", "n_workers", "cluster", "seed", "env_kwargs", "verbose", "tensorboard_log",
     "stats_window_size", "device",
 )  # fmt: skip
+_FLATTENING = {
+    "MultiInputPolicy": "MlpPolicy",
+    "MultiInputLstmPolicy": "MlpLstmPolicy",
+}  # SB3's for Dict; all are flattened
 
 
 def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:
@@ -26,7 +30,7 @@ def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:
         if policy is None:
             raise TypeError(f"FastES({env!r}) names a policy but no environment: use FastES(env) or FastES({env!r}, env)")
         env, policy = policy, env
-    return env, "MlpPolicy" if policy == "MultiInputPolicy" else policy  # SB3's for Dict; here each space is flattened
+    return env, _FLATTENING.get(policy, policy) if isinstance(policy, str) else policy
 
 
 def changed_settings(

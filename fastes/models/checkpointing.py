@@ -19,7 +19,7 @@ from fastes import _core
 from fastes.checkpoints.env_description import CannotRebuild, from_json, source_of_id, to_json
 from fastes.checkpoints.field_checks import MAX_COUNTER, check_arrays, require
 from fastes.checkpoints.file_format import Arrays, Checkpoint
-from fastes.checkpoints.policy_description import describe_policy, spec_from
+from fastes.checkpoints.policy_description import check_same_layers, describe_policy, spec_from
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten
@@ -132,7 +132,10 @@ def read_parts(
     custom = policy if isinstance(policy, CustomPolicy) else None
     if policy is not None:
         changes["policy"] = custom.kind if custom else policy
-    spec, settings = spec_from(checkpoint, custom), settings_from(checkpoint, changes)
+    spec = spec_from(checkpoint, custom)
+    if isinstance(spec, PolicySpec):
+        check_same_layers(checkpoint, spec, changes)
+    settings = settings_from(checkpoint, changes)
     source = source_from(checkpoint, env, env_kwargs)
     if env is not None:
         check_same_spaces(source, spec, settings)

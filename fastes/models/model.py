@@ -17,6 +17,7 @@ from fastes.models.checkpointing import checkpoint_of
 from fastes.models.from_config import FromConfig
 from fastes.models.saved_names import check_saved_names
 from fastes.policies.choose_policy import AnySpec
+from fastes.policies.layers.recurrent_state import State
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.settings.settings import Settings
@@ -159,14 +160,11 @@ class Model(FromConfig):
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
-    ) -> tuple[Any, None]:
+    ) -> tuple[Any, State | None]:
         """See FastES.predict."""
-        raise NotImplementedError
-
-    def _act(self, observation: Any, deterministic: bool, episode_start: Any = None) -> Any:
         settings, space = self.settings, self.observation_space if self.policy_spec.flattened else None
         noise = (0.0, False) if deterministic else (settings.action_noise, settings.sample_actions)
-        return self._predictor.act(self.theta, self.normalizer, observation, noise, space, episode_start)
+        return self._predictor.act(self.theta, self.normalizer, observation, noise, space, state, episode_start)
 
     def _use_reference(self) -> None:
         """Act and evaluate with the state's reference batch."""

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from fastes.policies import recurrent
 from fastes.policies.custom_policy import USE_NOISE, CustomPolicy, CustomSpec
 from fastes.policies.layers.batch_norm import REFERENCE_SIZE
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.mlp import IMAGE_POLICIES, make_policy_spec
 from fastes.policies.obs_columns import ALL, ObsColumns
 from fastes.policies.policy_spec import PolicySpec
 from fastes.system.memory import check_memory
@@ -57,11 +58,12 @@ def warn_of_pixels(policy: object, space: spaces.Space[Any], size: int) -> None:
     """
     shape = getattr(space, "shape", None)
     image = isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
-    if isinstance(policy, CustomPolicy) or policy == "CnnPolicy" or size <= (_PIXELS if image else _INPUTS):
+    if isinstance(policy, CustomPolicy) or policy in IMAGE_POLICIES or size <= (_PIXELS if image else _INPUTS):
         return
+    better = "CnnLstmPolicy" if policy in recurrent.POLICIES else "CnnPolicy"
     warnings.warn(
         f"{policy} gets {size:,} inputs from observations {shape or space}: it has no convolutions and "
-        "learns little from raw images. Use 'CnnPolicy', with images that are small and grey (gymnasium.wrappers."
+        f"learns little from raw images. Use {better!r}, with images that are small and grey (gymnasium.wrappers."
         "AtariPreprocessing, ResizeObservation, GrayscaleObservation), or give features instead (for Atari: obs_type='ram')",
         UserWarning,
         stacklevel=4,

@@ -9,21 +9,23 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes.errors import suggest
+from fastes.policies import recurrent
 from fastes.policies.action_head import head_from
 from fastes.policies.images.cnn import CNN_KWARGS, Front, has_batch_norm, image_layers, with_norm
 from fastes.policies.layers.dense import dense_layers
-from fastes.policies.layers.layer import ACTIVATIONS
+from fastes.policies.layers.layer import ACTIVATIONS, Layer
 from fastes.policies.obs_columns import ALL, ObsColumns, columns_in
 from fastes.policies.policy_spec import PolicySpec, flat_size
 
-POLICIES = ("MlpPolicy", "LinearPolicy", "CnnPolicy")
+IMAGE_POLICIES = ("CnnPolicy", "CnnLstmPolicy")
+POLICIES = ("MlpPolicy", "LinearPolicy", "CnnPolicy", *recurrent.POLICIES)
 CUSTOM_POLICIES = ("TorchPolicy", "CallablePolicy")  # classes, in other files: no names
 _KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins")
 # fmt: off
 _OF_NETWORKS = (
     "ortho_init", "use_sde", "log_std_init", "full_std", "use_expln", "squash_output", "features_extractor_class",
     "features_extractor_kwargs", "share_features_extractor", "normalize_images", "optimizer_class", "optimizer_kwargs",
-    "n_critics", "clip_mean", "sde_net_arch", "n_lstm_layers", "lstm_hidden_size", "enable_critic_lstm", "shared_lstm",
+    "n_critics", "clip_mean", "sde_net_arch",
 )
 # fmt: on
 _ANSWERS = {  # keys of SB3's policy_kwargs
@@ -33,6 +35,7 @@ _ANSWERS = {  # keys of SB3's policy_kwargs
     "features_extractor_class": "put the extractor and the layers into one module, as in fastes.TorchPolicy(module)",
     "with_bias": "it is use_bias here",
     **dict.fromkeys(CNN_KWARGS, "it is of policies that see images: use 'CnnPolicy'"),
+    **recurrent.ANSWERS,
 }
 _ANSWERS_OF_CNN = {
     **_ANSWERS,
@@ -51,12 +54,12 @@ def make_policy_spec(
     """The spec of a named policy for an environment's spaces.
 
     policy: 'MlpPolicy' (hidden layers 64-64, tanh), 'LinearPolicy' (one matrix, no bias) or 'CnnPolicy' (convolutions of an
-        image and a dense layer, relu).
-    policy_kwargs: net_arch (hidden sizes, of a CnnPolicy those behind the features; in SB3's dict those of 'pi'), activation_fn
+        image and a dense layer, relu); 'MlpLstmPolicy' and 'CnnLstmPolicy' have a recurrent cell behind what these two see.
+    policy_kwargs: net_arch (hidden sizes, those behind features and cells; in SB3's dict those of 'pi'), activation_fn
         ('tanh', 'relu' or 'elu' in any case, or a class of that name such as torch.nn.Tanh), use_bias, action_mapping ('clip',
         'squash', 'bins'), num_bins. Of a CnnPolicy also cnn ('a3c', 'nature', or a list of (filters, kernel, stride)),
         features_extractor_kwargs ({'features_dim': n}), batch_norm ('virtual' or 'none'), normalize_images (bytes are divided
-        by 255).
+        by 255). Of a recurrent policy also cell ('lstm' or 'gru'), lstm_hidden_size (32) and n_lstm_layers (1).
     obs_columns: which values of an observation it gets, as the setting of that name has them.
     """
     if policy in CUSTOM_POLICIES:
@@ -66,35 +69,50 @@ def make_policy_spec(
             f"unknown policy {policy!r}: expected one of {POLICIES}, or fastes.TorchPolicy(module) for any other "
             f"network{suggest(policy, POLICIES)}"
         )
-    kwargs, sees_image = dict(policy_kwargs or {}), policy == "CnnPolicy"
-    _check_keys(kwargs, sees_image)
-    hidden = _checked_layers(kwargs.get("net_arch"), policy)
+    kwargs = dict(policy_kwargs or {})
+    _check_keys(policy, kwargs)
     head = head_from(action_space, kwargs)
     full_size = flat_size(observation_space)
-    use_bias = kwargs.get("use_bias", policy != "LinearPolicy")
-    if not isinstance(use_bias, bool):
-        raise TypeError(f"use_bias = {use_bias!r} is a {type(use_bias).__name__}: expected True or False")
-    activation = _activation_name(kwargs.get("activation_fn", "relu" if sees_image else "tanh"))
-    if sees_image:
-        front = image_layers(policy, observation_space, kwargs, activation, use_bias, obs_columns)
-        first, columns = front.layers[-1].outputs, front.columns
+    if policy in IMAGE_POLICIES:
+        front = image_layers(policy, observation_space, kwargs, *_dense_options(policy, kwargs), obs_columns)
+        inputs = front.layers[-1].outputs
     else:
-        columns = columns_in(obs_columns, observation_space, full_size)
-        front, first = Front((), columns), len(columns) or full_size
-    *inner, last = dense_layers((first, *hidden, head.num_outputs), activation, use_bias)
-    norm = sees_image and has_batch_norm(kwargs)
+        front = Front((), columns_in(obs_columns, observation_space, full_size))
+        inputs = len(front.columns) or full_size
     return PolicySpec(
-        layers=(*front.layers, *(part for layer in inner for part in with_norm(layer, layer.outputs, norm)), last),
+        layers=(*front.layers, *layers_behind(policy, kwargs, inputs, head.num_outputs)),
         head=head,
         obs_shape=observation_space.shape if isinstance(observation_space, spaces.Box) else (full_size,),
         flattened=not isinstance(observation_space, spaces.Box),
-        columns=columns,
+        columns=front.columns,
     )
 
 
-def _check_keys(kwargs: Mapping[str, Any], sees_image: bool) -> None:
-    expected, answers = ((*_KWARGS, *CNN_KWARGS), _ANSWERS_OF_CNN) if sees_image else (_KWARGS, _ANSWERS)
-    for key in kwargs:
+def layers_behind(policy: str, policy_kwargs: Mapping[str, Any], inputs: int, outputs: int) -> tuple[Layer, ...]:
+    """The layers of a named policy behind those that see an image: cells of a recurrent one, then dense layers.
+
+    No batch normalisation is behind cells: a batch of observations has no memory.
+    """
+    cells = recurrent.cells(inputs, policy_kwargs) if policy in recurrent.POLICIES else ()
+    sizes = cells[-1].outputs if cells else inputs, *_checked_layers(policy_kwargs.get("net_arch"), policy), outputs
+    *hidden, last = dense_layers(sizes, *_dense_options(policy, policy_kwargs))
+    norm = policy in IMAGE_POLICIES and has_batch_norm(policy_kwargs) and not cells
+    return (*cells, *(part for layer in hidden for part in with_norm(layer, layer.outputs, norm)), last)
+
+
+def _dense_options(policy: str, policy_kwargs: Mapping[str, Any]) -> tuple[str, bool]:
+    """activation_fn's name, and use_bias."""
+    use_bias = policy_kwargs.get("use_bias", policy != "LinearPolicy")
+    if not isinstance(use_bias, bool):
+        raise TypeError(f"use_bias = {use_bias!r} is a {type(use_bias).__name__}: expected True or False")
+    return _activation_name(policy_kwargs.get("activation_fn", "relu" if policy in IMAGE_POLICIES else "tanh")), use_bias
+
+
+def _check_keys(policy: str, policy_kwargs: Mapping[str, Any]) -> None:
+    sees_image, remembers = policy in IMAGE_POLICIES, policy in recurrent.POLICIES
+    expected = (*_KWARGS, *(CNN_KWARGS if sees_image else ()), *(recurrent.KWARGS if remembers else ()))
+    answers = _ANSWERS_OF_CNN if sees_image else _ANSWERS
+    for key in policy_kwargs:
         if key not in expected:
             known = f"; {answers[key]}" if key in answers else suggest(key, expected)
             raise ValueError(f"unknown policy_kwargs key {key!r}: expected {expected}{known}")
@@ -106,7 +124,7 @@ def _checked_layers(given: Sequence[int] | Mapping[str, Any] | None, policy: str
         if net_arch:
             raise ValueError(f"LinearPolicy has no hidden layers, net_arch = {net_arch!r} was given: use 'MlpPolicy'")
         return ()
-    default = () if policy == "CnnPolicy" else (64, 64)
+    default = (64, 64) if policy == "MlpPolicy" else ()
     sizes = default if net_arch is None else net_arch
     listed = isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes))
     if listed and any(isinstance(n, Mapping) for n in sizes):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fastes._core import Actor
 from fastes.policies.choose_policy import AnySpec
+from fastes.policies.layers.recurrent_state import State, cells_of, remembered_in, state_of
 from fastes.rollout.episode import observation_flattener
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.observation_rows import observation_rows
@@ -35,6 +36,14 @@ def single_action(action: Any) -> Any:
     return np.array(action) if isinstance(action, (float, np.floating, list)) else action
 
 
+def _flags(episode_start: Any, rows: int) -> npt.NDArray[np.bool_]:
+    """Where an episode begins, (rows,); ValueError for as many flags as there are no rows."""
+    given = np.asarray(False if episode_start is None else episode_start, dtype=bool)
+    if given.size not in (1, rows):
+        raise ValueError(f"episode_start has shape {given.shape}: expected one flag, or ({rows},), one for each observation")
+    return np.broadcast_to(given.ravel(), rows)
+
+
 class Predictor:
     """An actor of this process that follows theta and the normaliser as they change."""
 
@@ -44,6 +53,7 @@ class Predictor:
         self._actor = self._fresh_actor()
         self._actors = [self._actor]
         self._remembers = bool(getattr(self._actor, "hooks", ()))  # then each row of a batch has an actor of its own
+        self._cells = cells_of(spec.layers)
         self._loaded: tuple[npt.NDArray[np.float32] | None, int] = (None, -1)
         self.seed(seed)
 
@@ -58,9 +68,10 @@ class Predictor:
         observation: Any,
         noise: tuple[float, bool],
         flat_space: Any = None,
+        state: Any = None,
         episode_start: Any = None,
-    ) -> Any:
-        """The action for one observation as an array, or an array (n, ...) of them for a batch.
+    ) -> tuple[Any, State | None]:
+        """The action for one observation as an array, or an array (n, ...) of them for a batch; and the next call's state.
 
         theta: the policy's parameters, float32 (num_params,).
         normalizer: of observations, used where they are normalised.
@@ -68,20 +79,25 @@ class Predictor:
         flat_space: the observation space when its observations are flattened first, None for a Box. What counts as one and
             what as a batch: an array of a Box's own shape is one, with one more axis in front a batch; for the other spaces
             see fastes.rollout.observation_rows.observation_rows.
+        state: what a recurrent policy remembers, as the last call returned it; None where all rows begin an episode. Custom
+            policies keep what they remember.
         episode_start: for which rows an episode begins, a flag for all or one a row, at which a policy with a memory is
             reset; None for no row.
         """
         rows, single = self._rows(observation, flat_space)
         self._load(theta, normalizer, len(rows))
         self._key += 1
-        with contextlib.nullcontext() if self.spec.layers else one_thread():
-            actions = self._act_rows(rows, noise, episode_start)
+        if self._cells:
+            actions, state = self._recurrent_rows(rows, noise, state, episode_start)
+        else:
+            with contextlib.nullcontext() if self.spec.layers else one_thread():
+                actions, state = self._act_rows(rows, noise, episode_start), None
         if single:
-            return single_action(actions[0])
+            return single_action(actions[0]), state
         head = self.spec.head
         if head is None:
-            return np.array(actions)
-        return np.array(actions, dtype=head.cast or head.dtype).reshape(len(actions), *head.shape)
+            return np.array(actions), state
+        return np.array(actions, dtype=head.cast or head.dtype).reshape(len(actions), *head.shape), state
 
     def _fresh_actor(self) -> Actor:
         """An actor at the beginning of an episode, whatever its policy was given with."""
@@ -95,7 +111,7 @@ class Predictor:
             self._actor.begin_episode(self._key, *noise)
             return [self._actor.act(row) for row in rows]
         actions = []
-        starts = np.broadcast_to(np.asarray(False if episode_start is None else episode_start, dtype=bool), len(rows))
+        starts = _flags(episode_start, len(rows))
         for row, starting in zip(range(len(rows)), starts, strict=True):
             actor = self._actors[row]
             if starting:
@@ -103,6 +119,18 @@ class Predictor:
             Actor.begin_episode(actor, self._key, *noise)
             actions.append(actor.act(rows[row]))
         return actions
+
+    def _recurrent_rows(self, rows: Any, noise: tuple[float, bool], state: Any, episode_start: Any) -> tuple[list[Any], State]:
+        """One action after the other, each from its row of the state."""
+        remembered = remembered_in(self._cells, state, len(rows))
+        remembered[_flags(episode_start, len(rows))] = 0.0
+        self._actor.begin_episode(self._key, *noise)
+        actions, memory = [], self._actor.state
+        for row, its_own in zip(rows, remembered, strict=True):
+            memory[:] = its_own
+            actions.append(self._actor.act(row))
+            its_own[:] = memory
+        return actions, state_of(self._cells, remembered)
 
     def _load(self, theta: npt.NDArray[np.float32], normalizer: ObsNormalizer, rows: int) -> None:
         while self._remembers and len(self._actors) < rows:

@@ -241,13 +241,13 @@ def _play_episode(model: Model, env: Any, seed: int, writer: VideoWriter | None,
     obs, _ = env.reset(seed=seed)
     total, length, before = 0.0, 0, writer.frames if writer else 0
     limit = model.settings.max_episode_steps or sys.maxsize
-    done = False
+    done, state = False, None
     while not done and length < limit:
         if writer is not None and writer.wants(length):
             writer.write(_draw(model, env))
         elif window:
             _draw(model, env)
-        action, _ = model.predict(obs, episode_start=not length, deterministic=True)
+        action, state = model.predict(obs, state, episode_start=not length, deterministic=True)
         action = action[()] if isinstance(action, np.ndarray) else action  # a choice as an int, as in training
         obs, reward, terminated, truncated, _ = env.step(action)
         total, length = total + float(reward), length + 1

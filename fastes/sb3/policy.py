@@ -16,6 +16,7 @@ from fastes.models.checkpointing import Parts, read_parts, restore_state
 from fastes.models.model import Model
 from fastes.models.parameters import theta_with
 from fastes.policies.custom_policy import CustomPolicy
+from fastes.policies.layers.recurrent_state import State
 from fastes.policies.policy_spec import PolicySpec
 from fastes.policies.torch_policy import TorchSpec
 from fastes.rollout.predictor import Predictor
@@ -60,7 +61,7 @@ class Policy:
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
-    ) -> tuple[Any, None]:
+    ) -> tuple[Any, State | None]:
         """See FastES.predict."""
         return self._model.predict(observation, state, episode_start, deterministic)  # type: ignore[no-any-return]
 
@@ -193,12 +194,3 @@ class _Acting(Model):
 
     observation_space = property(lambda self: self._both_spaces()[0])
     action_space = property(lambda self: self._both_spaces()[1])
-
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,  # noqa: ARG002
-        episode_start: Any = None,  # noqa: ARG002
-        deterministic: bool = False,
-    ) -> tuple[Any, None]:
-        return self._act(observation, deterministic), None

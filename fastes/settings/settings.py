@@ -45,12 +45,15 @@ class Settings(Hyperparameters):
     target_episodes: int = setting(20, "episodes that confirm the target before training stops", "budget", low=1)
 
     policy: str = setting(
-        "MlpPolicy", "MlpPolicy, LinearPolicy or CnnPolicy; in Python also a TorchPolicy or a CallablePolicy", "policy"
+        "MlpPolicy",
+        "MlpPolicy, LinearPolicy, CnnPolicy, MlpLstmPolicy or CnnLstmPolicy; in Python also a TorchPolicy or a CallablePolicy",
+        "policy",
     )
     policy_kwargs: dict[str, Any] = setting(
         {},
-        "net_arch, activation_fn, use_bias, action_mapping (clip, squash, bins), num_bins; of a CnnPolicy also cnn (a3c, "
-        "nature or [[filters, kernel, stride], ...]), features_extractor_kwargs, batch_norm (virtual, none), normalize_images",
+        "net_arch, activation_fn, use_bias, action_mapping (clip, squash, bins), num_bins; of images also cnn (a3c, "
+        "nature or [[filters, kernel, stride], ...]), features_extractor_kwargs, batch_norm (virtual, none), normalize_images; "
+        "of LSTM policies also cell (lstm, gru), lstm_hidden_size, n_lstm_layers",
         "policy",
     )
 
@@ -237,7 +240,7 @@ class Settings(Hyperparameters):
         if not isinstance(self.policy, str):
             raise TypeError(
                 f"policy = {self.policy!r} is a {type(self.policy).__name__}: expected 'MlpPolicy', 'LinearPolicy', "
-                "'CnnPolicy', a fastes.TorchPolicy or a fastes.CallablePolicy"
+                "'CnnPolicy', 'MlpLstmPolicy', 'CnnLstmPolicy', a fastes.TorchPolicy or a fastes.CallablePolicy"
             )
         object.__setattr__(self, "policy_kwargs", plain_policy_kwargs(self.policy_kwargs))
         object.__setattr__(self, "starts_alternatives", plain_alternatives(self.starts_alternatives))

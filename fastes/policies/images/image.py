@@ -44,7 +44,7 @@ def image_in(space: Space, policy: str) -> Image:
         raise ValueError(
             f"{policy} needs images, the observation space is {space}: expected a Box of shape (height, width, channels), "
             "(channels, height, width) or (height, width), or a Dict or Tuple with one such part of three dimensions. Use "
-            "'MlpPolicy' for observations without an image"
+            f"{policy.replace('Cnn', 'Mlp')!r} for observations without an image"
         )
     channels_first = len(shape) == 3 and int(np.argmin(shape)) == 0
     height, width = shape[1:] if channels_first else shape[:2]
