@@ -16,8 +16,8 @@ from processes import environment, run_fastes, run_script
 from training import assert_same, train
 
 from fastes import FastES
-from fastes.envs.cyclic_mdp import CyclicMDP
 from fastes.envs.import_hook import register_envs
+from fastes.envs.tasks.cyclic_mdp import CyclicMDP
 from fastes.runs.video import play
 
 ID = "fastes/CyclicMDP-v0"

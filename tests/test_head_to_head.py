@@ -120,7 +120,7 @@ def test_steps_of_evaluation_and_of_the_budget(monkeypatch: pytest.MonkeyPatch) 
     """Evaluations: one untrained, geometric ones, none at the end but the last; the clock stands in each."""
     clock, records, played = Clock(Budget(steps=1000)), [], []
 
-    def play(env: object, act: object, seeds: range) -> list[float]:
+    def play(env: object, act: object, seeds: range, begin: object) -> list[float]:
         assert clock.used() == clock.used(), "the clock runs while it is evaluated"
         played.append(seeds)
         return [float(len(played))] * len(seeds)
@@ -128,7 +128,7 @@ def test_steps_of_evaluation_and_of_the_budget(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("benchmarks.learning.runs.evaluation.play", play)
     clock.start()
     watch = Watch(
-        Task("CartPole-v1", "ppo", 0, clock.budget, points=6, episodes=2, final_episodes=3), clock, None, records.append
+        Task("CartPole-v1", "ppo", 0, clock.budget, points=6, episodes=2, final_episodes=3), clock, None, records.append, None
     )
     looks = [watch.check(steps) for steps in range(0, 1001, 50)]
     watch.finish(1000, "why")

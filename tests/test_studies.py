@@ -13,12 +13,12 @@ import pytest
 from gymnasium import spaces
 
 from benchmarks.learning.runs.clock import Budget
-from benchmarks.learning.runs.contestant import base_of, preset_model
-from benchmarks.learning.runs.evaluation import Task
+from benchmarks.learning.runs.contestant import Acting, base_of, preset_model
+from benchmarks.learning.runs.evaluation import Task, play
 from benchmarks.learning.runs.results import FINAL, POINT, Row, append_row, read_rows
-from benchmarks.learning.studies import cyclic_mdp, episode_reward, frame_skip, settings
+from benchmarks.learning.studies import cyclic_mdp, episode_reward, frame_skip, memory, settings
 from benchmarks.learning.studies.__main__ import NAMES, main, study_named
-from benchmarks.learning.studies.changed import ActionRepeat, LateReward, cut_after, paid_late, repeated
+from benchmarks.learning.studies.changed import ActionRepeat, LateReward, cut_after, of_length, paid_late, repeated
 from benchmarks.learning.studies.short import SHORT, contestant_name, fastes_for
 from benchmarks.peers.zoo import algorithm_of, changed_settings, settings_for
 from fastes import FastES
@@ -137,6 +137,17 @@ def test_a_contestants_name_may_change_several_settings() -> None:
     changed = {"sigma": 1e-05, "learning_rate": "lin_0.1_1e-3", "starts": 1, "reward_clip": 1e20, "normalize_obs": False}
     assert changed_settings(fastes_for("CartPole-v1", **changed)) == changed
     assert "1e+20" in fastes_for("CartPole-v1", **changed)
+
+
+def test_what_a_contestant_remembers_is_of_one_episode() -> None:
+    for name, algo in memory.POLICIES.items():
+        with preset_model(Task(of_length(30), algo, 0, Budget(steps=1)), 0) as model:
+            assert model.settings.policy == ("MlpPolicy" if name == "MLP" else "MlpLstmPolicy")
+            assert model.env.unwrapped.length == 30
+            model.policy.load_from_vector(np.random.default_rng(0).normal(size=model.num_params))
+            acting = Acting(model)
+            returns = play(model.env, acting.act, range(4), acting.begin)
+            assert returns == model.evaluate(4, first_seed=0).returns.tolist()
 
 
 def test_studies_of_a_preset_for_long_trainings_have_settings_for_short_ones() -> None:
@@ -258,6 +269,19 @@ def test_every_study_reports_who_wins(tmp_path: Path) -> None:
     (tmp_path / "same").mkdir()
     text = report_of("episode_reward", tmp_path / "same", lambda _, at: at, ["--env", "CartPole-v1"])
     assert "Every evaluation of FastES is the same." in text
+
+    def remembered(task: Task, at: int) -> float:
+        return float(at > 0 and task.algo != memory.POLICIES["MLP"] and (task.seed == 0 or at == 1000))
+
+    text = report_of("memory", tmp_path, remembered, ["--lengths", "30"])
+    cells = {
+        line.split("|")[2].strip(): [cell.strip() for cell in line.split("|")[3:6]]
+        for line in text.splitlines()
+        if "| 30" in line
+    }
+    assert cells["MLP"] == ["0 of 2", "never", "never"]
+    assert cells["LSTM"] == cells["GRU"] == ["2 of 2", "750", "1,000"]
+
     text = report_of("settings", tmp_path, lambda task, at: at + task.seed, ["--env", "CartPole-v1"])
     assert text.count("(middle)") == 3
     assert "1000.5 (1000.0 to 1001.0)" in text

@@ -26,10 +26,12 @@ def register_envs() -> None:
     """Register the environments of FastES, those that are not registered yet."""
     from gymnasium.envs.registration import register, registry
 
+    if "fastes/TMaze-v0" not in registry:
+        register("fastes/TMaze-v0", entry_point="fastes.envs.tasks.t_maze:TMaze", reward_threshold=1.0)
     if "fastes/CyclicMDP-v0" not in registry:
         register(
             "fastes/CyclicMDP-v0",
-            entry_point="fastes.envs.cyclic_mdp:CyclicMDP",
+            entry_point="fastes.envs.tasks.cyclic_mdp:CyclicMDP",
             reward_threshold=132.0,
             max_episode_steps=99,
         )

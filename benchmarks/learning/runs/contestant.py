@@ -6,7 +6,7 @@ import importlib
 import json
 import sys
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
@@ -51,6 +51,22 @@ def preset_model(task: Task, cores: int) -> FastES:
     return FastES(task.env, preset=preset, n_workers=cores, seed=task.seed, target_return="none", **changes)
 
 
+class Acting:
+    """Noise-free actions of a model, which may remember what it saw since `begin`."""
+
+    def __init__(self, model: FastES) -> None:
+        self.model = model
+        self.begin()
+
+    def begin(self) -> None:
+        self.state, self.begins = None, True
+
+    def act(self, observation: Any) -> Any:
+        action, self.state = self.model.predict(observation, self.state, self.begins, deterministic=True)
+        self.begins = False
+        return action
+
+
 def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
     """FastES with its preset. Its own noise-free evaluations are on the clock, and their steps count."""
     from fastes import Callback
@@ -68,7 +84,8 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
     clock.start()
     with preset_model(task, cores) as model:
         settings = fingerprint(model.settings)  # of several starts the best one's take their place
-        watch = Watch(task, clock, lambda observation: model.predict(observation, deterministic=True)[0], write)
+        acting = Acting(model)
+        watch = Watch(task, clock, acting.act, write, acting.begin)
         if watch.check(0):
             model.learn(10**15, Follow(watch))
         preset = preset_for(base_of(task.env))
@@ -130,7 +147,7 @@ def run_peer(task: Task, cores: int, clock: Clock, write: Write, way: tuple[bool
     peer = None
     clock.start()
     peer = make_peer(task.algo, task.env, task.seed, settings, chosen, cores, remaining)
-    watch = Watch(task, clock, peer.act, write)
+    watch = Watch(task, clock, peer.act, write, lambda: None)
     try:
         peer.model.learn(callback=Follow(), **peer.learn)
     except TimeUp:

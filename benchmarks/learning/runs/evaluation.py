@@ -56,11 +56,12 @@ def due_shares(points: int, first: float = FIRST_SHARE) -> list[float]:
     return [first ** (1 - k / between) for k in range(between)] if between > 0 else []
 
 
-def play(env: gymnasium.Env[Any, Any], act: Act, seeds: range) -> list[float]:
-    """Raw returns of one episode a seed."""
+def play(env: gymnasium.Env[Any, Any], act: Act, seeds: range, begin: Callable[[], object] = lambda: None) -> list[float]:
+    """Raw returns of one episode a seed. begin: called before each, for policies that remember."""
     returns = []
     for seed in seeds:
         observation, _ = env.reset(seed=seed)
+        begin()
         total = 0.0
         for _ in range(STEP_GUARD):
             observation, reward, terminated, truncated, _ = env.step(act(observation))
@@ -77,10 +78,18 @@ class Watch:
     act: observation -> noise-free action of the current parameters.
     write: takes a dict.
     clock: started, or about to be.
+    begin: called before each episode.
     """
 
-    def __init__(self, task: Task, clock: Clock, act: Act, write: Callable[[dict[str, Any]], None]) -> None:
-        self.task, self.clock, self.act, self.write = task, clock, act, write
+    def __init__(
+        self,
+        task: Task,
+        clock: Clock,
+        act: Act,
+        write: Callable[[dict[str, Any]], None],
+        begin: Callable[[], object],
+    ) -> None:
+        self.task, self.clock, self.act, self.write, self.begin = task, clock, act, write, begin
         self.due = due_shares(task.points, task.first_share)
         self.env = gymnasium.make(task.env, disable_env_checker=True)
         self.beaten = False  # stop_at was reached
@@ -104,7 +113,7 @@ class Watch:
 
     def _evaluate(self, kind: str, steps: int, seeds: range, note: str = "") -> None:
         with self.clock.paused() as used:
-            returns = play(self.env, self.act, seeds)
+            returns = play(self.env, self.act, seeds, self.begin)
             score, std = statistics.fmean(returns), statistics.pstdev(returns)
             spent = {"steps": steps, "wall": round(used.wall, 3), "cpu": round(used.cpu, 2)}
             self.write({"kind": kind, **spent, "score": score, "std": std, "episodes": len(returns), "note": note})

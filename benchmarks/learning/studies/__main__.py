@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from benchmarks.learning.studies import defaults, populations
 from benchmarks.learning.studies.study import Study, run_study
 
-NAMES = ("cyclic_mdp", "frame_skip", "episode_reward", "settings")
+NAMES = ("cyclic_mdp", "memory", "frame_skip", "episode_reward", "settings")
 OWN_RUNS = {"populations": populations, "defaults": defaults}  # their trainings are of another kind: no contestants
 
 

@@ -1,7 +1,8 @@
 """Environments that are another one changed in one way, under ids that name both; importing this module registers them.
 
 `benchmarks.learning.studies.changed:repeat4/Swimmer-v5` acts for 4 steps at a time, `...:late/Swimmer-v5` pays at the end, and
-`...:steps30/CyclicMDP-v0` is cut after 30 steps. The part after the slash is the base's name, so that tuned settings are found.
+`...:steps30/CyclicMDP-v0` is cut after 30 steps, and `...:length30/TMaze-v0` is a longer maze. The part after the slash is the
+base's name, so that tuned settings are found.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from gymnasium.envs.registration import register, registry
 REPEATS = (2, 3, 4)
 CYCLE = "fastes/CyclicMDP-v0"
 CYCLE_STEPS = (30, 300, 999)
+MAZE = "fastes/TMaze-v0"
+MAZE_LENGTHS = (5, 20, 30, 50)  # and its own, 10
 
 AnyEnv = gymnasium.Env[Any, Any]
 Stepped = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
@@ -80,6 +83,11 @@ def cut_after(steps: int) -> str:
     return CYCLE if steps == gymnasium.spec(CYCLE).max_episode_steps else f"{__name__}:steps{steps}/{CYCLE.partition('/')[2]}"
 
 
+def of_length(length: int) -> str:
+    """The id of the T-maze whose corridor has so many places."""
+    return f"{__name__}:length{length}/{MAZE.partition('/')[2]}" if length in MAZE_LENGTHS else MAZE
+
+
 def _register_changes() -> None:
     for spec in [spec for spec in registry.values() if spec.namespace is None]:
         changes = {f"repeat{repeat}": {"repeat": repeat} for repeat in REPEATS} | {"late": {"late": True}}
@@ -87,6 +95,8 @@ def _register_changes() -> None:
             _register(f"{name}/{spec.id}", spec.id, change)
     for steps in CYCLE_STEPS:
         _register(f"steps{steps}/{CYCLE.partition('/')[2]}", CYCLE, {"steps": steps})
+    for length in MAZE_LENGTHS:
+        _register(f"length{length}/{MAZE.partition('/')[2]}", MAZE, {"length": length})
 
 
 def _register(changed: str, base: str, change: dict[str, Any]) -> None:

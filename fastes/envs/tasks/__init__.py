@@ -1,0 +1,1 @@
+"""Environments that come along, registered by envs/import_hook.py."""
