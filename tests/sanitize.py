@@ -39,7 +39,7 @@ int taken_for_the_other(kind k) { switch (k) { case ONE: return 1; default: retu
 """
 
 # Choose their variants themselves.
-ALL_VARIANTS = ("tests/test_kernel_golden.py", "tests/test_kernel_parity.py", "tests/test_layers.py")
+ALL_VARIANTS = ("tests/test_kernel_golden.py", "tests/test_kernel_parity.py", "tests/test_layers.py", "tests/test_screen.py")
 # Use the variant in use: once for each.
 EACH_VARIANT = ("tests/test_kernel_properties.py", "tests/test_kernel_rows.py", "tests/test_policies.py")
 # One worker and several, sampled and noisy actions, evaluations and a filled table; the rest of that file is about Python.
