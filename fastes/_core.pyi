@@ -8,6 +8,7 @@ import numpy.typing as npt
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
+UInt8 = npt.NDArray[np.uint8]
 
 SOURCE_HASH: str
 STREAM_VERSION: int
@@ -67,3 +68,13 @@ class Actor:
     def choose(self, outputs: Float32) -> Any: ...
 
 def act_rows(actors: list[Actor], observations: npt.NDArray[Any], actions: npt.NDArray[Any]) -> None: ...
+
+class Greys:
+    def look_up(self, colours: UInt8, grey: UInt8) -> bool: ...
+    def learn(self, colours: UInt8, grey: UInt8) -> None: ...
+
+class AreaResize:
+    shape: tuple[int, int]
+    out_shape: tuple[int, int]
+    def __init__(self, shape: tuple[int, int], out_shape: tuple[int, int]) -> None: ...
+    def brighter(self, earlier: UInt8, latest: UInt8, out: UInt8) -> None: ...

@@ -6,6 +6,7 @@ where arrays are float32 (a Python number beside one is rounded to float32 first
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 UInt32 = npt.NDArray[np.uint32]
+UInt8 = npt.NDArray[np.uint8]
 
 STREAM_ACTION = 3  # FASTES_STREAM_ACTION
 NORMAL_GROUP = 64  # FASTES_NORMAL_GROUP
@@ -151,6 +153,58 @@ def sum_squares(x: Float32) -> float:
     while len(lanes) > 1:
         lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
     return float(lanes[0])
+
+
+class Greys:
+    """Twin of look_up_greys, behind the interface of fastes._core.Greys."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, int] = {}
+
+    def look_up(self, colours: UInt8, grey: UInt8) -> bool:
+        if unknown := set(colours.ravel().tolist()) - set(self.known):
+            return not unknown
+        grey[:] = [[self.known[colour] for colour in row] for row in colours.tolist()]
+        return True
+
+    def learn(self, colours: UInt8, grey: UInt8) -> None:
+        self.known.update(zip(colours.ravel().tolist(), grey.ravel().tolist(), strict=True))
+
+
+class AreaResize:
+    """Twin of resize_brighter, behind the interface of fastes._core.AreaResize: OpenCV's INTER_AREA as it is, in float32."""
+
+    def __init__(self, shape: tuple[int, int], out_shape: tuple[int, int]) -> None:
+        self.shape, self.out_shape = shape, out_shape
+
+    def brighter(self, earlier: UInt8, latest: UInt8, out: UInt8) -> None:
+        frame, (height, width), (rows, columns) = np.maximum(earlier, latest), self.shape, self.out_shape
+        if height % rows == 0 and width % columns == 0:
+            blocks = frame.astype(np.int32).reshape(rows, height // rows, columns, width // columns)
+            totals, size = blocks.sum(axis=(1, 3)), blocks.shape[1] * blocks.shape[3]
+            means = totals.astype(np.float32) * (np.float32(1) / np.float32(size))
+            out[:] = (totals + 2) // 4 if blocks.shape[1::2] == (2, 2) else np.rint(means)
+            return
+        narrow = add_shares(frame.T.astype(np.float32), columns).T
+        out[:] = np.rint(add_shares(narrow, rows))
+
+
+def add_shares(x: Float32, after: int) -> Float32:
+    """x (before, n) -> (after, n): each row is a sum of what it covers, in order, times its share of it."""
+    before = len(x)
+    sums, scale = np.zeros((after, x.shape[1]), dtype=np.float32), 1.0 / (after / before)
+    for i in range(after):
+        begin, end = i * scale, i * scale + scale
+        length = min(scale, before - begin)
+        last = min(math.floor(end), before - 1)
+        first = min(math.ceil(begin), last)
+        if first - begin > 1e-6:  # and no rounding error; OpenCV has 1e-3, the least that sides of 1,000 can leave
+            sums[i] += x[first - 1] * np.float32((first - begin) / length)
+        for whole in range(first, last):
+            sums[i] += x[whole] * np.float32(1.0 / length)
+        if end - last > 1e-6:
+            sums[i] += x[last] * np.float32(min(end - last, 1.0, length) / length)
+    return sums
 
 
 def centered_ranks(values: Float64) -> Float32:

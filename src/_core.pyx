@@ -8,7 +8,7 @@ import numpy as np
 
 cimport numpy as cnp
 from fastes_core cimport *
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 cnp.import_array()
@@ -285,3 +285,4 @@ def aligned_zeros(int64_t count):
 
 
 include "actor.pxi"
+include "screen.pxi"

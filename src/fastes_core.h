@@ -23,6 +23,9 @@ enum { FASTES_STREAM_TABLE = 0, FASTES_STREAM_PAIR = 1, FASTES_STREAM_EVAL = 2, 
 /* Normals are made in groups of this many: 16 lanes x the 4 words of one Philox block. */
 #define FASTES_NORMAL_GROUP 64
 
+/* In a table of greys, which are 0 to 255: of a colour whose grey nobody knows. */
+#define FASTES_NO_GREY 256
+
 /* How an observation lies in memory. */
 typedef enum { FASTES_OBS_FLOAT64 = 0, FASTES_OBS_FLOAT32 = 1, FASTES_OBS_UINT8 = 2 } fastes_obs_dtype;
 
@@ -133,6 +136,25 @@ typedef struct {
     uint64_t noise_step;        /* steps taken: the stream's counter */
 } fastes_policy;
 
+/* One side of images whose in pixels become out. Pixel i afterwards covers count[i] of those before, from first[i] on. */
+typedef struct {
+    int32_t in, out, most;        /* most: the largest of count */
+    const int32_t *first, *count; /* (out,) */
+    const uint16_t *weight;       /* (out, most): how much it covers of each, in whole parts of the same size; 0 past the last */
+    const float *share;           /* (out, most): the same as shares of 1 */
+} fastes_resize_side;
+
+/* Images resized by area. The parts of all rows that a pixel covers are at most 257, and of all pixels at most 65536. */
+typedef struct {
+    fastes_resize_side rows, columns;
+    float unit;                   /* 1 over the parts of all pixels that one covers */
+    float offset;                 /* added to a sum of parts: 0.5 rounds the halves of four up */
+    float sure;                   /* a mean farther than that from a whole number is summed by shares, which decides how it is rounded */
+    uint8_t *frame;               /* (rows.in, columns.in) */
+    uint16_t *sums;               /* (columns.in + columns.most,): 0 past columns.in */
+    int32_t *totals;              /* (columns.out,) */
+} fastes_resize;
+
 typedef struct {
     const char *name;
 
@@ -177,6 +199,13 @@ typedef struct {
 
     /* x (n,) float32 -> sum of x*x in float64, 16 interleaved partial sums folded pairwise. */
     double (*sum_squares)(const float *x, int64_t n);
+
+    /* grey (n,) = table (256,) at colours (n,). Returns whether all are known: a grey that is not is FASTES_NO_GREY in the table. */
+    int32_t (*look_up_greys)(uint8_t *grey, const uint8_t *colours, const uint16_t *table, int64_t n);
+
+    /* earlier, latest (rows.in, columns.in) -> out (rows.out, columns.out): the brighter one at each pixel, then means over areas in
+     * whole numbers, rounded. Halves, and what floats cannot tell from them, are as OpenCV's float sums decide them. */
+    void (*resize_brighter)(const fastes_resize *resize, const uint8_t *earlier, const uint8_t *latest, uint8_t *out);
 } fastes_kernels;
 
 /* A variant by name, or NULL where it was not compiled or this CPU cannot run it. */

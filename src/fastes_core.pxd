@@ -1,9 +1,9 @@
 # The declarations of fastes_core.h, which says what each of them does.
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "fastes_core.h" nogil:
     enum:
-        FASTES_PAD
+        FASTES_PAD, FASTES_NO_GREY
         FASTES_STREAM_VERSION, FASTES_STREAM_TABLE, FASTES_STREAM_PAIR, FASTES_STREAM_EVAL, FASTES_STREAM_INIT
     ctypedef enum fastes_obs_dtype:
         FASTES_OBS_FLOAT64, FASTES_OBS_FLOAT32, FASTES_OBS_UINT8
@@ -61,6 +61,18 @@ cdef extern from "fastes_core.h" nogil:
         int32_t sample
         float action_noise
         uint64_t noise_key, noise_step
+    ctypedef struct fastes_resize_side:
+        int32_t in_ "in", out, most
+        const int32_t *first
+        const int32_t *count
+        const uint16_t *weight
+        const float *share
+    ctypedef struct fastes_resize:
+        fastes_resize_side rows, columns
+        float unit, offset, sure
+        uint8_t *frame
+        uint16_t *sums
+        int32_t *totals
     ctypedef struct fastes_kernels:
         const char *name
         void (*normal_fill)(float *, int64_t, int64_t, uint64_t, uint32_t) noexcept nogil
@@ -75,6 +87,8 @@ cdef extern from "fastes_core.h" nogil:
         void (*observe)(const fastes_policy *, const void *, fastes_obs_dtype, float *, int32_t) noexcept nogil
         void (*choose)(fastes_policy *, float *, void *) noexcept nogil
         double (*sum_squares)(const float *, int64_t) noexcept nogil
+        int32_t (*look_up_greys)(uint8_t *, const uint8_t *, const uint16_t *, int64_t) noexcept nogil
+        void (*resize_brighter)(const fastes_resize *, const uint8_t *, const uint8_t *, uint8_t *) noexcept nogil
     const fastes_kernels *fastes_variant(const char *)
     const fastes_kernels *fastes_best_variant()
     void fastes_philox(const uint32_t *, const uint32_t *, uint32_t *)

@@ -45,6 +45,7 @@ ALL_VARIANTS = (
     "tests/test_layers.py",
     "tests/test_image_layers.py",
     "tests/test_recurrent_layers.py",
+    "tests/test_screen.py",
 )
 # Use the variant in use: once for each.
 EACH_VARIANT = ("tests/test_kernel_properties.py", "tests/test_kernel_rows.py", "tests/test_policies.py")

@@ -183,7 +183,6 @@ def test_nothing_imports_torch_or_ray() -> None:
     heavy = {":torch", ":ray", ":stable_baselines3", ":cv2", ":scipy"}
     found = {name: sorted(imports_of(name) & heavy) for name in module_files() if imports_of(name) & heavy}
     assert found == {
-        "envs.atari.game": [":cv2"],  # which Gymnasium imports by its name, where a game is built
         "pools.cluster.connection": [":ray"],
         "sb3.interface": [":stable_baselines3"],  # only where SB3 is in use already
         "policies.torch_policy": [":torch"],  # in functions: the user has made a module

@@ -20,6 +20,7 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from benchmarks.machine import describe
 from benchmarks.options import COUNT
 from benchmarks.tables import markdown_table, median_and_range
+from fastes._core import AreaResize, Greys
 from fastes.envs.atari.options import ale_id
 from fastes.envs.import_hook import ATARI
 
@@ -37,7 +38,7 @@ class Rate(NamedTuple):
 
 
 class Floor:
-    """The emulator, two grey screens a step and their resize: nothing can be less."""
+    """The emulator, two grey screens a step and their resize, by the kernels of FastES: nothing can be less."""
 
     def __init__(self, game: str) -> None:
         self.ale = ale_py.ALEInterface()
@@ -46,6 +47,8 @@ class Floor:
         self.actions = self.ale.getMinimalActionSet()
         self.screens = np.zeros((2, *self.ale.getScreenDims()), np.uint8)
         self.small = np.zeros((84, 84), np.uint8)
+        self.colours, self.greys = self.screens[0].copy(), Greys()
+        self.make_small = AreaResize(self.ale.getScreenDims(), self.small.shape).brighter
 
     def reset(self, seed: int) -> int:  # noqa: ARG002
         self.ale.reset_game()
@@ -55,12 +58,30 @@ class Floor:
         ale, (earlier, latest) = self.ale, self.screens
         for _ in range(SKIP - 1):
             ale.act(self.actions[action])
-        ale.getScreenGrayscale(earlier)
+        self.read(earlier)
         ale.act(self.actions[action])
-        ale.getScreenGrayscale(latest)
-        np.maximum(earlier, latest, out=latest)
-        cv2.resize(latest, (84, 84), self.small, interpolation=cv2.INTER_AREA)
+        self.read(latest)
+        self.make_small(earlier, latest, self.small)
         return 1, ale.game_over()
+
+    def read(self, grey: np.ndarray) -> None:
+        self.ale.getScreen(self.colours)
+        if not self.greys.look_up(self.colours, grey):
+            self.ale.getScreenGrayscale(grey)
+            self.greys.learn(self.colours, grey)
+
+
+class OfOpenCV(Floor):
+    """The same with ale-py's greys and OpenCV's resize."""
+
+    def __init__(self, game: str) -> None:
+        super().__init__(game)
+        self.read = self.ale.getScreenGrayscale
+        self.make_small = self.resize
+
+    def resize(self, earlier: np.ndarray, latest: np.ndarray, small: np.ndarray) -> None:
+        np.maximum(earlier, latest, out=latest)
+        cv2.resize(latest, small.shape, small, interpolation=cv2.INTER_AREA)
 
 
 class Single:
@@ -130,6 +151,7 @@ def contenders(game: str) -> dict[str, Callable[[], Any]]:
     """Name -> what makes one. The floor comes first."""
     found: dict[str, Callable[[], Any]] = {
         "emulator, screens, resize": lambda: Floor(game),
+        "the same by ale-py and OpenCV": lambda: OfOpenCV(game),
         "FastES": lambda: Single(ours(game)),
         "Gymnasium AtariPreprocessing": lambda: Single(wrapped(game)),
         "ale-py AtariVectorEnv, 1 game": lambda: Vector(game, 1),
@@ -223,7 +245,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=COUNT, default=7, help="stretches of each kind, taken in turn (default: 7)")
     arguments = parser.parse_args()
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-    cv2.setNumThreads(0)
+    cv2.setNumThreads(0)  # one core for all
     print(f"{describe()}, ale-py {ale_py.__version__}, OpenCV {cv2.__version__}\n")
     table = []
     for game in arguments.games:

@@ -38,6 +38,7 @@ def check_kernels() -> None:
             _verify_perturb()
             _verify_noise_sum()
             _verify_sums_and_ranks()
+            _verify_screens()
             for name in POLICIES:
                 _verify_act(name)
 
@@ -112,6 +113,23 @@ def _verify_sums_and_ranks() -> None:
         values = rng.integers(0, 40, size).astype(np.float64)
         values[rng.random(size) < 0.1] = np.nan
         assert_same_bits(f"centered_ranks({size} values)", _core.centered_ranks(values), numpy_twin.centered_ranks(values))
+
+
+def _verify_screens() -> None:
+    rng = np.random.default_rng(4)
+    colours = rng.integers(0, 5, (2, 210, 160), dtype=np.uint8)
+    actual, expected = np.zeros_like(colours), np.zeros_like(colours)
+    kernel, twin = _core.Greys(), numpy_twin.Greys()
+    for greys, screens in ((kernel, actual), (twin, expected)):
+        greys.learn(colours[0], colours[0] * np.uint8(51))
+        for one, grey in zip(colours, screens, strict=True):
+            greys.look_up(one, grey)
+    assert_same_bits("look_up", actual, expected)
+    for size in ((84, 84), (42, 40), (7, 160)):
+        small, other = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
+        _core.AreaResize((210, 160), size).brighter(*actual, small)
+        numpy_twin.AreaResize((210, 160), size).brighter(*expected, other)
+        assert_same_bits(f"brighter, of size {size}", small, other)
 
 
 def _verify_act(name: str) -> None:

@@ -16,13 +16,8 @@ EXTRAS = {
     "Box2D": "box2d",
     "box2d": "box2d",
     "ale_py": "atari",
-    "cv2": "atari",
     "pygame": "video",
 }
-_HEADLESS = (
-    "install the system library (Debian, Ubuntu: apt-get install libgl1 libglib2.0-0), or what needs none: pip uninstall "
-    "opencv-python, pip install opencv-python-headless"
-)
 
 
 def entry_point_advice(spec: EnvSpec) -> str:
@@ -50,8 +45,6 @@ def package_missing(spec: EnvSpec, error: Exception) -> EnvironmentUnavailable:
     """The error of a package that an environment imports; with the command that installs it, where that is known."""
     if newer := _newer_version(spec, error):
         return EnvironmentUnavailable(f"environment {spec.id!r} is no longer in Gymnasium; did you mean {newer!r}?")
-    if getattr(error, "name", None) == "cv2" and not isinstance(error, ModuleNotFoundError):
-        return EnvironmentUnavailable(f"environment {spec.id!r} cannot use OpenCV ({error}): {_HEADLESS}")
     text = f"{error} {getattr(error, 'name', '')} {error.__cause__}"
     extra = next((extra for module, extra in EXTRAS.items() if module in text), None)
     hint = f". To install it: {install_command(extra)}" if extra else ""

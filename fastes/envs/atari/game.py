@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import ale_py
-import cv2
 import gymnasium
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from ale_py import roms
 from gymnasium import spaces
 from gymnasium.utils import EzPickle, seeding
 
+from fastes._core import AreaResize, Greys
 from fastes.envs.atari.options import Options
 from fastes.errors import suggest
 
@@ -51,7 +51,6 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
             raise ValueError(f"render_mode = {render_mode!r}: expected 'rgb_array' (frames), 'human' (a window) or None")
         self.game, self.render_mode, self.options = game, render_mode, Options.checked(options)
         self.metadata = {**self.metadata, "render_fps": max(1, _FRAMES_A_SECOND // self.options.frame_skip)}
-        cv2.setNumThreads(0)  # a worker has one core
         self._emulator = _Emulator(game, self.options, render_mode == "human")
         ale = self.ale = self._emulator.ale
         self._actions = ale.getLegalActionSet() if self.options.full_action_space else ale.getMinimalActionSet()
@@ -60,7 +59,9 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
         self.observation_space = spaces.Box(0, 255, (self.options.frame_stack, height, width), np.uint8)
         self._stack = np.zeros(self.observation_space.shape, np.uint8)
         shape = ale.getScreenDims()
-        self._earlier, self._latest, self._brighter = (np.zeros(shape, np.uint8) for _ in range(3))  # of the last two frames
+        self._earlier, self._latest = np.zeros(shape, np.uint8), np.zeros(shape, np.uint8)  # of the last two frames
+        self._screen, self._greys = np.zeros(shape, np.uint8), Greys()
+        self._resize = AreaResize(shape, (height, width))
         self._colours = np.zeros((2, *shape, 3), np.uint8) if render_mode == "rgb_array" else None  # of the same
         self._lives, self._begun = 0, False
 
@@ -120,15 +121,18 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
                 self._read(self._earlier, 0)
         return points, False
 
-    def _read(self, screen: Screen, which: int) -> None:
-        self.ale.getScreenGrayscale(screen)
+    def _read(self, grey: Screen, which: int) -> None:
+        """The present frame. ale-py's greys take far longer than its colours: they are read where a colour is new."""
+        self.ale.getScreen(self._screen)
+        if not self._greys.look_up(self._screen, grey):
+            self.ale.getScreenGrayscale(grey)
+            self._greys.learn(self._screen, grey)
         if self._colours is not None:
             self.ale.getScreenRGB(self._colours[which])
 
     def _resize_into(self, small: Screen) -> None:
         """The last two frames, the brighter one at each pixel, in the size of an observation."""
-        np.maximum(self._earlier, self._latest, out=self._brighter)
-        cv2.resize(self._brighter, self.options.size, small, interpolation=cv2.INTER_AREA)
+        self._resize.brighter(self._earlier, self._latest, small)
 
     def _info(self) -> dict[str, Any]:
         ale = self.ale
