@@ -264,6 +264,8 @@ class Actor:
         self.observation_moments: Float64 = np.zeros((2, spec.obs_size))
         self.normalizer: tuple[Float64, Float64, float] | None = None
         self.counting = False
+        self.observation: Array = np.zeros(0, dtype=np.float32)  # the last one, flat, and what was observed of it
+        self.observed: Float32 = np.zeros(0, dtype=np.float32)
         self.reads_image = bool(spec.layers) and spec.layers[0].reads_image
         self.memories = [Memory(np.zeros(layer.state_size, dtype=np.float32)) for layer in spec.layers]
         self.begin_episode()
