@@ -39,6 +39,7 @@ def layer_of(module: str) -> str:
     return top
 
 
+@cache
 def module_files() -> dict[str, Path]:
     """Module name without 'fastes.' -> file."""
     found = {}

@@ -25,7 +25,7 @@ def assert_pool_plays_candidates(model: FastES) -> None:
     try:
         training, _ = model.state.episode_settings()
         request, place = Request(perturbations.theta, model.normalizer, training, perturbations), pool.block.places[0]
-        actor, load = model.policy_spec.make_actor(), parameter_loader(place.layout)
+        actor, load = model.policy_spec.make_actor(), parameter_loader(place.layout, model.policy_spec)
         for job, expected in zip(publish(place, request), perturbations, strict=True):
             load(actor, place, job, perturbations.sigma)
             assert_same_bits(f"job {job}", actor.parameters, expected)
