@@ -66,6 +66,7 @@ OTHER_ENDS = {  # budgets, evaluation, memory, faults: nothing is learned by the
 }
 POLICY_FLAGS = (
     *("--net-arch", "--activation-fn", "--use-bias", "--action-mapping", "--num-bins"),
+    *("--cnn", "--features-dim", "--batch-norm", "--normalize-images"),
     *("--cell", "--lstm-hidden-size", "--n-lstm-layers"),
 )
 SETTINGS_HEAD = """# Settings
