@@ -41,6 +41,7 @@ COURSES = {
     "LunarLander-v3": Course(200.0),
     "LunarLanderContinuous-v3": Course(200.0),
     "BipedalWalker-v3": Course(280.0),
+    "fastes/Catch-v0": Course(1.0),
     "InvertedPendulum-v5": Course(1000.0, timesteps=300_000, trpo=0.1, ppo=0.5),
     "Swimmer-v5": Course(350.0, trpo=0.1, ppo=0.5),
     "HalfCheetah-v5": Course(4500.0, trpo=0.1, ppo=0.5, against_ppo=8_000_000),

@@ -28,6 +28,8 @@ def register_envs() -> None:
 
     if "fastes/TMaze-v0" not in registry:
         register("fastes/TMaze-v0", entry_point="fastes.envs.tasks.t_maze:TMaze", reward_threshold=1.0)
+    if "fastes/Catch-v0" not in registry:
+        register("fastes/Catch-v0", entry_point="fastes.envs.tasks.catch:Catch", reward_threshold=1.0)
     if "fastes/CyclicMDP-v0" not in registry:
         register(
             "fastes/CyclicMDP-v0",

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from fastes.envs.atari.options import of_game, plays_screens
+from fastes.envs.atari.options import of_game, plays_screens, preset_id
 from fastes.envs.copies import Copies, made_by
 from fastes.envs.declared_spaces import check_declared
 from fastes.envs.import_hook import ATARI, is_atari, register_atari, register_envs
@@ -100,6 +100,11 @@ class EnvSource:
     def episode_limit(self) -> int | None:
         """Steps after which an episode is cut, as far as a spec says it."""
         return self.spec.max_episode_steps if self.spec is not None else None
+
+    @property
+    def preset_name(self) -> str:
+        """The id by which presets know it."""
+        return preset_id(self.name, self.spec, self.make_kwargs)
 
     @property
     def rebuilds(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import warnings
 from collections.abc import Mapping
@@ -22,17 +23,22 @@ else:
 __all__ = ["DEFAULT", "all_presets", "choose_settings", "load_preset", "no_preset_note", "preset_for", "tomllib"]
 
 DEFAULT = "default"
+GAMES = "atari"  # the preset of games that have none of their own
+_GAME = re.compile(r"ALE/[A-Za-z0-9]+-v5")  # no memory, which is ALE/<Game>-ram-v5
+_BASE = "base"  # a preset's key: the name of the one that it changes
 _FAR = 4  # times the preset's population_size, or that part of it
 
 
 @cache
 def all_presets() -> dict[str, dict[str, Any]]:
-    """Preset name (an environment id, 'default', 'paper' or 'ars') -> settings, with the key 'source' for their provenance."""
+    """Preset name (an environment id, 'default', 'atari', 'paper' or 'ars') -> settings, with the key 'source' for their
+    provenance.
+    """
     presets: dict[str, dict[str, Any]] = {}
     for file in sorted(resources.files("fastes.presets").iterdir(), key=lambda f: f.name):
         if file.name.endswith(".toml"):
             presets.update(tomllib.loads(file.read_text(encoding="utf-8")))
-    return presets
+    return {name: {**presets.get(preset.pop(_BASE, ""), {}), **preset} for name, preset in presets.items()}
 
 
 def load_preset(name: str) -> dict[str, Any]:
@@ -44,8 +50,10 @@ def load_preset(name: str) -> dict[str, Any]:
 
 
 def preset_for(env_id: str) -> str:
-    """The preset of an environment id: its own, or the default."""
-    return env_id if env_id in all_presets() else DEFAULT
+    """The preset of an environment id: its own, that of all Atari games, or the default."""
+    if env_id in all_presets():
+        return env_id
+    return GAMES if _GAME.fullmatch(env_id) else DEFAULT
 
 
 def no_preset_note(env_id: str, flag: str = "preset=") -> str | None:
@@ -53,6 +61,8 @@ def no_preset_note(env_id: str, flag: str = "preset=") -> str | None:
     presets = all_presets()
     if env_id in presets:
         return None
+    if preset_for(env_id) == GAMES:
+        return f"{env_id} has no preset of its own, these are the settings of all Atari games"
     base = env_id.rpartition("-v")[0]
     others = [name for name in presets if base and "-v" in name and name.rpartition("-v")[0] == base]
     note = f"{env_id} has no preset, these are FastES's defaults"
@@ -82,8 +92,11 @@ def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any
     base = population_scale.scaled_settings(base, changes.get(population_scale.NAME, 1))
     changes = {name: value for name, value in changes.items() if name != population_scale.NAME}
     merged = {**base, **changes}
-    if isinstance(changes.get("policy_kwargs"), Mapping):
-        merged["policy_kwargs"] = {**base.get("policy_kwargs", {}), **changes["policy_kwargs"]}
+    if isinstance(given := changes.get("policy_kwargs"), Mapping):
+        of_preset = dict(base.get("policy_kwargs", {}))
+        if "cnn" in given:
+            of_preset.pop("features_extractor_kwargs", None)  # a published network has a size of its own there
+        merged["policy_kwargs"] = {**of_preset, **given}
     settings = Settings().changed(**merged)
     if name != DEFAULT and "population_size" in changes and "learning_rate" not in changes:
         _warn_of_unscaled_rate(name, base.get("population_size", Settings().population_size), settings)

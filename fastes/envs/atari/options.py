@@ -16,6 +16,7 @@ from fastes.errors import check_int, suggest, whole
 
 _SCREENS = re.compile(r"ALE/\w+-v5|\w+NoFrameskip-v4")  # ids that stand for a game, to be played with the usual preprocessing
 _OF_GYMNASIUM = ("render_mode", "max_episode_steps", "disable_env_checker")  # arguments of gymnasium.make itself
+_ALE_ENV = "ale_py.env:AtariEnv"
 _OWN = "obs_type"  # who says what the observations are means ale-py's environment
 _LARGEST = 1_000  # side of a screen
 
@@ -77,7 +78,7 @@ DEFAULTS = Options().as_arguments()
 
 def plays_screens(spec: EnvSpec, kwargs: Mapping[str, Any]) -> bool:
     """Whether an id gets the environment of FastES: ALE/<Game>-v5 or <Game>NoFrameskip-v4 of ale-py, no obs_type asked for."""
-    ours = spec.entry_point == "ale_py.env:AtariEnv" and _SCREENS.fullmatch(spec.id) is not None
+    ours = spec.entry_point == _ALE_ENV and _SCREENS.fullmatch(spec.id) is not None
     return ours and "game" in spec.kwargs and spec.kwargs.get(_OWN, "rgb") == "rgb" and _OWN not in kwargs
 
 
@@ -101,6 +102,17 @@ def of_game(spec: EnvSpec, kwargs: Mapping[str, Any]) -> tuple[str, EnvSpec, dic
 def ale_id(game: str) -> str:
     """The id that a game has in ale-py: 'ALE/SpaceInvaders-v5' for space_invaders."""
     return f"ALE/{game.title().replace('_', '')}-v5"
+
+
+def preset_id(name: str, spec: EnvSpec | None, kwargs: Mapping[str, Any]) -> str:
+    """The id by which presets know an environment: of a game ale-py's, whoever wraps it, and the one of its memory for that.
+
+    name: of anything else. spec, kwargs: what makes it.
+    """
+    if spec is None or not (spec.id == ATARI or spec.entry_point == _ALE_ENV) or "game" not in spec.kwargs:
+        return name
+    found = ale_id(str(spec.kwargs["game"]))
+    return found.replace("-v", "-ram-v") if {**spec.kwargs, **kwargs}.get(_OWN) == "ram" else found
 
 
 def _flag(name: str, value: Any) -> bool:
