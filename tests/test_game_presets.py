@@ -1,0 +1,68 @@
+"""Risk: a game gets settings that were meant for other observations, or none; a published network is not the published one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import pytest
+
+from fastes import FastES
+from fastes.settings.preset_loader import all_presets, choose_settings, load_preset, no_preset_note, preset_for
+
+NAMED = {name for name in all_presets() if name.startswith("ALE/")}
+
+
+def test_games_without_a_preset_get_that_of_all_games() -> None:
+    assert preset_for("ALE/Skiing-v5") == "atari"
+    assert {preset_for(name) for name in NAMED} == NAMED
+    for other in ("ALE/Pong-ram-v5", "Pong-v4", "Toy-v0", "ALE/Pong-v6"):
+        assert preset_for(other) == "default"
+
+
+def test_who_starts_a_game_without_a_preset_is_told_whose_settings_these_are() -> None:
+    assert "all Atari games" in str(no_preset_note("ALE/Skiing-v5"))
+    assert {no_preset_note(name) for name in NAMED} <= {None}
+    assert "which were tuned for no environment" in str(no_preset_note("ALE/Pong-ram-v5"))
+
+
+def test_a_preset_is_another_one_with_changes() -> None:
+    for name in NAMED:
+        assert "base" not in all_presets()[name]
+        assert load_preset(name).keys() >= load_preset("atari").keys()
+
+
+def test_a_published_network_keeps_its_size_beside_the_preset() -> None:
+    def of(**kwargs: Any) -> dict[str, Any]:
+        return choose_settings("ALE/Pong-v5", None, {"policy_kwargs": kwargs}).policy_kwargs
+
+    size = load_preset("ALE/Pong-v5" if "ALE/Pong-v5" in NAMED else "atari")["policy_kwargs"]["features_extractor_kwargs"]
+    assert of(activation_fn="elu")["features_extractor_kwargs"] == size
+    assert of(cnn="nature") == {"cnn": "nature"}
+    assert of(cnn="a3c", features_extractor_kwargs={"features_dim": 9})["features_extractor_kwargs"] == {"features_dim": 9}
+
+
+def wrapped() -> Any:
+    cv2 = pytest.importorskip("cv2")
+    assert cv2
+    env = gymnasium.make("PongNoFrameskip-v4")
+    return gymnasium.wrappers.FrameStackObservation(gymnasium.wrappers.AtariPreprocessing(env), 4)
+
+
+@pytest.mark.parametrize(
+    ("env", "kwargs", "policy"),
+    [
+        ("ALE/Pong-v5", {}, "CnnPolicy"),
+        ("PongNoFrameskip-v4", {"frame_skip": 2}, "CnnPolicy"),
+        ("fastes/Atari-v0", {"game": "pong"}, "CnnPolicy"),
+        (lambda: gymnasium.make("fastes/Atari-v0", game="pong"), None, "CnnPolicy"),
+        (wrapped, None, "CnnPolicy"),
+        ("ALE/Pong-v5", {"obs_type": "ram"}, "MlpPolicy"),
+    ],
+)
+def test_what_a_game_shows_decides(env: Any, kwargs: dict[str, Any] | None, policy: str) -> None:
+    pytest.importorskip("ale_py")
+    given = env if kwargs is not None else env()
+    with FastES(given, n_workers=0, seed=0, env_kwargs=kwargs, population_size=2, learning_rate=0.1) as model:
+        assert model.settings.policy == policy
+        assert not model.policy_spec.needs_reference or model.state.reference.shape == (128, 4, 84, 84)
