@@ -101,9 +101,7 @@ class FastES(Loop):
         check_no_class(env, policy)
         given, wanted = env_and_policy(env, policy)
         source = make_env_source(given, env_kwargs)
-        chosen = choose_settings(
-            source.preset_name, preset, changed_settings(settings, source, wanted, learning_rate), verbose
-        )
+        chosen = choose_settings(source.preset_name, preset, changed_settings(settings, source, wanted, learning_rate), verbose)
         own = None if source.vector_env is not None else source()
         if own is not None:
             check_for_workers(own, n_workers)

@@ -53,9 +53,9 @@ def test_to_stand_still_catches_a_fifth() -> None:
 
 def test_it_is_a_gymnasium_environment() -> None:
     check_env(gymnasium.make(ID).unwrapped, skip_render_check=True)
+    env = Catch()
+    env.reset(seed=0)
     with pytest.raises(ValueError, match="action = 3"):
-        env = Catch()
-        env.reset(seed=0)
         env.step(3)
     for name in ("rows", "columns"):
         with pytest.raises(ValueError, match=name):

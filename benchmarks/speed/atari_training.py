@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.machine import describe
 from benchmarks.options import COUNT
 from benchmarks.speed.atari import Floor
-from benchmarks.tables import below_aim, markdown_table, median_and_range
+from benchmarks.tables import markdown_table, median_and_range
 from fastes import FastES
 from fastes.envs.atari.options import ale_id
 from fastes.envs.import_hook import ATARI
@@ -31,7 +31,14 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 FLOOR_AIM, PPO_AIM = 0.85, 1.5
 CANDIDATES, LONGEST = 8, 1_000  # of a generation, and steps of an episode
-ZOO_PPO: dict[str, Any] = {"n_steps": 128, "n_epochs": 4, "batch_size": 256, "ent_coef": 0.01, "vf_coef": 0.5, "clip_range": 0.1}
+ZOO_PPO: dict[str, Any] = {
+    "n_steps": 128,
+    "n_epochs": 4,
+    "batch_size": 256,
+    "ent_coef": 0.01,
+    "vf_coef": 0.5,
+    "clip_range": 0.1,
+}
 ZOO_ENVS = 8
 
 Stretch = Callable[[], int]  # plays for a while and gives the environment steps that it took

@@ -6,11 +6,12 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from benchmarks.learning.studies import defaults, populations
+from benchmarks.learning.studies import defaults, game_frame_skip, populations
 from benchmarks.learning.studies.study import Study, run_study
 
 NAMES = ("cyclic_mdp", "memory", "frame_skip", "episode_reward", "settings")
-OWN_RUNS = {"populations": populations, "defaults": defaults}  # their trainings are of another kind: no contestants
+# their trainings are of another kind: no contestants
+OWN_RUNS = {"populations": populations, "defaults": defaults, "game_frame_skip": game_frame_skip}
 
 
 def study_named(name: str) -> Study:
