@@ -1,0 +1,87 @@
+"""Risk: the batch that batch normalisation rests on is not a function of the seed, cannot be drawn, or is lost on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from images_for_tests import NORMED, SETTINGS, SMALL, Dots
+from training import learn
+
+from fastes import CheckpointError, FastES
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.checkpoints.writer import write_checkpoint
+from fastes.policies.layers.batch_norm import REFERENCE_SIZE
+
+
+def test_the_batch_is_what_a_random_policy_sees_of_as_many_episodes_as_it_takes() -> None:
+    with (
+        FastES(Dots, n_workers=0, seed=1, **SETTINGS) as model,
+        FastES(Dots, n_workers=0, seed=1, **SETTINGS) as same,
+        FastES(Dots, n_workers=0, seed=2, **SETTINGS) as other,
+    ):
+        batch = model.state.reference
+        assert (batch.shape, batch.dtype) == ((REFERENCE_SIZE, 8, 9, 2), np.uint8)
+        assert batch.tobytes() == same.state.reference.tobytes() != other.state.reference.tobytes()
+        assert len({image.tobytes() for image in batch}) > 30, "many episodes, with goals and places of their own"
+        assert len(np.unique(batch[:, 0, :, 0] == 250, axis=0)) >= 7, "most goals"
+        assert not batch.flags.writeable
+        model.set_random_seed(9)
+        assert model.state.reference is batch
+        model.set_env(Dots)
+        assert model.evaluate(1).returns == same.evaluate(1).returns
+
+
+def test_a_file_brings_its_batch_with_it(tmp_path: Path) -> None:
+    class Dark(Dots):
+        def _shown(self) -> Any:
+            return super()._shown() // 2
+
+    image = Dots().observation_space.sample()
+    with FastES(Dots, n_workers=0, seed=1, **SETTINGS) as model:
+        expected = model.predict(image, deterministic=True)[0]
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", Dark, n_workers=0) as loaded:
+        assert loaded.predict(image, deterministic=True)[0] == expected
+        assert loaded.state.reference.tobytes() == model.state.reference.tobytes()
+
+
+def test_policies_without_batch_normalisation_draw_and_keep_none(tmp_path: Path) -> None:
+    with FastES(Dots, n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": SMALL}) as model:
+        assert model.state.reference is None
+        model.save(tmp_path / "m")
+    assert set(read_checkpoint(tmp_path / "m").arrays) == {"theta", "optimizer", "normalizer"}
+
+
+@pytest.mark.parametrize("damage", ["missing", "shape", "dtype", "unfinished", "another policy's"])
+def test_a_damaged_batch_is_refused(damage: str, tmp_path: Path) -> None:
+    kwargs = SMALL if damage == "another policy's" else NORMED
+    with FastES(Dots, n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": kwargs}) as model:
+        data, arrays = model.snapshot()
+    batch = arrays.pop("reference", {"observations": np.zeros((3, 8, 9, 2), np.uint8)})["observations"]
+    changed = {
+        "missing": None,
+        "shape": batch[:, 1:],
+        "dtype": batch.astype(np.int32),
+        "unfinished": np.full(batch.shape, np.nan, np.float32),
+        "another policy's": batch,
+    }[damage]
+    if changed is not None:
+        arrays["reference"] = {"observations": changed}
+    write_checkpoint(tmp_path / "m", Checkpoint(data, arrays))
+    with pytest.raises(CheckpointError, match="the checkpoint's reference batch has"):
+        FastES.load(tmp_path / "m", Dots)
+
+
+def test_replays_see_the_same_batch() -> None:
+    with FastES(Dots, n_workers=0, seed=3, preset="default", target_return="none", **SETTINGS) as model:
+        learn(model, 1)
+        pool_spec = replace(model.evaluator.pool_spec(), references=(model.state.reference,))
+        assert pool_spec.layout(1).shared()["references"] == ((1, REFERENCE_SIZE, 8, 9, 2), "|u1")
+        played = model.replay(2, 1)
+        learn(model, 2)
+        assert model.last_episodes[1] == (played.episode_return, played.length)
