@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.vector import SyncVectorEnv
 from images_for_tests import NORMED, SETTINGS, SMALL, Dots
-from training import learn
+from training import learn, train
+from uneven import assert_same_results
 
 from fastes import CheckpointError, FastES
 from fastes.checkpoints.file_format import Checkpoint
@@ -85,3 +87,15 @@ def test_replays_see_the_same_batch() -> None:
         played = model.replay(2, 1)
         learn(model, 2)
         assert model.last_episodes[1] == (played.episode_return, played.length)
+
+
+def test_lanes_without_a_job_act_all_the_same() -> None:
+    """All environments of a vector environment step together, and its policies act only once they are folded."""
+    lanes = SyncVectorEnv([Dots] * 5)
+    expected = train(Dots, 1, **SETTINGS)
+    assert_same_results(expected, train(lanes, 1, **SETTINGS))
+    given = {"seed": 5, "target_return": "none", "preset": "default", **SETTINGS}
+    with FastES(Dots, n_workers=0, **given) as alone, FastES(lanes, **given) as model:
+        assert model.evaluate(1).returns == alone.evaluate(1).returns
+        assert model.replay(1, 2) == alone.replay(1, 2)
+    lanes.close()
