@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from gymnasium.vector import SyncVectorEnv
 from images_for_tests import NORMED, SETTINGS, SMALL, Dots
+from processes import run_script
+from processes import run_script
 from training import learn, train
 from uneven import assert_same_results
 
@@ -99,3 +101,25 @@ def test_lanes_without_a_job_act_all_the_same() -> None:
         assert model.evaluate(1).returns == alone.evaluate(1).returns
         assert model.replay(1, 2) == alone.replay(1, 2)
     lanes.close()
+
+
+def test_a_forked_copy_of_trainings_side_by_side_evaluates(tmp_path: Path) -> None:
+    """It has a pool of its own, with one noise table and one batch, whichever of several its model used."""
+    script = """
+        import os, sys
+        from images_for_tests import SETTINGS, Dots
+        from fastes import FastES
+        from fastes.seeds import one_pool
+
+        models = [FastES(Dots, n_workers=0, seed=seed, preset="default", **SETTINGS) for seed in (1, 2)]
+        expected = models[1].evaluate(1).returns.tolist()
+        with one_pool(models):
+            assert models[1].evaluate(1).returns.tolist() == expected
+            child = os.fork()
+            if child == 0:
+                assert models[1].evaluate(1).returns.tolist() == expected
+                sys.exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    """
+    result = run_script(script, tmp_path)
+    assert result.returncode == 0, result.stderr
