@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,10 @@ import pytest
 from gymnasium.vector import SyncVectorEnv
 from images_for_tests import NORMED, SETTINGS, SMALL, Dots
 from processes import run_script
-from processes import run_script
 from training import learn, train
 from uneven import assert_same_results
 
-from fastes import CheckpointError, FastES
+from fastes import CheckpointError, FastES, WorkerError
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
@@ -101,6 +103,114 @@ def test_lanes_without_a_job_act_all_the_same() -> None:
         assert model.evaluate(1).returns == alone.evaluate(1).returns
         assert model.replay(1, 2) == alone.replay(1, 2)
     lanes.close()
+
+
+class Drawing(Dots):
+    """Its pictures are drawn from NumPy's global random state."""
+
+    def _shown(self) -> Any:
+        return np.random.randint(0, 256, (8, 9, 2), np.uint8)  # noqa: NPY002
+
+
+@pytest.mark.parametrize("num_envs", [0, 1, 2])
+def test_the_batch_rests_on_the_seed_alone(num_envs: int) -> None:
+    """And not on what was drawn from the global random state before. Environments beside the first one share that state."""
+    batches = []
+    for before in (1, 2):
+        np.random.seed(before)  # noqa: NPY002
+        env = SyncVectorEnv([Drawing] * num_envs) if num_envs else Drawing
+        with FastES(env, n_workers=None if num_envs else 0, seed=1, **SETTINGS) as model:
+            batches.append(model.state.reference.tobytes())
+    assert batches[0] == batches[1]
+    if num_envs == 1:
+        with FastES(Drawing, n_workers=0, seed=1, **SETTINGS) as model:
+            assert model.state.reference.tobytes() == batches[0]
+
+
+class Failing(Dots):
+    """Some episodes raise, at their second step; with always all do, in reset."""
+
+    built = 0
+
+    def __init__(self, always: bool = False) -> None:
+        super().__init__()
+        Failing.built += 1
+        self.always, self.failed = always, False
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if self.always or self.failed:
+            raise OSError("no picture" if self.always else "it failed before, and was not built anew")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        if self.steps == 1 and self.length == 8:
+            self.failed = True
+            raise OSError("no step")
+        return super().step(action)
+
+
+def test_failures_that_are_penalised_leave_a_batch() -> None:
+    Failing.built = 0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        models = [FastES(Failing, n_workers=0, seed=1, on_env_error="penalise", **SETTINGS) for _ in range(2)]
+    messages = [str(each.message) for each in caught]
+    assert len(messages) == 2, "one of each model's kinds"
+    assert "OSError: no step: the rest of this episode is left out" in messages[0]
+    batches = [model.state.reference for model in models]
+    assert batches[0].shape == (REFERENCE_SIZE, 8, 9, 2)
+    assert batches[0].tobytes() == batches[1].tobytes()
+    assert Failing.built > 4
+    for model in models:
+        model.close()
+
+
+def test_other_failures_say_where_they_were() -> None:
+    for env, kwargs, said in (
+        (Failing, {"n_workers": 0}, "no step"),
+        (SyncVectorEnv([Failing]), {}, "no step"),
+        (partial(Failing, always=True), {"n_workers": 0, "on_env_error": "penalise"}, "no picture"),
+    ):
+        told = pytest.warns() if "on_env_error" in kwargs else contextlib.nullcontext()
+        with told, pytest.raises(WorkerError, match=rf"OSError: {said}\n\[.*reference batch .* seed \d+\]") as raised:
+            FastES(env, seed=1, **kwargs, **SETTINGS)
+        assert f"seed {raised.value.env_seed}]" in str(raised.value)
+        assert isinstance(raised.value.__cause__, OSError)
+
+
+def test_the_batch_holds_values_of_every_dtype_that_was_seen() -> None:
+    class Late(Dots):
+        """It begins with whole numbers."""
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            image, info = super().reset(seed=seed, options=options)
+            return np.zeros_like(image), info
+
+        def step(self, action: Any) -> Any:
+            image, *rest = super().step(action)
+            return (image / 256).astype(np.float32), *rest
+
+    with FastES(Late, n_workers=0, seed=1, **SETTINGS) as model:
+        batch = model.state.reference
+        assert batch.dtype == np.float32
+        assert len(np.unique(batch)) == 4, "0, 20, 250, 255 of 256"
+
+
+def test_batches_of_several_dtypes_lie_side_by_side() -> None:
+    with FastES(Dots, n_workers=0, seed=1, **SETTINGS) as model:
+        images = model.state.reference
+        batches = images, (images / 256).astype(np.float32)
+        block = replace(model.evaluator.pool_spec(), references=batches, num_tables=2).block(0, shared=False)
+        assert all((one == other).all() for one, other in zip(block.references, batches, strict=True))
+
+
+def test_an_environment_that_is_false_is_played() -> None:
+    class Empty(Dots):
+        def __len__(self) -> int:
+            return 0
+
+    with FastES(Empty, n_workers=0, seed=1, **SETTINGS) as model:
+        assert len(model.state.reference) == REFERENCE_SIZE
 
 
 def test_a_forked_copy_of_trainings_side_by_side_evaluates(tmp_path: Path) -> None:
