@@ -14,7 +14,7 @@ import pytest
 from gymnasium.vector import SyncVectorEnv
 from images_for_tests import NORMED, SETTINGS, SMALL, Dots
 from processes import run_script
-from training import learn, train
+from training import assert_same_state, learn, train
 from uneven import assert_same_results
 
 from fastes import CheckpointError, FastES, WorkerError
@@ -63,7 +63,24 @@ def test_policies_without_batch_normalisation_draw_and_keep_none(tmp_path: Path)
     assert set(read_checkpoint(tmp_path / "m").arrays) == {"theta", "optimizer", "normalizer"}
 
 
-@pytest.mark.parametrize("damage", ["missing", "shape", "dtype", "unfinished", "another policy's"])
+@pytest.mark.filterwarnings("ignore:.*saw observations that are not finite")
+@pytest.mark.parametrize("normalize_obs", [True, False])
+def test_values_without_end_that_an_environment_shows_survive_a_file(normalize_obs: bool, tmp_path: Path) -> None:
+    class Lidar(Dots):
+        def _shown(self) -> Any:
+            return {**super()._shown(), "where": np.array([np.inf, self.at])}
+
+    env, given = partial(Lidar, dictionary=True), {"seed": 5, "target_return": "none", "preset": "default", **SETTINGS}
+    with FastES(env, n_workers=0, normalize_obs=normalize_obs, **given) as model:
+        assert np.isinf(model.state.reference).any()
+        model.save(tmp_path / "m")
+        with FastES.load(tmp_path / "m", env, n_workers=0) as loaded:
+            learn(model, 2)
+            learn(loaded, 2)
+            assert_same_state(model.snapshot(), loaded.snapshot())
+
+
+@pytest.mark.parametrize("damage", ["missing", "shape", "dtype", "empty", "another policy's"])
 def test_a_damaged_batch_is_refused(damage: str, tmp_path: Path) -> None:
     kwargs = SMALL if damage == "another policy's" else NORMED
     with FastES(Dots, n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": kwargs}) as model:
@@ -73,7 +90,7 @@ def test_a_damaged_batch_is_refused(damage: str, tmp_path: Path) -> None:
         "missing": None,
         "shape": batch[:, 1:],
         "dtype": batch.astype(np.int32),
-        "unfinished": np.full(batch.shape, np.nan, np.float32),
+        "empty": batch[:0],
         "another policy's": batch,
     }[damage]
     if changed is not None:
