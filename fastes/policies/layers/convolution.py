@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fastes import _core
 from fastes.policies.layers.layer import MOST_VALUES, Float32, check_sizes
 
 
@@ -80,6 +81,17 @@ class ImageConvolution(Convolution):
     first: int
     channels_first: bool
     divisor: int
+
+    @property
+    def strip_rows(self) -> int:
+        """Rows of outputs that are made at a time, of a strip of the image that is there as floats."""
+        most = (_core.STRIP_VALUES // (self.width * self.channels) - self.kernel) // self.stride + 1
+        return min(max(most, 1), self.rows)
+
+    @property
+    def strip_size(self) -> int:
+        """Values of that strip."""
+        return self.width * self.channels * ((self.strip_rows - 1) * self.stride + self.kernel)
 
     def check(self) -> None:
         super().check()
