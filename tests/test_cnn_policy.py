@@ -116,6 +116,18 @@ def test_images_are_found(space: spaces.Space[Any], expected: tuple[Any, ...]) -
         (box(84, 84, 4), {"cnn": [(8, 8)]}, "all of ints of at least 1"),
         (box(84, 84, 4), {"cnn": [(8, 8, 0)]}, "all of ints of at least 1"),
         (box(84, 84, 4), {"cnn": 3}, "cnn = 3: expected"),
+        (
+            box(84, 84, 4),
+            {"cnn": [(2**31, 8, 4)]},
+            "cnn = .* does not fit .*convolution 1: filters = 2147483648",
+        ),
+        (box(84, 84, 4), {"cnn": [(2**25, 8, 4)]}, r"cnn = .* convolution 1: outputs = \d+ .* out of range"),
+        (
+            box(84, 84, 4),
+            {"features_extractor_kwargs": {"features_dim": 2**31}},
+            "features_dim = .* at most",
+        ),
+        (box(84, 84, 4), {"net_arch": [True]}, r"net_arch = \[True\]: expected a list of positive layer sizes"),
         (box(84, 84, 4), {"batch_norm": "running"}, r"batch_norm = 'running': expected one of \('virtual', 'none'\), or None"),
         (box(84, 84, 4), {"batch_norm": True}, "batch_norm = True"),
         (box(84, 84, 4), {"features_extractor_kwargs": {"features_dim": 0}}, "features_dim = 0: expected the size of a layer"),
@@ -264,6 +276,17 @@ def test_candidates_between_evaluations_of_one_theta_change_no_result() -> None:
         assert place.returns[:2].tolist() == model.evaluate(2).returns.tolist()
         runner.close()
         pool.close()
+
+
+def test_a_file_is_loaded_with_the_arguments_that_it_was_made_with(tmp_path: Path) -> None:
+    """Tuples are lists in a file."""
+    given = {**NORMED, "net_arch": (3,), "activation_fn": type("Tanh", (), {})}
+    with FastES(Dots, n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": given}) as model:
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", Dots, n_workers=0, policy_kwargs=given) as loaded:
+        assert loaded.settings == model.settings
+    with pytest.raises(CheckpointMismatch, match=r"policy_kwargs = .* cannot change on loading, the checkpoint has"):
+        FastES.load(tmp_path / "m", Dots, n_workers=0, policy_kwargs={**given, "net_arch": (4,)})
 
 
 def test_an_environment_with_its_image_elsewhere_does_not_fit(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_spec import PolicySpec
+from fastes.settings.policy_kwargs import plain_policy_kwargs
 from fastes.settings.settings import SCHEDULES, Settings, setting_names
 from fastes.system.memory import check_memory
 from fastes.training.counters import Counters
@@ -191,6 +192,8 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
         raise CheckpointError(f"the checkpoint's settings are damaged: {shorten(error)}") from error
     if "obs_columns" in changes:
         changes = {**changes, "obs_columns": checked_columns(changes["obs_columns"])}
+    if "policy_kwargs" in changes:
+        changes = {**changes, "policy_kwargs": plain_policy_kwargs(changes["policy_kwargs"])}
     for name in _FIXED:
         if name in changes and changes[name] != (kept := getattr(settings, name)):
             raise CheckpointMismatch(
