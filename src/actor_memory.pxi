@@ -139,7 +139,7 @@ cdef class ActorMemory:
         if number:
             raise ValueError(f"layer {number} reads an image: only the first one can")
         check_slice(layer.first, layer.inputs, self.full_size, "first value of the image")
-        of.first, of.channels_first, of.unit = layer.first, layer.channels_first, np.float32(1.0) / np.float32(layer.divisor)
+        of.first, of.planes, of.unit = layer.first, layer.planes, np.float32(1.0) / np.float32(layer.divisor)
         of.strip_rows = layer.strip_rows
         self.strip = aligned_zeros(layer.width * layer.channels * ((of.strip_rows - 1) * layer.stride + layer.kernel))
         of.strip = &self.strip[0]

@@ -13,7 +13,9 @@ import pytest
 from envs_for_tests import Toy
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
+from gymnasium.wrappers import FrameStackObservation
 from images_for_tests import ACTIONS, NORMED, SETTINGS, SMALL, Dots, box, spec
+from test_kernel_parity import normals
 from training import assert_same, assert_same_state, learn, train
 from uneven import assert_same_results
 
@@ -55,7 +57,7 @@ def test_policy_kwargs_build_what_they_say() -> None:
     kwargs: dict[str, Any] = {"net_arch": [7], "activation_fn": "ELU", "use_bias": False, "normalize_images": False}
     own = spec(box(20, 20, 3), cnn=((4, 5, 3), [6, 2, 1]), batch_norm="none", **kwargs)
     image, convolution, features, hidden, last = own.layers
-    assert image == ImageConvolution(20, 20, 3, 4, 5, 3, "elu", False, 0, False, 1)
+    assert image == ImageConvolution(20, 20, 3, 4, 5, 3, "elu", False, 0, 1, 1)
     assert convolution == Convolution(6, 6, 4, 6, 2, 1, "elu", False)
     assert (features, hidden) == (Dense(150, 256, "elu", False), Dense(256, 7, "elu", False))
     assert last == Dense(7, 1, "identity", False)
@@ -79,15 +81,20 @@ def test_the_first_parameters() -> None:
 @pytest.mark.parametrize(
     ("space", "expected"),
     [
-        (box(84, 80, 4), (0, 84, 80, 4, False, True)),
-        (box(4, 84, 80), (0, 84, 80, 4, True, True)),
-        (box(9, 3, 8), (0, 9, 3, 8, False, True)),
-        (box(12, 13), (0, 12, 13, 1, False, True)),
-        (box(12, 13, 2, high=10), (0, 12, 13, 2, False, False)),
-        (box(12, 13, 2, high=1, dtype=np.float32), (0, 12, 13, 2, False, False)),
-        (spaces.Dict({"b": box(2, 12, 13), "a": spaces.Discrete(5)}), (5, 12, 13, 2, True, True)),
-        (spaces.Tuple([box(3, 4), spaces.Dict({"z": box(12, 13, 2), "a": box(3)})]), (15, 12, 13, 2, False, True)),
-        (spaces.Dict({"a": box(9, 9, 2, dtype=np.float64), "b": box(12, 13, 2)}), (162, 12, 13, 2, False, True)),
+        (box(84, 80, 4), (0, 84, 80, 4, 1, True)),
+        (box(4, 84, 80), (0, 84, 80, 4, 4, True)),
+        (box(9, 3, 8), (0, 9, 3, 8, 1, True)),
+        (box(12, 13), (0, 12, 13, 1, 1, True)),
+        (box(12, 13, 2, high=10), (0, 12, 13, 2, 1, False)),
+        (box(12, 13, 2, high=1, dtype=np.float32), (0, 12, 13, 2, 1, False)),
+        (spaces.Dict({"b": box(2, 12, 13), "a": spaces.Discrete(5)}), (5, 12, 13, 2, 2, True)),
+        (spaces.Tuple([box(3, 4), spaces.Dict({"z": box(12, 13, 2), "a": box(3)})]), (15, 12, 13, 2, 1, True)),
+        (spaces.Dict({"a": box(9, 9, 2, dtype=np.float64), "b": box(12, 13, 2)}), (162, 12, 13, 2, 1, True)),
+        (box(4, 12, 13, 2), (0, 12, 13, 8, 4, True)),
+        (box(4, 2, 12, 13), (0, 12, 13, 8, 8, True)),
+        (box(4, 12, 13, 1), (0, 12, 13, 4, 4, True)),
+        (spaces.Dict({"a": box(4, 3, 12, 13), "b": box(9)}), (0, 12, 13, 12, 12, True)),
+        (spaces.Dict({"a": box(4, 9, 9, 2), "b": box(12, 13, 2)}), (648, 12, 13, 2, 1, True)),
     ],
 )
 def test_images_are_found(space: spaces.Space[Any], expected: tuple[Any, ...]) -> None:
@@ -102,7 +109,7 @@ def test_images_are_found(space: spaces.Space[Any], expected: tuple[Any, ...]) -
     ("space", "kwargs", "message"),
     [
         (box(17), {}, r"needs images, the observation space is Box.*expected a Box of shape \(height, width, channels\)"),
-        (box(2, 3, 4, 5), {}, "needs images"),
+        (box(2, 3, 4, 5, 6), {}, "needs images"),
         (spaces.Discrete(5), {}, "needs images"),
         (spaces.Dict({"a": box(12, 13)}), {}, "needs images"),
         (spaces.Dict({"a": box(9, 9, 3), "b": box(8, 8, 3)}), {}, r"sees one image, .* has 2: \['a'\], \['b'\]\. Keep one"),
@@ -174,6 +181,20 @@ def test_a_policy_survives_its_description() -> None:
             ):
                 with pytest.raises(CheckpointError, match="policy is damaged"):
                     spec_from(Checkpoint({"policy": {**described, **change}, "settings": {}}, arrays))
+
+
+def test_a_stack_of_frames_is_the_image_of_all_their_channels() -> None:
+    stacked = FrameStackObservation(Dots(), 3)
+    image, _ = stacked.reset(seed=1)
+    stacked.step(np.ones(1))
+    image = stacked.step(np.ones(1))[0]
+    assert image.shape == (3, 8, 9, 2)
+    own, joined = spec(stacked.observation_space, **SMALL), spec(box(8, 9, 6), **SMALL)
+    theta = normals(own.num_params, 1)
+    actors = own.make_actor(), joined.make_actor()
+    for actor in actors:
+        actor.parameters[:] = theta
+    assert actors[0].act(image) == actors[1].act(np.moveaxis(image, 0, 2).reshape(8, 9, 6)) != 0.0
 
 
 # --- training --------------------------------------------------------------------------------------------------------

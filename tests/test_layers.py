@@ -26,7 +26,7 @@ from fastes.policies.layers.recurrent import Gru, Lstm
 from fastes.policies.policy_spec import PolicySpec
 
 # One of each kind, by its name, behind the layers that it needs.
-IMAGE = ImageConvolution(6, 7, 3, 5, 3, 2, "relu", use_bias=True, first=1, channels_first=False, divisor=255)
+IMAGE = ImageConvolution(6, 7, 3, 5, 3, 2, "relu", use_bias=True, first=1, planes=1, divisor=255)
 ONE_LAYER: dict[str, tuple[Layer, ...]] = {
     "dense": (Dense(5, 19, "tanh", use_bias=True),),
     "convolution": (Convolution(5, 6, 3, 18, 3, 2, "elu", use_bias=True),),

@@ -140,7 +140,7 @@ def test_room_for_what_layers_read_and_write_is_counted(memory_of: Callable[[int
     memory_of(4 * GB)
     head, most = make_policy_spec("LinearPolicy", spaces.Box(-1.0, 1.0, (1,)), spaces.Box(-1.0, 1.0, (1,))).head, 2**31 - 1
     for layer, observed, told in (
-        (ImageConvolution(1, most, 1, 1, 1, most, "tanh", True, 0, False, 1), (1, most), "8.59 GB for activations"),
+        (ImageConvolution(1, most, 1, 1, 1, most, "tanh", True, 0, 1, 1), (1, most), "8.59 GB for activations"),
         (Convolution(1448, 1448, 1, 1000, 1, 1, "tanh", True), (1448 * 1448,), "16.8 GB for activations"),
         (VirtualBatchNorm(10**7, 1, "tanh"), (10**7,), "5.12 GB for activations of 128 observations"),
     ):
@@ -155,7 +155,7 @@ def test_a_small_file_with_a_wide_image_asks_for_no_room(load: Any, memory_of: C
     with FastES(Dots, n_workers=0, **{**IMAGES, "policy_kwargs": {"cnn": [[1, 8, 9]], "batch_norm": "none"}}) as model:
         data, arrays = model.snapshot()
     sizes = {"height": 1, "width": most, "channels": 1, "filters": 1, "kernel": 1, "stride": most, "activation": "relu"}
-    image = {"kind": "image_convolution", **sizes, "use_bias": False, "first": 0, "channels_first": False, "divisor": 1}
+    image = {"kind": "image_convolution", **sizes, "use_bias": False, "first": 0, "planes": 1, "divisor": 1}
     dense = {"kind": "dense", "inputs": 1, "outputs": 1, "activation": "identity", "use_bias": False}
     policy = {**data["policy"], "obs_shape": [1, most], "layers": [image, dense]}
     arrays = {**arrays, "theta": {"theta": np.zeros(2, np.float32)}}

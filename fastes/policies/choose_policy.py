@@ -57,7 +57,7 @@ def warn_of_pixels(policy: object, space: spaces.Space[Any], size: int) -> None:
     size: inputs of the network.
     """
     shape = getattr(space, "shape", None)
-    image = isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
+    image = isinstance(space, spaces.Box) and len(space.shape) in (3, 4) and space.dtype == np.uint8
     if isinstance(policy, CustomPolicy) or policy in IMAGE_POLICIES or size <= (_PIXELS if image else _INPUTS):
         return
     better = "CnnLstmPolicy" if policy in recurrent.POLICIES else "CnnPolicy"

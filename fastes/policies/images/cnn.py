@@ -93,7 +93,7 @@ def _convolution(
 ) -> Convolution:
     if not before:
         size = image.height, image.width, image.channels
-        return ImageConvolution(*size, *of, activation, use_bias, image.first, image.channels_first, divisor)
+        return ImageConvolution(*size, *of, activation, use_bias, image.first, image.planes, divisor)
     last = next(layer for layer in reversed(before) if isinstance(layer, Convolution))
     return Convolution(last.rows, last.columns, last.filters, *of, activation, use_bias)
 
