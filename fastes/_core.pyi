@@ -19,6 +19,7 @@ STREAM_INIT: int
 LAYER_KINDS: dict[str, int]
 ACTIVATIONS: dict[str, int]
 OBS_DTYPES: dict[str, int]
+STRIP_VALUES: int
 ACTION_KINDS: dict[str, int]
 ACTION_DTYPES: dict[str, int]
 DTYPES_OF_ACTIONS: dict[str, tuple[str, ...]]

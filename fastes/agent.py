@@ -31,6 +31,7 @@ from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.episode import Episode
+from fastes.rollout.job import PENALISE
 from fastes.rollout.predictor import Predictor
 from fastes.sb3.callbacks import all_callbacks
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
@@ -106,7 +107,7 @@ class FastES(Loop):
         if own is not None:
             check_for_workers(own, n_workers)
         try:
-            spec = spec_of(wanted, chosen, own or source.vector_env)
+            spec = spec_of(wanted, chosen, source.vector_env if own is None else own)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             self._init_interface(tensorboard_log, stats_window_size, device)
             self._set_up(source, spec, chosen, seed, n_workers, verbose, cluster)
@@ -144,8 +145,9 @@ class FastES(Loop):
 
     def _draw_reference(self, own: Env | None) -> None:
         """Play for the reference batch of a policy that needs one, in the vector environment where there is no other."""
-        env = own or self.source.vector_env
-        self.state.reference = None if env is None else draw_reference(self.policy_spec, env, self.seed)
+        env: Any = self.source.vector_env if own is None else own
+        penalises = self.settings.on_env_error == PENALISE
+        self.state.reference = draw_reference(self.policy_spec, self.source, env, self.seed, penalises)
         self._use_reference()
 
     def _checked_workers(self, source: EnvSource, n_workers: int | None) -> int:

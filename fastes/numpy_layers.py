@@ -99,8 +99,8 @@ def image_convolution(layer: Any, x: Float32, parameters: Mapping[str, Float32],
     """Twin of convolve_image: the same of the observation's values from `first` on, as float32 times 1 / divisor."""
     image = memory.observation[layer.first : layer.first + layer.inputs].astype(np.float32)
     image = image * (np.float32(1) / np.float32(layer.divisor))
-    if layer.channels_first:
-        image = np.moveaxis(image.reshape(layer.channels, layer.height, layer.width), 0, 2)
+    if layer.planes > 1:
+        image = np.moveaxis(image.reshape(layer.planes, layer.height, layer.width, -1), 0, 2)
     return convolution(layer, image.ravel(), parameters, memory)
 
 

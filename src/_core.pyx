@@ -284,5 +284,7 @@ def aligned_zeros(int64_t count):
     return memory[skip : skip + count + FASTES_PAD]
 
 
+include "actor_memory.pxi"
 include "actor.pxi"
+include "actor_rows.pxi"
 include "screen.pxi"

@@ -72,8 +72,8 @@ typedef struct {
     int32_t rows, columns, filters;
     int32_t kernel, stride;
 
-    /* Of an image: (height, width, channels) or (channels, height, width), from value `first` of an observation on, times unit. */
-    int32_t channels_first;
+    /* Of an image: (planes, height, width, channels / planes), from value `first` of an observation on, times unit. */
+    int32_t planes;
     int64_t first;
     float unit;
     int32_t strip_rows;           /* of outputs that are made at a time */

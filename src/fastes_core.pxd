@@ -16,7 +16,7 @@ cdef extern from "fastes_core.h" nogil:
     ctypedef enum fastes_layer_kind:
         FASTES_DENSE, FASTES_CONVOLUTION, FASTES_IMAGE_CONVOLUTION, FASTES_VIRTUAL_BATCH_NORM, FASTES_APPEND, FASTES_LSTM, FASTES_GRU
     ctypedef struct fastes_convolution:
-        int32_t height, width, channels, rows, columns, filters, kernel, stride, channels_first, strip_rows
+        int32_t height, width, channels, rows, columns, filters, kernel, stride, planes, strip_rows
         int64_t first
         float unit
         float *strip

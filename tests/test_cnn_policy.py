@@ -3,81 +3,36 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
-import gymnasium
 import numpy as np
 import pytest
 from envs_for_tests import Toy
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
+from gymnasium.wrappers import FrameStackObservation
+from images_for_tests import ACTIONS, NORMED, SETTINGS, SMALL, Dots, box, spec
+from test_kernel_parity import normals
 from training import assert_same, assert_same_state, learn, train
 from uneven import assert_same_results
 
 from fastes import CheckpointError, CheckpointMismatch, FastES, train_seeds
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.policy_description import describe_policy, spec_from
-from fastes.checkpoints.reader import read_checkpoint
-from fastes.checkpoints.writer import write_checkpoint
 from fastes.numpy_twin import Actor
 from fastes.policies.images.image import image_in
-from fastes.policies.layers.batch_norm import REFERENCE_SIZE, VirtualBatchNorm
+from fastes.policies.layers.batch_norm import VirtualBatchNorm
 from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
 from fastes.policies.layers.dense import Dense
 from fastes.policies.mlp import make_policy_spec
-from fastes.policies.policy_spec import PolicySpec
 from fastes.pools.base import evaluate, make_pool
 from fastes.pools.serial_pool import SerialPool
 from fastes.rollout.job import Request
 from fastes.rollout.job_runner import JobRunner
 from fastes.seeds import one_pool
-
-ACTIONS = spaces.Box(-1.0, 1.0, (1,), np.float64)  # so that every bit of a policy reaches the return
-NORMED: dict[str, Any] = {"cnn": [(4, 4, 2), (3, 2, 1)], "features_extractor_kwargs": {"features_dim": 5}}
-SMALL = {**NORMED, "batch_norm": "none"}
-SETTINGS: dict[str, Any] = {"policy": "CnnPolicy", "policy_kwargs": NORMED, "population_size": 4, "eval_episodes": 2}
-
-
-class Dots(gymnasium.Env[Any, Any]):
-    """Go to the bright column of a picture (8, 9, 2). dictionary: beside where one is, and a choice."""
-
-    def __init__(self, channels_first: bool = False, dictionary: bool = False) -> None:
-        self.channels_first = channels_first
-        self.observation_space = spaces.Box(0, 255, (2, 8, 9) if channels_first else (8, 9, 2), np.uint8)
-        if dictionary:
-            where, choice = spaces.Box(-np.inf, np.inf, (2,), np.float64), spaces.Discrete(3)
-            self.observation_space = spaces.Dict({"choice": choice, "image": self.observation_space, "where": where})
-        self.dictionary, self.action_space = dictionary, ACTIONS
-
-    def _shown(self) -> Any:
-        image = np.full((8, 9, 2), 20, np.uint8)
-        image[:, int(self.goal), 0] = 250
-        image[5, int(self.at), 1] = 255
-        image = np.ascontiguousarray(np.moveaxis(image, 2, 0)) if self.channels_first else image
-        return {"image": image, "where": np.array([self.at, 1e3 * self.goal]), "choice": 2} if self.dictionary else image
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed, options=options)
-        self.at, self.goal = map(float, self.np_random.integers(9, size=2))
-        self.steps, self.length = 0, int(self.np_random.integers(3, 9))
-        return self._shown(), {}
-
-    def step(self, action: Any) -> Any:
-        self.steps, self.at = self.steps + 1, min(8.0, max(0.0, self.at + float(action[0])))
-        return self._shown(), -abs(self.at - self.goal), False, self.steps == self.length, {}
-
-
-def box(*shape: int, high: float = 255, dtype: Any = np.uint8) -> spaces.Box:
-    return spaces.Box(0, high, shape, dtype)
-
-
-def spec(space: spaces.Space[Any], **kwargs: Any) -> PolicySpec:
-    return make_policy_spec("CnnPolicy", space, ACTIONS, kwargs)
-
 
 # --- what it is made of ----------------------------------------------------------------------------------------------
 
@@ -102,7 +57,7 @@ def test_policy_kwargs_build_what_they_say() -> None:
     kwargs: dict[str, Any] = {"net_arch": [7], "activation_fn": "ELU", "use_bias": False, "normalize_images": False}
     own = spec(box(20, 20, 3), cnn=((4, 5, 3), [6, 2, 1]), batch_norm="none", **kwargs)
     image, convolution, features, hidden, last = own.layers
-    assert image == ImageConvolution(20, 20, 3, 4, 5, 3, "elu", False, 0, False, 1)
+    assert image == ImageConvolution(20, 20, 3, 4, 5, 3, "elu", False, 0, 1, 1)
     assert convolution == Convolution(6, 6, 4, 6, 2, 1, "elu", False)
     assert (features, hidden) == (Dense(150, 256, "elu", False), Dense(256, 7, "elu", False))
     assert last == Dense(7, 1, "identity", False)
@@ -126,15 +81,20 @@ def test_the_first_parameters() -> None:
 @pytest.mark.parametrize(
     ("space", "expected"),
     [
-        (box(84, 80, 4), (0, 84, 80, 4, False, True)),
-        (box(4, 84, 80), (0, 84, 80, 4, True, True)),
-        (box(9, 3, 8), (0, 9, 3, 8, False, True)),
-        (box(12, 13), (0, 12, 13, 1, False, True)),
-        (box(12, 13, 2, high=10), (0, 12, 13, 2, False, False)),
-        (box(12, 13, 2, high=1, dtype=np.float32), (0, 12, 13, 2, False, False)),
-        (spaces.Dict({"b": box(2, 12, 13), "a": spaces.Discrete(5)}), (5, 12, 13, 2, True, True)),
-        (spaces.Tuple([box(3, 4), spaces.Dict({"z": box(12, 13, 2), "a": box(3)})]), (15, 12, 13, 2, False, True)),
-        (spaces.Dict({"a": box(9, 9, 2, dtype=np.float64), "b": box(12, 13, 2)}), (162, 12, 13, 2, False, True)),
+        (box(84, 80, 4), (0, 84, 80, 4, 1, True)),
+        (box(4, 84, 80), (0, 84, 80, 4, 4, True)),
+        (box(9, 3, 8), (0, 9, 3, 8, 1, True)),
+        (box(12, 13), (0, 12, 13, 1, 1, True)),
+        (box(12, 13, 2, high=10), (0, 12, 13, 2, 1, False)),
+        (box(12, 13, 2, high=1, dtype=np.float32), (0, 12, 13, 2, 1, False)),
+        (spaces.Dict({"b": box(2, 12, 13), "a": spaces.Discrete(5)}), (5, 12, 13, 2, 2, True)),
+        (spaces.Tuple([box(3, 4), spaces.Dict({"z": box(12, 13, 2), "a": box(3)})]), (15, 12, 13, 2, 1, True)),
+        (spaces.Dict({"a": box(9, 9, 2, dtype=np.float64), "b": box(12, 13, 2)}), (162, 12, 13, 2, 1, True)),
+        (box(4, 12, 13, 2), (0, 12, 13, 8, 4, True)),
+        (box(4, 2, 12, 13), (0, 12, 13, 8, 8, True)),
+        (box(4, 12, 13, 1), (0, 12, 13, 4, 4, True)),
+        (spaces.Dict({"a": box(4, 3, 12, 13), "b": box(9)}), (0, 12, 13, 12, 12, True)),
+        (spaces.Dict({"a": box(4, 9, 9, 2), "b": box(12, 13, 2)}), (648, 12, 13, 2, 1, True)),
     ],
 )
 def test_images_are_found(space: spaces.Space[Any], expected: tuple[Any, ...]) -> None:
@@ -149,7 +109,7 @@ def test_images_are_found(space: spaces.Space[Any], expected: tuple[Any, ...]) -
     ("space", "kwargs", "message"),
     [
         (box(17), {}, r"needs images, the observation space is Box.*expected a Box of shape \(height, width, channels\)"),
-        (box(2, 3, 4, 5), {}, "needs images"),
+        (box(2, 3, 4, 5, 6), {}, "needs images"),
         (spaces.Discrete(5), {}, "needs images"),
         (spaces.Dict({"a": box(12, 13)}), {}, "needs images"),
         (spaces.Dict({"a": box(9, 9, 3), "b": box(8, 8, 3)}), {}, r"sees one image, .* has 2: \['a'\], \['b'\]\. Keep one"),
@@ -163,6 +123,18 @@ def test_images_are_found(space: spaces.Space[Any], expected: tuple[Any, ...]) -
         (box(84, 84, 4), {"cnn": [(8, 8)]}, "all of ints of at least 1"),
         (box(84, 84, 4), {"cnn": [(8, 8, 0)]}, "all of ints of at least 1"),
         (box(84, 84, 4), {"cnn": 3}, "cnn = 3: expected"),
+        (
+            box(84, 84, 4),
+            {"cnn": [(2**31, 8, 4)]},
+            "cnn = .* does not fit .*convolution 1: filters = 2147483648",
+        ),
+        (box(84, 84, 4), {"cnn": [(2**25, 8, 4)]}, r"cnn = .* convolution 1: outputs = \d+ .* out of range"),
+        (
+            box(84, 84, 4),
+            {"features_extractor_kwargs": {"features_dim": 2**31}},
+            "features_dim = .* at most",
+        ),
+        (box(84, 84, 4), {"net_arch": [True]}, r"net_arch = \[True\]: expected a list of positive layer sizes"),
         (box(84, 84, 4), {"batch_norm": "running"}, r"batch_norm = 'running': expected one of \('virtual', 'none'\), or None"),
         (box(84, 84, 4), {"batch_norm": True}, "batch_norm = True"),
         (box(84, 84, 4), {"features_extractor_kwargs": {"features_dim": 0}}, "features_dim = 0: expected the size of a layer"),
@@ -209,6 +181,20 @@ def test_a_policy_survives_its_description() -> None:
             ):
                 with pytest.raises(CheckpointError, match="policy is damaged"):
                     spec_from(Checkpoint({"policy": {**described, **change}, "settings": {}}, arrays))
+
+
+def test_a_stack_of_frames_is_the_image_of_all_their_channels() -> None:
+    stacked = FrameStackObservation(Dots(), 3)
+    image, _ = stacked.reset(seed=1)
+    stacked.step(np.ones(1))
+    image = stacked.step(np.ones(1))[0]
+    assert image.shape == (3, 8, 9, 2)
+    own, joined = spec(stacked.observation_space, **SMALL), spec(box(8, 9, 6), **SMALL)
+    theta = normals(own.num_params, 1)
+    actors = own.make_actor(), joined.make_actor()
+    for actor in actors:
+        actor.parameters[:] = theta
+    assert actors[0].act(image) == actors[1].act(np.moveaxis(image, 0, 2).reshape(8, 9, 6)) != 0.0
 
 
 # --- training --------------------------------------------------------------------------------------------------------
@@ -313,66 +299,15 @@ def test_candidates_between_evaluations_of_one_theta_change_no_result() -> None:
         pool.close()
 
 
-# --- the reference batch ---------------------------------------------------------------------------------------------
-
-
-def test_the_batch_is_what_a_random_policy_sees_of_as_many_episodes_as_it_takes() -> None:
-    with (
-        FastES(Dots, n_workers=0, seed=1, **SETTINGS) as model,
-        FastES(Dots, n_workers=0, seed=1, **SETTINGS) as same,
-        FastES(Dots, n_workers=0, seed=2, **SETTINGS) as other,
-    ):
-        batch = model.state.reference
-        assert (batch.shape, batch.dtype) == ((REFERENCE_SIZE, 8, 9, 2), np.uint8)
-        assert batch.tobytes() == same.state.reference.tobytes() != other.state.reference.tobytes()
-        assert len({image.tobytes() for image in batch}) > 30, "many episodes, with goals and places of their own"
-        assert len(np.unique(batch[:, 0, :, 0] == 250, axis=0)) >= 7, "most goals"
-        assert not batch.flags.writeable
-        model.set_random_seed(9)
-        assert model.state.reference is batch
-        model.set_env(Dots)
-        assert model.evaluate(1).returns == same.evaluate(1).returns
-
-
-def test_a_file_brings_its_batch_with_it(tmp_path: Path) -> None:
-    class Dark(Dots):
-        def _shown(self) -> Any:
-            return super()._shown() // 2
-
-    image = Dots().observation_space.sample()
-    with FastES(Dots, n_workers=0, seed=1, **SETTINGS) as model:
-        expected = model.predict(image, deterministic=True)[0]
+def test_a_file_is_loaded_with_the_arguments_that_it_was_made_with(tmp_path: Path) -> None:
+    """Tuples are lists in a file."""
+    given = {**NORMED, "net_arch": (3,), "activation_fn": type("Tanh", (), {})}
+    with FastES(Dots, n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": given}) as model:
         model.save(tmp_path / "m")
-    with FastES.load(tmp_path / "m", Dark, n_workers=0) as loaded:
-        assert loaded.predict(image, deterministic=True)[0] == expected
-        assert loaded.state.reference.tobytes() == model.state.reference.tobytes()
-
-
-def test_policies_without_batch_normalisation_draw_and_keep_none(tmp_path: Path) -> None:
-    with FastES(Dots, n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": SMALL}) as model:
-        assert model.state.reference is None
-        model.save(tmp_path / "m")
-    assert set(read_checkpoint(tmp_path / "m").arrays) == {"theta", "optimizer", "normalizer"}
-
-
-@pytest.mark.parametrize("damage", ["missing", "shape", "dtype", "unfinished", "another policy's"])
-def test_a_damaged_batch_is_refused(damage: str, tmp_path: Path) -> None:
-    kwargs = SMALL if damage == "another policy's" else NORMED
-    with FastES(Dots, n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": kwargs}) as model:
-        data, arrays = model.snapshot()
-    batch = arrays.pop("reference", {"observations": np.zeros((3, 8, 9, 2), np.uint8)})["observations"]
-    changed = {
-        "missing": None,
-        "shape": batch[:, 1:],
-        "dtype": batch.astype(np.int32),
-        "unfinished": np.full(batch.shape, np.nan, np.float32),
-        "another policy's": batch,
-    }[damage]
-    if changed is not None:
-        arrays["reference"] = {"observations": changed}
-    write_checkpoint(tmp_path / "m", Checkpoint(data, arrays))
-    with pytest.raises(CheckpointError, match="the checkpoint's reference batch has"):
-        FastES.load(tmp_path / "m", Dots)
+    with FastES.load(tmp_path / "m", Dots, n_workers=0, policy_kwargs=given) as loaded:
+        assert loaded.settings == model.settings
+    with pytest.raises(CheckpointMismatch, match=r"policy_kwargs = .* cannot change on loading, the checkpoint has"):
+        FastES.load(tmp_path / "m", Dots, n_workers=0, policy_kwargs={**given, "net_arch": (4,)})
 
 
 def test_an_environment_with_its_image_elsewhere_does_not_fit(tmp_path: Path) -> None:
@@ -387,13 +322,3 @@ def test_an_environment_with_its_image_elsewhere_does_not_fit(tmp_path: Path) ->
             model.set_env(Moved)
         with pytest.raises(CheckpointMismatch, match="does not fit the policy"):
             model.set_env(Toy)
-
-
-def test_replays_see_the_same_batch() -> None:
-    with FastES(Dots, n_workers=0, seed=3, preset="default", target_return="none", **SETTINGS) as model:
-        learn(model, 1)
-        pool_spec = replace(model.evaluator.pool_spec(), references=(model.state.reference,))
-        assert pool_spec.layout(1).shared()["references"] == ((1, REFERENCE_SIZE, 8, 9, 2), "|u1")
-        played = model.replay(2, 1)
-        learn(model, 2)
-        assert model.last_episodes[1] == (played.episode_return, played.length)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.util
 import os
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 import fastes
+from fastes.cli.main import build_parser
+from fastes.cli.setting_flags import _POLICY_KWARGS
 from fastes.settings.preset_loader import all_presets, load_preset
 from fastes.settings.settings import setting_names
 
@@ -124,6 +127,25 @@ def test_the_page_of_the_api_names_what_there_is() -> None:
 def test_reference_pages_follow_the_code(name: str) -> None:
     made = script("make_reference")
     assert (made.REFERENCE / name).read_text(encoding="utf-8") == made.PAGES[name](), "run `make docs`"
+
+
+def test_flags_of_policy_kwargs_are_on_the_page_of_settings() -> None:
+    made = script("make_reference")
+    commands = next(action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    flags = [action for action in commands.choices["train"]._actions if action.dest in _POLICY_KWARGS]
+    assert {action.option_strings[0] for action in flags} == set(made.POLICY_FLAGS)
+    assert {action.dest for action in flags} == set(_POLICY_KWARGS)
+
+
+def test_a_flag_with_a_bar_does_not_break_its_table() -> None:
+    made, parser = script("make_reference"), argparse.ArgumentParser()
+    assert made._usage(parser.add_argument("--cnn", metavar="NAME|JSON")) == r"`--cnn NAME\|JSON`"
+    for name in made.PAGES:
+        tables = re.findall(r"(?:^\|.*\n)+", (made.REFERENCE / name).read_text(encoding="utf-8"), re.MULTILINE)
+        assert tables
+        for table in tables:
+            cells = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
+            assert len(cells) == 1, table
 
 
 def test_settings_without_a_measured_gain_are_apart() -> None:

@@ -27,7 +27,7 @@ def image_policy(
 ) -> PolicySpec:
     """Convolutions of an image (height, width, channels), a dense layer. vector: values behind the image that are appended."""
     height, width, channels = shape
-    first, layers = ImageConvolution(*shape, *filters[0], "elu", True, 0, channels_first, 255), list[Layer]()
+    first, layers = ImageConvolution(*shape, *filters[0], "elu", True, 0, shape[2] if channels_first else 1, 255), list[Layer]()
     for k, each in enumerate(filters):
         layer = first if k == 0 else Convolution(height, width, channels, *each, "relu", True)
         layers.append(replace(layer, activation=IDENTITY, use_bias=False) if norm else layer)
@@ -106,14 +106,19 @@ def test_large_dense_layers_leave_out_zeros(variant: str, layer: Dense) -> None:
     check_steps(variant, actors(spec, theta), [x])
 
 
-def test_channels_first_changes_no_bit() -> None:
+@pytest.mark.parametrize("planes", [4, 2])
+def test_how_channels_lie_changes_no_bit(planes: int) -> None:
+    """As the first dimension, or in a stack of two images with the last ones of each."""
     for norm in (False, True):
-        last, first = (image_policy((12, 9, 4), NETWORKS["two"][1], norm, channels_first) for channels_first in (False, True))
+        last = image_policy((12, 9, 4), NETWORKS["two"][1], norm)
+        layers, shape = (replace(last.layers[0], planes=planes), *last.layers[1:]), (planes, 12, 9, 4 // planes)
+        moved_to = replace(last, layers=layers, obs_shape=shape)
         observations = images(last, 3)
-        moved = np.ascontiguousarray(np.moveaxis(observations, 3, 1))
-        one, other = filled(_core.Actor, last, reference=observations), filled(_core.Actor, first, reference=moved)
-        for image, planes in zip(observations, moved, strict=True):
-            assert one.act(image).tobytes() == other.act(planes).tobytes()
+        moved = np.ascontiguousarray(np.moveaxis(observations.reshape(3, 12, 9, planes, -1), 3, 1))
+        one, other = filled(_core.Actor, last, reference=observations), filled(_core.Actor, moved_to, reference=moved)
+        twin = filled(numpy_twin.Actor, moved_to, reference=moved)
+        for image, stack in zip(observations, moved, strict=True):
+            assert one.act(image).tobytes() == other.act(stack).tobytes() == twin.act(stack).tobytes()
 
 
 def test_bytes_are_0_to_1() -> None:
@@ -203,13 +208,15 @@ def test_sizes_that_the_core_must_not_see(layer: int, changes: dict[str, Any], m
 
 
 def test_images_are_read_by_the_first_layer_alone() -> None:
-    again = ImageConvolution(4, 3, 4, 1, 1, 1, IDENTITY, True, 0, False, 255)
+    again = ImageConvolution(4, 3, 4, 1, 1, 1, IDENTITY, True, 0, 1, 255)
     with pytest.raises(ValueError, match="layer 1 reads an image: only the first one can"):
         _core.Actor(PolicySpec((IMAGE.layers[0], again), unbounded(12), (62,), columns=(60, 61)))
     with pytest.raises(ValueError, match="expected a first layer that reads an image"):
         _core.Actor(PolicySpec((Append(3, 2, IDENTITY),), unbounded(5), (3,)))
     with pytest.raises(ValueError, match="what a layer appends has 2 values, expected 1"):
         _core.Actor(replace(IMAGE, columns=(60,)))
+    with pytest.raises(ValueError, match="3 channels do not lie in 2 planes of an image"):
+        ImageConvolution(6, 7, 3, 5, 3, 2, "relu", True, 0, 2, 255).check()
     with pytest.raises(ValueError, match="10 values are no multiple of 4 channels"):
         _core.Actor(PolicySpec((VirtualBatchNorm(10, 4, IDENTITY),), unbounded(10), (10,)))
 

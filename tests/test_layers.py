@@ -20,13 +20,13 @@ from fastes.policies.layers.batch_norm import VirtualBatchNorm
 from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
 from fastes.policies.layers.dense import Dense, dense_layers
 from fastes.policies.layers.description import KINDS as LAYERS
-from fastes.policies.layers.description import check_layers, describe_layers, described_layers, layer_sizes
+from fastes.policies.layers.description import check_layers, describe_layers, described_layers, first_difference, layer_sizes
 from fastes.policies.layers.layer import IDENTITY, Layer
 from fastes.policies.layers.recurrent import Gru, Lstm
 from fastes.policies.policy_spec import PolicySpec
 
 # One of each kind, by its name, behind the layers that it needs.
-IMAGE = ImageConvolution(6, 7, 3, 5, 3, 2, "relu", use_bias=True, first=1, channels_first=False, divisor=255)
+IMAGE = ImageConvolution(6, 7, 3, 5, 3, 2, "relu", use_bias=True, first=1, planes=1, divisor=255)
 ONE_LAYER: dict[str, tuple[Layer, ...]] = {
     "dense": (Dense(5, 19, "tanh", use_bias=True),),
     "convolution": (Convolution(5, 6, 3, 18, 3, 2, "elu", use_bias=True),),
@@ -216,3 +216,14 @@ def test_unknown_shapings_and_optimizers_are_refused() -> None:
         shape_returns(np.array([[1.0, 2.0]]), 0.1, "standardised")
     with pytest.raises(ValueError, match=r"unknown optimizer 'rmsprop': expected one of .*'adam'"):
         make_optimizer("rmsprop", 3, 0.9, 0.999, 0.0)
+
+
+def test_what_differs_between_layers_of_a_kind_is_named() -> None:
+    wider = replace(IMAGE, kernel=2, stride=1)
+    assert first_difference((wider,), (IMAGE,)) == (
+        "layer 0 would be image_convolution 126 -> 150 (kernel 2, stride 1), the checkpoint's is image_convolution 126 -> 30 "
+        "(kernel 3, stride 2)"
+    )
+    assert first_difference((Dense(3, 4, "tanh", True), Lstm(4, 5)), (Dense(3, 4, "tanh", True), Gru(4, 5))) == (
+        "layer 1 would be lstm 4 -> 5, the checkpoint's is gru 4 -> 5"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,12 +14,22 @@ import numpy as np
 import pytest
 from faults import SETTINGS, toy
 from gymnasium import spaces
+from images_for_tests import ACTIONS, SMALL, Dots
+from images_for_tests import SETTINGS as IMAGES
 from training import learn, train
 
 from fastes import CallablePolicy, CheckpointError, EvolutionStrategy, FastES
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.policy_description import describe_policy, spec_from
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
+from fastes.policies.choose_policy import check_model_memory
+from fastes.policies.layers.batch_norm import VirtualBatchNorm
+from fastes.policies.layers.convolution import Convolution, ImageConvolution
+from fastes.policies.mlp import make_policy_spec
+from fastes.policies.policy_spec import PolicySpec
 from fastes.rollout.shared_block import anonymous_file
+from fastes.sb3.policy import Policy
 from fastes.system.memory import available_memory, check_memory, in_bytes
 
 GB = 10**9
@@ -123,6 +134,49 @@ def test_a_policy_that_does_not_fit_is_not_made(memory_of: Callable[[int], None]
         FastES("CartPole-v1", "MlpPolicy", n_workers=0, policy_kwargs={"net_arch": [10**9, 10**9]})
     with pytest.raises(OSError, match=r"4 TB needed \(4 TB for 1,000,000,000,000 parameters\)"):
         CallablePolicy(lambda p, o: 0, 10**12)
+
+
+def test_room_for_what_layers_read_and_write_is_counted(memory_of: Callable[[int], None]) -> None:
+    memory_of(4 * GB)
+    head, most = make_policy_spec("LinearPolicy", spaces.Box(-1.0, 1.0, (1,)), spaces.Box(-1.0, 1.0, (1,))).head, 2**31 - 1
+    for layer, observed, told in (
+        (ImageConvolution(1, most, 1, 1, 1, most, "tanh", True, 0, 1, 1), (1, most), "8.59 GB for activations"),
+        (Convolution(1448, 1448, 1, 1000, 1, 1, "tanh", True), (1448 * 1448,), "16.8 GB for activations"),
+        (VirtualBatchNorm(10**7, 1, "tanh"), (10**7,), "5.12 GB for activations of 128 observations"),
+    ):
+        wide = PolicySpec((layer, Convolution(1, layer.outputs, 1, 1, 1, most, "tanh", False)), head, observed)
+        with pytest.raises(OSError, match=rf"not enough memory: .*{told}"):
+            check_model_memory(wide)
+
+
+@pytest.mark.parametrize("load", [partial(FastES.load, n_workers=0), Policy.load])
+def test_a_small_file_with_a_wide_image_asks_for_no_room(load: Any, memory_of: Callable[[int], None], tmp_path: Path) -> None:
+    most = 2**31 - 1
+    with FastES(Dots, n_workers=0, **{**IMAGES, "policy_kwargs": {"cnn": [[1, 8, 9]], "batch_norm": "none"}}) as model:
+        data, arrays = model.snapshot()
+    sizes = {"height": 1, "width": most, "channels": 1, "filters": 1, "kernel": 1, "stride": most, "activation": "relu"}
+    image = {"kind": "image_convolution", **sizes, "use_bias": False, "first": 0, "planes": 1, "divisor": 1}
+    dense = {"kind": "dense", "inputs": 1, "outputs": 1, "activation": "identity", "use_bias": False}
+    policy = {**data["policy"], "obs_shape": [1, most], "layers": [image, dense]}
+    arrays = {**arrays, "theta": {"theta": np.zeros(2, np.float32)}}
+    write_checkpoint(tmp_path / "m", Checkpoint({**data, "policy": policy}, arrays))
+    memory_of(4 * GB)
+    with pytest.raises(OSError, match=r"not enough memory: 8\.59 GB needed .* for activations"):
+        load(tmp_path / "m")
+
+
+def test_values_beside_an_image_are_numbered_once_theta_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastes.checkpoints.policy_description._beside_image", lambda *_: pytest.fail("they were made"))
+    spec = make_policy_spec("CnnPolicy", Dots(dictionary=True).observation_space, ACTIONS, SMALL)
+    described = json.loads(json.dumps(describe_policy(spec)))
+    arrays = {"theta": {"theta": spec.initial_theta(0)}}
+    described["obs_shape"] = [40_000_000]
+    with pytest.raises(CheckpointError, match=r"layers append \[5\] observed values to an image's, expected \[39999856\]"):
+        spec_from(Checkpoint({"policy": described, "settings": {}}, arrays))
+    described["layers"][2]["appended"] = 40_000_000 - 144
+    described["layers"][3]["inputs"] = 40_000_000 - 144 + 12
+    with pytest.raises(CheckpointError, match=r"it has 199999534 parameters .*, theta has 279"):
+        spec_from(Checkpoint({"policy": described, "settings": {}}, arrays))
 
 
 @pytest.mark.parametrize("n_workers", [0, 2])

@@ -13,7 +13,7 @@ from envs_for_tests import AnySpaces, Toy
 from gymnasium import spaces
 from training import assert_same_state, learn, train
 
-from fastes import FastES, _core
+from fastes import CheckpointMismatch, FastES, _core
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec, initial_theta
 
@@ -392,3 +392,17 @@ def test_nonfinite_observations_make_choices_of_the_space(name: str) -> None:
             actor.begin_episode(1, 0.0, sample)
             action = np.asarray(actor.act(np.array([bad, 0.0, 0.0, 0.0])), dtype=getattr(space, "dtype", None))
             assert space.contains(action if action.ndim else int(action)), (bad, action)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "said"),
+    [
+        ({"activation_fn": "relu"}, r"\(activation 'relu'\), the checkpoint's is dense 3 -> 64 \(activation 'tanh'\)"),
+        ({"use_bias": False}, r"\(use_bias False\), the checkpoint's is dense 3 -> 64 \(use_bias True\)"),
+    ],
+)
+def test_how_a_layer_of_a_file_differs_is_named(kwargs: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with FastES(Toy, n_workers=0, **TINY) as model:
+        model.save(tmp_path / "m")
+    with pytest.raises(CheckpointMismatch, match=f"layer 0 would be dense 3 -> 64 {said}"):
+        FastES.load(tmp_path / "m", Toy, n_workers=0, policy_kwargs=kwargs)

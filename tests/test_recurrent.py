@@ -11,7 +11,7 @@ import pytest
 from envs_for_tests import AnySpaces, Toy
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
-from test_cnn_policy import NORMED, Dots
+from images_for_tests import NORMED, Dots
 from training import Result, assert_same, assert_same_state, learn, train
 
 from fastes import CheckpointMismatch, FastES

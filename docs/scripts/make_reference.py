@@ -31,7 +31,7 @@ FIRST = (
 )
 # where a preset or a study gains by a setting; what is neither here nor in OTHER_ENDS has no measured gain yet
 MEASURED = {
-    "policy": "LinearPolicy: LunarLander-v3; MlpPolicy: Reacher-v5",
+    "policy": "LinearPolicy: LunarLander-v3; MlpPolicy: Reacher-v5; MlpLstmPolicy: the T-maze",
     "population_size": "Swimmer-v5, HalfCheetah-v5, Hopper-v5",
     "sigma": "Swimmer-v5, Walker2d-v5",
     "learning_rate": "Swimmer-v5, HalfCheetah-v5",
@@ -166,7 +166,7 @@ def _usage(action: argparse.Action) -> str:
     value = f" {{{','.join(map(str, action.choices))}}}" if action.choices else value
     if not action.option_strings:
         return f"`{action.metavar or action.dest}`"
-    return f"`{', '.join(action.option_strings)}{value}`"
+    return f"`{', '.join(action.option_strings)}{value}`".replace("|", "\\|")  # which would end the cell of a table
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 from fastes import _core
@@ -68,16 +68,16 @@ def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> Any
         layers, head = described_layers(stored), _head(stored["head"])
         obs_shape, flattened = _as_tuples(stored)["obs_shape"], stored.get("flattened", False)
         _check_observations(obs_shape, flattened)
-        columns = _beside_image(layers, settings, obs_shape) if layers[0].reads_image else _columns(settings, obs_shape)
-        spec = PolicySpec(layers, head, obs_shape, flattened, columns)
-        check_layers(layers, len(columns))
+        check_layers(layers, _size_beside_image(layers[0], settings, obs_shape) if layers[0].reads_image else 0)
+        spec = PolicySpec(layers, head, obs_shape, flattened)
         if spec.layer_sizes[-1] != head.num_outputs:
             raise ValueError(f"{spec.layer_sizes[-1]} outputs for {head}")
+        listed = ", ".join(f"layer {i} {in_words(layer)}" for i, layer in enumerate(layers))
+        _check_theta(checkpoint, spec.num_params, f" ({listed})")  # before columns are made, which may be many
+        columns = _columns(settings, obs_shape) if spec.image is None else _beside_image(spec.image, math.prod(obs_shape))
         if not spec.image and (len(columns) or math.prod(obs_shape)) != spec.obs_size:
             raise ValueError(f"{len(columns) or 'all'} columns of observations {obs_shape} for {spec.obs_size} inputs")
-        listed = ", ".join(f"layer {i} {in_words(layer)}" for i, layer in enumerate(layers))
-        _check_theta(checkpoint, spec.num_params, f" ({listed})")
-        return spec
+        return replace(spec, columns=columns)
 
 
 def check_same_layers(checkpoint: Checkpoint, spec: PolicySpec, changes: Mapping[str, Any]) -> None:
@@ -188,16 +188,20 @@ def _columns(settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> tuple[i
     return columns_of(value, math.prod(obs_shape))
 
 
-def _beside_image(layers: Sequence[Layer], settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Which values of an observation are appended to those of its image: all others, where any are."""
-    first, size = layers[0], math.prod(obs_shape)
+def _size_beside_image(first: Layer, settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> int:
+    """How many values of an observation are appended to those of its image: all others."""
     if not isinstance(first, ImageConvolution):
         raise ValueError(f"layer {first!r}")
-    past = first.first + first.inputs
+    past, size = first.first + first.inputs, math.prod(obs_shape)
     if past > size or settings.get("obs_columns", ALL) != ALL:
         raise ValueError(f"an image of values {first.first} to {past} of observations {obs_shape}")
-    check_memory({f"{size:,} columns of observations": COLUMN_BYTES * (size - first.inputs)}, "use smaller observations")
-    return (*range(first.first), *range(past, size))
+    return size - first.inputs
+
+
+def _beside_image(image: ImageConvolution, size: int) -> tuple[int, ...]:
+    """Which these are."""
+    check_memory({f"{size:,} columns of observations": COLUMN_BYTES * (size - image.inputs)}, "use smaller observations")
+    return (*range(image.first), *range(image.first + image.inputs, size))
 
 
 def _check_theta(checkpoint: Checkpoint, num_params: int, layers: str = "") -> None:

@@ -29,6 +29,7 @@ from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_spec import PolicySpec
+from fastes.settings.policy_kwargs import plain_policy_kwargs
 from fastes.settings.settings import SCHEDULES, Settings, setting_names
 from fastes.system.memory import check_memory
 from fastes.training.counters import Counters
@@ -191,6 +192,8 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
         raise CheckpointError(f"the checkpoint's settings are damaged: {shorten(error)}") from error
     if "obs_columns" in changes:
         changes = {**changes, "obs_columns": checked_columns(changes["obs_columns"])}
+    if "policy_kwargs" in changes:
+        changes = {**changes, "policy_kwargs": plain_policy_kwargs(changes["policy_kwargs"])}
     for name in _FIXED:
         if name in changes and changes[name] != (kept := getattr(settings, name)):
             raise CheckpointMismatch(
@@ -227,7 +230,7 @@ def _missing_schedule(name: str) -> Any:
 
 def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings) -> None:
     """CheckpointMismatch when a loaded policy does not fit the environment that was passed for it."""
-    env: Any = source.vector_env or source()
+    env: Any = source() if source.vector_env is None else source.vector_env
     try:
         found: tuple[tuple[int, ...], ActionHead | None]
         kwargs, observations, actions = settings.policy_kwargs, env.observation_space, env.action_space
@@ -256,10 +259,10 @@ def _reference_in(arrays: Arrays, spec: AnySpec) -> npt.NDArray[Any] | None:
     if batch is None or set(arrays) != {"observations"} or not spec.needs_reference:
         needs = "one" if spec.needs_reference else "none"
         raise CheckpointError(f"the checkpoint's reference batch has the arrays {sorted(arrays)}, its policy needs {needs}")
-    known = batch.dtype.name in _core.OBS_DTYPES and batch.shape[1:] == spec.obs_shape and len(batch)
-    if not known or not np.isfinite(batch).all():
+    # values need not be finite: an environment may show any, as a lidar does that sees nothing
+    if batch.dtype.name not in _core.OBS_DTYPES or batch.shape[1:] != spec.obs_shape or not len(batch):
         raise CheckpointError(
-            f"the checkpoint's reference batch has shape {batch.shape} and dtype {batch.dtype}: expected finite values, "
+            f"the checkpoint's reference batch has shape {batch.shape} and dtype {batch.dtype}: expected "
             f"(n, *{spec.obs_shape}) of one of {tuple(_core.OBS_DTYPES)}"
         )
     kept = spec.values_kept if isinstance(spec, PolicySpec) else 0

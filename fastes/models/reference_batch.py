@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.envs.source import Env
+from fastes.envs.source import Env, EnvSource
 from fastes.envs.vector.vector_env import VectorEnv
+from fastes.errors import WorkerError, frames_of, summary_of, trace_of
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.layers.batch_norm import REFERENCE_SIZE
 from fastes.rollout.episode import EpisodeSettings, observation_flattener, run_episode
-from fastes.rollout.random_state import global_random_kept, one_thread
+from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
 from fastes.system.interrupts import interrupts_wait
 
 Batch = npt.NDArray[Any]
 
 _DRAWN_AS = 3 * 2**30  # in the place of a generation: no other episodes have these seeds
+_MOST_FAILURES = 20  # episodes in a row that fail; of as many seeds one at least gives an observation
 
 
 class _RandomActor:
@@ -50,42 +54,98 @@ def as_read(obs: Any, shape: tuple[int, ...]) -> Batch:
     return np.ascontiguousarray(array, dtype=dtype).reshape(shape)
 
 
-def draw_reference(spec: AnySpec, env: Env | VectorEnv, seed: int) -> Batch | None:
+def draw_reference(spec: AnySpec, source: EnvSource, env: Env | VectorEnv, seed: int, penalises: bool = False) -> Batch | None:
     """The observations on which a random policy acts first, (REFERENCE_SIZE, *obs_shape); None where the policy needs none.
 
+    source: of the environment.
     env: is played in: as many episodes as it takes, from environment seeds of this seed. Of a vector environment the first one
-    is watched. All observations get the dtype of the first.
+        is watched.
+    penalises: an episode that fails is left behind with what was seen of it, and others follow in an environment built anew.
+
+    Its dtype holds all that was seen. Raises WorkerError for an exception in the environment.
     """
     if not spec.needs_reference:
         return None
-    seeds = draw_eval_seeds(seed, _DRAWN_AS, REFERENCE_SIZE).tolist()
+    seeds = draw_eval_seeds(seed, _DRAWN_AS, _MOST_FAILURES * REFERENCE_SIZE).tolist()
     actor = _RandomActor(env.action_space, spec.obs_shape, seeds[0])
     with global_random_kept(), one_thread():
         if isinstance(env, VectorEnv):
-            _play_vector_env(env, actor, seeds)
+            _play_vector_env(source, env, actor, seeds)
         else:
-            flatten = observation_flattener(env.observation_space)
-            for env_seed in seeds:  # each episode has one observation at least
-                if left := REFERENCE_SIZE - len(actor.seen):
-                    run_episode(env, actor, env_seed, EpisodeSettings(left), 0, flatten)  # type: ignore[arg-type]
-    batch = np.array(actor.seen[:REFERENCE_SIZE], dtype=actor.seen[0].dtype)
+            _play(source, env, actor, seeds, penalises)
+    seen = actor.seen[:REFERENCE_SIZE]
+    batch = np.array(seen, dtype=np.result_type(*{each.dtype for each in seen}))
     batch.flags.writeable = False
     return batch
 
 
-def _play_vector_env(env: VectorEnv, actor: _RandomActor, seeds: list[int]) -> None:
+def _play(source: EnvSource, env: Env, actor: _RandomActor, seeds: list[int], penalises: bool) -> None:
+    """Episodes until enough is seen: one without an error has one observation at least."""
+    flatten, failures, known = observation_flattener(env.observation_space), 0, set[str]()
+    with contextlib.ExitStack() as built:
+        for env_seed in seeds:
+            if not (left := REFERENCE_SIZE - len(actor.seen)):
+                return
+            try:
+                run_episode(env, actor, env_seed, EpisodeSettings(left), 0, flatten)  # type: ignore[arg-type]
+                failures = 0
+            except Exception as error:
+                failures += 1
+                if not penalises or failures == _MOST_FAILURES:
+                    raise _in_words(error, source, env_seed) from error
+                _warn_once(known, error, _where(source, env_seed))
+                built.close()
+                env = source()  # who knows what state the exception left the old one in
+                built.callback(_close, env)
+
+
+def _close(env: Env) -> None:
+    """What it raises changes nothing."""
+    with contextlib.suppress(Exception):
+        env.close()
+
+
+def _warn_once(known: set[str], error: Exception, where: str) -> None:
+    """Of each kind of exception."""
+    if type(error).__name__ not in known:
+        known.add(type(error).__name__)
+        message = f"{summary_of(error)}: the rest of this episode is left out [{where}]\n{trace_of(error)}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+def _in_words(error: Exception, source: EnvSource, env_seed: int) -> WorkerError:
+    return WorkerError(f"{summary_of(error)}\n[{_where(source, env_seed)}]\n\n{frames_of(error)}", env_seed=env_seed)
+
+
+def _where(source: EnvSource, env_seed: int) -> str:
+    return (
+        f"in the environment {source.name}, while a random policy played for the reference batch of virtual batch "
+        f"normalisation, environment seed {env_seed}"
+    )
+
+
+def _play_vector_env(source: EnvSource, env: VectorEnv, actor: _RandomActor, seeds: list[int]) -> None:
     env.check_process()
     flatten = observation_flattener(env.observation_space)
     with env.frozen():
         for env_seed in seeds:
-            with interrupts_wait() if env.in_processes else contextlib.nullcontext():
-                env.reset([env_seed] * env.num_envs)
-            done = False
-            while not done and len(actor.seen) < REFERENCE_SIZE:
-                shown = next(iter(env.observations()))
-                action = actor.act(shown if flatten is None else flatten(shown))
-                actions = np.array([action] * env.num_envs, dtype=env.action_space.dtype)
-                with interrupts_wait() if env.in_processes else contextlib.nullcontext():
-                    done = bool(env.step(actions)[1][0])
             if len(actor.seen) >= REFERENCE_SIZE:
                 return
+            try:
+                _play_vector_episode(env, actor, env_seed, flatten)
+            except Exception as error:
+                raise _in_words(error, source, env_seed) from error
+
+
+def _play_vector_episode(env: VectorEnv, actor: _RandomActor, env_seed: int, flatten: Callable[[Any], Any] | None) -> None:
+    """Until the first environment's episode is over, or enough is seen. Global random state starts from the seed, as ever."""
+    seed_global_random(env_seed)
+    with interrupts_wait() if env.in_processes else contextlib.nullcontext():
+        env.reset([env_seed] * env.num_envs)
+    done = False
+    while not done and len(actor.seen) < REFERENCE_SIZE:
+        shown = next(iter(env.observations()))
+        action = actor.act(shown if flatten is None else flatten(shown))
+        actions = np.array([action] * env.num_envs, dtype=env.action_space.dtype)
+        with interrupts_wait() if env.in_processes else contextlib.nullcontext():
+            done = bool(env.step(actions)[1][0])

@@ -31,8 +31,8 @@ def check_model_memory(spec: AnySpec, archive_size: int = 0) -> None:
         f"statistics of observations of {spec.obs_size:,} values": 4 * 8 * spec.obs_size,
         f"an archive of {archive_size} times these": 2 * (4 * spec.num_params + 16 * spec.obs_size) * archive_size,
     }
-    if isinstance(spec, PolicySpec) and spec.image is not None:
-        parts["activations"] = 4 * 2 * max(layer.outputs for layer in spec.layers)
+    if isinstance(spec, PolicySpec):
+        parts["activations"] = 4 * spec.activations
         parts[f"activations of {REFERENCE_SIZE} observations"] = 4 * REFERENCE_SIZE * spec.values_kept
     smaller = "" if not archive_size else ", or a smaller archive_size"
     check_memory(parts, f"use a smaller policy (net_arch), or smaller observations (such as resized frames){smaller}")
@@ -57,7 +57,7 @@ def warn_of_pixels(policy: object, space: spaces.Space[Any], size: int) -> None:
     size: inputs of the network.
     """
     shape = getattr(space, "shape", None)
-    image = isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
+    image = isinstance(space, spaces.Box) and len(space.shape) in (3, 4) and space.dtype == np.uint8
     if isinstance(policy, CustomPolicy) or policy in IMAGE_POLICIES or size <= (_PIXELS if image else _INPUTS):
         return
     better = "CnnLstmPolicy" if policy in recurrent.POLICIES else "CnnPolicy"

@@ -132,7 +132,7 @@ def _checked_layers(given: Sequence[int] | Mapping[str, Any] | None, policy: str
             f"net_arch = {given!r} shares layers with a critic, which SB3 has removed, and there is no critic here: expected "
             "a list of layer sizes, those of the dict's 'pi' behind the shared ones"
         )
-    if not listed or not all(isinstance(n, (int, np.integer)) and n > 0 for n in sizes):
+    if not listed or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n > 0 for n in sizes):
         raise ValueError(f"net_arch = {given!r}: expected a list of positive layer sizes, such as [64, 64]")
     return tuple(int(n) for n in sizes)
 

@@ -58,6 +58,13 @@ class PolicySpec:
         return max((layer.inputs for layer in self.layers if isinstance(layer, VirtualBatchNorm)), default=0)
 
     @property
+    def activations(self) -> int:
+        """Values that an actor has room for: two times the most that a layer reads or writes, and a strip of an image."""
+        ends = (size for layer in self.layers for size in (layer.outputs, layer.scratch_size))
+        read = (layer.inputs for layer in self.layers if not layer.reads_image)
+        return 2 * max(*ends, *read, self.obs_size) + (self.image.strip_size if self.image else 0)
+
+    @property
     def layer_sizes(self) -> tuple[int, ...]:
         """How many values there are before, between and after the layers."""
         return layer_sizes(self.layers)

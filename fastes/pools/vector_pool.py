@@ -62,6 +62,7 @@ class VectorPool(KeptRequests):
         self.vector_env = vector_env
         self.load_parameters = parameter_loader(self.block.layout.candidates, spec.policy)
         self._actors = [spec.policy.make_actor() for _ in range(vector_env.num_envs)]
+        self.can_act = [not spec.policy.needs_reference] * vector_env.num_envs
         self._flatten = observation_flattener(vector_env.observation_space)
         self._actions = (vector_env.num_envs, *_shape_of(vector_env.action_space)), vector_env.action_space.dtype
         head = spec.policy.head
@@ -172,7 +173,7 @@ class _Run:
 
     def __init__(self, pool: VectorPool, jobs: Sequence[Job]) -> None:
         self.spec, self.vector_env, self.actors, self.act = pool.spec, pool.vector_env, pool._actors, pool.act
-        self.load_parameters = pool.load_parameters
+        self.load_parameters, self.can_act = pool.load_parameters, pool.can_act
         self.waiting_jobs = deque(jobs)
         for job in jobs:
             job.place.seconds[job.number] = 0.0  # the first job's gets the time that the environment took for all
@@ -190,8 +191,11 @@ class _Run:
         self.to_start: dict[int, _Start] = {}
 
     def to_the_end(self) -> None:
+        first = self.waiting_jobs[0]
         for index in range(self.vector_env.num_envs):
             self._take_job(index)
+            if not self.can_act[index]:  # it has no job, and acts all the same: all environments step together
+                self._prepare(index, first)
         self._start_all()
         while self.playing.any():
             self._step()
@@ -225,14 +229,19 @@ class _Run:
         """Give an environment the next job, or none."""
         self.job[index] = job = self.waiting_jobs.popleft() if self.waiting_jobs else None
         if job is not None:
-            actor, terms = self.actors[index], job.terms
-            if self.begun[index] != terms.ticket:
-                self._begin_request(actor, job)
-                self.begun[index] = terms.ticket
-            self.load_parameters(actor, job.place, job.number, terms.sigma)
+            self._prepare(index, job)
             self.episode[index] = self.lengths[index] = self.cuts[index] = 0
             self.returns[index] = self.successes[index] = 0.0
             self._plan_episode(index, job)
+
+    def _prepare(self, index: int, job: Job) -> None:
+        """Give an environment's actor what a job evaluates."""
+        actor, terms = self.actors[index], job.terms
+        if self.begun[index] != terms.ticket:
+            self._begin_request(actor, job)
+            self.begun[index] = terms.ticket
+        self.load_parameters(actor, job.place, job.number, terms.sigma)
+        self.can_act[index] = True
 
     def _begin_request(self, actor: _core.Actor, job: Job) -> None:
         if self.spec.normalize_obs:

@@ -92,8 +92,8 @@ class PoolSpec:
     def _reference_layout(self) -> dict[str, Any]:
         if not self.references:
             return {}
-        first = self.references[0]
-        return {"references": (len(self.references), *first.shape), "reference_dtype": first.dtype.str}
+        shape, dtype = self.references[0].shape, np.result_type(*{each.dtype for each in self.references})
+        return {"references": (len(self.references), *shape), "reference_dtype": dtype.str}
 
     def block(self, n_workers: int, shared: bool = True) -> Block:
         """A new block for a pool with so many workers, with the reference batches in it."""

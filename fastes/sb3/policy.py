@@ -15,6 +15,7 @@ from fastes.envs.source import EnvArgument
 from fastes.models.checkpointing import Parts, read_parts, restore_state
 from fastes.models.model import Model
 from fastes.models.parameters import theta_with
+from fastes.policies.choose_policy import check_model_memory
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.layers.recurrent_state import State
 from fastes.policies.policy_spec import PolicySpec
@@ -175,6 +176,7 @@ class _Acting(Model):
     n_workers = verbose = 0
 
     def __init__(self, parts: Parts) -> None:
+        check_model_memory(parts.spec)
         self.source, self.state = (
             parts.source,
             TrainingState(parts.settings, parts.spec, parts.seed, parts.source.episode_limit),

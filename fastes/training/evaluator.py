@@ -68,9 +68,7 @@ class Evaluator:
         self._pool: Pool | None = None
         self._shared: SharedPool | None = None  # in the place of a pool of its own
         self._table_number = 0  # of the pool's noise tables
-        self._ahead: set[tuple[int, int]] = (
-            set()
-        )  # rounds and places in them of starts that play beside the present one, or did
+        self._ahead: set[tuple[int, int]] = set()  # rounds and places of starts that play beside the present one, or did
         self._running: list[tuple[Float32, int]] = []  # thetas whose noise-free episodes are played, and the tickets
         tell_of_forks(self)
 
@@ -294,7 +292,7 @@ class Evaluator:
         if self._pool is not None:
             self._pool, self._running, self._ahead = None, [], set()
             self.table.release()
-        self._shared = None
+        self._shared, self._table_number = None, 0
 
 
 def _batch_of(pool: Pool, ticket: int) -> Steps[Batch]:

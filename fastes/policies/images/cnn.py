@@ -13,7 +13,7 @@ from fastes.policies.images.image import Image, image_in
 from fastes.policies.layers.batch_norm import VirtualBatchNorm
 from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
 from fastes.policies.layers.dense import Dense
-from fastes.policies.layers.layer import IDENTITY, Layer
+from fastes.policies.layers.layer import IDENTITY, MOST_VALUES, Layer
 from fastes.policies.obs_columns import ALL, ObsColumns, checked_columns
 
 Filters = tuple[tuple[int, int, int], ...]  # (filters, kernel, stride) of each convolution
@@ -93,13 +93,19 @@ def _convolution(
 ) -> Convolution:
     if not before:
         size = image.height, image.width, image.channels
-        return ImageConvolution(*size, *of, activation, use_bias, image.first, image.channels_first, divisor)
+        return ImageConvolution(*size, *of, activation, use_bias, image.first, image.planes, divisor)
     last = next(layer for layer in reversed(before) if isinstance(layer, Convolution))
     return Convolution(last.rows, last.columns, last.filters, *of, activation, use_bias)
 
 
 def _check_fits(layer: Convolution, number: int, space: spaces.Space[Any], cnn: object) -> None:
     if layer.kernel <= min(layer.height, layer.width):
+        try:
+            layer.check()
+        except ValueError as error:
+            raise ValueError(
+                f"cnn = {cnn!r:.200} does not fit observations {space}: its convolution {number + 1}: {error}"
+            ) from error
         return
     where = "the image" if number == 0 else f"what convolution {number} leaves of the image"
     raise ValueError(
@@ -125,8 +131,10 @@ def _network(kwargs: Mapping[str, Any]) -> Network:
             "the convolutions"
         )
     size = extractor.get("features_dim", network.features_dim)
-    if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
-        raise ValueError(f"features_dim = {size!r}: expected the size of a layer, an int of at least 1")
+    if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or not 1 <= size <= MOST_VALUES:
+        raise ValueError(
+            f"features_dim = {size!r}: expected the size of a layer, an int of at least 1 and at most {MOST_VALUES}"
+        )
     return network._replace(features_dim=int(size))
 
 

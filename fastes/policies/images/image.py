@@ -17,7 +17,7 @@ class Image(NamedTuple):
     """An image among the values of a flat observation.
 
     first: the number of its first value.
-    height, width, channels: its size; channels_first: whether it lies as (channels, height, width).
+    height, width, channels: its size; planes: how its channels lie, see ImageConvolution.
     is_bytes: whether its values are all of 0 to 255.
     others: values beside it.
     """
@@ -26,7 +26,7 @@ class Image(NamedTuple):
     height: int
     width: int
     channels: int
-    channels_first: bool
+    planes: int
     is_bytes: bool
     others: tuple[int, ...]
 
@@ -35,30 +35,31 @@ def image_in(space: Space, policy: str) -> Image:
     """The image of a Box, or the one part of a Dict or Tuple that is one. ValueError where there is none, or are several.
 
     Of three dimensions the smallest is that of the channels, as in SB3, the first or the last; where it is the second,
-    the last is taken. A Box of two is an image of one channel.
+    the last is taken. A Box of two is an image of one channel, a Box of four a stack of images, whose channels are joined.
     """
     size = flat_size(space)
     part, first = (space, 0) if isinstance(space, spaces.Box) else _image_part(space, policy)
     shape = part.shape or ()
-    if not isinstance(part, spaces.Box) or len(shape) not in (2, 3):
+    if not isinstance(part, spaces.Box) or len(shape) not in (2, 3, 4):
         raise ValueError(
             f"{policy} needs images, the observation space is {space}: expected a Box of shape (height, width, channels), "
-            "(channels, height, width) or (height, width), or a Dict or Tuple with one such part of three dimensions. Use "
+            "(channels, height, width) or (height, width), a stack of these, or a Dict or Tuple with one such part of three "
+            "dimensions or four. Use "
             f"{policy.replace('Cnn', 'Mlp')!r} for observations without an image"
         )
-    channels_first = len(shape) == 3 and int(np.argmin(shape)) == 0
-    height, width = shape[1:] if channels_first else shape[:2]
-    channels = 1 if len(shape) == 2 else shape[0 if channels_first else 2]
+    frames, one = (shape[0], shape[1:]) if len(shape) == 4 else (1, shape)
+    channels_first = len(one) == 3 and int(np.argmin(one)) == 0
+    height, width = one[1:] if channels_first else one[:2]
+    each = 1 if len(one) == 2 else one[0 if channels_first else 2]
+    channels, planes = frames * each, frames * each if channels_first else frames
     is_bytes = part.dtype == np.uint8 and bool((part.low == 0).all() and (part.high == 255).all())
     past = first + height * width * channels
-    return Image(first, height, width, channels, channels_first, is_bytes, (*range(first), *range(past, size)))
+    return Image(first, height, width, channels, planes, is_bytes, (*range(first), *range(past, size)))
 
 
 def _image_part(space: Space, policy: str) -> tuple[Space, int]:
     """The part that is an image, and the number of its first value in the flat observation."""
-    found = [
-        (name, part, first) for name, part, first in _leaves(space) if isinstance(part, spaces.Box) and len(part.shape) == 3
-    ]
+    found = _boxes(space, 3) or _boxes(space, 4)
     of_bytes = [each for each in found if each[1].dtype == np.uint8]
     if len(found) > 1 and len(of_bytes) != 1:
         names = ", ".join(name for name, *_ in found)
@@ -68,6 +69,15 @@ def _image_part(space: Space, policy: str) -> tuple[Space, int]:
         )
     chosen = of_bytes or found
     return (chosen[0][1], chosen[0][2]) if chosen else (space, 0)
+
+
+def _boxes(space: Space, dimensions: int) -> list[tuple[str, spaces.Box, int]]:
+    """The leaves that are a Box of so many dimensions."""
+    return [
+        (name, part, first)
+        for name, part, first in _leaves(space)
+        if isinstance(part, spaces.Box) and len(part.shape) == dimensions
+    ]
 
 
 def _leaves(space: Space, name: str = "", first: int = 0) -> Iterator[tuple[str, Space, int]]:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fastes import _core
 from fastes.policies.layers.layer import MOST_VALUES, Float32, check_sizes
 
 
@@ -71,19 +72,33 @@ class ImageConvolution(Convolution):
     """The same of an image that lies in an observation of any dtype.
 
     first: the number of its first value in the flat observation.
-    channels_first: whether it lies there as (channels, height, width), and not (height, width, channels).
+    planes: it lies there as (planes, height, width, channels / planes): 1 where the channels are the last dimension, as many as
+        channels where they are the first, and the number of images for a stack of images whose channels are the last.
     divisor: of its values, 255 for bytes that become 0 to 1.
     """
 
     kind: ClassVar[str] = "image_convolution"
     reads_image: ClassVar[bool] = True
     first: int
-    channels_first: bool
+    planes: int
     divisor: int
+
+    @property
+    def strip_rows(self) -> int:
+        """Rows of outputs that are made at a time, of a strip of the image that is there as floats."""
+        most = (_core.STRIP_VALUES // (self.width * self.channels) - self.kernel) // self.stride + 1
+        return min(max(most, 1), self.rows)
+
+    @property
+    def strip_size(self) -> int:
+        """Values of that strip."""
+        return self.width * self.channels * ((self.strip_rows - 1) * self.stride + self.kernel)
 
     def check(self) -> None:
         super().check()
-        check_sizes(self, "divisor")
+        check_sizes(self, "planes", "divisor")
+        if self.channels % self.planes:
+            raise ValueError(f"{self.channels} channels do not lie in {self.planes} planes of an image")
         if not 0 <= self.first <= MOST_VALUES:
             raise ValueError(f"first = {self.first!r:.100} of an image is out of range: expected 0 to {MOST_VALUES}")
 

@@ -31,17 +31,27 @@ def layer_sizes(layers: Sequence[Layer]) -> tuple[int, ...]:
     return (layers[0].inputs, *(layer.outputs for layer in layers))
 
 
-def in_words(layer: Layer | None) -> str:
-    """What a layer is, for errors."""
-    return "none" if layer is None else f"{layer.kind} {layer.inputs} -> {layer.outputs}"
+def in_words(layer: Layer | None, fields: Sequence[str] = ()) -> str:
+    """What a layer is, for errors; fields: those to be told as well."""
+    if layer is None:
+        return "none"
+    told = ", ".join(f"{name} {getattr(layer, name)!r}" for name in fields)
+    return f"{layer.kind} {layer.inputs} -> {layer.outputs}{told and f' ({told})'}"
 
 
 def first_difference(asked: Sequence[Layer], stored: Sequence[Layer]) -> str:
     """The first layer that is not the one of a checkpoint, in words; empty where all are."""
     for i, (one, other) in enumerate(zip_longest(asked, stored)):
         if one != other:
-            return f"layer {i} would be {in_words(one)}, the checkpoint's is {in_words(other)}"
+            differ = _fields_that_differ(one, other)
+            return f"layer {i} would be {in_words(one, differ)}, the checkpoint's is {in_words(other, differ)}"
     return ""
+
+
+def _fields_that_differ(one: Any, other: Any) -> list[str]:
+    """Of two layers of a kind, but for those that all words tell."""
+    fields = dataclasses.fields(one) if type(one) is type(other) else ()
+    return [f.name for f in fields if f.name not in ("inputs", "outputs") and getattr(one, f.name) != getattr(other, f.name)]
 
 
 def describe_layers(layers: Sequence[Layer]) -> dict[str, Any]:
