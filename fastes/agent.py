@@ -31,7 +31,6 @@ from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.episode import Episode
-from fastes.rollout.job import PENALISE
 from fastes.rollout.predictor import Predictor
 from fastes.sb3.callbacks import all_callbacks
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
@@ -43,9 +42,7 @@ from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import keep_unused
 from fastes.training.evaluation import Evaluation
 from fastes.training.evaluator import Evaluator
-from fastes.training.generation import (
-    evaluate,
-)
+from fastes.training.generation import evaluate
 from fastes.training.state import TrainingState
 
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
@@ -146,8 +143,7 @@ class FastES(Loop):
     def _draw_reference(self, own: Env | None) -> None:
         """Play for the reference batch of a policy that needs one, in the vector environment where there is no other."""
         env: Any = self.source.vector_env if own is None else own
-        penalises = self.settings.on_env_error == PENALISE
-        self.state.reference = draw_reference(self.policy_spec, self.source, env, self.seed, penalises)
+        self.state.reference = draw_reference(self.policy_spec, self.source, env, self.seed, self.settings.on_env_error)
         self._use_reference()
 
     def _checked_workers(self, source: EnvSource, n_workers: int | None) -> int:

@@ -19,6 +19,7 @@ from fastes.es.perturbations import draw_eval_seeds
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.layers.batch_norm import REFERENCE_SIZE
 from fastes.rollout.episode import EpisodeSettings, observation_flattener, run_episode
+from fastes.rollout.job import PENALISE
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
 from fastes.system.interrupts import interrupts_wait
 
@@ -54,13 +55,14 @@ def as_read(obs: Any, shape: tuple[int, ...]) -> Batch:
     return np.ascontiguousarray(array, dtype=dtype).reshape(shape)
 
 
-def draw_reference(spec: AnySpec, source: EnvSource, env: Env | VectorEnv, seed: int, penalises: bool = False) -> Batch | None:
+def draw_reference(spec: AnySpec, source: EnvSource, env: Env | VectorEnv, seed: int, on_env_error: str) -> Batch | None:
     """The observations on which a random policy acts first, (REFERENCE_SIZE, *obs_shape); None where the policy needs none.
 
     source: of the environment.
     env: is played in: as many episodes as it takes, from environment seeds of this seed. Of a vector environment the first one
         is watched.
-    penalises: an episode that fails is left behind with what was seen of it, and others follow in an environment built anew.
+    on_env_error: with 'penalise' an episode that fails is left behind with what was seen of it, and others
+        follow in an environment built anew.
 
     Its dtype holds all that was seen. Raises WorkerError for an exception in the environment.
     """
@@ -72,7 +74,7 @@ def draw_reference(spec: AnySpec, source: EnvSource, env: Env | VectorEnv, seed:
         if isinstance(env, VectorEnv):
             _play_vector_env(source, env, actor, seeds)
         else:
-            _play(source, env, actor, seeds, penalises)
+            _play(source, env, actor, seeds, on_env_error == PENALISE)
     seen = actor.seen[:REFERENCE_SIZE]
     batch = np.array(seen, dtype=np.result_type(*{each.dtype for each in seen}))
     batch.flags.writeable = False
