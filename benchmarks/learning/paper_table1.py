@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.learning.courses import course_of, preset_timesteps
+from benchmarks.learning.courses import preset_timesteps
 from benchmarks.learning.options import add_place, place_of, seeds_of
 from benchmarks.learning.reports.sections import failure_lines, machines, print_report, write_sections
 from benchmarks.learning.reports.thresholds import SHARES, final_score, initial_score, progress_thresholds, reached
@@ -60,8 +60,8 @@ def _task(env: str, algo: str, seed: int, budget: Budget, stop_at: float | None 
 
 
 def es_budget(arguments: argparse.Namespace, env: str) -> Budget:
-    """What was asked for, or the course's, or the preset's own."""
-    return Budget(steps=arguments.es_timesteps or course_of(env).table1 or preset_timesteps(env))
+    """What was asked for, or the preset's own."""
+    return Budget(steps=arguments.es_timesteps or preset_timesteps(env))
 
 
 def ran_far_enough(rows: Iterable[Row], task: Task) -> bool:
@@ -119,8 +119,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.paper_table1", description=__doc__)
     parser.add_argument("--env", nargs="+", default=list(PAPER), metavar="ID", help="default: the paper's six, version 5")
     parser.add_argument("--trpo-timesteps", type=COUNT, default=5_000_000, metavar="N", help="default: 5,000,000, the paper's")
-    longer = ", ".join(f"{env} {course_of(env).table1:,}" for env in PAPER if course_of(env).table1)
-    parser.add_argument("--es-timesteps", type=COUNT, metavar="N", help=f"at most (default: each preset's own; {longer})")
+    parser.add_argument("--es-timesteps", type=COUNT, metavar="N", help="at most (default: each preset's own)")
     parser.add_argument("--es-seeds", type=COUNT, metavar="N", help="runs of FastES (default: as --seeds)")
     add_place(parser, seeds=2)
     arguments = parser.parse_args(given)
