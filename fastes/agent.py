@@ -99,12 +99,14 @@ class FastES(Loop):
         check_no_class(env, policy)
         given, wanted = env_and_policy(env, policy)
         source = make_env_source(given, env_kwargs)
-        chosen = choose_settings(source.preset_name, preset, changed_settings(settings, source, wanted, learning_rate), verbose)
+        changes = changed_settings(settings, source, wanted, learning_rate)
         own = None if source.vector_env is not None else source()
-        if own is not None:
-            check_for_workers(own, n_workers)
         try:
-            spec = spec_of(wanted, chosen, source.vector_env if own is None else own)
+            shown: Any = source.vector_env if own is None else own
+            if own is not None:
+                check_for_workers(own, n_workers)
+            chosen = choose_settings(source.preset_name(shown.observation_space), preset, changes, verbose)
+            spec = spec_of(wanted, chosen, shown)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             self._init_interface(tensorboard_log, stats_window_size, device)
             self._set_up(source, spec, chosen, seed, n_workers, verbose, cluster)

@@ -49,6 +49,10 @@ def wrapped() -> Any:
     return gymnasium.wrappers.FrameStackObservation(gymnasium.wrappers.AtariPreprocessing(env), 4)
 
 
+def flat() -> Any:
+    return gymnasium.wrappers.FlattenObservation(gymnasium.make("fastes/Atari-v0", game="pong", screen_size=8))
+
+
 @pytest.mark.parametrize(
     ("env", "kwargs", "policy"),
     [
@@ -58,6 +62,7 @@ def wrapped() -> Any:
         (lambda: gymnasium.make("fastes/Atari-v0", game="pong"), None, "CnnPolicy"),
         (wrapped, None, "CnnPolicy"),
         ("ALE/Pong-v5", {"obs_type": "ram"}, "MlpPolicy"),
+        (flat, None, "MlpPolicy"),
     ],
 )
 def test_what_a_game_shows_decides(env: Any, kwargs: dict[str, Any] | None, policy: str) -> None:

@@ -101,10 +101,9 @@ class EnvSource:
         """Steps after which an episode is cut, as far as a spec says it."""
         return self.spec.max_episode_steps if self.spec is not None else None
 
-    @property
-    def preset_name(self) -> str:
-        """The id by which presets know it."""
-        return preset_id(self.name, self.spec, self.make_kwargs)
+    def preset_name(self, space: gymnasium.Space[Any]) -> str:
+        """The id by which presets know it. space: of observations."""
+        return preset_id(self.name, self.spec, space)
 
     @property
     def rebuilds(self) -> bool:

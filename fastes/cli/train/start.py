@@ -161,5 +161,5 @@ def tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
         f"a generation, {players}, {what}"
     )
     own = not arguments.resume and arguments.preset is None and arguments.config is None
-    if own and (note := no_preset_note(model.source.preset_name, "--preset ")):
+    if own and (note := no_preset_note(model.source.preset_name(model.observation_space), "--preset ")):
         print(note)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from gymnasium import Space
 from gymnasium.envs.registration import EnvSpec, registry
 
 from fastes.envs.import_hook import ATARI
@@ -104,15 +105,16 @@ def ale_id(game: str) -> str:
     return f"ALE/{game.title().replace('_', '')}-v5"
 
 
-def preset_id(name: str, spec: EnvSpec | None, kwargs: Mapping[str, Any]) -> str:
-    """The id by which presets know an environment: of a game ale-py's, whoever wraps it, and the one of its memory for that.
+def preset_id(name: str, spec: EnvSpec | None, space: Space[Any]) -> str:
+    """The id by which presets know an environment: of a game ale-py's, whoever wraps it, if it is seen as images.
 
-    name: of anything else. spec, kwargs: what makes it.
+    name: of anything else. spec: what makes it, if there is one. space: of observations; a game's memory, or whatever is no
+    image, gets the id ALE/<Game>-ram-v5.
     """
-    if spec is None or not (spec.id == ATARI or spec.entry_point == _ALE_ENV) or "game" not in spec.kwargs:
-        return name
-    found = ale_id(str(spec.kwargs["game"]))
-    return found.replace("-v", "-ram-v") if {**spec.kwargs, **kwargs}.get(_OWN) == "ram" else found
+    if spec is not None and "game" in spec.kwargs and (spec.id == ATARI or spec.entry_point == _ALE_ENV):
+        name = ale_id(str(spec.kwargs["game"]))
+    is_image = len(space.shape or ()) > 1
+    return name if is_image or not name.startswith("ALE/") or "-ram-" in name else name.replace("-v", "-ram-v")
 
 
 def _flag(name: str, value: Any) -> bool:
