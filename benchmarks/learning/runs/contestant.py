@@ -87,7 +87,7 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
         acting = Acting(model)
         watch = Watch(task, clock, acting.act, write, acting.begin)
         if watch.check(0):
-            model.learn(task.budget.steps or model.settings.total_timesteps, Follow(watch))  # starts are divided by it
+            model.learn(task.budget.steps or 10**15, Follow(watch))  # starts are parts of it, as far as it is known
         preset = preset_for(base_of(task.env))
         source = f"preset {preset}" if preset != DEFAULT else "FastES's defaults: it has no preset"
         source += f", {change_of(task.algo)}" if change_of(task.algo) else ""
