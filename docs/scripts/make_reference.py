@@ -54,7 +54,8 @@ MEASURED = {
     "sigma_adaptation": "per_parameter, with clipup: Walker2d-v5",
     "generation_timesteps": "Walker2d-v5",
     "max_population_size": "Walker2d-v5",
-    "archive_size": "LunarLanderContinuous-v3",
+    "archive_size": "Pendulum-v1",
+    "obs_std_floor": "with a wide obs_clip: Walker2d-v5",
 }
 OTHER_ENDS = {  # budgets, evaluation, memory, faults: nothing is learned by them
     "total_timesteps",
