@@ -1,0 +1,42 @@
+"""Risk: the study of frame-skip counts other frames than were played, repeats what is done, or dates a score wrongly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.csv_records import read_records
+from benchmarks.learning.studies.game_frame_skip import Point, first_reached, run, section
+
+ENV = "ALE/Freeway-v5"
+
+
+def point(skip: int, seed: int, generation: int, score: float) -> Point:
+    return Point(ENV, skip, seed, generation, 100 * generation, score, 2.0 * generation)
+
+
+def test_a_score_is_dated_by_its_first_evaluation_and_medians_are_over_seeds() -> None:
+    curves = {0: [0.0, 5.0, 20.0, 3.0], 1: [0.0, 21.0, 21.0, 21.0], 2: [0.0, 0.0, 0.0, 1.0]}
+    points = [point(4, seed, n, score) for seed, curve in curves.items() for n, score in enumerate(curve, 1)]
+    assert first_reached(points, 20.0) == points[2]
+    assert first_reached(points[8:], 20.0) is None
+    (line,) = [line for line in section(ENV, points, 20.0).splitlines() if line.startswith("| 4 ")]
+    assert [cell.strip() for cell in line.strip("|").split("|")] == ["4", "3", "4.0 (0.0 to 21.0)", "3 (inf)", "6", "8"]
+
+
+def test_the_same_command_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ale_py")
+    pytest.importorskip("matplotlib")
+    given = ["--frames", "40", "--generations", "1", "--seeds", "1", "--out", str(tmp_path)]
+    run([*given, "--skips", "4"])
+    (first,) = read_records(tmp_path / "game_frame_skip" / "game_frame_skip.csv", Point)
+    assert first[:4] == (ENV, 4, 0, 1)
+    assert first.frames == 40 * 40, "40 candidates of ten steps, of four frames each"
+    run([*given, "--skips", "4", "2"])
+    again, other = read_records(tmp_path / "game_frame_skip" / "game_frame_skip.csv", Point)
+    assert again == first
+    assert other[1:4] == (2, 0, 1)
+    assert other.frames == first.frames
+    assert "game_frame_skip.png" in capsys.readouterr().out
+    assert (tmp_path / "game_frame_skip" / "report.md").exists()
