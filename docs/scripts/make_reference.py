@@ -42,7 +42,7 @@ MEASURED = {
     "policy_kwargs": "net_arch, activation_fn: Reacher-v5; batch_norm: Catch of 20 x 20; others: none yet",
     "momentum": "0 beside sgd: HalfCheetah-v5",
     "top_fraction": "HalfCheetah-v5",
-    "starts": "HalfCheetah-v5, Swimmer-v5, BipedalWalker-v3",
+    "starts": "HalfCheetah-v5, LunarLanderContinuous-v3, BipedalWalker-v3",
     "starts_share": "BipedalWalker-v3",
     "alive_bonus": "Hopper-v5, Walker2d-v5, BipedalWalker-v3",
     "episode_cap": "grow: HalfCheetah-v5, Ant-v5, Reacher-v5; mean, share: none yet",
@@ -55,6 +55,7 @@ MEASURED = {
     "generation_timesteps": "Walker2d-v5",
     "max_population_size": "Walker2d-v5",
     "archive_size": "Pendulum-v1",
+    "starts_rounds": "LunarLanderContinuous-v3",
     "obs_std_floor": "with a wide obs_clip: Walker2d-v5",
 }
 OTHER_ENDS = {  # budgets, evaluation, memory, faults: nothing is learned by them
