@@ -54,7 +54,7 @@ MEASURED = {
     "sigma_adaptation": "per_parameter, with clipup: Walker2d-v5",
     "generation_timesteps": "Walker2d-v5",
     "max_population_size": "Walker2d-v5",
-    "archive_size": "Pendulum-v1",
+    "archive_size": "Pendulum-v1, LunarLander-v3",
     "starts_rounds": "LunarLanderContinuous-v3",
     "obs_std_floor": "with a wide obs_clip: Walker2d-v5",
 }
