@@ -530,7 +530,7 @@ def test_the_papers_table_begins_where_thresholds_are_reached() -> None:
         for kind, score in (("point", 0.0), ("final", 9.0))
     ]
     tasks = [*paper_table1.trpo_tasks(given), *paper_table1.fastes_tasks(given, [rows])]
-    assert [task.budget.steps for task in tasks] == [5_000_000, 5_000_000, 500_000, 10_000_000], "its preset's, or the course's"
+    assert [task.budget.steps for task in tasks] == [5_000_000, 5_000_000, 500_000, 20_000_000], "its preset's"
     assert {round(task.budget.steps * due_shares(task.points, task.first_share)[0]) for task in tasks} == {2000}
     given.es_seeds, given.first_seed = 2, 5
     assert [task.seed for task in paper_table1.trpo_tasks(given)] == [5, 5]

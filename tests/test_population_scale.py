@@ -17,7 +17,8 @@ from fastes.settings.population_scale import scaled_settings
 from fastes.settings.preset_loader import all_presets, choose_settings, load_preset
 from fastes.settings.settings import Settings
 
-SCALED = {"population_size", "learning_rate", "obs_freeze_after"}
+COUNTS = ("obs_freeze_after", "generation_timesteps", "max_population_size")
+SCALED = {"population_size", "learning_rate", *COUNTS}
 
 
 def changed(env: str, **changes: Any) -> dict[str, tuple[Any, Any]]:
@@ -48,8 +49,9 @@ def test_nothing_else_changes_in_any_preset(name: str) -> None:
         choose_settings(name, None, {}).population_size,
         3 * preset.get("population_size", 64),
     )
-    frozen = preset.get("obs_freeze_after", 0)
-    assert changes.get("obs_freeze_after", (0, 0)) == (frozen, 3 * frozen)
+    for count in COUNTS:
+        before = preset.get(count, 0)
+        assert changes.get(count, (0, 0)) == (before, 3 * before)
     assert changed(name, population_scale=1) == {}
 
 
