@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fastes.policies.layers.layer import Float32, check_sizes
+from fastes.policies.layers.layer import Feedforward, Float32, check_sizes
 
 REFERENCE_SIZE = 128  # observations of a reference batch (Salimans et al. 2017; released code of Such et al. 2017)
 
 
 @dataclass(frozen=True)
-class VirtualBatchNorm:
+class VirtualBatchNorm(Feedforward):
     """Of (inputs / channels, channels) values: gamma (x - mean) / sqrt(variance + 0.001) + beta, by channel.
 
     Mean and variance are those of a reference batch of observations under the present parameters: they are constants of an
@@ -20,9 +20,6 @@ class VirtualBatchNorm:
     """
 
     kind: ClassVar[str] = "virtual_batch_norm"
-    reads_image: ClassVar[bool] = False
-    state_size: ClassVar[int] = 0
-    scratch_size: ClassVar[int] = 0
     inputs: int
     channels: int
     activation: str

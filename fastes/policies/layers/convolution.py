@@ -7,20 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from fastes import _core
-from fastes.policies.layers.layer import MOST_VALUES, Float32, check_sizes
+from fastes.policies.layers.layer import MOST_VALUES, Feedforward, Float32, Weighted, check_sizes
 
 
 @dataclass(frozen=True)
-class Convolution:
+class Convolution(Weighted):
     """A map (height, width, channels) -> (rows, columns, filters), by square kernels, without padding."""
 
     kind: ClassVar[str] = "convolution"
-    reads_image: ClassVar[bool] = False
-    state_size: ClassVar[int] = 0
-    scratch_size: ClassVar[int] = 0
     height: int
     width: int
     channels: int
@@ -46,24 +41,16 @@ class Convolution:
     def outputs(self) -> int:
         return self.rows * self.columns * self.filters
 
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the parameters in the order in which they lie in theta."""
-        shapes: dict[str, tuple[int, ...]] = {"weight": (self.kernel, self.kernel, self.channels, self.filters)}
-        return {**shapes, "bias": (self.filters,)} if self.use_bias else shapes
-
-    def scale_normals(self, parameters: Mapping[str, Float32], gain: float) -> None:
-        """Turn standard normals into first parameters, in place: weights N(0, gain^2 / inputs of an output), biases zero."""
-        weight = parameters["weight"]
-        weight *= np.float32(gain * (1.0 / math.sqrt(self.kernel * self.kernel * self.channels)))
-        if self.use_bias:
-            parameters["bias"][:] = 0.0
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        return self.kernel, self.kernel, self.channels, self.filters
 
     def check(self) -> None:
         check_sizes(self, "height", "width", "channels", "filters", "kernel", "stride")
         if self.kernel > min(self.height, self.width):
             raise ValueError(f"a kernel of {self.kernel} x {self.kernel} does not fit a map of {self.height} x {self.width}")
         check_sizes(self, "inputs", "outputs")
-        if math.prod(self.parameter_shapes()["weight"]) > MOST_VALUES:
+        if math.prod(self.weight_shape) > MOST_VALUES:
             raise ValueError(f"{self} has more than {MOST_VALUES} weights")
 
 
@@ -104,13 +91,10 @@ class ImageConvolution(Convolution):
 
 
 @dataclass(frozen=True)
-class Append:
+class Append(Feedforward):
     """Appends the values that a policy observes beside an image: inputs -> (inputs + appended,)."""
 
     kind: ClassVar[str] = "append"
-    reads_image: ClassVar[bool] = False
-    state_size: ClassVar[int] = 0
-    scratch_size: ClassVar[int] = 0
     inputs: int
     appended: int
     activation: str

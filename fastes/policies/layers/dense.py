@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-import numpy as np
-
-from fastes.policies.layers.layer import IDENTITY, Float32, check_sizes
+from fastes.policies.layers.layer import IDENTITY, Weighted, check_sizes
 
 
 @dataclass(frozen=True)
-class Dense:
+class Dense(Weighted):
     """outputs = activation(inputs . weight (inputs, outputs) + bias (outputs,))."""
 
     kind: ClassVar[str] = "dense"
-    reads_image: ClassVar[bool] = False
-    state_size: ClassVar[int] = 0
-    scratch_size: ClassVar[int] = 0
     inputs: int
     outputs: int
     activation: str
     use_bias: bool
 
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the parameters in the order in which they lie in theta."""
-        shapes: dict[str, tuple[int, ...]] = {"weight": (self.inputs, self.outputs)}
-        return {**shapes, "bias": (self.outputs,)} if self.use_bias else shapes
-
-    def scale_normals(self, parameters: Mapping[str, Float32], gain: float) -> None:
-        """Turn standard normals into first parameters, in place: weights N(0, gain^2 / inputs), biases zero."""
-        weight = parameters["weight"]
-        weight *= np.float32(gain * (1.0 / math.sqrt(self.inputs)))
-        if self.use_bias:
-            parameters["bias"][:] = 0.0
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        return self.inputs, self.outputs
 
     def check(self) -> None:
         check_sizes(self, "inputs", "outputs")

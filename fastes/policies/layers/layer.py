@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
@@ -53,6 +54,36 @@ class Layer(Protocol):
 
     def check(self) -> None:
         """ValueError for sizes that the core must not see."""
+
+
+class Feedforward:
+    """What layers have in common that remember nothing, and read what the layer before them writes."""
+
+    reads_image: ClassVar[bool] = False
+    state_size: ClassVar[int] = 0
+    scratch_size: ClassVar[int] = 0
+
+
+class Weighted(Feedforward):
+    """Layers of weights, each output's its own in the last dimension, and biases where they are used."""
+
+    use_bias: bool
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the parameters in the order in which they lie in theta."""
+        shapes = {"weight": self.weight_shape}
+        return {**shapes, "bias": self.weight_shape[-1:]} if self.use_bias else shapes
+
+    def scale_normals(self, parameters: Mapping[str, Float32], gain: float) -> None:
+        """Turn standard normals into first parameters, in place: weights N(0, gain^2 / inputs of an output), biases zero."""
+        weight = parameters["weight"]
+        weight *= np.float32(gain * (1.0 / math.sqrt(math.prod(self.weight_shape[:-1]))))
+        if self.use_bias:
+            parameters["bias"][:] = 0.0
 
 
 def check_sizes(layer: Any, *names: str) -> None:
