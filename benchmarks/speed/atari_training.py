@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.machine import describe
 from benchmarks.options import COUNT
 from benchmarks.speed.atari import Floor
-from benchmarks.tables import markdown_table, median_and_range
+from benchmarks.tables import against_aim, markdown_table, median_and_range
 from fastes import FastES
 from fastes.envs.atari.options import ale_id
 from fastes.envs.import_hook import ATARI
@@ -162,16 +162,12 @@ def rows(game: str, repeats: int) -> list[list[str]]:
                 parameters.get(name, ""),
                 f"{statistics.median(each):,.0f}",
                 median_and_range(of_floor),
-                _met(of_floor, FLOOR_AIM) if ours else "",
+                against_aim(statistics.median(of_floor), FLOOR_AIM) if ours else "",
                 median_and_range(of_ppo) if of_ppo else "",
-                _met(of_ppo, PPO_AIM) if ours and of_ppo else "",
+                against_aim(statistics.median(of_ppo), PPO_AIM) if ours and of_ppo else "",
             ]
         )
     return table
-
-
-def _met(found: Sequence[float], least: float) -> str:
-    return f"{least}: {'met' if statistics.median(found) >= least else 'MISSED'}"
 
 
 HEADER = ("game", "who", "parameters", "steps/s", "over the emulator's", "aim", "over PPO's", "aim")
