@@ -26,12 +26,6 @@ def test_who_starts_a_game_without_a_preset_is_told_whose_settings_these_are() -
     assert "which were tuned for no environment" in str(no_preset_note("ALE/Pong-ram-v5"))
 
 
-def test_a_preset_is_another_one_with_changes() -> None:
-    for name in NAMED:
-        assert "base" not in all_presets()[name]
-        assert load_preset(name).keys() >= load_preset("atari").keys()
-
-
 def test_a_published_network_keeps_its_size_beside_the_preset() -> None:
     def of(**kwargs: Any) -> dict[str, Any]:
         return choose_settings("ALE/Pong-v5", None, {"policy_kwargs": kwargs}).policy_kwargs

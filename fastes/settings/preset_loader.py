@@ -25,7 +25,6 @@ __all__ = ["DEFAULT", "all_presets", "choose_settings", "load_preset", "no_prese
 DEFAULT = "default"
 GAMES = "atari"  # the preset of games that have none of their own
 _GAME = re.compile(r"ALE/[A-Za-z0-9]+-v5")  # no memory, which is ALE/<Game>-ram-v5
-_BASE = "base"  # a preset's key: the name of the one that it changes
 _FAR = 4  # times the preset's population_size, or that part of it
 
 
@@ -38,7 +37,7 @@ def all_presets() -> dict[str, dict[str, Any]]:
     for file in sorted(resources.files("fastes.presets").iterdir(), key=lambda f: f.name):
         if file.name.endswith(".toml"):
             presets.update(tomllib.loads(file.read_text(encoding="utf-8")))
-    return {name: {**presets.get(preset.pop(_BASE, ""), {}), **preset} for name, preset in presets.items()}
+    return presets
 
 
 def load_preset(name: str) -> dict[str, Any]:
