@@ -16,7 +16,7 @@ from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.contestant import Acting, base_of, preset_model
 from benchmarks.learning.runs.evaluation import Task, play
 from benchmarks.learning.runs.results import FINAL, POINT, Row, append_row, read_rows
-from benchmarks.learning.studies import cyclic_mdp, episode_reward, frame_skip, memory, settings
+from benchmarks.learning.studies import cyclic_mdp, episode_reward, frame_skip, memory, perturbed_share, settings
 from benchmarks.learning.studies.__main__ import NAMES, main, study_named
 from benchmarks.learning.studies.changed import ActionRepeat, LateReward, cut_after, of_length, paid_late, repeated
 from benchmarks.learning.studies.short import SHORT, contestant_name, fastes_for
@@ -135,6 +135,7 @@ def test_changed_environments_keep_the_settings_of_their_base() -> None:
 
 def test_a_contestants_name_may_change_several_settings() -> None:
     changed = {"sigma": 1e-05, "learning_rate": "lin_0.1_1e-3", "starts": 1, "reward_clip": 1e20, "normalize_obs": False}
+    changed["policy_kwargs"] = {"cnn": [[16, 3, 1]], "features_extractor_kwargs": {"features_dim": 8}}
     assert changed_settings(fastes_for("CartPole-v1", **changed)) == changed
     assert "1e+20" in fastes_for("CartPole-v1", **changed)
 
@@ -281,6 +282,15 @@ def test_every_study_reports_who_wins(tmp_path: Path) -> None:
     }
     assert cells["MLP"] == ["0 of 2", "never", "never"]
     assert cells["LSTM"] == cells["GRU"] == ["2 of 2", "750", "1,000"]
+
+    def by_share(task: Task, at: int) -> float:
+        share = changed_settings(task.algo)["perturbed_share"]
+        return perturbed_share.TASKS[task.env].solved if at * share >= 100 else -1.0
+
+    text = report_of("perturbed_share", tmp_path, by_share, ["--envs", "fastes/Catch-v0"])
+    lines = [[cell.strip() for cell in line.split("|")[1:6]] for line in text.splitlines() if line.startswith("| fastes/")]
+    assert [line[1:3] for line in lines] == [["1", "2 of 2"], ["0.5", "2 of 2"], ["0.1", "2 of 2"], ["0.01", "0 of 2"]]
+    assert int(lines[0][3].replace(",", "")) < int(lines[2][3].replace(",", ""))
 
     text = report_of("settings", tmp_path, lambda task, at: at + task.seed, ["--env", "CartPole-v1"])
     assert text.count("(middle)") == 3

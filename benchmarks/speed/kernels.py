@@ -19,8 +19,12 @@ from benchmarks.speed.timing import interleaved_seconds, median_ratio, repeated
 from benchmarks.tables import below_aim, markdown_table
 from fastes import _core
 from fastes.es.noise_table import NoiseTable
+from fastes.es.parameter_windows import Windows, window_size
+from fastes.es.perturbations import Perturbations, write_candidate
 
 Float32 = npt.NDArray[np.float32]
+
+SHARES = (1.0, 0.5, 0.1, 0.01)
 
 
 class Sizes(NamedTuple):
@@ -69,6 +73,46 @@ def time_perturb(size: int, repeats: int) -> str:
         repeats,
     )
     return f"### Mirrored reconstruction of {size:,} parameters\n\n" + _against_last(seconds, calls, "us a candidate", 1e6)
+
+
+def perturbations_of(share: float, theta: Float32, table: NoiseTable, pairs: int) -> Perturbations:
+    """A generation in which each pair perturbs such a share of theta."""
+    rng, size = np.random.default_rng(3), window_size(share, len(theta))
+    index = rng.integers(0, table.size - len(theta) + 1, pairs)
+    windows = Windows(rng.integers(0, len(theta), pairs), size) if size else None
+    zeros = np.zeros((pairs, 1), dtype=np.int64)
+    return Perturbations(0, 0.02, theta, table, index, zeros, zeros.astype(np.uint64), None, windows)
+
+
+def write_each(out: Float32, perturbations: Perturbations) -> None:
+    """The first candidate of each pair, one after the other in the same memory, as workers do."""
+    windows, table = perturbations.windows, perturbations.table.values
+    for pair, at in enumerate(perturbations.noise_index.tolist()):
+        window = None if windows is None else (int(windows.first[pair]), windows.size)
+        write_candidate(out, perturbations.theta, table, at, perturbations.sigma, 0, window)
+
+
+def time_shares(sizes: Sizes) -> str:
+    """What perturbed_share saves of a candidate, and of a pair in the weighted sum."""
+    table, pairs = NoiseTable(min(sizes.table, 30 * sizes.num_params), 1), 32
+    theta, weights = np.zeros(sizes.num_params, dtype=np.float32), np.ones(pairs, dtype=np.float32)
+    candidates: dict[str, Callable[[], Any]] = {}
+    sums: dict[str, Callable[[], Any]] = {}
+    for share in SHARES:
+        these = perturbations_of(share, theta, table, pairs)
+        found = these.table.weighted_sum(these.noise_index, weights, len(theta), these.windows)
+        if not np.allclose(found, sum(these[2 * pair] for pair in range(pairs)) / 0.02, atol=1e-4):
+            raise SystemExit(f"nothing is timed: with a share of {share:g} the sum is not that of the candidates' noise")
+        candidates[f"{share:g}"] = partial(write_each, np.empty_like(theta), these)
+        sums[f"{share:g}"] = partial(table.weighted_sum, these.noise_index, weights, len(theta), these.windows)
+    of_candidates, of_sums = (interleaved_seconds(ways, sizes.repeats) for ways in (candidates, sums))
+    rows = []
+    for name in candidates:
+        cells = [f"{1e6 * statistics.median(seconds[name]) / pairs:.0f}" for seconds in (of_candidates, of_sums)]
+        over = [f"{median_ratio(seconds['1'], seconds[name]):.1f}" for seconds in (of_candidates, of_sums)]
+        rows.append((name, cells[0], over[0], cells[1], over[1]))
+    header = ("perturbed_share", "us a candidate", "times as fast", "us a pair of the sum", "times as fast")
+    return f"### Shares of {sizes.num_params:,} parameters that a pair perturbs\n\n" + markdown_table(header, rows)
 
 
 def time_ranks(count: int, sizes: Sizes) -> tuple[str, ...]:
@@ -168,6 +212,7 @@ def main() -> None:
         lambda: time_fill(sizes),
         lambda: time_perturb(5_702, sizes.repeats),
         lambda: time_perturb(sizes.num_params, sizes.repeats),
+        lambda: time_shares(sizes),
         lambda: time_act(sizes),
         lambda: time_all_ranks(sizes),
         lambda: time_variants(sizes),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from benchmarks.learning.studies import defaults, game_frame_skip, populations
 from benchmarks.learning.studies.study import Study, run_study
 
-NAMES = ("cyclic_mdp", "memory", "frame_skip", "episode_reward", "settings")
+NAMES = ("cyclic_mdp", "memory", "frame_skip", "episode_reward", "settings", "perturbed_share")
 # their trainings are of another kind: no contestants
 OWN_RUNS = {"populations": populations, "defaults": defaults, "game_frame_skip": game_frame_skip}
 

@@ -26,7 +26,7 @@ SETTINGS: dict[str, Any] = {"population_size": 64, "sigma": 0.2, "learning_rate"
 POLICIES = {
     "MLP": fastes_for(MAZE, **SETTINGS),
     "LSTM": fastes_for(MAZE, **SETTINGS, policy="MlpLstmPolicy"),
-    "GRU": fastes_for(MAZE, **SETTINGS, policy="MlpLstmPolicy") + '+policy_kwargs={cell="gru"}',
+    "GRU": fastes_for(MAZE, **SETTINGS, policy="MlpLstmPolicy", policy_kwargs={"cell": "gru"}),
 }
 _SOLVED = 1.0  # the best return, in each of the episodes
 _LENGTH = 10  # of MAZE itself

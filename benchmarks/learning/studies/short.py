@@ -21,7 +21,13 @@ def short_settings(env: str) -> dict[str, Any]:
 def fastes_for(env: str, **changes: Any) -> str:
     """The name of FastES as a contestant with these settings, and `changes` beside them."""
     settings = {**short_settings(env), **changes}
-    return "+".join(["fastes", *(f"{name}={json.dumps(value)}" for name, value in settings.items())])
+    return "+".join(["fastes", *(f"{name}={_toml(value)}" for name, value in settings.items())])
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name}={_toml(each)}' for name, each in value.items())}}}"
+    return json.dumps(value)
 
 
 def contestant_name(algo: str, env: str) -> str:
