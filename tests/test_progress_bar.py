@@ -12,7 +12,7 @@ import pytest
 from envs_for_tests import Toy
 
 from fastes import FastES
-from fastes.reports.console_log import ProgressBar, ProgressLines
+from fastes.reports.console_log import ProgressBar, ProgressLines, line_meanwhile
 from fastes.system.console import in_notebook
 
 TINY: dict[str, Any] = {"population_size": 4, "seed": 5, "preset": "default", "n_workers": 0, "target_return": "none"}
@@ -59,6 +59,17 @@ def test_a_short_training_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\r" in _learn(monkeypatch, Terminal(), progress_bar=True)
+
+
+def test_a_terminal_is_told_what_goes_on_and_keeps_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream, during, after in ((Terminal(), "playing\r", "playing\r       \r"), (io.StringIO(), "", "")):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with line_meanwhile("playing"):
+            assert stream.getvalue() == during
+        assert stream.getvalue() == after
+    monkeypatch.setattr(sys, "stderr", None)
+    with line_meanwhile("playing"):
+        pass
 
 
 def test_a_notebook_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 from fastes.models.model import Model
@@ -47,6 +49,20 @@ class ConsoleLog(Callback):
         file = lasting(self.file or sys.stdout)
         tqdm.write(line, file=file)
         file.flush()  # a reader sees it at once, and a reader that is gone is noticed
+
+
+@contextlib.contextmanager
+def line_meanwhile(text: str) -> Iterator[None]:
+    """Shows text on a terminal for as long as the block takes; elsewhere nothing."""
+    stream = lasting(sys.stderr)
+    watched = stream.isatty()
+    if watched:
+        print(text, end="\r", file=stream, flush=True)
+    try:
+        yield
+    finally:
+        if watched:
+            print(" " * len(text), end="\r", file=stream, flush=True)
 
 
 def judged_line(model: Model, start: int, eval_return: float) -> str:

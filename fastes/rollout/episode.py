@@ -16,11 +16,12 @@ from fastes.rollout.random_state import seed_global_random
 from fastes.rollout.step_advice import advice_on_step
 
 STEP_GUARD = 1_000_000  # steps after which an episode is cut when neither the environment nor a setting ends it
+_LEAST_GUARD = 27_000  # of a small budget: the longest game of Atari, 108,000 frames, is whole
 
 
 def step_guard(budget: int) -> int:
-    """STEP_GUARD, or the whole budget of a training where that is less: no episode is to outlast it. At least 10,000."""
-    return min(STEP_GUARD, max(budget, 10_000)) if budget else STEP_GUARD
+    """STEP_GUARD, or the whole budget of a training where that is less: no episode is to outlast it. At least 27,000."""
+    return min(STEP_GUARD, max(budget, _LEAST_GUARD)) if budget else STEP_GUARD
 
 
 class Episode(NamedTuple):

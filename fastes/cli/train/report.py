@@ -13,6 +13,7 @@ import numpy as np
 from fastes.agent import FastES
 from fastes.errors import WorkerError
 from fastes.pools.base import Steps
+from fastes.reports.console_log import line_meanwhile
 from fastes.runs.run_folder import BEST, CHECKPOINT, RunFolder
 from fastes.system.installation import install_command
 from fastes.training.evaluation import Evaluation
@@ -32,7 +33,8 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
     if interrupted:
         print(f"stopped by Ctrl-C; to go on: {resume_command(model, folder.shown)}")
     else:
-        outcome = model.evaluator.finish(choose_best(model, folder))
+        with line_meanwhile(f"playing {counted(model.settings.target_episodes, 'whole noise-free episode')}"):
+            outcome = model.evaluator.finish(choose_best(model, folder))
         folder.note_result(outcome.kept)
         _tell(model, outcome)
     if not folder.draw(model):
