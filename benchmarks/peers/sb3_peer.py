@@ -74,7 +74,7 @@ def make_peer(
 
     algo = algorithm_of(algo)
     torch.set_num_threads(way.threads)
-    arguments = _arguments(settings.arguments, remaining, torch.nn)
+    arguments = with_objects(settings.arguments, remaining, torch.nn)
     classes = {"ppo": PPO, "trpo": TRPO, "ars": ARS, "a2c": A2C}
     apart = way.processes and algo != "ars"
     vec_env = make_vec_env(env, settings.n_envs, seed, apart, settings.normalize)
@@ -94,7 +94,7 @@ def make_peer(
     return Peer(model, learn, model.get_vec_normalize_env(), end)
 
 
-def _arguments(found: dict[str, Any], remaining: Callable[[], float], layers: Any) -> dict[str, Any]:
+def with_objects(found: dict[str, Any], remaining: Callable[[], float], layers: Any) -> dict[str, Any]:
     """TOML's words as Python's objects: schedules and activation functions."""
     made = dict(found)
     for key, value in found.items():

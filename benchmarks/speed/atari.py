@@ -99,16 +99,20 @@ class Single:
         return 1, terminated or truncated
 
 
+def of_sb3(game: str, n_envs: int, **wrapper_kwargs: Any) -> Any:
+    """SB3's make_atari_env, with four screens in an observation."""
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.vec_env import VecFrameStack
+
+    name = game.title().replace("_", "")
+    return VecFrameStack(make_atari_env(f"{name}NoFrameskip-v4", n_envs=n_envs, wrapper_kwargs=wrapper_kwargs), STACK)
+
+
 class OfSb3:
-    """make_atari_env and VecFrameStack with one environment, whole games and raw rewards."""
+    """One environment of SB3, whole games and raw rewards."""
 
     def __init__(self, game: str) -> None:
-        from stable_baselines3.common.env_util import make_atari_env
-        from stable_baselines3.common.vec_env import VecFrameStack
-
-        whole = {"terminal_on_life_loss": False, "clip_reward": False}
-        name = game.title().replace("_", "")
-        self.env = VecFrameStack(make_atari_env(f"{name}NoFrameskip-v4", n_envs=1, wrapper_kwargs=whole), STACK)
+        self.env = of_sb3(game, 1, terminal_on_life_loss=False, clip_reward=False)
 
     def reset(self, seed: int) -> int:
         self.env.seed(seed)

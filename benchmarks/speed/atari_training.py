@@ -18,7 +18,9 @@ import numpy as np
 
 from benchmarks.machine import describe
 from benchmarks.options import COUNT
-from benchmarks.speed.atari import Floor
+from benchmarks.peers.sb3_peer import with_objects
+from benchmarks.peers.zoo import settings_for
+from benchmarks.speed.atari import Floor, of_sb3
 from benchmarks.tables import against_aim, markdown_table, median_and_range
 from fastes import FastES
 from fastes.envs.atari.options import ale_id
@@ -31,15 +33,6 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 FLOOR_AIM, PPO_AIM = 0.85, 1.5
 CANDIDATES, LONGEST = 8, 1_000  # of a generation, and steps of an episode
-ZOO_PPO: dict[str, Any] = {
-    "n_steps": 128,
-    "n_epochs": 4,
-    "batch_size": 256,
-    "ent_coef": 0.01,
-    "vf_coef": 0.5,
-    "clip_range": 0.1,
-}
-ZOO_ENVS = 8
 
 Stretch = Callable[[], int]  # plays for a while and gives the environment steps that it took
 
@@ -108,13 +101,12 @@ def ppo(game: str) -> Stretch:
     """A rollout and its epochs, with RL Zoo's settings, on one thread."""
     import torch
     from stable_baselines3 import PPO
-    from stable_baselines3.common.env_util import make_atari_env
-    from stable_baselines3.common.vec_env import VecFrameStack
 
     torch.set_num_threads(1)
-    name = game.title().replace("_", "")
-    model = PPO("CnnPolicy", VecFrameStack(make_atari_env(f"{name}NoFrameskip-v4", n_envs=ZOO_ENVS), 4), seed=0, **ZOO_PPO)
-    steps = ZOO_PPO["n_steps"] * ZOO_ENVS
+    settings = settings_for("ppo", "Atari")
+    arguments = with_objects(settings.arguments, lambda: 1.0, torch.nn)
+    model = PPO(settings.policy, of_sb3(game, settings.n_envs), seed=0, device="cpu", **arguments)
+    steps = arguments["n_steps"] * settings.n_envs
 
     def stretch() -> int:
         model.learn(steps, reset_num_timesteps=False)
