@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from fastes.envs.tasks.rendering import checked_render_mode
 from fastes.errors import check_int
 
 _CAUGHT, _LOST = 1.0, -1.0
@@ -40,12 +41,10 @@ class Catch(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
 
     def __init__(self, rows: int = 10, columns: int = 5, render_mode: str | None = None) -> None:
-        if render_mode not in (None, "ansi", "rgb_array"):
-            raise ValueError(f"render_mode = {render_mode!r}: expected 'ansi' (text), 'rgb_array' (frames) or None")
         self.rows, self.columns = check_int("rows", rows, 2), check_int("columns", columns, 1)
         self.observation_space = spaces.Box(0, 255, (self.rows, self.columns), np.uint8)
         self.action_space = spaces.Discrete(3)
-        self.render_mode = render_mode
+        self.render_mode = checked_render_mode(render_mode)
         self._row, self._ball, self._paddle = 0, 0, self.columns // 2
 
     def reset(

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from fastes.envs.tasks.rendering import checked_render_mode
+
 _ONE_HOT = np.eye(3, dtype=np.float32)
 _REWARDS = (1.0, 1.0, 2.0)  # of the step out of each state
 _WRONG = -1.0
@@ -38,11 +40,9 @@ class CyclicMDP(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
 
     def __init__(self, render_mode: str | None = None) -> None:
-        if render_mode not in (None, "ansi", "rgb_array"):
-            raise ValueError(f"render_mode = {render_mode!r}: expected 'ansi' (text), 'rgb_array' (frames) or None")
         self.observation_space = spaces.Box(0.0, 1.0, (3,), np.float32)
         self.action_space = spaces.Discrete(3)
-        self.render_mode = render_mode
+        self.render_mode = checked_render_mode(render_mode)
         self._state = 0  # of 0, 1, 2
 
     def reset(

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from fastes.envs.tasks.rendering import checked_render_mode
 from fastes.errors import check_int
 
 AHEAD, LEFT, RIGHT = range(3)
@@ -41,12 +42,10 @@ class TMaze(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
 
     def __init__(self, length: int = 10, render_mode: str | None = None) -> None:
-        if render_mode not in (None, "ansi", "rgb_array"):
-            raise ValueError(f"render_mode = {render_mode!r}: expected 'ansi' (text), 'rgb_array' (frames) or None")
         self.length = check_int("length", length, 1)
         self.observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.action_space = spaces.Discrete(3)
-        self.render_mode = render_mode
+        self.render_mode = checked_render_mode(render_mode)
         self._place, self._steps, self._right_turn = 0, 0, LEFT
 
     def reset(

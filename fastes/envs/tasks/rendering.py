@@ -1,0 +1,10 @@
+"""How all tasks of FastES can be drawn."""
+
+from __future__ import annotations
+
+
+def checked_render_mode(render_mode: str | None) -> str | None:
+    """It. Raises ValueError where it is none of these tasks'."""
+    if render_mode not in (None, "ansi", "rgb_array"):
+        raise ValueError(f"render_mode = {render_mode!r}: expected 'ansi' (text), 'rgb_array' (frames) or None")
+    return render_mode
