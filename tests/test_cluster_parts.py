@@ -21,11 +21,12 @@ from fastes.envs.source import make_env_source
 from fastes.errors import ClusterError
 from fastes.pools.cluster import node_report
 from fastes.pools.cluster.connection import Connection, check_cluster
-from fastes.pools.cluster.member import Member
+from fastes.pools.cluster.member import Member, Parameters
 from fastes.pools.cluster.messages import (
     Held,
     Joined,
     Played,
+    Range,
     Step,
     Whole,
     jobs_of,
@@ -90,14 +91,17 @@ def test_whatever_nodes_do_each_job_counts_once(seed: int) -> None:
 
 
 def test_ranges_shrink_and_end_in_single_jobs() -> None:
-    assert sizes(1000, Load(10, 0, 0, 12), 40) == [125]
-    assert sizes(100, Load(10, 1, 20, 12), 40) == [13]
+    assert sizes(1000, Load(10, 0, 0, 12), 40) == [120], "whole rounds of ten, half of its share or a little more"
+    assert sizes(500, Load(7, 0, 0, 12), 40) == [42]
+    assert sizes(100, Load(10, 1, 20, 12), 40) == [10]
     assert sizes(100, Load(10, 2, 20, 12), 40) == [], "two are out, and enough to do"
     assert sizes(60, Load(10, 0, 0, 12), 40) == [1] * 10
     assert sizes(60, Load(10, 2, 7, 12), 40) == [1] * 3
     assert sizes(60, Load(10, 2, 10, 12), 40) == []
     assert sizes(60, Load(10, 0, 0, 2), 40) == [1] * 2, "no more places"
     assert sizes(500, Load(10, 0, 0, 12), 10) == [500], "a single node gets all"
+    assert sizes(1000, Load(16, 0, 0, 18), 1440) == [16], "two thirds of a round go out: what is left would be many messages"
+    assert sizes(720, Load(16, 0, 0, 18), 1440) == [1] * 16
 
 
 def test_a_slow_node_holds_up_no_generation() -> None:
@@ -114,6 +118,24 @@ def test_a_slow_node_holds_up_no_generation() -> None:
     late = schedule.finish(1)
     assert late is not None
     assert late[0].tolist() == [], "nothing of it counts"
+
+
+def test_a_node_that_is_elsewhere_is_corrected_once_for_all_of_its_ranges() -> None:
+    open_, _ = ticket(num_pairs=8)
+    asked = [(open_, Parameters(open_, True, None))]
+    member = Member("id", "node", 2, None, 8)
+
+    def send(*numbers: int) -> None:
+        ranges = [Range(number, open_.number, runs_of(np.array([0]))) for number in numbers]
+        member.message(ranges, asked, (open_.number,))
+
+    send(5, 6)
+    send(7)
+    assert member.distrust(open_.number, 6)
+    assert not member.distrust(open_.number, 5), "the same fault"
+    send(8)
+    assert not member.distrust(open_.number, 7), "it was sent before the whole state"
+    assert member.distrust(open_.number, 8), "a fault of the whole state"
 
 
 def test_a_node_that_owes_something_is_late_by_the_pace_of_others(monkeypatch: pytest.MonkeyPatch) -> None:

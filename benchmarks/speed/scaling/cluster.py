@@ -1,43 +1,45 @@
-"""A simulated cluster: one driver, nodes with a worker a core, ranges of jobs that are handed out while the generation runs."""
+"""A simulated cluster: one driver that hands out ranges of jobs by the program's own rule, and nodes with a worker a core."""
 
 from __future__ import annotations
 
 import heapq
-import math
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-_SHARE_AT_ONCE = 0.8
+from fastes.pools.cluster.schedule import Load, sizes
 
 
 class Wire(NamedTuple):
     """What messages cost.
 
     latency: seconds from one machine to another. message_seconds: of the driver's CPU for each message that it sends or gets;
-    a call of an actor with its answer is two.
-    bytes_per_second: of the driver's network. header: bytes of a message without content.
-    episode_down, episode_up: bytes of an episode to each node (return, length) and from its node (job, return, length).
+    a call of an actor with its answer is two. bytes_per_second: of the driver's network. All three are assumed; a call of a
+    Ray actor on one machine takes 0.17 ms where 100 are under way (benchmarks.speed.cluster).
+    header: bytes of a message without content. episode_down, episode_up: bytes of an episode to each node (its part of the
+    fitness), and from its node (return, length, success, cut). A test compares all three with packed messages.
     """
 
     latency: float = 0.5e-3
     message_seconds: float = 0.1e-3
     bytes_per_second: float = 1.25e9
-    header: int = 200
-    episode_down: int = 16
+    header: int = 220
+    episode_down: int = 8
     episode_up: int = 24
 
 
 class Nodes(NamedTuple):
     """workers: of all nodes; the last node may have fewer than per_node.
 
-    update_seconds: of a node from the returns of a generation to its new theta. moment_bytes: of what a node has counted of
-    observations in a generation, sent once.
+    update_seconds: of a node from the returns of a generation to its new theta.
+    terms_bytes: of what a node is told of a generation beside the fitness, most of it the normaliser.
+    moment_bytes: of what a node has counted of observations in a generation, which it is asked for once.
     """
 
     workers: int
     per_node: int
     update_seconds: float
+    terms_bytes: int
     moment_bytes: int
 
     def sizes(self) -> list[int]:
@@ -56,92 +58,167 @@ class Spent(NamedTuple):
 
 
 class _Node:
+    """workers, idle: processes. out: jobs of each range that the driver believes to be there. unclaimed: (range, seconds).
+
+    left: jobs of a range that have not ended. finished: ranges with their jobs that the driver has not been told of.
+    calls: that the driver waits for. is_waiting: whether the newest of them is here and has no answer.
+    """
+
     def __init__(self, workers: int) -> None:
-        self.idle, self.running = workers, 0
-        self.unclaimed: deque[float] = deque()
-        self.finished = 0  # episodes that the driver does not know of
-        self.asking, self.told_all, self.has_sent_all = False, False, False
+        self.workers = self.idle = workers
+        self.out: dict[int, int] = {}
+        self.unclaimed: deque[tuple[int, float]] = deque()
+        self.left: dict[int, int] = {}
+        self.finished: list[int] = []
+        self.calls, self.is_waiting, self.has_terms, self.played = 0, False, False, 0
+
+    @property
+    def load(self) -> Load:
+        return Load(self.workers, len(self.out), sum(self.out.values()), self.workers + 2)
+
+
+_Jobs = dict[int, list[float]]  # range -> seconds of its jobs
 
 
 class ClusterGeneration:
-    """One generation. A node with an idle worker asks for a range, and tells which episodes it has finished.
+    """One generation, as fastes.pools.cluster plays it.
 
-    So a range costs two messages, as it does on a cluster: a call of the node brings it, and the call's answer has results.
-    There, what a node has observed is asked for by one call more, when all is played; here it comes with its last results.
-    Where nobody falls, that call would cost 0.7 points of efficiency on 1,440 workers, and 5 on 5,000.
-
-    ahead: jobs that nobody plays below which it asks already, so that short jobs need not wait for messages. The driver
-    handles one message after the other, in the order in which they come.
+    A call of a node brings it ranges; it is answered when one of its ranges has ended, or when the next call comes. When all
+    jobs have ended, each node is asked for what it has observed. The driver does one thing at a time: it takes in all answers
+    that have come, and hands out.
     """
 
     def __init__(self, jobs: list[float], nodes: Nodes, wire: Wire) -> None:
         self.jobs, self.nodes, self.wire = deque(jobs), nodes, wire
         self.members = [_Node(workers) for workers in nodes.sizes()]
         self.events: list[tuple[float, int, Callable[[float], None]]] = []
-        self.order = self.messages = self.bytes_down = self.bytes_up = 0
-        self.driver_free_at, self.population = 0.0, len(jobs)
-        mean = sum(jobs) / len(jobs)
-        self.ahead = int(nodes.per_node * 2 * (wire.latency + wire.message_seconds) / mean)
+        self.order = self.messages = self.bytes_down = self.bytes_up = self.ranges = 0
+        self.inbox: list[tuple[_Node, list[int], int]] = []  # ranges that ended, and bytes
+        self.population, self.unfinished, self.unsummed = len(jobs), len(jobs), 0
+        self.is_busy, self.has_asked, self.free_at = True, False, 0.0
 
     def run(self) -> Spent:
-        for node in self.members:
-            size = self.population * self.wire.episode_down
-            self._send_down(0.0, node, self._take_range(node), size, self.nodes.update_seconds)
+        self._hand_out()
         now = 0.0
         while self.events:
             now, _, event = heapq.heappop(self.events)
             event(now)
-        assert all(node.has_sent_all for node in self.members)
-        return Spent(max(now, self.driver_free_at), self.bytes_down, self.bytes_up, self.messages)
+        assert not self.unfinished, "jobs are left"
+        assert self.has_asked, "nobody was asked for moments"
+        return Spent(self.free_at, self.bytes_down, self.bytes_up, self.messages)
 
     def _at(self, moment: float, event: Callable[[float], None]) -> None:
         self.order += 1
         heapq.heappush(self.events, (moment, self.order, event))
 
-    def _take_range(self, node: _Node) -> list[float]:
-        """Most of a fair share of what is left, but the last job of each worker goes to who is idle: none waits in a queue."""
-        ahead = (len(self.jobs) - self.nodes.workers) * (node.idle + node.running) / self.nodes.workers
-        size = max(1, node.idle, math.ceil(_SHARE_AT_ONCE * ahead))
-        return [self.jobs.popleft() for _ in range(min(size, len(self.jobs)))]
+    # --- the driver -------------------------------------------------------------------------------------------------
 
-    def _handle(self, now: float, size: int) -> float:
+    def _spend(self, size: int) -> float:
         """The driver sends or gets a message of so many bytes. When it is done with it."""
         self.messages += 1
-        begin = max(now, self.driver_free_at)
-        self.driver_free_at = begin + self.wire.message_seconds + size / self.wire.bytes_per_second
-        return self.driver_free_at
+        self.free_at += self.wire.message_seconds + size / self.wire.bytes_per_second
+        return self.free_at
 
-    def _send_down(self, now: float, node: _Node, jobs: list[float], content: int, update_seconds: float) -> None:
-        size = self.wire.header + content
-        self.bytes_down += size
-        done = self._handle(now, size)
-        self._at(done + self.wire.latency + update_seconds, lambda at: self._get_range(at, node, jobs))
+    def _come(self, now: float, node: _Node, ended: list[int], size: int) -> None:
+        self.inbox.append((node, ended, size))
+        if not self.is_busy:
+            self._take_in(now)
 
-    def _get_range(self, now: float, node: _Node, jobs: list[float]) -> None:
-        node.asking, node.told_all = False, not jobs
-        node.unclaimed.extend(jobs)
+    def _take_in(self, now: float) -> None:
+        """All answers that have come; then whoever can take jobs gets some."""
+        self.is_busy, self.free_at = True, max(self.free_at, now)
+        answers, self.inbox = self.inbox, []
+        for node, ended, size in answers:
+            self._spend(size)
+            node.calls -= 1
+            for number in ended:
+                self.unfinished -= node.out.pop(number)
+        self._at(self.free_at, lambda _: self._hand_out())
+
+    def _hand_out(self) -> None:
+        """Each node gets one message at most."""
+        given: dict[int, _Jobs] = {at: {} for at in range(len(self.members))}
+        was_given = True
+        while was_given and self.jobs:
+            was_given = False
+            for at, node in enumerate(self.members):
+                for count in sizes(len(self.jobs), node.load, self.nodes.workers):
+                    self.ranges, was_given = self.ranges + 1, True
+                    given[at][self.ranges] = [self.jobs.popleft() for _ in range(count)]
+                    node.out[self.ranges] = count
+        for at, node in enumerate(self.members):
+            if given[at] or (node.out and not node.calls):
+                self._send(node, given[at])
+        if not self.unfinished and not self.has_asked:
+            self._ask_for_moments()
+        self._at(self.free_at, self._rest)
+
+    def _rest(self, now: float) -> None:
+        self.is_busy = False
+        if self.inbox:
+            self._take_in(now)
+
+    def _send(self, node: _Node, ranges: _Jobs) -> None:
+        content, delay = 0, 0.0
+        if not node.has_terms:
+            node.has_terms, delay = True, self.nodes.update_seconds
+            content = self.population * self.wire.episode_down + self.nodes.terms_bytes
+        self.bytes_down += self.wire.header + content
+        node.calls += 1
+        done = self._spend(self.wire.header + content)
+        self._at(done + self.wire.latency, lambda at: self._get(at, node, ranges, delay))
+
+    def _ask_for_moments(self) -> None:
+        self.has_asked = True
+        for node in self.members:
+            if node.played:
+                self.unsummed += 1
+                self.bytes_down += self.wire.header
+                done = self._spend(self.wire.header)
+                size = self.wire.header + self.nodes.moment_bytes
+                self.bytes_up += size
+                self._at(done + 2 * self.wire.latency, lambda at, size=size: self._get_moments(at, size))  # type: ignore[misc]
+
+    def _get_moments(self, now: float, size: int) -> None:
+        self.free_at = max(self.free_at, now)
+        self._spend(size)
+
+    # --- a node -----------------------------------------------------------------------------------------------------
+
+    def _get(self, now: float, node: _Node, ranges: _Jobs, delay: float) -> None:
+        if node.is_waiting:
+            self._answer(now, node)  # a newer call has come
+        node.is_waiting = True
+        for number, jobs in ranges.items():
+            node.left[number] = len(jobs)
+        if delay:
+            self._at(now + delay, lambda at: self._begin(at, node, ranges))
+        else:
+            self._begin(now, node, ranges)
+
+    def _begin(self, now: float, node: _Node, ranges: _Jobs) -> None:
+        node.unclaimed.extend((number, seconds) for number, jobs in ranges.items() for seconds in jobs)
         self._go_on(now, node)
 
     def _go_on(self, now: float, node: _Node) -> None:
         while node.idle and node.unclaimed:
-            node.idle, node.running = node.idle - 1, node.running + 1
-            self._at(now + node.unclaimed.popleft(), lambda at: self._end_job(at, node))
-        if not node.told_all and not node.asking and (node.idle or len(node.unclaimed) < self.ahead):
-            node.asking = True
-            self._send_up(now, node, 0, lambda at: self._send_down(at, node, self._take_range(node), 0, 0.0))
-        if node.told_all and not node.running and not node.has_sent_all:
-            node.has_sent_all = True
-            self._send_up(now, node, self.nodes.moment_bytes, lambda at: None)  # noqa: ARG005
+            number, seconds = node.unclaimed.popleft()
+            node.idle -= 1
+            self._at(now + seconds, lambda at, number=number: self._end_job(at, node, number))  # type: ignore[misc]
+        if node.finished and node.is_waiting:
+            self._answer(now, node)
 
-    def _send_up(self, now: float, node: _Node, content: int, then: Callable[[float], None]) -> None:
-        size = self.wire.header + node.finished * self.wire.episode_up + content
-        node.finished = 0
-        self.bytes_up += size
-        self._at(now + self.wire.latency, lambda at: self._at(self._handle(at, size), then))
-
-    def _end_job(self, now: float, node: _Node) -> None:
-        node.idle, node.running, node.finished = node.idle + 1, node.running - 1, node.finished + 1
+    def _end_job(self, now: float, node: _Node, number: int) -> None:
+        node.idle, node.left[number], node.played = node.idle + 1, node.left[number] - 1, node.played + 1
+        if not node.left[number]:
+            node.finished.append(number)
         self._go_on(now, node)
+
+    def _answer(self, now: float, node: _Node) -> None:
+        ended, node.finished, node.is_waiting = node.finished, [], False
+        size = self.wire.header + self.wire.episode_up * sum(node.out[number] for number in ended)
+        self.bytes_up += size
+        self._at(now + self.wire.latency, lambda at: self._come(at, node, ended, size))
 
 
 def alone(jobs: list[float], update_seconds: float) -> float:

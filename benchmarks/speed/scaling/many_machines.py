@@ -11,6 +11,9 @@ import numpy as np
 from benchmarks.speed.scaling.cluster import ClusterGeneration, Nodes, Spent, Wire, alone
 from benchmarks.speed.scaling.costs import LARGE_POPULATION, Costs, Episodes
 from benchmarks.tables import against_aim, markdown_table
+from fastes.pools.cluster.messages import Draws, Step, Terms, pack
+from fastes.rollout.episode import EpisodeSettings
+from fastes.rollout.obs_normalizer import MomentSums, ObsNormalizer
 
 WORKERS = (1, 18, 90, 360, 720, 1_440, 2_880, 5_000, 10_000)
 PER_NODE, AIM, AIM_WORKERS, FULL_LENGTH = 16, 0.95, 1_440, 1000
@@ -61,14 +64,29 @@ def _jobs(costs: Costs, lengths: list[list[int]]) -> list[list[float]]:
 
 
 def point(stage: Stage, costs: Costs, workers: int, wire: Wire) -> Point:
-    update, moments = costs.large_update_seconds, 16 * costs.obs_size + 8
-    nodes = Nodes(workers, PER_NODE, update, moments)
+    update = costs.large_update_seconds
+    nodes = Nodes(workers, PER_NODE, update, terms_bytes(costs.obs_size), moment_bytes(costs.obs_size))
     spent = [ClusterGeneration(jobs, nodes, wire).run() for jobs in stage.generations]
     one = sum(alone(jobs, update) for jobs in stage.generations)
     seconds = sum(each.seconds for each in spent)
     busy = sum(map(sum, stage.generations))
     bound = busy / workers / sum(greedy_seconds(jobs, workers) for jobs in stage.generations)
     return Point(workers, seconds / len(spent), one / workers / seconds, bound, spent[0])
+
+
+def terms_bytes(obs_size: int) -> int:
+    """Of what a node is told of a generation beside the fitness or theta."""
+    step = Step(bytes(16), 1.0, 0, np.zeros((0, 2)), bytes(16))
+    normalizer = ObsNormalizer((obs_size,), 5.0)
+    return len(
+        pack(Terms(1, 0, step, Draws(0, 0, 1, 0.1, 0, 1.0), np.zeros(0, np.int64), normalizer, EpisodeSettings(), 0, False))
+    )
+
+
+def moment_bytes(obs_size: int) -> int:
+    """Of a node's sums, of observations that are normally distributed."""
+    rows = np.random.default_rng(0).standard_normal((100, 2, obs_size))
+    return len(pack(MomentSums.of(rows, np.ones(100, dtype=np.int64))))
 
 
 def greedy_seconds(jobs: Sequence[float], workers: int) -> float:
@@ -98,7 +116,7 @@ _HEADER = ("workers", "s a generation", "efficiency", _BOUND, "messages", "MB do
 def _row(each: Point, costs: Costs) -> list[str]:
     nodes = -(-each.workers // PER_NODE)
     aim = against_aim(each.efficiency, AIM) if each.workers == AIM_WORKERS else ""
-    theta = nodes * 4 * (costs.num_params + 4 * costs.obs_size)
+    theta = nodes * (4 * costs.num_params + terms_bytes(costs.obs_size))
     return [
         f"{each.workers:,}",
         f"{each.seconds:.3g}",

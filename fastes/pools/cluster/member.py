@@ -68,7 +68,7 @@ class Member:
         self._dropped: list[bytes] = []
         self._sent = 0  # messages
         self._told: frozenset[int] = frozenset()  # tickets that were open at the last one
-        self._knows: set[int] = set()  # tickets whose terms it has
+        self._knows: dict[int, int] = {}  # tickets whose terms it has -> the first range that came with them
 
     def load(self) -> Load:
         return Load(self.workers, len(self.ranges), sum(len(given.jobs) for given in self.ranges.values()), self.places)
@@ -98,10 +98,10 @@ class Member:
     def message(self, ranges: list[Range], asked: list[tuple[OpenTicket, Parameters]], tickets: tuple[int, ...]) -> bytes:
         """A Work of ranges, with the terms of their requests where the node does not have them."""
         own = []
-        self._knows &= set(tickets)
+        self._knows = {ticket: first for ticket, first in self._knows.items() if ticket in tickets}
         for open_, parameters in asked:
             if open_.number not in self._knows:
-                self._knows.add(open_.number)
+                self._knows[open_.number] = min(each.number for each in ranges if each.ticket == open_.number)
                 own.append(terms_of(open_, self._sent_as(parameters, open_)))
         dropped, self._dropped = tuple(key for key in self._dropped if key not in self._held), []
         number, self._sent, self._told = self._sent, self._sent + 1, frozenset(tickets)
@@ -140,11 +140,17 @@ class Member:
         self._paces[given.owner.is_candidates].append((time.monotonic() - given.since) / given.rounds)
         return given.owner
 
-    def distrust(self, ticket: int) -> None:
-        """It does not have what it was believed to hold: it gets a whole state with the next range."""
-        self._dropped += self._held
-        self._held.clear()
-        self._knows.discard(ticket)
+    def distrust(self, ticket: int, number: int) -> bool:
+        """It does not have what it was believed to hold when it got a range: it gets a whole state with the next one.
+
+        Whether that is news: each of the ranges that it had of a request says so.
+        """
+        is_news = self._knows.get(ticket, math.inf) <= number
+        if is_news:
+            self._dropped += self._held
+            self._held.clear()
+            del self._knows[ticket]
+        return is_news
 
 
 def terms_of(open_: OpenTicket, parameters: Theta | Held | Step | Whole) -> Terms:

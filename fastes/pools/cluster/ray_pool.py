@@ -211,8 +211,7 @@ class RayPool:
     def _correct(self, member: Member, open_: OpenTicket, answer: Unlike) -> None:
         """A node is not where the driver is: its range is handed out again, with a whole state."""
         open_.schedule.give_up(answer.number)
-        member.distrust(open_.number)
-        if answer.why:
+        if member.distrust(open_.number, answer.number) and answer.why:
             member.failures += 1
             said = f"{member.name}: {answer.why}; it is sent all of them, results do not change"
             warnings.warn(said, RuntimeWarning, stacklevel=7)

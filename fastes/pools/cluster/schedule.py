@@ -11,6 +11,7 @@ import numpy as np
 from fastes.pools.cluster.messages import Int64
 
 _AT_ONCE = 64  # jobs for each worker that one range has at most: who joins later should find some
+_SINGLE = 64  # jobs that may well be a message each
 _COPIES = 3  # of one job that are out at the same time
 
 
@@ -26,8 +27,10 @@ class Load(NamedTuple):
 def sizes(waiting: int, load: Load, all_workers: int) -> list[int]:
     """How many jobs the next ranges of a node have, so that its workers never idle and all nodes end together.
 
-    Guided self-scheduling (Polychronopoulos and Kuck 1987): half of a node's share of what waits, so ranges get smaller. Two
-    are out at a time: one is played while the answer for the other is under way. What is left at last goes out in single jobs.
+    Guided self-scheduling (Polychronopoulos and Kuck 1987): half of a node's share of what waits, so ranges get smaller. They
+    are whole rounds of the node's workers, since a range is answered when its last job has ended, and a part of a round would
+    leave workers idle until then. Two are out at a time: one is played while the answer for the other is under way. What is left
+    at last goes out in single jobs, to who is idle: half a round of all workers, or two where these are few messages.
     """
     free = load.places - load.ranges
     if not waiting or free <= 0:
@@ -35,10 +38,11 @@ def sizes(waiting: int, load: Load, all_workers: int) -> list[int]:
     most = _AT_ONCE * load.workers
     if load.workers == all_workers:  # there is nobody to leave anything to
         return [] if load.jobs >= most else [min(waiting, most)]
-    busy = load.ranges >= 2 and load.jobs >= 2 * load.workers
-    if waiting > 2 * all_workers:
-        share = -(-waiting * load.workers // (2 * all_workers))
-        return [] if busy else [min(max(share, load.workers), most)]
+    ahead = waiting - max(all_workers // 2, min(2 * all_workers, _SINGLE))
+    if ahead > 0:
+        rounds = -(-ahead // (2 * all_workers))
+        busy = load.ranges >= 2 and load.jobs >= 2 * load.workers
+        return [] if busy else [min(rounds * load.workers, most, waiting)]
     return [1] * min(waiting, free, max(0, load.workers - load.jobs))
 
 
