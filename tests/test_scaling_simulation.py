@@ -16,6 +16,9 @@ from benchmarks.speed.scaling.machine import Kind, Machine, Request
 from benchmarks.speed.scaling.many_machines import greedy_seconds
 from benchmarks.speed.scaling.plans import whole_training
 from benchmarks.speed.scaling.training import Generation, Plan, Way, simulate
+from fastes.pools.cluster.messages import Draws, Played, Range, Reply, Step, Terms, Work, pack, runs_of
+from fastes.rollout.episode import EpisodeSettings
+from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.preset_loader import choose_settings
 from fastes.training.episode_cap import EpisodeCap
 
@@ -144,41 +147,63 @@ def test_job_times() -> None:
 
 def test_a_cluster_of_one_worker_takes_the_sum_and_what_messages_cost() -> None:
     jobs = [0.3, 0.2, 0.5]
-    spent = ClusterGeneration(jobs, Nodes(1, 16, 0.1, 8), FREE).run()
+    spent = ClusterGeneration(jobs, Nodes(1, 16, 0.1, 0, 8), FREE).run()
     assert spent.seconds == pytest.approx(alone(jobs, 0.1)) == pytest.approx(1.1)
 
 
 def test_a_cluster_with_a_worker_a_job_takes_the_longest_one() -> None:
-    spent = ClusterGeneration([0.1 * k for k in range(1, 33)], Nodes(32, 16, 0.5, 8), FREE).run()
+    spent = ClusterGeneration([0.1 * k for k in range(1, 33)], Nodes(32, 16, 0.5, 0, 8), FREE).run()
     assert spent.seconds == pytest.approx(0.5 + 3.2)
 
 
 def test_a_generation_of_two_nodes_by_hand() -> None:
-    """Each gets a job with the returns, asks for another one when that has ended, is told that there is none, and sends all."""
+    """Each gets a job with the returns, tells of its end, and is asked for its sums when all have ended."""
     wire = Wire(latency=1.0, message_seconds=0.25, bytes_per_second=math.inf)
-    spent = ClusterGeneration([10.0, 10.0], Nodes(2, 1, 2.0, 8), wire).run()
+    spent = ClusterGeneration([10.0, 10.0], Nodes(2, 1, 2.0, 0, 8), wire).run()
     # node 1: sent at 0.25, there at 1.25, updated at 3.25, played at 13.25, heard from at 14.25 to 14.5
     # node 2: sent at 0.5, there at 1.5, updated at 3.5, played at 13.5, heard from at 14.5 to 14.75
-    # answers: sent at 15 and 15.25, there at 16 and 16.25; all results: heard at 17 to 17.25, and at 17.25 to 17.5
+    # sums: asked for at 15 and 15.25, there at 17 to 17.25, and at 17.25 to 17.5
     assert spent.messages == 2 * 4
     assert spent.seconds == pytest.approx(17.5)
 
 
 def test_bytes_of_a_cluster() -> None:
     jobs, wire = [1.0] * 100, Wire()
-    spent = ClusterGeneration(jobs, Nodes(32, 16, 0.0, 1000), wire).run()
-    assert spent.bytes_down + spent.bytes_up == wire.header * spent.messages + 2 * 100 * 16 + 100 * 24 + 2 * 1000
+    spent = ClusterGeneration(jobs, Nodes(32, 16, 0.0, 700, 1000), wire).run()
+    assert spent.bytes_down + spent.bytes_up == wire.header * spent.messages + 2 * (100 * 8 + 700) + 100 * 24 + 2 * 1000
 
 
-def test_a_job_in_a_queue_never_waits_for_a_round_that_an_idle_worker_could_have_spared_it() -> None:
-    """Equal jobs: no range may hold more of the last ones than its node has idle workers."""
+def test_bytes_are_those_of_packed_messages() -> None:
+    wire, obs_size = Wire(), 100
+    jobs = np.arange(512)
+
+    def played(count: int) -> int:
+        lengths, cuts = np.ones(count, np.int32), np.zeros(count, np.int32)
+        returns = np.random.default_rng(0).standard_normal(count)
+        answer = Played(1, returns, lengths, np.full(count, np.nan), cuts, None, 1.0, 0, "")
+        return len(pack(Reply((answer,), ())))
+
+    assert (played(512) - played(256)) / 256 == wire.episode_up
+    assert len(pack(Work(7, (3,), (), (), (Range(1, 3, runs_of(jobs)),)))) == pytest.approx(wire.header, rel=0.1)
+
+    def stepped(candidates: int) -> int:
+        step = Step(bytes(16), 1.0, 0, np.random.default_rng(0).standard_normal((candidates // 2, 2)), bytes(16))
+        draws = Draws(0, 0, candidates // 2, 0.1, 0, 1.0)
+        return len(pack(Terms(1, 0, step, draws, np.zeros(0, np.int64), ObsNormalizer(obs_size), EpisodeSettings(), 0, False)))
+
+    assert (stepped(2000) - stepped(1000)) / 1000 == wire.episode_down
+    assert stepped(1000) - 1000 * wire.episode_down == pytest.approx(many_machines.terms_bytes(obs_size), abs=40)
+
+
+def test_equal_jobs_wait_for_no_part_of_a_round() -> None:
+    """Ranges are whole rounds of a node, so that no worker idles before the last round."""
     jobs = [1.0] * (7 * 64 - 3)
-    assert ClusterGeneration(jobs, Nodes(64, 16, 0.0, 8), FREE).run().seconds == pytest.approx(7.0)
+    assert ClusterGeneration(jobs, Nodes(64, 16, 0.0, 0, 8), FREE).run().seconds == pytest.approx(7.0)
     assert greedy_seconds(jobs, 64) == 7.0
 
 
 def test_more_nodes_than_jobs_is_no_trouble() -> None:
-    spent = ClusterGeneration([1.0] * 5, Nodes(160, 16, 0.0, 8), FREE).run()
+    spent = ClusterGeneration([1.0] * 5, Nodes(160, 16, 0.0, 0, 8), FREE).run()
     assert spent.seconds == pytest.approx(1.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import statistics
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from benchmarks.machine import describe
 from benchmarks.options import above_zero, check_envs
 from benchmarks.speed.scaling import many_machines, one_machine
 from benchmarks.speed.scaling.check import Compared, check_computing, check_waiting
+from benchmarks.speed.scaling.check_cluster import SHAPES, check_cluster
 from benchmarks.speed.scaling.cluster import Wire
 from benchmarks.speed.scaling.costs import RESULTS, Costs
 from benchmarks.speed.scaling.measure import measure
@@ -63,15 +65,22 @@ def table_of_checks(compared: list[Compared]) -> str:
     return markdown_table(("trained", "workers", "simulated / real (range)", "blocks", "share of a core", "aim"), rows)
 
 
-def check(found: list[Costs], seconds: float) -> list[Compared]:
+def check(found: list[Costs], seconds: float, wire: Wire) -> list[Compared]:
     computed = [each for costs in found if costs.env != HUMANOID for each in check_computing(costs, CHECK_WORKERS, seconds)]
-    return computed + [check_waiting(found[0], workers, lag, 6) for workers, lag in WAITING]
+    waiting = [check_waiting(found[0], workers, lag, 6) for workers, lag in WAITING]
+    clusters = SHAPES if importlib.util.find_spec("ray") is not None else ()
+    return computed + waiting + [check_cluster(found[0], *shape, wire) for shape in clusters]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.scaling", description=__doc__)
     parser.add_argument("--measure", type=above_zero, metavar="SECONDS", help="measure first, so long for each environment")
-    parser.add_argument("--check", type=above_zero, metavar="SECONDS", help="compare with real trainings, so long for each")
+    parser.add_argument(
+        "--check",
+        type=above_zero,
+        metavar="SECONDS",
+        help="compare with real trainings, so long for each, and with clusters of Ray where it is installed",
+    )
     parser.add_argument("--costs", type=Path, default=RESULTS, metavar="DIR", help="of costs (default: %(default)s)")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw it, too (.svg or .png)")
     parser.add_argument(
@@ -90,11 +99,14 @@ def main() -> None:
     try:
         found = [Costs.load(arguments.costs, env) for env in ENVS]
     except FileNotFoundError as error:
-        parser.error(f"{error.filename} is missing: --measure 60 makes it")
+        parser.error(f"{error.filename} is missing: --measure 30 makes it")
     cheetah, humanoid = found[0], found[-1]
     print(f"Measured on {cheetah.machine}\n\n### Costs, CPU time\n\n{table_of_costs(found)}\n", flush=True)
     if arguments.check:
-        print(f"### Simulated beside real, on {describe()}\n\n{table_of_checks(check(found, arguments.check))}\n", flush=True)
+        print(
+            f"### Simulated beside real, on {describe()}\n\n{table_of_checks(check(found, arguments.check, wire))}\n",
+            flush=True,
+        )
     print(f"### {CHEETAH}, the whole training: times one core's speed\n\n{one_machine.tables(cheetah)}\n", flush=True)
     print(
         f"### {HUMANOID}, 10,000 candidates, a call of an actor {2 * arguments.message_ms:g} ms\n\n"

@@ -25,7 +25,7 @@ from fastes.settings.preset_loader import preset_for
 from fastes.training.record import Record
 
 Float64 = npt.NDArray[np.float64]
-_STEP_SECONDS, _CUT, _WHOLE, _SPREAD, _CANDIDATES = 10e-3, 25, 100, 0.02, 16  # of Sleepers
+STEP_SECONDS, _CUT, _WHOLE, _SPREAD, _CANDIDATES = 10e-3, 25, 100, 0.02, 16  # of Sleepers
 
 
 class Compared(NamedTuple):
@@ -142,7 +142,7 @@ class Sleeper(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:  # noqa: ARG002
         self.steps += 1
-        time.sleep(max(0.0, self.began + self.steps * _STEP_SECONDS * self.factor - time.perf_counter()))
+        time.sleep(max(0.0, self.began + self.steps * STEP_SECONDS * self.factor - time.perf_counter()))
         return np.zeros(2), self.rng.random(), False, self.steps == _WHOLE, {}
 
 
@@ -157,8 +157,8 @@ def check_waiting(costs: Costs, workers: int, lag: int, count: int) -> Compared:
     rng, generations = np.random.default_rng(0), []
     for cut in growing_horizon(_CUT, 1.001, _WHOLE)[1 : 1 + whole]:  # one was played to start the workers
         pairs = np.exp(rng.normal(0.0, _SPREAD, _CANDIDATES // 2))  # both sides of a pair share the seed
-        candidates = (cut * _STEP_SECONDS * np.repeat(pairs, 2) + costs.job_seconds).tolist()
-        evaluation = _WHOLE * _STEP_SECONDS * math.exp(rng.normal(0.0, _SPREAD)) + costs.job_seconds
+        candidates = (cut * STEP_SECONDS * np.repeat(pairs, 2) + costs.job_seconds).tolist()
+        evaluation = _WHOLE * STEP_SECONDS * math.exp(rng.normal(0.0, _SPREAD)) + costs.job_seconds
         generations.append(Generation(candidates, [evaluation]))
     spares = len(training.processes) - workers
     simulated = simulated_seconds(generations, workers, spares, lag, costs, workers + spares + 1)

@@ -71,6 +71,23 @@ def seconds(costs: Costs, setup: Setup, cores: int, timesteps: int = 0) -> float
     return simulate(Machine(setup.sharing(cores), cores, setup.spares), plans, setup.way)
 
 
+def missing(costs: Costs, timesteps: int = 0) -> str:
+    """What the preset as it is would gain where the parent took no time, and where episodes of a length took the same time."""
+    free = {"update_seconds": 0.0, "message_seconds": 0.0}
+    changed: dict[str, dict[str, float]] = {
+        "as measured": {},
+        "a parent that takes no time": free,
+        "episodes of a length that take the same time": {"spread": 0.0},
+        "both": {**free, "spread": 0.0},
+    }
+    rows = []
+    for name, changes in changed.items():
+        these = costs._replace(**changes)
+        one = seconds(these, BEFORE, 1, timesteps)
+        rows.append([name, *(f"{one / seconds(these, SIDE_BY_SIDE[1], cores, timesteps):.1f}" for cores in CORES)])
+    return markdown_table((SIDE_BY_SIDE[1].name, *map(str, CORES)), rows)
+
+
 def tables(costs: Costs, timesteps: int = 0) -> str:
     """Times one core's speed, which has no spare process and plays evaluations in their generation."""
     one_core = {number: seconds(costs, BEFORE._replace(seeds=number), 1, timesteps) for number in (1, 4)}
@@ -84,4 +101,5 @@ def tables(costs: Costs, timesteps: int = 0) -> str:
             for setup in setups
         ]
         parts.append(f"#### {title}\n\n{markdown_table(('cores', *map(str, CORES)), rows)}")
+    parts.append(f"#### What keeps it from one core's speed times the cores\n\n{missing(costs, timesteps)}")
     return "\n\n".join(parts)

@@ -29,8 +29,8 @@ def sizes(waiting: int, load: Load, all_workers: int) -> list[int]:
 
     Guided self-scheduling (Polychronopoulos and Kuck 1987): half of a node's share of what waits, so ranges get smaller. They
     are whole rounds of the node's workers, since a range is answered when its last job has ended, and a part of a round would
-    leave workers idle until then. Two are out at a time: one is played while the answer for the other is under way. What is left
-    at last goes out in single jobs, to who is idle: half a round of all workers, or two where these are few messages.
+    leave workers idle until then. Two are out at a time: one is played while the answer for the other is under way. What is
+    left at last goes out in single jobs, to who is idle: half a round of all workers, or two where these are few messages.
     """
     free = load.places - load.ranges
     if not waiting or free <= 0:
