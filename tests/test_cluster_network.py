@@ -140,9 +140,11 @@ def test_a_cut_and_a_slow_link_change_nothing(hosts: Hosts, tmp_path: Path) -> N
     wait_until(lambda: "generation 2\n" in log.read_text() or driver.poll() is not None, "a generation is over", 60.0)
     time.sleep(0.5)
     hosts.cut(2)
-    hosts.slow_down(1)
+    is_slow = hosts.slow_down(1)
     driver.wait(120)
     said = log.read_text()
     assert "theta " in said, said
     expected = train(toy(step_seconds=0.02), GENERATIONS, n_workers=2, **{**SETTINGS, "population_size": POPULATION})
     assert said.split("theta ")[1].split()[0] == theta_of(expected.state).tobytes().hex()
+    if not is_slow:
+        pytest.skip("this kernel has neither netem nor tbf: the link was cut, but never slow")
