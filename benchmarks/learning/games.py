@@ -6,6 +6,7 @@ The trainings themselves are `fastes train ALE/<Game>-v5`, with what a user gets
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from benchmarks.csv_records import append_record
 from benchmarks.learning.reports.plots import new_figure, save
 from benchmarks.learning.reports.sections import write_sections
+from benchmarks.machine import cpu_model
 from benchmarks.tables import markdown_table
 from fastes.errors import FastESError
 from fastes.reports.csv_log import read_progress
@@ -33,7 +35,6 @@ PAPER = {
     "Qbert": 147.5,
     "Seaquest": 1390.0,
 }
-_FRAMES = 4  # of a step
 _POINTS = 30  # of a curve that is kept
 
 
@@ -70,13 +71,14 @@ def read_game(folder: Path) -> tuple[Game, list[Point]]:
     if curve.outcome is None:
         raise FastESError(f"{folder} is no training that ended: expected a run folder of fastes train ALE/<Game>-v5")
     game = str(run["env"]).removeprefix("ALE/").removesuffix("-v5")
-    frames = _FRAMES * int(columns["timesteps"][-1] + columns["eval_timesteps"][-1])
+    skip = int(json.loads(run.get("env_kwargs", "{}")).get("frame_skip", 4))
+    frames = skip * int(columns["timesteps"][-1] + columns["eval_timesteps"][-1])
     hours = sum(columns["seconds"]) * max(1, int(run["n_workers"])) / 3600
     outcome, seed = curve.outcome, int(run["seed"])
     told = (outcome.mean, outcome.std, outcome.worst, outcome.episodes, float(curve.returns[0]))
     median = smoothed(curve.returns)
     kept = np.unique(np.linspace(0, len(median) - 1, _POINTS).astype(int))
-    points = [Point(game, seed, int(_FRAMES * curve.steps[k]), float(median[k])) for k in kept]
+    points = [Point(game, seed, int(skip * curve.steps[k]), float(median[k])) for k in kept]
     return Game(game, seed, frames, round(hours, 3), *told, " ".join(f"{k} {v}" for k, v in config["versions"].items())), points
 
 
@@ -140,8 +142,12 @@ def main() -> None:
         for point in points:
             append_record(arguments.out / "curves.csv", point)
     draw([point for _, points in read for point in points], arguments.out / "games.png")
-    paper = "The paper's scores are of 720 core-hours (Salimans et al. 2017)."
-    parts = ["# Atari games from pixels", paper, table([game for game, _ in read]), "![Curves](games.png)"]
+    told = (
+        "`python -m benchmarks.learning.games`, from run folders of `fastes train ALE/<Game>-v5`. Frames count those of "
+        "evaluations. The paper's scores are of 720 core-hours (Salimans et al. 2017)."
+    )
+    made = "\n".join(f"- {each}" for each in sorted({f"{cpu_model()}; {game.versions}" for game, _ in read}))
+    parts = ["# Atari games from pixels", told, made, table([game for game, _ in read]), "![Curves](games.png)"]
     print(write_sections(arguments.out / "games.md", parts).read_text(encoding="utf-8"))
 
 
