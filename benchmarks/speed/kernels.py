@@ -68,6 +68,7 @@ def time_perturb(size: int, repeats: int) -> str:
     seconds = interleaved_seconds(
         {
             "perturb": repeated(lambda: _core.perturb(out, theta, table, 7, 0.02), calls),
+            "a copy of theta": repeated(lambda: np.copyto(out, theta), calls),
             "NumPy theta + sigma * eps": repeated(lambda: theta + sigma * table[7 : 7 + size], calls),
         },
         repeats,
