@@ -306,8 +306,46 @@ def test_a_file_is_loaded_with_the_arguments_that_it_was_made_with(tmp_path: Pat
         model.save(tmp_path / "m")
     with FastES.load(tmp_path / "m", Dots, n_workers=0, policy_kwargs=given) as loaded:
         assert loaded.settings == model.settings
-    with pytest.raises(CheckpointMismatch, match=r"policy_kwargs = .* cannot change on loading, the checkpoint has"):
+    with pytest.raises(
+        CheckpointMismatch, match=r"cannot change on loading: layer 6 would be dense 5 -> 4, .* is dense 5 -> 3\."
+    ):
         FastES.load(tmp_path / "m", Dots, n_workers=0, policy_kwargs={**given, "net_arch": (4,)})
+
+
+@pytest.fixture(scope="module", params=["CnnPolicy", "CnnLstmPolicy"])
+def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file whose policy sees an image and, beside it, two numbers and a choice."""
+    path: Path = tmp_path_factory.mktemp("saved") / "m.zip"
+    env = partial(Dots, dictionary=True)
+    with FastES(env, n_workers=0, seed=1, **{**SETTINGS, "policy": request.param}) as model:
+        model.save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "said"),
+    [
+        (
+            {**NORMED, "cnn": [(6, 4, 2), (3, 2, 1)]},
+            r"layer 0 would be image_convolution 144 -> 54 \(filters 6\), the checkpoint's is image_convolution 144 -> 36 "
+            r"\(filters 4\)",
+        ),
+        ({**NORMED, "cnn": [(4, 4, 2)]}, r"layer 2 would be append 36 -> 41, the checkpoint's is convolution 36 -> 12"),
+        ({**NORMED, "features_extractor_kwargs": {}}, "layer 5 would be dense 17 -> 256, the checkpoint's is dense 17 -> 5"),
+        ({**NORMED, "batch_norm": "none"}, r"layer 0 would be .*activation 'relu', use_bias True\), the .*use_bias False\)"),
+        ({**NORMED, "normalize_images": False}, r"layer 0 would be .* \(divisor 1\), .* \(divisor 255\)"),
+    ],
+)
+def test_other_layers_of_an_image_than_the_files_are_named(kwargs: dict[str, Any], said: str, saved: Path) -> None:
+    with pytest.raises(CheckpointMismatch, match=f"policy_kwargs = .* cannot change on loading: {said}.* start a new run"):
+        FastES.load(saved, n_workers=0, policy_kwargs=kwargs)
+
+
+def test_layers_that_do_not_fit_the_files_image_are_refused(saved: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"cnn = .* does not fit images of 8 x 9 x 2: its convolution 1 has a kernel of 10 x 10"
+    ):
+        FastES.load(saved, n_workers=0, policy_kwargs={"cnn": [(4, 10, 2)]})
 
 
 def test_an_environment_with_its_image_elsewhere_does_not_fit(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from fastes.policies.layers.description import (
     in_words,
 )
 from fastes.policies.layers.layer import Layer
-from fastes.policies.mlp import CUSTOM_POLICIES, IMAGE_POLICIES, layers_behind
+from fastes.policies.mlp import CUSTOM_POLICIES, layers_like
 from fastes.policies.obs_columns import ALL, COLUMN_BYTES, columns_of
 from fastes.policies.policy_spec import PolicySpec
 from fastes.settings.policy_kwargs import plain_policy_kwargs
@@ -81,17 +81,11 @@ def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> Any
 
 
 def check_same_layers(checkpoint: Checkpoint, spec: PolicySpec, changes: Mapping[str, Any]) -> None:
-    """CheckpointMismatch that names the first layer that is not the file's, for policy_kwargs among the changes.
-
-    Layers from an image to the cells are not looked at, nor any of a CnnPolicy.
-    """
+    """CheckpointMismatch that names the first layer that is not the file's, for policy_kwargs among the changes."""
     asked, policy = changes.get("policy_kwargs"), require(checkpoint.data, "settings", dict).get("policy")
-    cells = [i for i, layer in enumerate(spec.layers) if layer.state_size]
-    if asked is None or changes.get("policy", policy) != policy or (policy in IMAGE_POLICIES and not cells):
+    if asked is None or changes.get("policy", policy) != policy:
         return
-    front = spec.layers[: cells[0] if cells else 0]
-    behind = layers_behind(str(policy), plain_policy_kwargs(asked), spec.layer_sizes[len(front)], spec.layer_sizes[-1])
-    if found := first_difference((*front, *behind), spec.layers):
+    if found := first_difference(layers_like(spec, str(policy), plain_policy_kwargs(asked)), spec.layers):
         raise CheckpointMismatch(
             f"policy_kwargs = {asked!r} cannot change on loading: {found}. Load it without policy_kwargs, or start a new run"
         )

@@ -11,7 +11,9 @@ from gymnasium import spaces
 from fastes.errors import suggest
 from fastes.policies import recurrent
 from fastes.policies.action_head import head_from
-from fastes.policies.images.cnn import CNN_KWARGS, Front, has_batch_norm, image_layers, with_norm
+from fastes.policies.images.cnn import BYTES, CNN_KWARGS, Front, has_batch_norm, image_layers, layers_of_image, with_norm
+from fastes.policies.images.image import Image
+from fastes.policies.layers.convolution import ImageConvolution
 from fastes.policies.layers.dense import dense_layers
 from fastes.policies.layers.layer import ACTIVATIONS, Layer
 from fastes.policies.obs_columns import ALL, ObsColumns, columns_in
@@ -80,7 +82,7 @@ def make_policy_spec(
         front = Front((), columns_in(obs_columns, observation_space, full_size))
         inputs = len(front.columns) or full_size
     return PolicySpec(
-        layers=(*front.layers, *layers_behind(policy, kwargs, inputs, head.num_outputs)),
+        layers=(*front.layers, *_layers_behind(policy, kwargs, inputs, head.num_outputs)),
         head=head,
         obs_shape=observation_space.shape if isinstance(observation_space, spaces.Box) else (full_size,),
         flattened=not isinstance(observation_space, spaces.Box),
@@ -88,7 +90,28 @@ def make_policy_spec(
     )
 
 
-def layers_behind(policy: str, policy_kwargs: Mapping[str, Any], inputs: int, outputs: int) -> tuple[Layer, ...]:
+def layers_like(spec: PolicySpec, policy: str, policy_kwargs: Mapping[str, Any]) -> tuple[Layer, ...]:
+    """The layers that a named policy would have for the observations and outputs of a spec.
+
+    A space is not needed. Of an image that is not divided the dtype is unknown: it stays undivided.
+    Raises what `make_policy_spec` raises for policy_kwargs.
+    """
+    _check_keys(policy, policy_kwargs)
+    if policy not in IMAGE_POLICIES or spec.image is None:
+        return _layers_behind(policy, policy_kwargs, spec.layer_sizes[0], spec.layer_sizes[-1])
+    image = _image_of(spec.image, spec.columns)
+    seen = f"images of {image.height} x {image.width} x {image.channels}"
+    front = layers_of_image(image, seen, policy_kwargs, *_dense_options(policy, policy_kwargs))
+    return (*front, *_layers_behind(policy, policy_kwargs, front[-1].outputs, spec.layer_sizes[-1]))
+
+
+def _image_of(layer: ImageConvolution, others: tuple[int, ...]) -> Image:
+    """What a layer reads."""
+    size = layer.height, layer.width, layer.channels
+    return Image(layer.first, *size, layer.planes, layer.divisor == BYTES, others)
+
+
+def _layers_behind(policy: str, policy_kwargs: Mapping[str, Any], inputs: int, outputs: int) -> tuple[Layer, ...]:
     """The layers of a named policy behind those that see an image: cells of a recurrent one, then dense layers.
 
     No batch normalisation is behind cells: a batch of observations has no memory.

@@ -34,6 +34,7 @@ NETWORKS = {
 BATCH_NORMS = ("virtual", "none")
 CNN_KWARGS = ("cnn", "features_extractor_kwargs", "batch_norm", "normalize_images")
 _OWN_FEATURES = 256  # behind convolutions that are listed
+BYTES = 255  # divisor of their values
 
 
 class Front(NamedTuple):
@@ -59,17 +60,22 @@ def image_layers(
         raise ValueError(
             f"obs_columns = {obs_columns!r:.100} chooses among the values of flat observations, not of images: leave it out"
         )
-    network, image = _network(kwargs), image_in(space, policy)
-    normalizes = _flag(kwargs, "normalize_images", True)
+    image = image_in(space, policy)
+    return Front(layers_of_image(image, f"observations {space}", kwargs, activation, use_bias), image.others)
+
+
+def layers_of_image(image: Image, seen: str, kwargs: Mapping[str, Any], activation: str, use_bias: bool) -> tuple[Layer, ...]:
+    """The same layers for an image. seen: what it is, in words, for errors."""
+    network, normalizes = _network(kwargs), _flag(kwargs, "normalize_images", True)
     norm, layers = has_batch_norm(kwargs), list[Layer]()
     for number, of in enumerate(network.filters):
-        layer = _convolution(layers, image, of, 255 if normalizes and image.is_bytes else 1, activation, use_bias)
-        _check_fits(layer, number, space, kwargs.get("cnn", "a3c"))
+        layer = _convolution(layers, image, of, BYTES if normalizes and image.is_bytes else 1, activation, use_bias)
+        _check_fits(layer, number, seen, kwargs.get("cnn", "a3c"))
         layers += with_norm(layer, of[0], norm)
     if image.others:
         layers.append(Append(layers[-1].outputs, len(image.others), IDENTITY))
     features = Dense(layers[-1].outputs, network.features_dim, activation, use_bias)
-    return Front((*layers, *with_norm(features, features.outputs, norm)), image.others)
+    return (*layers, *with_norm(features, features.outputs, norm))
 
 
 def with_norm(layer: Any, channels: int, norm: bool) -> list[Layer]:
@@ -98,18 +104,16 @@ def _convolution(
     return Convolution(last.rows, last.columns, last.filters, *of, activation, use_bias)
 
 
-def _check_fits(layer: Convolution, number: int, space: spaces.Space[Any], cnn: object) -> None:
+def _check_fits(layer: Convolution, number: int, seen: str, cnn: object) -> None:
     if layer.kernel <= min(layer.height, layer.width):
         try:
             layer.check()
         except ValueError as error:
-            raise ValueError(
-                f"cnn = {cnn!r:.200} does not fit observations {space}: its convolution {number + 1}: {error}"
-            ) from error
+            raise ValueError(f"cnn = {cnn!r:.200} does not fit {seen}: its convolution {number + 1}: {error}") from error
         return
     where = "the image" if number == 0 else f"what convolution {number} leaves of the image"
     raise ValueError(
-        f"cnn = {cnn!r} does not fit observations {space}: its convolution {number + 1} has a kernel of {layer.kernel} x "
+        f"cnn = {cnn!r} does not fit {seen}: its convolution {number + 1} has a kernel of {layer.kernel} x "
         f"{layer.kernel}, and {where} is {layer.height} x {layer.width}. Expected smaller kernels, such as "
         "policy_kwargs={'cnn': [(16, 3, 2), (32, 3, 1)]}, lists of (filters, kernel, stride), or larger images"
     )
