@@ -89,6 +89,22 @@ def test_a_model_from_a_file(best: Path) -> None:
         assert (model.source.name, model.settings.sigma, model.settings.policy_kwargs) == ("Acrobot-v1", 0.25, {})
 
 
+def test_another_policy_that_sees_images_keeps_the_files_convolutions(tmp_path: Path) -> None:
+    path = tmp_path / "best.toml"
+    path.write_text('["fastes/Catch-v0"]\npolicy = "CnnPolicy"\npolicy_kwargs = { cnn = [[3, 3, 1]], net_arch = [4] }\n')
+    for policy, given, expected in (
+        ("CnnPolicy", {}, {"cnn": [[3, 3, 1]], "net_arch": [4]}),
+        ("CnnLstmPolicy", {}, {"cnn": [[3, 3, 1]]}),
+        ("CnnLstmPolicy", {"lstm_hidden_size": 5}, {"cnn": [[3, 3, 1]], "lstm_hidden_size": 5}),
+        ("MlpPolicy", {}, {}),
+    ):
+        with FastES.from_config(path, n_workers=0, policy=policy, policy_kwargs=given) as model:
+            assert model.settings.policy_kwargs == expected
+        if not given:
+            with FastES.from_config(path, n_workers=0, policy=policy) as model:
+                assert model.settings.policy_kwargs == expected
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "said"),
     [

@@ -36,6 +36,25 @@ def test_a_published_network_keeps_its_size_beside_the_preset() -> None:
     assert of(cnn="a3c", features_extractor_kwargs={"features_dim": 9})["features_extractor_kwargs"] == {"features_dim": 9}
 
 
+@pytest.mark.parametrize("game", ["ALE/Skiing-v5", "fastes/Catch-v0"])
+def test_another_policy_that_sees_images_keeps_what_they_go_through(game: str) -> None:
+    def of(policy: str, **kwargs: Any) -> dict[str, Any]:
+        return choose_settings(game, None, {"policy": policy, **({"policy_kwargs": kwargs} if kwargs else {})}).policy_kwargs
+
+    own = load_preset(preset_for(game))["policy_kwargs"]
+    assert set(own) == {"cnn", "features_extractor_kwargs"}
+    assert of("CnnPolicy") == of("CnnLstmPolicy") == own
+    assert of("CnnLstmPolicy", lstm_hidden_size=8) == {**own, "lstm_hidden_size": 8}
+    assert of("CnnLstmPolicy", cnn="nature") == {"cnn": "nature"}
+    assert of("LinearPolicy") == of("MlpLstmPolicy") == of("TorchPolicy") == {}
+    assert of("MlpPolicy", net_arch=[3]) == {"net_arch": [3]}
+
+
+def test_kwargs_of_a_policy_that_sees_no_image_stay_behind() -> None:
+    assert choose_settings("Pendulum-v1", None, {"policy": "CnnPolicy"}).policy_kwargs == {}
+    assert choose_settings("Pendulum-v1", None, {"policy": "MlpLstmPolicy"}).policy_kwargs == {}
+
+
 def wrapped() -> Any:
     cv2 = pytest.importorskip("cv2")
     assert cv2

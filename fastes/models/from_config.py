@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from fastes.policies.mlp import CUSTOM_POLICIES
 from fastes.settings import population_scale
+from fastes.settings.policy_kwargs import on_top_of
 from fastes.settings.preset_loader import DEFAULT, tomllib
 from fastes.settings.settings import SCHEDULES, Settings
 
@@ -55,10 +56,10 @@ def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str,
     _check_functions(path, {**config.settings, **changes})
     settings, changes = _scaled(config.settings, changes)
     arguments = {**settings, "env": wanted, "seed": config.seed, **changes, "preset": DEFAULT}
-    if isinstance(changes.get("policy_kwargs"), Mapping) and "policy" not in changes:
-        arguments["policy_kwargs"] = {**config.settings.get("policy_kwargs", {}), **changes["policy_kwargs"]}
-    elif "policy" in changes and "policy_kwargs" not in changes and changes["policy"] != config.settings.get("policy"):
-        arguments.pop("policy_kwargs", None)  # they were meant for another policy
+    given, own = changes.get("policy_kwargs", {}), config.settings.get("policy_kwargs", {})
+    if isinstance(given, Mapping) and isinstance(own, Mapping):
+        of = config.settings.get("policy")
+        arguments["policy_kwargs"] = on_top_of(own, of, given, changes.get("policy", of))
     if wanted == config.env and not changes.get("env_kwargs"):
         arguments["env_kwargs"] = _env_kwargs(path, config.env_kwargs)
     return arguments

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fastes.policies.images.cnn import CNN_KWARGS
+from fastes.policies.mlp import IMAGE_POLICIES
+
 _FROM_CONSTRUCTOR = 8  # warnings.warn's stacklevel: the line that called FastES
 
 
@@ -27,6 +30,20 @@ def plain_policy_kwargs(value: object) -> dict[str, Any]:
         )
         plain["net_arch"] = layers[0]
     return plain
+
+
+def on_top_of(kept: Mapping[str, Any], of: object, given: Mapping[str, Any], policy: object) -> dict[str, Any]:
+    """policy_kwargs given for a policy, on top of those that a preset or file has for the policy `of`.
+
+    Of the latter only what an image goes through stays for another policy, where both see images, and nothing for any other
+    pair. A cnn that is given has a size of its own behind it.
+    """
+    if policy != of:
+        both_see = policy in IMAGE_POLICIES and of in IMAGE_POLICIES
+        kept = {key: value for key, value in kept.items() if both_see and key in CNN_KWARGS}
+    if "cnn" in given:
+        kept = {key: value for key, value in kept.items() if key != "features_extractor_kwargs"}
+    return {**kept, **given}
 
 
 def _plain(value: Any) -> Any:

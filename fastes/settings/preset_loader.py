@@ -13,6 +13,7 @@ from typing import Any
 
 from fastes.errors import suggest
 from fastes.settings import population_scale
+from fastes.settings.policy_kwargs import on_top_of
 from fastes.settings.settings import Settings
 
 if sys.version_info >= (3, 11):
@@ -85,17 +86,12 @@ def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any
     base = load_preset(name)
     if verbose and preset is None and (note := no_preset_note(env_name)):
         print(note)
-    if changes.get("policy", base.get("policy")) != base.get("policy"):
-        base.pop("policy_kwargs", None)  # they were meant for another policy
     population_scale.refuse_both(changes)
     base = population_scale.scaled_settings(base, changes.get(population_scale.NAME, 1))
     changes = {name: value for name, value in changes.items() if name != population_scale.NAME}
     merged = {**base, **changes}
-    if isinstance(given := changes.get("policy_kwargs"), Mapping):
-        of_preset = dict(base.get("policy_kwargs", {}))
-        if "cnn" in given:
-            of_preset.pop("features_extractor_kwargs", None)  # a published network has a size of its own there
-        merged["policy_kwargs"] = {**of_preset, **given}
+    if isinstance(given := changes.get("policy_kwargs", {}), Mapping):
+        merged["policy_kwargs"] = on_top_of(base.get("policy_kwargs", {}), base.get("policy"), given, merged.get("policy"))
     settings = Settings().changed(**merged)
     if name != DEFAULT and "population_size" in changes and "learning_rate" not in changes:
         _warn_of_unscaled_rate(name, base.get("population_size", Settings().population_size), settings)
