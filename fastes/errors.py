@@ -6,7 +6,7 @@ import contextlib
 import difflib
 import operator
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class FastESError(Exception):
@@ -69,9 +69,14 @@ def origin_of(error: Exception) -> str:
     return str(getattr(error, "fastes_origin", "environment"))
 
 
-def suggest(name: object, choices: Iterable[str]) -> str:
-    """'; did you mean X?' for the closest of choices, or the empty string."""
-    close = difflib.get_close_matches(str(name), list(choices), n=3, cutoff=0.6)
+def suggest(name: object, choices: Iterable[str], key: Callable[[str], str] = str) -> str:
+    """'; did you mean X?' for the closest of choices, or the empty string.
+
+    key: what is compared of each; a choice with the same one is the only one that is named.
+    """
+    asked, known = key(str(name)), {key(choice): choice for choice in choices}
+    nearest = [asked] if asked in known else difflib.get_close_matches(asked, known, n=3, cutoff=0.6)
+    close = [known[each] for each in nearest]
     return f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
 
 

@@ -335,10 +335,18 @@ def test_options_that_cannot_be(kwargs: dict[str, Any], kind: type[Exception], w
 def test_games_that_are_not_there() -> None:
     with pytest.raises(EnvironmentUnavailable, match="did you mean 'ALE/Pong-v5'"):
         FastES("ALE/Pogn-v5")
-    with pytest.raises(ValueError, match="did you mean 'space_invaders'"):
-        AtariGame("SpaceInvaders")
-    with pytest.raises(ValueError, match="needs the name of a game's ROM"):
+    with pytest.raises(EnvironmentUnavailable, match=r"did you mean 'ALE/Pong-v5'\?$"):
+        FastES("pong")
+    for game in ("SpaceInvaders", "ALE/SpaceInvaders-v5", "SpaceInvadersNoFrameskip-v4", "SPACE_INVADERS"):
+        with pytest.raises(ValueError, match=r"did you mean 'space_invaders'\?"):
+            AtariGame(game)
+    with pytest.raises(ValueError, match="did you mean 'pong' or"):
+        AtariGame("Pogn")
+    with pytest.raises(ValueError, match="game = None: fastes/Atari-v0 needs the name of a game's ROM"):
         FastES("fastes/Atari-v0")
+    for make in (AtariGame, lambda game: FastES("fastes/Atari-v0", env_kwargs={"game": game})):
+        with pytest.raises(ValueError, match="game = 5, of type int: fastes/Atari-v0 needs the name of a game's ROM"):
+            make(5)
     env = AtariGame("pong")
     with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
         env.step(0)

@@ -61,19 +61,48 @@ def test_atari_is_found_without_an_import(name: str, tmp_path: Path) -> None:
         assert loaded.evaluate(2).returns.shape == (2,)
 
 
-def test_atari_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _no_ale_py(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if it had never been installed: another test may have imported it."""
     monkeypatch.setitem(sys.modules, "ale_py", None)
+    for name in [name for name, made in registry.items() if str(made.entry_point).startswith("ale_py")]:
+        monkeypatch.delitem(registry, name)
+
+
+@pytest.mark.usefixtures("_no_ale_py")
+def test_atari_that_is_not_installed_is_named() -> None:
     for name in ("ALE/Nothing-v5", "NothingNoFrameskip-v4", "NothingDeterministic-v0", "Nothing-ramNoFrameskip-v4"):
         with pytest.raises(EnvironmentUnavailable, match=r"may need: pip install .*\[atari\]"):
+            FastES(name, n_workers=0)
+    for name in ("Xyzzyplugh-v0", "Pong-v4", "Pong-v5", "pong", "space_invaders"):
+        with pytest.raises(EnvironmentUnavailable, match=r"game of Atari needs: pip install .*\[atari\]"):
             FastES(name, n_workers=0)
     with pytest.raises(EnvironmentUnavailable, match="import the package that registers it"):
         FastES("Xyzzyplugh-v0", n_workers=0)
 
 
+@pytest.mark.usefixtures("_no_ale_py")
+def test_what_is_no_game_is_not_told_of_atari() -> None:
+    for name in ("cartpole", "CartPole-v5", "Xyzzyplugh-v1", "other/Pong-v5"):
+        with pytest.raises(EnvironmentUnavailable, match="not registered") as caught:
+            FastES(name, n_workers=0)
+        assert "Atari" not in str(caught.value)
+
+
 @pytest.mark.usefixtures("_ale_py")
 def test_a_mistyped_id_of_atari_is_met_with_the_right_one() -> None:
-    with pytest.raises(EnvironmentUnavailable, match="did you mean 'ALE/Fake-v5'"):
-        FastES("ALE/Fkae-v5", n_workers=0)
+    for name in ("ALE/Fkae-v5", "ALE/fake", "FakeNoFrameskip-v0", "Fake-v5", "fake-v5", "fake", "FAKE", "fkae"):
+        with pytest.raises(EnvironmentUnavailable, match="did you mean 'ALE/Fake-v5'") as caught:
+            FastES(name, n_workers=0)
+        assert name in ("ALE/Fkae-v5", "fkae") or " or " not in str(caught.value), "this one alone"
+
+
+@pytest.mark.usefixtures("_ale_py")
+def test_a_game_is_not_put_in_the_place_of_what_resembles_it() -> None:
+    for name, expected in (("cartpole", "CartPole-v1"), ("Hoper-v4", "Hopper-v4")):
+        with pytest.raises(EnvironmentUnavailable, match=f"did you mean '{expected}'") as caught:
+            FastES(name, n_workers=0)
+        assert "ALE" not in str(caught.value)
 
 
 def image(*shape: int, dtype: type = np.uint8) -> Space:

@@ -56,10 +56,15 @@ def register_atari(env_id: str) -> bool:
     certain = is_atari(env_id)
     if not certain and (env_id in registry or not _MAYBE_ATARI.match(env_id)):
         return True
+    return has_ale_py() or not certain
+
+
+def has_ale_py() -> bool:
+    """Import ale_py; False where it is not installed."""
     try:
         import_module("ale_py")
     except ImportError:
-        return not certain
+        return False
     return True
 
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import re
+from collections.abc import Collection
 
 from gymnasium.envs.registration import EnvSpec, registry
 
+from fastes.envs.atari.options import bare_name
+from fastes.envs.import_hook import has_ale_py, is_atari
 from fastes.errors import EnvironmentUnavailable, suggest
 from fastes.system.installation import install_command
+
+_BARE = re.compile(r"[A-Za-z]\w*")  # a name without a version
+_MAYBE_GAME = re.compile(r"[A-Za-z]\w*(-v[045])?")  # Pong-v5, pong: any package may have such names
 
 # module in an ImportError -> the extra that has it
 EXTRAS = {
@@ -18,6 +25,33 @@ EXTRAS = {
     "ale_py": "atari",
     "pygame": "video",
 }
+
+
+def unknown_id_advice(name: str, registered: Collection[str]) -> str:
+    """What to write in place of an id that nobody has registered, or to install.
+
+    registered: ids that were there before ale_py was looked for.
+    """
+    certain = is_atari(name)
+    may_be_game = certain or _MAYBE_GAME.fullmatch(name) is not None
+    if certain and not has_ale_py():
+        return f"; it may need: {install_command('atari')}"
+    games = _games() if may_be_game and has_ale_py() else {}
+    if game := games.get(bare_name(name)):
+        return f"; did you mean {game!r}?"
+    hint = suggest(name, registry if certain else registered)  # names of games resemble anything
+    if not hint and _BARE.fullmatch(name):
+        hint = suggest(name, games.values(), bare_name)
+    hint = hint or "; import the package that registers it, or write 'module:Env-v0'"
+    if not may_be_game or has_ale_py() or bare_name(name) in map(bare_name, registered):
+        return hint
+    return f"{hint}{' A' if hint.endswith('?') else '; a'} game of Atari needs: {install_command('atari')}"
+
+
+def _games() -> dict[str, str]:
+    """Bare name -> id of the games that ale_py has registered."""
+    ids = [name for name in registry if name.startswith("ALE/") and name.endswith("-v5") and "-ram-" not in name]
+    return {bare_name(name): name for name in ids}
 
 
 def entry_point_advice(spec: EnvSpec) -> str:

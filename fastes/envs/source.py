@@ -17,16 +17,15 @@ from gymnasium.envs.registration import EnvSpec
 from fastes.envs.atari.options import of_game, plays_screens, preset_id
 from fastes.envs.copies import Copies, made_by
 from fastes.envs.declared_spaces import check_declared
-from fastes.envs.import_hook import ATARI, is_atari, register_atari, register_envs
-from fastes.envs.missing import entry_point_advice, package_missing
+from fastes.envs.import_hook import ATARI, register_atari, register_envs
+from fastes.envs.missing import entry_point_advice, package_missing, unknown_id_advice
 from fastes.envs.old_interface import advice_on_object
 from fastes.envs.rebuild import Wrapping, as_code, check_same, taken_apart, unwatched, without_monitor
 from fastes.envs.vector.gymnasium_vector_env import GymnasiumVectorEnv
 from fastes.envs.vector.sb3_vec_env import Sb3VectorEnv, VecEnv, is_vec_env
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.envs.worker_registry import portable
-from fastes.errors import EnvironmentUnavailable, suggest
-from fastes.system.installation import install_command
+from fastes.errors import EnvironmentUnavailable
 from fastes.system.interrupts import handlers_kept
 
 register_envs()  # again, for a process whose import hooks have kept ours from seeing Gymnasium
@@ -194,7 +193,7 @@ def _find_spec(env_id: str) -> EnvSpec:
         if module:
             importlib.import_module(module)
         before = list(gymnasium.registry)
-        known = register_atari(name)
+        register_atari(name)
         spec = gymnasium.spec(name)
     except ModuleNotFoundError as error:
         raise EnvironmentUnavailable(
@@ -202,10 +201,9 @@ def _find_spec(env_id: str) -> EnvSpec:
             "it, or run where it lies"
         ) from error
     except gymnasium.error.Error as error:
-        choices = gymnasium.registry if is_atari(name) else before  # names of games resemble anything
-        hint = suggest(name, choices) if known else f"; it may need: {install_command('atari')}"
-        hint = hint or "; import the package that registers it, or write 'module:Env-v0'"
-        raise EnvironmentUnavailable(f"environment {env_id!r} is not registered in Gymnasium{hint}") from error
+        raise EnvironmentUnavailable(
+            f"environment {env_id!r} is not registered in Gymnasium{unknown_id_advice(name, before)}"
+        ) from error
     return spec
 
 

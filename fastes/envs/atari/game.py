@@ -14,7 +14,7 @@ from gymnasium import spaces
 from gymnasium.utils import EzPickle, seeding
 
 from fastes._core import AreaResize, Greys
-from fastes.envs.atari.options import Options
+from fastes.envs.atari.options import Options, bare_name, no_game
 from fastes.errors import suggest
 
 Screen = npt.NDArray[np.uint8]
@@ -161,9 +161,12 @@ class _Emulator:
 
     def __init__(self, game: str, options: Options, window: bool) -> None:
         self.game, self.options = game, options
+        if not isinstance(game, str):
+            raise no_game(game)
         if game not in (known := roms.get_all_rom_ids()):
+            hint = suggest(game, known, bare_name)
             raise ValueError(
-                f"game = {game!r}: ale-py {ale_py.__version__} has no such game{suggest(game, known) or ':'} expected the name "
+                f"game = {game!r}: ale-py {ale_py.__version__} has no such game{hint or ':'} expected the name "
                 "of a ROM, such as 'pong' or 'space_invaders'"
             )
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # before the first one prints its banner

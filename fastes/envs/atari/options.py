@@ -16,6 +16,7 @@ from fastes.envs.import_hook import ATARI
 from fastes.errors import check_int, suggest, whole
 
 _SCREENS = re.compile(r"ALE/\w+-v5|\w+NoFrameskip-v4")  # ids that stand for a game, to be played with the usual preprocessing
+_OF_IDS = re.compile(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$")  # what they add to a name, in lower case
 _OF_GYMNASIUM = ("render_mode", "max_episode_steps", "disable_env_checker")  # arguments of gymnasium.make itself
 _ALE_ENV = "ale_py.env:AtariEnv"
 _OWN = "obs_type"  # who says what the observations are means ale-py's environment
@@ -92,7 +93,7 @@ def of_game(spec: EnvSpec, kwargs: Mapping[str, Any]) -> tuple[str, EnvSpec, dic
     given = dict(kwargs)
     game = given.pop("game", None) if spec.id == ATARI else spec.kwargs["game"]
     if not isinstance(game, str):
-        raise ValueError(f"game = {game!r}: {ATARI} needs the name of a game's ROM, such as 'pong' or 'space_invaders'")
+        raise no_game(game)
     passed_on = {name: given.pop(name) for name in _OF_GYMNASIUM if name in given}
     options = Options.checked(given).as_arguments()
     spec = copy.deepcopy(registry[ATARI])
@@ -100,9 +101,20 @@ def of_game(spec: EnvSpec, kwargs: Mapping[str, Any]) -> tuple[str, EnvSpec, dic
     return ale_id(game), spec, {**{name: value for name, value in options.items() if value != DEFAULTS[name]}, **passed_on}
 
 
+def no_game(game: object) -> ValueError:
+    """The error of a game that is no name."""
+    kind = "" if game is None else f", of type {type(game).__name__}"
+    return ValueError(f"game = {game!r}{kind}: {ATARI} needs the name of a game's ROM, such as 'pong' or 'space_invaders'")
+
+
 def ale_id(game: str) -> str:
     """The id that a game has in ale-py: 'ALE/SpaceInvaders-v5' for space_invaders."""
     return f"ALE/{game.title().replace('_', '')}-v5"
+
+
+def bare_name(name: str) -> str:
+    """A game's name without what ids add: 'spaceinvaders' of 'ALE/SpaceInvaders-v5', 'SpaceInvaders' and 'space_invaders'."""
+    return _OF_IDS.sub("", name.casefold()).replace("_", "")
 
 
 def preset_id(name: str, spec: EnvSpec | None, space: Space[Any]) -> str:
