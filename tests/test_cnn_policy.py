@@ -108,7 +108,11 @@ def test_images_are_found(space: spaces.Space[Any], expected: tuple[Any, ...]) -
 @pytest.mark.parametrize(
     ("space", "kwargs", "message"),
     [
-        (box(17), {}, r"needs images, the observation space is Box.*expected a Box of shape \(height, width, channels\)"),
+        (
+            box(17),
+            {},
+            r"needs images, the observation space is Box.*expected a Box of floats .*integers .*or bool, of shape \(height",
+        ),
         (box(2, 3, 4, 5, 6), {}, "needs images"),
         (spaces.Discrete(5), {}, "needs images"),
         (spaces.Dict({"a": box(12, 13)}), {}, "needs images"),
@@ -146,6 +150,13 @@ def test_images_are_found(space: spaces.Space[Any], expected: tuple[Any, ...]) -
 def test_what_does_not_fit_is_refused(space: spaces.Space[Any], kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         spec(space, **kwargs)
+
+
+def test_values_that_are_no_numbers_are_refused_with_those_that_are() -> None:
+    space = box(9, 9, 3)
+    space.dtype = np.dtype(np.complex64)  # Gymnasium's own constructor refuses it, a class of the user's need not
+    with pytest.raises(ValueError, match=r"dtype complex64: expected floats \(float16 to float64\), integers .* or bool$"):
+        spec(space)
 
 
 def test_other_arguments_that_mean_nothing_are_refused() -> None:
@@ -356,7 +367,37 @@ def test_an_environment_with_its_image_elsewhere_does_not_fit(tmp_path: Path) ->
             self.observation_space = spaces.Dict({"aaa": parts.pop("where"), **parts})
 
     with FastES(partial(Dots, dictionary=True), n_workers=0, seed=1, **SETTINGS) as model:
-        with pytest.raises(CheckpointMismatch, match="does not fit the policy"):
+        message = "its image is 8 x 9 with 2 channels in 1 planes, from value 5 of an observation on, .* from value 3 of"
+        with pytest.raises(CheckpointMismatch, match=message):
             model.set_env(Moved)
         with pytest.raises(CheckpointMismatch, match="does not fit the policy"):
             model.set_env(Toy)
+
+
+class Floats(Dots):
+    """The same pictures from 0 to 1."""
+
+    def __init__(self, dictionary: bool = False) -> None:
+        super().__init__(dictionary=dictionary)
+        space, image = self.observation_space, box(8, 9, 2, high=1, dtype=np.float32)
+        self.observation_space = spaces.Dict({**space.spaces, "image": image}) if isinstance(space, spaces.Dict) else image
+
+    def _shown(self) -> Any:
+        shown = super()._shown()
+        if self.dictionary:
+            return {**shown, "image": np.float32(shown["image"]) / np.float32(255)}
+        return np.float32(shown) / np.float32(255)
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_an_environment_whose_image_became_floats_does_not_fit(dictionary: bool, tmp_path: Path) -> None:
+    bytes_, floats = partial(Dots, dictionary=dictionary), partial(Floats, dictionary=dictionary)
+    shown, divided = "float32 from 0 to 1", "bytes from 0 to 255, which it divides by 255"
+    for made, other, said in (
+        (bytes_, floats, f"its image is {shown}, the policy was made for {divided}$"),
+        (floats, bytes_, "its image is uint8 from 0 to 255, the policy was made for values that it takes as they are$"),
+    ):
+        with FastES(made, n_workers=0, seed=1, **SETTINGS) as model:
+            model.save(tmp_path / "m")
+        with pytest.raises(CheckpointMismatch, match=f"does not fit the policy: {said}"):
+            FastES.load(tmp_path / "m", other, n_workers=0)

@@ -134,7 +134,10 @@ def test_a_space_that_is_none_is_named(name: str, instance: bool) -> None:
 
 def test_a_part_without_a_length_is_named() -> None:
     space = spaces.Dict({"place": BOX, "inner": spaces.Dict({"list": spaces.Sequence(BOX)})})
-    with pytest.raises(ValueError, match=r"its part 'inner'\['list'\], Sequence.*, has no fixed length.*FilterObservation"):
+    with pytest.raises(
+        ValueError,
+        match=r"its part 'inner'\['list'\], Sequence.*, has no fixed length.*Box \(of floats .* or bool\).*FilterObservation",
+    ):
         FastES(lambda: Mine(space), n_workers=0, **SMALL)
 
 

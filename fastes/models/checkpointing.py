@@ -26,6 +26,9 @@ from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, short
 from fastes.policies.action_head import ActionHead, actions_in_words, head_from
 from fastes.policies.choose_policy import AnySpec, check_noise
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
+from fastes.policies.images.cnn import BYTES
+from fastes.policies.images.image import values_in_words
+from fastes.policies.layers.convolution import ImageConvolution
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_spec import PolicySpec
@@ -237,9 +240,10 @@ def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings) -> N
         found = obs_shape_of(observations)[0], spec.head and head_from(actions, kwargs)
         if found[0] == spec.obs_shape and isinstance(spec, PolicySpec) and spec.image is not None:
             own = make_policy_spec(settings.policy, observations, actions, kwargs).image
-            if own != spec.image:
+            if own is not None and own != spec.image:
+                shown = values_in_words(observations, settings.policy)
                 raise CheckpointMismatch(
-                    f"env = {source.name!r} does not fit the policy: its image is {own}, the policy was made for {spec.image}"
+                    f"env = {source.name!r} does not fit the policy: {_misfit_of_images(own, shown, spec.image)}"
                 )
     finally:
         if source.vector_env is None:
@@ -249,6 +253,20 @@ def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings) -> N
             f"env = {source.name!r} does not fit the policy: it has observations {found[0]} and {actions_in_words(found[1])}, "
             f"the policy was made for {spec.obs_shape} and {actions_in_words(spec.head)}"
         )
+
+
+def _misfit_of_images(own: ImageConvolution, shown: str, stored: ImageConvolution) -> str:
+    """In what the layer that reads an environment's image differs from the policy's, in words. shown: the image's values."""
+    if own.divisor == stored.divisor:
+        place, expected = (
+            f"{image.height} x {image.width} with {image.channels} channels in {image.planes} planes, from value {image.first} "
+            "of an observation on"
+            for image in (own, stored)
+        )
+        return f"its image is {place}, the policy was made for {expected}"
+    divided = stored.divisor == BYTES
+    expected = f"bytes from 0 to 255, which it divides by {BYTES}" if divided else "values that it takes as they are"
+    return f"its image is {shown}, the policy was made for {expected}"
 
 
 def _reference_in(arrays: Arrays, spec: AnySpec) -> npt.NDArray[Any] | None:

@@ -19,6 +19,8 @@ from fastes.policies.layers.convolution import ImageConvolution
 from fastes.policies.layers.description import layer_sizes
 from fastes.policies.layers.layer import Layer
 
+DTYPES = "floats (float16 to float64), integers (8 to 64 bits) or bool"  # that observations may have
+
 
 @dataclass(frozen=True)
 class PolicySpec:
@@ -146,12 +148,12 @@ def flat_size(space: spaces.Space[Any]) -> int:
         where = _part_without_length(space, "it")
         keys = " (gymnasium.wrappers.FilterObservation keeps those keys of a Dict that it is given)"
         raise ValueError(
-            f"observation space {space} is not supported: {where} has no fixed length. Expected Box, Discrete, MultiDiscrete, "
-            "MultiBinary, or Dict and Tuple of these; wrap the environment to return one of them"
+            f"observation space {space} is not supported: {where} has no fixed length. Expected Box (of {DTYPES}), Discrete, "
+            "MultiDiscrete, MultiBinary, or Dict and Tuple of these; wrap the environment to return one of them"
             f"{keys if isinstance(space, spaces.Dict) else ''}"
         ) from None
     if size == 0:
         raise ValueError(f"observation space {space} is empty: expected at least one value")
     if isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind not in "fiub":
-        raise ValueError(f"observation space {space} has dtype {space.dtype}: expected numbers")
+        raise ValueError(f"observation space {space} has dtype {space.dtype}: expected {DTYPES}")
     return size

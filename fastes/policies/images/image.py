@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from fastes.policies.policy_spec import flat_size
+from fastes.policies.policy_spec import DTYPES, flat_size
 
 Space = spaces.Space[Any]
 
@@ -38,15 +38,8 @@ def image_in(space: Space, policy: str) -> Image:
     the last is taken. A Box of two is an image of one channel, a Box of four a stack of images, whose channels are joined.
     """
     size = flat_size(space)
-    part, first = (space, 0) if isinstance(space, spaces.Box) else _image_part(space, policy)
-    shape = part.shape or ()
-    if not isinstance(part, spaces.Box) or len(shape) not in (2, 3, 4):
-        raise ValueError(
-            f"{policy} needs images, the observation space is {space}: expected a Box of shape (height, width, channels), "
-            "(channels, height, width) or (height, width), a stack of these, or a Dict or Tuple with one such part of three "
-            "dimensions or four. Use "
-            f"{policy.replace('Cnn', 'Mlp')!r} for observations without an image"
-        )
+    part, first = _image_box(space, policy)
+    shape = part.shape
     frames, one = (shape[0], shape[1:]) if len(shape) == 4 else (1, shape)
     channels_first = len(one) == 3 and int(np.argmin(one)) == 0
     height, width = one[1:] if channels_first else one[:2]
@@ -55,6 +48,25 @@ def image_in(space: Space, policy: str) -> Image:
     is_bytes = part.dtype == np.uint8 and bool((part.low == 0).all() and (part.high == 255).all())
     past = first + height * width * channels
     return Image(first, height, width, channels, planes, is_bytes, (*range(first), *range(past, size)))
+
+
+def values_in_words(space: Space, policy: str) -> str:
+    """The values of the image of a space, as in 'float32 from 0 to 1'. Raises what `image_in` raises."""
+    part, _ = _image_box(space, policy)
+    return f"{part.dtype} from {part.low.min():g} to {part.high.max():g}"
+
+
+def _image_box(space: Space, policy: str) -> tuple[spaces.Box, int]:
+    """The Box that is the image, and the number of its first value; ValueError where there is none."""
+    part, first = (space, 0) if isinstance(space, spaces.Box) else _image_part(space, policy)
+    shape = part.shape or ()
+    if not isinstance(part, spaces.Box) or len(shape) not in (2, 3, 4):
+        raise ValueError(
+            f"{policy} needs images, the observation space is {space}: expected a Box of {DTYPES}, of shape (height, width, "
+            "channels), (channels, height, width) or (height, width), a stack of these, or a Dict or Tuple with one such part "
+            f"of three dimensions or four. Use {policy.replace('Cnn', 'Mlp')!r} for observations without an image"
+        )
+    return part, first
 
 
 def _image_part(space: Space, policy: str) -> tuple[Space, int]:
