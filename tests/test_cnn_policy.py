@@ -144,6 +144,11 @@ def test_images_are_found(space: spaces.Space[Any], expected: tuple[Any, ...]) -
         (box(84, 84, 4), {"features_extractor_kwargs": {"features_dim": 0}}, "features_dim = 0: expected the size of a layer"),
         (box(84, 84, 4), {"features_extractor_kwargs": {"size": 1}}, r"expected \{'features_dim': n\}"),
         (box(84, 84, 4), {"features_extractor_class": "NatureCNN"}, "cnn says which convolutions there are"),
+        (
+            box(84, 84, 4),
+            {"features_dim": 12},
+            r"'features_dim'.*; it is features_extractor_kwargs=\{'features_dim': 12\} here",
+        ),
         (box(84, 84, 4), {"batch_nrm": 1}, "did you mean 'batch_norm'"),
     ],
 )
@@ -164,7 +169,7 @@ def test_other_arguments_that_mean_nothing_are_refused() -> None:
         make_policy_spec("CnnPolicy", box(84, 84, 4), ACTIONS, {}, "0:9")
     with pytest.raises(TypeError, match="normalize_images = 1 is a int: expected True or False"):
         spec(box(84, 84, 4), normalize_images=1)
-    for key in ("cnn", "batch_norm", "normalize_images", "features_extractor_kwargs"):
+    for key in ("cnn", "batch_norm", "normalize_images", "features_extractor_kwargs", "features_dim"):
         with pytest.raises(ValueError, match=f"unknown policy_kwargs key '{key}'.*policies that see images: use 'CnnPolicy'"):
             make_policy_spec("MlpPolicy", box(5), ACTIONS, {key: None})
 

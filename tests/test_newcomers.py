@@ -197,10 +197,19 @@ def test_versions_that_gymnasium_gave_away_are_met_with_the_newest(name: str) ->
     assert "pip install" not in str(caught.value)
 
 
+def test_a_policy_alone_is_met_with_the_one_that_is_meant() -> None:
+    with pytest.raises(TypeError, match=r"names a policy but no environment: .*; did you mean 'CnnPolicy' or .*\?$"):
+        FastES("CnnPolicyy")
+    with pytest.raises(EnvironmentUnavailable, match="not registered"):
+        FastES("MlpPolicy-v0", n_workers=0)
+
+
 @pytest.mark.parametrize(
     ("policy", "kwargs", "said"),
     [
         ("MlpLtsmPolicy", {}, r"for any other network; did you mean 'MlpLstmPolicy' or 'MlpPolicy'"),
+        ("CnnPolicyy", {}, r"unknown policy 'CnnPolicyy'.* did you mean 'CnnPolicy' or "),
+        ("mlppolicy", {}, r"unknown policy 'mlppolicy'.* did you mean 'MlpPolicy'"),
         ("CnPolicy", {}, r"for any other network; did you mean 'CnnPolicy' or "),
         ("MlpPolicy", {"activation_fn": "rellu"}, r"TorchPolicy\(module\); did you mean 'relu' or 'elu'\?$"),
     ],

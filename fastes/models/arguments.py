@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
+
 from fastes.envs.source import EnvSource
-from fastes.errors import check_int, whole
+from fastes.errors import check_int, suggest, whole
 from fastes.policies.choose_policy import AnySpec, check_noise, spec_for, warn_of_pixels
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.mlp import POLICIES
@@ -22,15 +26,26 @@ _FLATTENING = {
     "MultiInputPolicy": "MlpPolicy",
     "MultiInputLstmPolicy": "MlpLstmPolicy",
 }  # SB3's for Dict; all are flattened
+_TYPO = 0.8  # difflib's likeness of a name with one of few letters wrong
 
 
 def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:
     """The environment, and the policy or None, whichever was given first."""
-    if isinstance(env, CustomPolicy) or (isinstance(env, str) and (env in POLICIES or env.endswith("Policy"))):
+    if isinstance(env, CustomPolicy) or (isinstance(env, str) and _means_policy(env)):
         if policy is None:
-            raise TypeError(f"FastES({env!r}) names a policy but no environment: use FastES(env) or FastES({env!r}, env)")
+            hint = suggest(env, POLICIES) if isinstance(env, str) and env not in POLICIES else ""
+            raise TypeError(f"FastES({env!r}) names a policy but no environment: use FastES(env) or FastES({env!r}, env){hint}")
         env, policy = policy, env
     return env, _FLATTENING.get(policy, policy) if isinstance(policy, str) else policy
+
+
+def _means_policy(name: str) -> bool:
+    """Whether it is a policy's name, or so close to one that no environment is meant."""
+    if name.endswith("Policy"):
+        return True
+    known = [policy.casefold() for policy in (*POLICIES, *_FLATTENING)]
+    close = difflib.get_close_matches(name.casefold(), known, n=1, cutoff=_TYPO)
+    return bool(close) and name not in gymnasium.registry and not re.search(r"[:/]|-v\d+$", name)
 
 
 def changed_settings(

@@ -36,7 +36,7 @@ _ANSWERS = {  # keys of SB3's policy_kwargs
     "optimizer_class": "optimizer is a setting here, beside policy_kwargs",
     "features_extractor_class": "put the extractor and the layers into one module, as in fastes.TorchPolicy(module)",
     "with_bias": "it is use_bias here",
-    **dict.fromkeys(CNN_KWARGS, "it is of policies that see images: use 'CnnPolicy'"),
+    **dict.fromkeys((*CNN_KWARGS, "features_dim"), "it is of policies that see images: use 'CnnPolicy'"),
     **recurrent.ANSWERS,
 }
 _ANSWERS_OF_CNN = {
@@ -138,6 +138,8 @@ def _check_keys(policy: str, policy_kwargs: Mapping[str, Any]) -> None:
     for key in policy_kwargs:
         if key not in expected:
             known = f"; {answers[key]}" if key in answers else suggest(key, expected)
+            if key == "features_dim" and sees_image:
+                known = f"; it is features_extractor_kwargs={{'features_dim': {policy_kwargs[key]!r:.100}}} here"
             raise ValueError(f"unknown policy_kwargs key {key!r}: expected {expected}{known}")
 
 
