@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,39 @@ def test_any_of_several_is_waited_for(n_workers: int, alone: list[Batch], closin
         assert finished
         for ticket in finished:
             assert_same_batch(pool.collect(ticket), left.pop(ticket))
+
+
+class Noted(Toy):
+    """Notes the seeds of its episodes in a file, in their order."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(step_seconds=0.01)
+        self.path = path
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(f"{seed}\n")
+        return super().reset(seed=seed, options=options)
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_noise_free_episodes_begin_first_where_they_are_waited_for(lag: int, closing: list[Any], tmp_path: Path) -> None:
+    """One worker, which already plays a candidate."""
+    path = tmp_path / "seeds"
+    model = FastES(partial(Noted, str(path)), n_workers=0, preset="default", **SETTINGS, eval_lag=lag)
+    pool = make_pool(replace(model.evaluator.pool_spec(), num_evaluations=1), 1)
+    closing += [model, pool]
+    model.strategy.table.place(pool.noise_table())
+    training, evaluation = model.state.episode_settings()
+    seeds = model.state.eval_seeds(0)
+    candidates = pool.submit(Request(model.theta, model.normalizer, training, model.strategy.ask()))
+    wait_until(lambda: path.exists() and len(path.read_text().split()) > 0, "a candidate is played")
+    noise_free = pool.submit(Request(model.theta, model.normalizer, evaluation, eval_seeds=seeds, generation=0))
+    for ticket in (candidates, noise_free):
+        pool.wait((ticket,))
+    played = [int(seed) for seed in path.read_text().split()]
+    first = min(played.index(seed) for seed in seeds.tolist())
+    assert first <= 2 if lag == 0 else first == len(played) - len(seeds)
 
 
 @pytest.mark.parametrize("n_workers", [0, 2])

@@ -91,6 +91,7 @@ class Evaluator:
             num_generations=1 + ahead,
             num_evaluations=((settings.evaluations_at_once() if training else 0) + 1) * (1 + ahead),
             spaces=comparable(self.spaces),
+            evaluations_first=not settings.eval_lag,
             references=() if self.reference is None else (self.reference,),
         )
 

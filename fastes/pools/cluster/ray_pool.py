@@ -242,7 +242,8 @@ class RayPool:
     # --- handing out ------------------------------------------------------------------------------------------------
 
     def _hand_out(self, nodes: Membership) -> None:
-        """Jobs to all nodes that can take any: the oldest request's candidates first, noise-free episodes last.
+        """Jobs to all nodes that can take any: the oldest request's candidates first, noise-free episodes last, or first where
+        these are waited for.
 
         Each node gets one message at most.
         """
@@ -250,7 +251,7 @@ class RayPool:
         members = [member for member in ready if not member.is_late(now)] or ready
         all_workers = sum(member.workers for member in members)
         open_ones = [open_ for open_ in self._tickets.values() if not open_.is_finished]
-        open_ones.sort(key=lambda open_: (not open_.is_candidates, open_.number))
+        open_ones.sort(key=lambda open_: (open_.is_candidates == self.spec.evaluations_first, open_.number))
         given: dict[Member, list[_Order]] = {member: [] for member in ready}
         with interrupts_wait():  # messages are numbered: none may be missing
             was_given = True

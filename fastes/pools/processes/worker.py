@@ -241,10 +241,12 @@ class Roaming:
 
 
 def kinds_of(start: Start, slot: int) -> list[range]:
-    """The places whose jobs a worker plays: those of candidates first; or of noise-free episodes alone."""
-    candidates, all_places = start.layout.num_generations, len(start.layout.places())
-    evaluations = range(candidates, all_places)
-    return [range(candidates), evaluations] if slot < start.n_workers else [evaluations]
+    """The places whose jobs a worker plays, in the order in which it looks at them; noise-free episodes alone for some."""
+    number, all_places = start.layout.num_generations, len(start.layout.places())
+    candidates, evaluations = range(number), range(number, all_places)
+    if slot >= start.n_workers:
+        return [evaluations]
+    return [evaluations, candidates] if start.spec.evaluations_first else [candidates, evaluations]
 
 
 def build(
