@@ -16,7 +16,9 @@ from benchmarks.speed.scaling.machine import Kind, Machine, Request
 from benchmarks.speed.scaling.many_machines import greedy_seconds
 from benchmarks.speed.scaling.plans import whole_training
 from benchmarks.speed.scaling.training import Generation, Plan, Way, simulate
+from fastes import FastES
 from fastes.pools.cluster.messages import Draws, Played, Range, Reply, Step, Terms, Work, pack, runs_of
+from fastes.pools.cluster.node import places_for
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.preset_loader import choose_settings
@@ -193,6 +195,12 @@ def test_bytes_are_those_of_packed_messages() -> None:
 
     assert (stepped(2000) - stepped(1000)) / 1000 == wire.episode_down
     assert stepped(1000) - 1000 * wire.episode_down == pytest.approx(many_machines.terms_bytes(obs_size), abs=40)
+
+
+def test_a_node_takes_as_many_ranges_as_the_programs() -> None:
+    population = {"population_size": many_machines.LARGE_POPULATION, "noise_table_size": 100_000}
+    with FastES("Humanoid-v5", preset="default", n_workers=0, seed=0, **population) as model:
+        assert places_for(model.evaluator.pool_spec(), many_machines.PER_NODE) == many_machines.PLACES
 
 
 def test_equal_jobs_wait_for_no_part_of_a_round() -> None:

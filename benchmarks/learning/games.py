@@ -55,7 +55,7 @@ class Game(NamedTuple):
 
 
 class Point(NamedTuple):
-    """The running median of a training's evaluations."""
+    """The running median of a training's evaluations. frames: of candidates alone, until then."""
 
     game: str
     seed: int

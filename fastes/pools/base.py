@@ -27,7 +27,7 @@ class Pool(Protocol):
     """Runs the jobs of several requests at once. It starts when it is first needed, and can be used again after an error.
 
     A request is submitted, waited for, and collected. There may be as many at a time as its spec has places for. The oldest
-    one's candidates are played first, and noise-free episodes when no candidate is left.
+    one's candidates are played first, and noise-free episodes when no candidate is left; these first where the spec says so.
     """
 
     spec: PoolSpec

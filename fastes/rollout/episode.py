@@ -16,7 +16,7 @@ from fastes.rollout.random_state import seed_global_random
 from fastes.rollout.step_advice import advice_on_step
 
 STEP_GUARD = 1_000_000  # steps after which an episode is cut when neither the environment nor a setting ends it
-_LEAST_GUARD = 27_000  # of a small budget: the longest game of Atari, 108,000 frames, is whole
+_LEAST_GUARD = 27_000  # of a small budget: the longest game of Atari is whole, 108,000 frames, four a step
 
 
 def step_guard(budget: int) -> int:

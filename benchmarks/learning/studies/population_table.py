@@ -139,11 +139,11 @@ def median_and_worst(values: Sequence[float]) -> str:
 
 
 def limits(rows: Sequence[Reached]) -> str:
-    """The fitted limit of each rule that has three factors."""
+    """The fitted limit of each rule that has three factors and whose trainings have all arrived."""
     told = []
     for rules, by_factor in grouped(rows).items():
-        found = [row for group in by_factor.values() for row in group if math.isfinite(row.generations)]
-        if len({row.factor for row in found}) > 2:
+        found = [row for group in by_factor.values() for row in group]
+        if len({row.factor for row in found}) > 2 and all(math.isfinite(row.generations) for row in found):
             limit = fitted_limit([row.factor for row in found], [row.generations for row in found])
             size = found[0].population / found[0].factor * limit.critical
             told.append(

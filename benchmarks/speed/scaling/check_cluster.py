@@ -1,4 +1,7 @@
-"""The simulated cluster beside a real one of Ray: several nodes on this machine, whose episodes take time and no CPU."""
+"""The simulated cluster beside a real one of Ray: several nodes on this machine, whose episodes take time and no CPU.
+
+It checks how jobs are handed out. Messages are a hundredth of these generations.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +56,9 @@ class Walker(Stumbler):
 def local_cluster(nodes: int, workers: int) -> Iterator[str]:
     """The address of a Ray cluster on this machine, with so many nodes of so many workers."""
     os.environ["RAY_AUTH_MODE"] = "token"  # nobody else is to use it
-    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), os.environ.get("PYTHONPATH"))))
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # one a process: Ray keeps it
+    before = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), before)))
     import ray
     from ray._common.utils import reset_ray_address
     from ray.cluster_utils import Cluster
@@ -69,6 +73,7 @@ def local_cluster(nodes: int, workers: int) -> Iterator[str]:
         ray.shutdown()
         cluster.shutdown()
         reset_ray_address()
+        os.environ["PYTHONPATH"] = before
 
 
 class Watch(Callback):
@@ -100,7 +105,7 @@ def check_cluster(costs: Costs, nodes: int, workers: int, candidates: int, falls
     ):
         model.learn(FOREVER, watch)
     clock, ratios = Stumbler(), list[float]()
-    shape = Nodes(nodes * workers, workers, 0.0, terms_bytes(_OBS_SIZE), moment_bytes(_OBS_SIZE))
+    shape = Nodes(nodes * workers, workers, 0.0, terms_bytes(_OBS_SIZE), moment_bytes(_OBS_SIZE), workers + 2)
     for real, seeds in list(zip(watch.seconds, watch.seeds, strict=False))[_SKIPPED:]:
         jobs = [clock.seconds(seed, falls) + costs.job_seconds for seed in seeds]
         ratios.append((ClusterGeneration(jobs, shape, wire).run().seconds + costs.update_seconds) / real)

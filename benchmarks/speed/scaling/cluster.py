@@ -34,6 +34,7 @@ class Nodes(NamedTuple):
     update_seconds: of a node from the returns of a generation to its new theta.
     terms_bytes: of what a node is told of a generation beside the fitness, most of it the normaliser.
     moment_bytes: of what a node has counted of observations in a generation, which it is asked for once.
+    places: ranges that a node takes at a time, as its memory goes (fastes.pools.cluster.node.places_for).
     """
 
     workers: int
@@ -41,6 +42,7 @@ class Nodes(NamedTuple):
     update_seconds: float
     terms_bytes: int
     moment_bytes: int
+    places: int = 18
 
     def sizes(self) -> list[int]:
         """Workers of each node."""
@@ -58,14 +60,15 @@ class Spent(NamedTuple):
 
 
 class _Node:
-    """workers, idle: processes. out: jobs of each range that the driver believes to be there. unclaimed: (range, seconds).
+    """workers, idle: processes. places: see Nodes. out: jobs of each range that the driver believes to be there.
 
-    left: jobs of a range that have not ended. finished: ranges with their jobs that the driver has not been told of.
-    calls: that the driver waits for. is_waiting: whether the newest of them is here and has no answer.
+    unclaimed: (range, seconds). left: jobs of a range that have not ended. finished: ranges that the driver has not been told
+    of. calls: that the driver waits for. is_waiting: whether the newest of them is here and has no answer.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, places: int) -> None:
         self.workers = self.idle = workers
+        self.places = places
         self.out: dict[int, int] = {}
         self.unclaimed: deque[tuple[int, float]] = deque()
         self.left: dict[int, int] = {}
@@ -74,7 +77,7 @@ class _Node:
 
     @property
     def load(self) -> Load:
-        return Load(self.workers, len(self.out), sum(self.out.values()), self.workers + 2)
+        return Load(self.workers, len(self.out), sum(self.out.values()), self.places)
 
 
 _Jobs = dict[int, list[float]]  # range -> seconds of its jobs
@@ -90,7 +93,7 @@ class ClusterGeneration:
 
     def __init__(self, jobs: list[float], nodes: Nodes, wire: Wire) -> None:
         self.jobs, self.nodes, self.wire = deque(jobs), nodes, wire
-        self.members = [_Node(workers) for workers in nodes.sizes()]
+        self.members = [_Node(workers, nodes.places) for workers in nodes.sizes()]
         self.events: list[tuple[float, int, Callable[[float], None]]] = []
         self.order = self.messages = self.bytes_down = self.bytes_up = self.ranges = 0
         self.inbox: list[tuple[_Node, list[int], int]] = []  # ranges that ended, and bytes

@@ -17,6 +17,7 @@ from fastes.rollout.obs_normalizer import MomentSums, ObsNormalizer
 
 WORKERS = (1, 18, 90, 360, 720, 1_440, 2_880, 5_000, 10_000)
 PER_NODE, AIM, AIM_WORKERS, FULL_LENGTH = 16, 0.95, 1_440, 1000
+PLACES = 9  # ranges that such a node takes at a time: one needs 56 MB
 PAPER = {18: 657.0, 1_440: 10.0}  # minutes until Humanoid's return is 6000 (Salimans et al. 2017)
 _GENERATIONS = 5
 
@@ -65,7 +66,7 @@ def _jobs(costs: Costs, lengths: list[list[int]]) -> list[list[float]]:
 
 def point(stage: Stage, costs: Costs, workers: int, wire: Wire) -> Point:
     update = costs.large_update_seconds
-    nodes = Nodes(workers, PER_NODE, update, terms_bytes(costs.obs_size), moment_bytes(costs.obs_size))
+    nodes = Nodes(workers, PER_NODE, update, terms_bytes(costs.obs_size), moment_bytes(costs.obs_size), PLACES)
     spent = [ClusterGeneration(jobs, nodes, wire).run() for jobs in stage.generations]
     one = sum(alone(jobs, update) for jobs in stage.generations)
     seconds = sum(each.seconds for each in spent)

@@ -33,7 +33,8 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
     if interrupted:
         print(f"stopped by Ctrl-C; to go on: {resume_command(model, folder.shown)}")
     else:
-        with line_meanwhile(f"playing {counted(model.settings.target_episodes, 'whole noise-free episode')}"):
+        episodes = counted(model.settings.target_episodes, "whole noise-free episode")
+        with line_meanwhile(f"playing {episodes} of the last parameters, and of the best ones"):
             outcome = model.evaluator.finish(choose_best(model, folder))
         folder.note_result(outcome.kept)
         _tell(model, outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def checked_render_mode(render_mode: str | None) -> str | None:
-    """It. Raises ValueError where it is none of these tasks'."""
+    """The mode itself. Raises ValueError for one that the tasks do not have."""
     if render_mode not in (None, "ansi", "rgb_array"):
         raise ValueError(f"render_mode = {render_mode!r}: expected 'ansi' (text), 'rgb_array' (frames) or None")
     return render_mode

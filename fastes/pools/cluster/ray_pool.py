@@ -19,7 +19,7 @@ from fastes.pools.at_exit import close_at_exit
 from fastes.pools.cluster.member import Member, Parameters
 from fastes.pools.cluster.membership import LOG, ClusterLost, Membership
 from fastes.pools.cluster.messages import Failed, Int64, Played, Range, Reply, Unlike, runs_of, unpack
-from fastes.pools.cluster.schedule import sizes
+from fastes.pools.cluster.schedule import Load, sizes
 from fastes.pools.cluster.tickets import OpenTicket
 from fastes.rollout.job import Batch, PoolSpec, Request
 from fastes.system.forks import keep_unused, tell_of_forks
@@ -95,7 +95,7 @@ class RayPool:
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> int:
-        """Keep a request until `wait` hands it out: candidates that come after noise-free episodes go before them."""
+        """Keep a request until `wait` hands it out: candidates may go before noise-free episodes that came earlier."""
         self.start()
         self._last_ticket += 1
         open_ = OpenTicket(self._last_ticket, request, self.spec)
@@ -242,10 +242,9 @@ class RayPool:
     # --- handing out ------------------------------------------------------------------------------------------------
 
     def _hand_out(self, nodes: Membership) -> None:
-        """Jobs to all nodes that can take any: the oldest request's candidates first, noise-free episodes last, or first where
-        these are waited for.
+        """Jobs to all nodes that can take any, at most one message to each.
 
-        Each node gets one message at most.
+        The oldest request's candidates come first and noise-free episodes last; without a lag these come first.
         """
         now, ready = time.monotonic(), nodes.ready()
         members = [member for member in ready if not member.is_late(now)] or ready
@@ -259,7 +258,7 @@ class RayPool:
                 was_given = False
                 for member in members:
                     open_ = next((each for each in open_ones if each.schedule.waiting), None)
-                    if open_ is not None and (counts := sizes(open_.schedule.waiting, member.load(), all_workers)):
+                    if open_ is not None and (counts := self._counts(open_, member.load(), all_workers)):
                         given[member] += self._give(member, open_, [open_.schedule.take(count) for count in counts])
                         was_given = True
             if not any(each.schedule.waiting for each in open_ones):
@@ -270,6 +269,13 @@ class RayPool:
                 is_unheard = member.ranges and not member.calls  # somebody has to bring what it will say
                 if orders or is_unheard or member.plays_what_is_over(self._tickets.keys()):
                     self._send(nodes, member, orders)
+
+    def _counts(self, open_: OpenTicket, load: Load, all_workers: int) -> list[int]:
+        """Jobs of the next ranges for a node. What goes before candidates need not wait for a worker that idles there."""
+        if counts := sizes(open_.schedule.waiting, load, all_workers):
+            return counts
+        goes_before = self.spec.evaluations_first and not open_.is_candidates
+        return [1] if goes_before and load.ranges < load.places else []
 
     def _help_out(self, member: Member, open_ones: Iterable[OpenTicket]) -> list[_Order]:
         """Give a node that has nothing to do what others take long for."""

@@ -11,7 +11,7 @@ import numpy as np
 from fastes.pools.cluster.messages import Int64
 
 _AT_ONCE = 64  # jobs for each worker that one range has at most: who joins later should find some
-_SINGLE = 64  # jobs that may well be a message each
+_SINGLE = 64  # jobs at the end for which a message each costs little
 _COPIES = 3  # of one job that are out at the same time
 
 
@@ -29,8 +29,9 @@ def sizes(waiting: int, load: Load, all_workers: int) -> list[int]:
 
     Guided self-scheduling (Polychronopoulos and Kuck 1987): half of a node's share of what waits, so ranges get smaller. They
     are whole rounds of the node's workers, since a range is answered when its last job has ended, and a part of a round would
-    leave workers idle until then. Two are out at a time: one is played while the answer for the other is under way. What is
-    left at last goes out in single jobs, to who is idle: half a round of all workers, or two where these are few messages.
+    leave workers idle until then. Two are out at a time: one is played while the answer for the other is under way. The last
+    jobs go out to who is idle, one in a range as far as there are places: half a round of all workers, but at least 64 jobs or
+    two rounds, whichever is less.
     """
     free = load.places - load.ranges
     if not waiting or free <= 0:
@@ -43,7 +44,9 @@ def sizes(waiting: int, load: Load, all_workers: int) -> list[int]:
         rounds = -(-ahead // (2 * all_workers))
         busy = load.ranges >= 2 and load.jobs >= 2 * load.workers
         return [] if busy else [min(rounds * load.workers, most, waiting)]
-    return [1] * min(waiting, free, max(0, load.workers - load.jobs))
+    count = min(waiting, max(0, load.workers - load.jobs))
+    parts = min(free, count)
+    return [count // parts + (number < count % parts) for number in range(parts)]
 
 
 class Out(NamedTuple):
