@@ -361,6 +361,15 @@ def test_somebody_waits_for_what_a_node_still_plays(driver: Driver, requests: Re
     assert driver.turn() == [], "a node that has nothing is left alone"
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_noise_free_episodes_that_go_first_wait_for_no_idle_worker(first: bool, requests: Requests) -> None:
+    driver = Driver(replace(requests.spec, evaluations_first=first), 2)
+    candidates = driver.pool.submit(requests.many_candidates(4))
+    assert all(order.ticket == candidates for _, work in driver.turn() for order in work.ranges)
+    evaluation = driver.pool.submit(requests.evaluation(4))
+    assert [order.ticket for _, work in driver.turn() for order in work.ranges] == [evaluation] * first, "all are busy"
+
+
 def test_a_new_generation_goes_out_beside_a_call(driver: Driver, requests: Requests) -> None:
     driver.pool.submit(requests.evaluation(3))
     driver.turn()

@@ -364,6 +364,12 @@ def test_layers_that_do_not_fit_the_files_image_are_refused(saved: Path) -> None
         FastES.load(saved, n_workers=0, policy_kwargs={"cnn": [(4, 10, 2)]})
 
 
+def test_no_layers_asked_for_where_the_defaults_do_not_fit_the_image(saved: Path) -> None:
+    """a3c's filters of 8 x 8 do not fit, and nobody has asked for them."""
+    with pytest.raises(CheckpointMismatch, match=r"policy_kwargs = \{\} cannot change on loading"):
+        FastES.load(saved, n_workers=0, policy_kwargs={})
+
+
 def test_an_environment_with_its_image_elsewhere_does_not_fit(tmp_path: Path) -> None:
     class Moved(Dots):
         def __init__(self) -> None:
