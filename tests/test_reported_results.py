@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections import defaultdict
@@ -104,6 +105,10 @@ def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
 # --- larger populations -------------------------------------------------------------------------------------------------
 
 
+def told(number: float) -> str:
+    return amount(number) if math.isfinite(number) else "never"
+
+
 def population_lines() -> list[str]:
     """The guide's table: a line a factor, medians of the seeds in the table of results, to each environment's last return."""
     rows, lines = read_records(RESULTS / "studies" / "populations.csv", Reached), []
@@ -117,7 +122,7 @@ def population_lines() -> list[str]:
         for (factor, found), (generations, steps, on_64) in zip(by_factor.items(), medians, strict=True):
             worst = max(row.generations for row in found)
             cells = (f"{env}, {aim:g}", str(factor), str(found[0].population), str(len(found)))
-            figures = (f"{amount(generations)} ({amount(worst)})", ratio(base[0], generations), amount(steps))
+            figures = (f"{told(generations)} ({told(worst)})", ratio(base[0], generations), told(steps))
             lines.append("| " + " | ".join((*cells, *figures, ratio(steps, base[1]), ratio(base[2], on_64))) + " |")
     return lines
 
