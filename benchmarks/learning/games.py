@@ -40,8 +40,7 @@ _POINTS = 30  # of a curve that is kept
 
 class Game(NamedTuple):
     """One training. score, std, worst: of `episodes` whole games with the parameters that were kept. frames: candidates' and
-    evaluations'; core_hours: wall time of the generations, times the workers
-    that the last part of the run had."""
+    evaluations'; core_hours: wall time of the generations, times the workers that the last part of the run had."""
 
     game: str
     seed: int

@@ -46,17 +46,15 @@ def is_atari(env_id: str) -> bool:
     return _ATARI.match(env_id) is not None
 
 
-def register_atari(env_id: str) -> bool:
-    """Import ale_py for an id of its environments, which registers them; False where that is not installed.
+def register_atari(env_id: str) -> None:
+    """Import ale_py, where it is installed, for an id of its environments: that registers them.
 
     An id that others may have, such as Pong-v4, is looked for there where nobody has registered it.
     """
     from gymnasium.envs.registration import registry
 
-    certain = is_atari(env_id)
-    if not certain and (env_id in registry or not _MAYBE_ATARI.match(env_id)):
-        return True
-    return has_ale_py() or not certain
+    if is_atari(env_id) or (env_id not in registry and _MAYBE_ATARI.match(env_id)):
+        has_ale_py()
 
 
 def has_ale_py() -> bool:

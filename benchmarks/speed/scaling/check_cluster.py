@@ -37,10 +37,10 @@ class Stumbler(Sleeper):
         observation, reward, _, _, info = super().step(action)
         return observation, reward, self.steps >= self.length, False, info
 
-    def seconds(self, seed: int, falls: bool) -> float:
+    def seconds(self, seed: int) -> float:
         """Of an episode."""
         self.reset(seed=seed)
-        return (self.length if falls else _LONGEST) * STEP_SECONDS * self.factor
+        return self.length * STEP_SECONDS * self.factor
 
 
 class Walker(Stumbler):
@@ -104,10 +104,10 @@ def check_cluster(costs: Costs, nodes: int, workers: int, candidates: int, falls
         FastES(env, cluster=address, target_return="none", eval_every=FOREVER, **settings) as model,
     ):
         model.learn(FOREVER, watch)
-    clock, ratios = Stumbler(), list[float]()
+    clock, ratios = env(), list[float]()
     shape = Nodes(nodes * workers, workers, 0.0, terms_bytes(_OBS_SIZE), moment_bytes(_OBS_SIZE), workers + 2)
     for real, seeds in list(zip(watch.seconds, watch.seeds, strict=False))[_SKIPPED:]:
-        jobs = [clock.seconds(seed, falls) + costs.job_seconds for seed in seeds]
+        jobs = [clock.seconds(seed) + costs.job_seconds for seed in seeds]
         ratios.append((ClusterGeneration(jobs, shape, wire).run().seconds + costs.update_seconds) / real)
     what = f"Ray, {nodes} nodes, {candidates} candidates that {'fall' if falls else 'do not fall'}"
     return Compared(what, nodes * workers, ratios, [1.0])
