@@ -6,24 +6,18 @@ The trainings themselves are `fastes train ALE/<Game>-v5`, with what a user gets
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from benchmarks.csv_records import append_record
 from benchmarks.learning.reports.plots import new_figure, save
 from benchmarks.learning.reports.sections import write_sections
+from benchmarks.learning.runs.run_folder import read_ended
 from benchmarks.machine import cpu_model
 from benchmarks.tables import markdown_table
 from fastes.errors import FastESError
-from fastes.reports.csv_log import read_progress
-from fastes.reports.plots import smoothed
-from fastes.runs.curves import read_curve
-from fastes.runs.run_config import read_config
 
 # Salimans et al. 2017, table 2: an hour on 720 cores
 PAPER = {
@@ -40,7 +34,7 @@ _POINTS = 30  # of a curve that is kept
 
 class Game(NamedTuple):
     """One training. score, std, worst: of `episodes` whole games with the parameters that were kept. frames: candidates' and
-    evaluations'; core_hours: wall time of the generations, times the workers that the last part of the run had."""
+    evaluations'; core_hours: as `runs.run_folder` counts them."""
 
     game: str
     seed: int
@@ -65,21 +59,12 @@ class Point(NamedTuple):
 
 def read_game(folder: Path) -> tuple[Game, list[Point]]:
     """Raises FastESError where the training has not ended."""
-    config, columns = read_config(folder / "config.toml") or {}, read_progress(folder / "progress.csv")
-    run = config.get("run", {})
-    curve = read_curve(folder, folder / "progress.csv", folder / "config.toml")
-    if curve.outcome is None:
-        raise FastESError(f"{folder} is no training that ended: expected a run folder of fastes train ALE/<Game>-v5")
-    game = str(run["env"]).removeprefix("ALE/").removesuffix("-v5")
-    skip = int(json.loads(run.get("env_kwargs", "{}")).get("frame_skip", 4))
-    frames = skip * int(columns["timesteps"][-1] + columns["eval_timesteps"][-1])
-    hours = sum(columns["seconds"]) * max(1, int(run["n_workers"])) / 3600
-    outcome, seed = curve.outcome, int(run["seed"])
-    told = (outcome.mean, outcome.std, outcome.worst, outcome.episodes, float(curve.returns[0]))
-    median = smoothed(curve.returns)
-    kept = np.unique(np.linspace(0, len(median) - 1, _POINTS).astype(int))
-    points = [Point(game, seed, int(skip * curve.steps[k]), float(median[k])) for k in kept]
-    return Game(game, seed, frames, round(hours, 3), *told, " ".join(f"{k} {v}" for k, v in config["versions"].items())), points
+    run = read_ended(folder)
+    game = run.env.removeprefix("ALE/").removesuffix("-v5")
+    skip = int(run.env_kwargs.get("frame_skip", 4))
+    told = (run.outcome.mean, run.outcome.std, run.outcome.worst, run.outcome.episodes, run.first, run.versions)
+    points = [Point(game, run.seed, int(skip * run.at[k]), float(run.median[k])) for k in run.sampled(_POINTS)]
+    return Game(game, run.seed, skip * run.steps, round(run.core_hours, 3), *told), points
 
 
 def table(games: Sequence[Game]) -> str:
