@@ -6,7 +6,7 @@ import math
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.child_process import answer_once
 from benchmarks.learning.runs.clock import ended_cpu_seconds
@@ -68,10 +68,10 @@ class Watch(Callback):
                 self.first_reached = of.timesteps
 
 
-def train(env: str, preset: str, seed: int, timesteps: int, aim: float, n_workers: int) -> Result:
-    """Train with a preset to the end of the budget, then evaluate twice."""
+def train(env: str, preset: str, seed: int, timesteps: int, aim: float, n_workers: int, changes: dict[str, Any]) -> Result:
+    """Train with a preset and changed settings to the end of the budget, then evaluate twice."""
     watch, started, started_cpu = Watch(aim), time.perf_counter(), ended_cpu_seconds()
-    with FastES(env, preset=preset, n_workers=n_workers, seed=seed, target_return="none") as model:
+    with FastES(env, preset=preset, n_workers=n_workers, seed=seed, target_return="none", **changes) as model:
         model.learn(timesteps, watch)
         wall = time.perf_counter() - started
         model.close()  # its workers' CPU time counts once they have ended

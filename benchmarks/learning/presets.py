@@ -33,15 +33,15 @@ def cpus_of_slots(slots: int, each: int) -> list[list[int]]:
 
 
 class Seed:
-    """One seed; its result is written when it is there."""
+    """One seed; its result is written when it is there. changes: of the preset's settings."""
 
-    def __init__(self, arguments: argparse.Namespace, seed: int, failures: list[str]) -> None:
-        self.arguments, self.seed, self.failures = arguments, seed, failures
+    def __init__(self, arguments: argparse.Namespace, seed: int, changes: dict[str, Any], failures: list[str]) -> None:
+        self.arguments, self.seed, self.changes, self.failures = arguments, seed, changes, failures
 
     def start(self, cpus: Sequence[int]) -> Child:
         arguments = self.arguments
         given: dict[str, Any] = {name: getattr(arguments, name) for name in ("env", "preset", "timesteps", "aim")}
-        given |= {"seed": self.seed, "n_workers": arguments.workers_per_run}
+        given |= {"seed": self.seed, "n_workers": arguments.workers_per_run, "changes": self.changes}
         logs = arguments.out.parent / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         log = logs / f"{arguments.env.replace('/', '-')}-{arguments.preset.replace('/', '-')}-seed-{self.seed}.log"
@@ -56,10 +56,11 @@ class Seed:
             self.failures.append(f"seed {self.seed} failed: {failure}")
 
 
-def run_seeds(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[str]:
+def run_seeds(arguments: argparse.Namespace, seeds: Sequence[int], changes: dict[str, Any] | None = None) -> list[str]:
     """Run seeds side by side. Returns what went wrong."""
     failures: list[str] = []
-    run_jobs([Seed(arguments, seed, failures) for seed in seeds], cpus_of_slots(arguments.parallel, arguments.workers_per_run))
+    jobs = [Seed(arguments, seed, changes or {}, failures) for seed in seeds]
+    run_jobs(jobs, cpus_of_slots(arguments.parallel, arguments.workers_per_run))
     return failures
 
 
