@@ -17,11 +17,10 @@ import numpy.typing as npt
 
 from benchmarks.speed.scaling.clock import FOREVER, ClockedTraining, PlayedGeneration
 from benchmarks.speed.scaling.cores import FairCores
-from benchmarks.speed.scaling.costs import Costs, growing_horizon
+from benchmarks.speed.scaling.costs import Costs, growing_horizon, preset_measured
 from benchmarks.speed.scaling.machine import Machine
 from benchmarks.speed.scaling.training import Generation, Training
 from fastes import Callback, FastES
-from fastes.settings.preset_loader import preset_for
 from fastes.training.record import Record
 
 Float64 = npt.NDArray[np.float64]
@@ -109,7 +108,7 @@ def check_computing(costs: Costs, workers: Sequence[int], seconds: float, count:
     """Blocks of the same generations under the clock, which the simulation replays, and on workers, in turn."""
     clocked, whole = ClockedTraining(costs.env, 0), lag + 1 + count
     clocked.generation()
-    real = {number: RealTraining(costs.env, number, preset=preset_for(costs.env), eval_lag=lag) for number in workers}
+    real = {number: RealTraining(costs.env, number, preset=preset_measured(costs.env), eval_lag=lag) for number in workers}
     found = {number: Compared(f"{costs.env}, lag {lag}", number, [], []) for number in workers}
     until = time.perf_counter() + seconds
     try:

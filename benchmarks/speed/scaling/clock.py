@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from benchmarks.speed.scaling.costs import CHUNK
+from benchmarks.speed.scaling.costs import CHUNK, preset_measured
 from fastes import Callback, FastES
-from fastes.settings.preset_loader import preset_for
 from fastes.training.record import Record
 
 FOREVER = 10**12
@@ -101,7 +100,7 @@ class ClockedTraining:
 
     def __init__(self, env: str, seed: int) -> None:
         self.clocked: list[Clocked] = []  # the model keeps one for its spaces
-        chosen: Any = {"preset": preset_for(env), "target_return": "none", "eval_lag": 0}
+        chosen: Any = {"preset": preset_measured(env), "target_return": "none", "eval_lag": 0}
         self.model = FastES(lambda: self._build(env), n_workers=0, seed=seed, **chosen)
 
     def _build(self, env: str) -> gymnasium.Env[Any, Any]:

@@ -9,15 +9,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastes.settings.preset_loader import DEFAULT, preset_for
+
 CHUNK = 25  # steps whose time is measured as one
 LARGE_POPULATION = 10_000
 RESULTS = Path(__file__).parents[2] / "results" / "scaling"
 
 
+def preset_measured(env: str) -> str:
+    """The environment's own; Humanoid's tables are of the default settings, whose network is the paper's."""
+    return DEFAULT if env == "Humanoid-v5" else preset_for(env)
+
+
 class Costs(NamedTuple):
     """Seconds of CPU time on one core. Measured by measure.py, kept as a JSON file in benchmarks/results/scaling.
 
-    env: whose training was measured, with its preset.
+    env: whose training was measured, with the settings of `preset_measured`.
     machine: and versions.
     chunk_seconds: of the first CHUNK steps of an episode with everything that a worker does in a step, of the next ones, ...
     reset_seconds: of env.reset.
@@ -26,7 +33,7 @@ class Costs(NamedTuple):
         episodes twice, so that what other programs did is not in it.
     update_seconds: of the parent between a generation and the next, beside messages.
     message_seconds: of the parent for each worker that it wakes for a generation.
-    num_params, obs_size: of the preset's policy.
+    num_params, obs_size: of their policy.
     large_update_seconds: of asking and telling a strategy with LARGE_POPULATION candidates.
     lengths: steps of candidates, a list for each of the first generations.
     """

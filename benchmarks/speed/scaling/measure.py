@@ -13,9 +13,8 @@ import numpy as np
 
 from benchmarks.machine import describe
 from benchmarks.speed.scaling.clock import FOREVER, ClockedTraining, OneStep, Played, PlayedGeneration
-from benchmarks.speed.scaling.costs import CHUNK, LARGE_POPULATION, Costs
+from benchmarks.speed.scaling.costs import CHUNK, LARGE_POPULATION, Costs, preset_measured
 from fastes import Callback, EvolutionStrategy, FastES
-from fastes.settings.preset_loader import preset_for
 from fastes.training.record import Record
 
 _QUICK_GENERATIONS, _GENERATIONS, _KEPT = 200, 30, 40
@@ -37,7 +36,7 @@ class CpuOfGenerations(Callback):
 
 
 def measure(env: str, seconds: float, seed: int = 0) -> Costs:
-    """The costs of an environment's training with its preset, from as many generations as can be played in the time."""
+    """The costs of an environment's training with `preset_measured`, from as many generations as can be played in the time."""
     first, second = ClockedTraining(env, seed), ClockedTraining(env, seed)
     pairs: list[tuple[PlayedGeneration, PlayedGeneration]] = []
     until = time.perf_counter() + seconds
@@ -53,7 +52,7 @@ def measure(env: str, seconds: float, seed: int = 0) -> Costs:
         reset_seconds=statistics.median(played.resetting() for played in episodes),
         job_seconds=statistics.median(between(generations)),
         spread=0.0,
-        update_seconds=statistics.median(parent_seconds(env, preset_for(env), 1, _GENERATIONS)) - message,
+        update_seconds=statistics.median(parent_seconds(env, preset_measured(env), 1, _GENERATIONS)) - message,
         message_seconds=message,
         num_params=first.model.policy_spec.num_params,
         obs_size=first.model.policy_spec.obs_size,
