@@ -104,6 +104,17 @@ def test_settings_of_a_config_make_the_same_model(run: Path) -> None:
         assert model.theta.tobytes() == saved.arrays["theta"]["theta"].tobytes()
 
 
+def test_train_says_what_the_policy_sees_and_that_populations_grow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["train", "CartPole-v1", *SMALL, "--workers", "0", "--quiet", "--total-timesteps", "50", "--runs", str(tmp_path)]
+    assert main([*given, "--obs-columns", "0:2", "--generation-timesteps", "40"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert "MlpPolicy of observations 0:2, " in first
+    assert ", at least 4 candidates a generation, " in first
+    assert main(given) == 0
+    assert "MlpPolicy, " in (first := capsys.readouterr().out.splitlines()[0])
+    assert ", 4 candidates a generation, " in first
+
+
 def test_train_prints_statistics_and_how_to_play(run: Path) -> None:
     text = output(run)
     for word in ("ret mean", "eval", "rank", "elite", "|theta|", "|grad|", "upd ratio", "ep len", "steps/s", "util"):

@@ -17,6 +17,7 @@ from fastes.cli.setting_flags import given_settings
 from fastes.cli.train.report import counted
 from fastes.es.schedules import ANY_NUMBER, count_at, make_schedule
 from fastes.models.from_config import read_settings
+from fastes.policies.obs_columns import ALL
 from fastes.runs.run_folder import RunFolder, find_checkpoint, new_run_folder
 from fastes.settings.preset_loader import no_preset_note
 from fastes.settings.settings import COUNTED, SCHEDULES
@@ -156,9 +157,11 @@ def tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
     """On the console. what: which seeds go to which folders."""
     settings = model.settings
     players = counted(model.n_workers, "worker") if model.cluster is None else f"Ray cluster {model.cluster}"
+    seen = f" of observations {settings.obs_columns:.60}" if settings.obs_columns != ALL else ""
+    least = "at least " if settings.generation_timesteps else ""
     print(
-        f"{model.source.name}: {settings.policy}, {model.num_params} parameters, {settings.population_size} candidates "
-        f"a generation, {players}, {what}"
+        f"{model.source.name}: {settings.policy}{seen}, {model.num_params} parameters, {least}{settings.population_size} "
+        f"candidates a generation, {players}, {what}"
     )
     own = not arguments.resume and arguments.preset is None and arguments.config is None
     if own and (note := no_preset_note(model.source.preset_name(model.observation_space), "--preset ")):
