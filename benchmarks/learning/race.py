@@ -144,7 +144,7 @@ def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
 
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.race", description=__doc__)
-    parser.add_argument("--env", nargs="+", default=RACED, metavar="ID", help="default: eight MuJoCo tasks, version 5")
+    parser.add_argument("--env", nargs="+", default=RACED, metavar="ID", help="default: ten MuJoCo tasks, version 5")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="default: both")
     parser.add_argument("--timesteps", type=COUNT, default=1_000_000, metavar="N", help="of a peer (default: 1,000,000)")
     parser.add_argument(
