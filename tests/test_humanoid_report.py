@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.csv_records import read_records
@@ -38,11 +39,16 @@ def test_core_hours_are_of_the_workers_that_played(run: Path) -> None:
     assert ended.hours[0] < ended.hours[-1] <= ended.core_hours
 
 
-def test_a_score_is_reached_by_the_running_median_alone(run: Path) -> None:
-    ended = read_ended(run)
-    assert humanoid.hours_to(ended, ended.median.max() + 1) == math.inf
-    first = int((ended.median >= ended.median.max()).argmax())
-    assert humanoid.hours_to(ended, ended.median.max()) == ended.hours[first]
+def test_a_score_is_reached_where_the_running_median_is_first_there(run: Path) -> None:
+    hours, median = np.array([0.1, 0.2, 0.3, 0.4, 0.5]), np.array([10.0, 1000.0, 900.0, 1200.0, 1100.0])
+    ended = read_ended(run)._replace(hours=hours, median=median)
+    assert [humanoid.hours_to(ended, score) for score in (5, 1000, 1001, 1201)] == [0.1, 0.2, 0.4, math.inf]
+
+
+def test_arguments_of_the_environment_are_read(run: Path) -> None:
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace('env_kwargs = "{}"', "env_kwargs = \"{'frame_skip': 2}\""))
+    assert read_ended(run).env_kwargs == {"frame_skip": 2}
 
 
 def test_the_command_writes_table_and_picture(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
-"""Presets before and after they were made reliable, over the same seeds, steps and evaluation."""
+"""Presets before and after they were made reliable, over the same seeds, steps and evaluation: seeds that the file of
+`benchmarks.learning.presets` has for the preset of today."""
 
 from __future__ import annotations
 
@@ -83,11 +84,15 @@ def main(given: Sequence[str] | None = None) -> None:
     for env in [] if arguments.report_only else arguments.env:
         run = {"env": env, "preset": DEFAULT, "timesteps": reported_timesteps(env), "aim": course_of(env).aim}
         place = {"out": arguments.out, "parallel": arguments.parallel, "workers_per_run": 1}
-        missing = [seed for seed in arguments.seeds if seed not in done_before(arguments.out, env)]
+        wanted = set(arguments.seeds) & set(done_after(arguments.after, env)) - set(done_before(arguments.out, env))
         with resumable():
-            failures += run_seeds(argparse.Namespace(**run, **place), missing, settings_before()[env])
+            failures += run_seeds(argparse.Namespace(**run, **place), sorted(wanted), settings_before()[env])
     print(f"{describe()}\n\nReturns of the last parameters over {EPISODES} noise-free episodes\n")
     print(table(arguments.out, arguments.after, arguments.env, arguments.seeds))
+    if unknown := [
+        env for env in arguments.env if not set(done_before(arguments.out, env)) & set(done_after(arguments.after, env))
+    ]:
+        print(f"\nNot compared, for want of runs of both: {', '.join(unknown)}")
     if failures:
         raise SystemExit("\n".join(failures))
 

@@ -93,6 +93,8 @@ def main() -> None:
         raise SystemExit(str(error)) from None
     if others := [run.env for run in runs if run.env != ENV]:
         raise SystemExit(f"expected run folders of {ENV}, got one of {others[0]}")
+    if len({run.seed for run in runs}) < len(runs):
+        raise SystemExit("expected one run of each seed: the curve of a seed is one line")
     arguments.out.mkdir(parents=True, exist_ok=True)
     points = [point for run in runs for point in points_of(run)]
     (arguments.out / "curves.csv").unlink(missing_ok=True)
@@ -100,9 +102,10 @@ def main() -> None:
         append_record(arguments.out / "curves.csv", point)
     draw(points, arguments.out / "humanoid.png")
     told = (
-        f"`python -m benchmarks.learning.humanoid`, from run folders of `fastes train {ENV}`. Steps count those of "
-        f"evaluations, scores are over {runs[0].outcome.episodes} noise-free episodes of the parameters that were kept, and a "
-        "score is reached when the running median of evaluations is there."
+        f"`python -m benchmarks.learning.humanoid`, from run folders of `fastes train {ENV}`, whose policy sees positions and "
+        "velocities alone. Steps count those of evaluations, and not the archive's race at the end. Scores are over "
+        f"{runs[0].outcome.episodes} noise-free episodes of the parameters that were kept. A score is reached when the running "
+        "median of evaluations is there. Published trainings were on the Humanoid of their day, with all observations."
     )
     published = markdown_table(
         (f"published, to {_PUBLISHED_RETURN}", "core-hours"), [(name, f"{hours:.0f}") for name, hours in PUBLISHED.items()]

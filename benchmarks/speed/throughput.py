@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from benchmarks.machine import describe
 from benchmarks.speed.bare_loops import BareLoops, BareRate
+from benchmarks.speed.scaling.costs import preset_measured
 from benchmarks.speed.timing import median_ratio
 from benchmarks.tables import against_aim, markdown_table, median_and_range
 from fastes import Callback, FastES
@@ -67,7 +68,7 @@ def train_for(model: FastES, seconds: float) -> TrainingRate:
 def measure(env: str, n_workers: int, seconds: float, repeats: int, random: bool) -> tuple[list[TrainingRate], list[BareRate]]:
     """Training and bare loops in turn, (repeats,) each, after a stretch of training off the record."""
     training, bare = [], []
-    with FastES(env, n_workers=n_workers, seed=0, target_return="none") as model:
+    with FastES(env, preset=preset_measured(env), n_workers=n_workers, seed=0, target_return="none") as model:
         loops = BareLoops(model, n_workers)
         try:
             sigma = train_for(model, seconds).sigma

@@ -49,7 +49,7 @@ pids+=($!)
 if (($#)); then
   arguments=("$@")
 else
-  arguments=(Humanoid-v5 --population-scale 2)  # a candidate for each of 128 cores
+  arguments=(Humanoid-v5 --population-scale 4)  # 160 candidates, more where episodes are short, for 128 cores
 fi
 srun --nodes=1 --ntasks=1 --nodelist="$head" --overlap fastes train "${arguments[@]}" --cluster "$ip:$port" &
 driver=$!

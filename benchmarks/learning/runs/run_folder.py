@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import ast
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +19,8 @@ Numbers = NDArray[np.float64]
 
 
 class Ended(NamedTuple):
-    """steps: of candidates and evaluations. core_hours: wall time of the generations, times the workers of the command that
-    played each. first: return of the first evaluation.
+    """steps: of candidates and evaluations, without a race of the archive at the end. core_hours: wall time of the generations,
+    times the workers of the command that played each. first: return of the first evaluation.
 
     at, hours, median: by evaluation, of the parameters that it played: candidates' steps, core-hours until then, and the
     running median of the returns.
@@ -53,7 +53,7 @@ def read_ended(folder: Path) -> Ended:
     hours = np.cumsum(np.array(columns["seconds"]) * _workers([*config.get("earlier", []), config], steps)) / 3600
     return Ended(
         str(run["env"]),
-        json.loads(run.get("env_kwargs", "{}")),
+        dict(ast.literal_eval(run.get("env_kwargs", "{}"))),
         int(run["seed"]),
         int(steps[-1] + columns["eval_timesteps"][-1]),
         float(hours[-1]),

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import shlex
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -157,7 +158,8 @@ def tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
     """On the console. what: which seeds go to which folders."""
     settings = model.settings
     players = counted(model.n_workers, "worker") if model.cluster is None else f"Ray cluster {model.cluster}"
-    seen = f" of observations {settings.obs_columns:.60}" if settings.obs_columns != ALL else ""
+    shown = textwrap.shorten(str(settings.obs_columns).replace(",", ", "), 60, placeholder=" ...")
+    seen = f" of observations {shown}" if settings.obs_columns != ALL else ""
     least = "at least " if settings.generation_timesteps else ""
     print(
         f"{model.source.name}: {settings.policy}{seen}, {model.num_params} parameters, {least}{settings.population_size} "
