@@ -18,7 +18,7 @@ from benchmarks.learning.reports.plots import new_figure, save
 from benchmarks.learning.reports.sections import write_sections
 from benchmarks.learning.runs.run_folder import Ended, read_ended
 from benchmarks.machine import cpu_model
-from benchmarks.speed.scaling.many_machines import PAPER
+from benchmarks.published import HUMANOID_MINUTES
 from benchmarks.tables import markdown_table
 from fastes.errors import FastESError
 
@@ -26,7 +26,7 @@ ENV = "Humanoid-v5"
 RETURNS = (1000, 2000, 4000, 6000)  # whose core-hours the table has
 # Core-hours to a return of 6000 on the Humanoid of their day
 PUBLISHED = {
-    **{f"Salimans et al. 2017, {cores:,} cores": cores * minutes / 60 for cores, minutes in PAPER.items()},
+    **{f"Salimans et al. 2017, {cores:,} cores": cores * minutes / 60 for cores, minutes in HUMANOID_MINUTES.items()},
     "ARS (Mania et al. 2018), 48 CPUs, median of 100 seeds": 48 * 21 / 60,
 }
 _PUBLISHED_RETURN = 6000

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.published import HUMANOID_MINUTES
 from benchmarks.speed.scaling.cluster import ClusterGeneration, Nodes, Spent, Wire, alone
 from benchmarks.speed.scaling.costs import LARGE_POPULATION, Costs, Episodes
 from benchmarks.tables import against_aim, markdown_table
@@ -18,7 +19,6 @@ from fastes.rollout.obs_normalizer import MomentSums, ObsNormalizer
 WORKERS = (1, 18, 90, 360, 720, 1_440, 2_880, 5_000, 10_000)
 PER_NODE, AIM, AIM_WORKERS, FULL_LENGTH = 16, 0.95, 1_440, 1000
 PLACES = 9  # ranges that such a node takes at a time: one needs 56 MB
-PAPER = {18: 657.0, 1_440: 10.0}  # minutes until Humanoid's return is 6000 (Salimans et al. 2017)
 _GENERATIONS = 5
 
 
@@ -153,7 +153,7 @@ def _of_spread(costs: Costs, wire: Wire) -> str:
 
 
 def paper_line() -> str:
-    (few, slow), (many, fast) = PAPER.items()
+    (few, slow), (many, fast) = HUMANOID_MINUTES.items()
     times, cores = slow / fast, many / few
     return (
         f"The paper's Humanoid: {few} cores {slow:.0f} min, {many:,} cores {fast:.0f} min, so {times:.1f} times as fast "

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from benchmarks.published import HUMANOID_MINUTES
 from benchmarks.speed.scaling.cluster import Wire
 from benchmarks.speed.scaling.costs import Costs
-from benchmarks.speed.scaling.many_machines import PAPER, WORKERS, point, stages
+from benchmarks.speed.scaling.many_machines import WORKERS, point, stages
 from benchmarks.speed.scaling.one_machine import BEFORE, CORES, PICTURED, seconds
 
 INK, GREY, BLUE, RED, ORANGE = "#222233", "#8a94a3", "#2a5fa8", "#c2452d", "#e0913a"
@@ -50,8 +51,8 @@ def _draw_cluster(axes: Any, costs: Costs, spread: float, wire: Wire) -> None:
     for stage, colour in zip(stages(costs, spread), (RED, ORANGE, BLUE), strict=True):
         found = [workers * point(stage, costs, workers, wire).efficiency for workers in WORKERS]
         axes.plot(WORKERS, found, color=colour, marker="o", markersize=3, label=stage.name)
-    (few, slow), *_ = PAPER.items()
-    paper = [few * slow / minutes for minutes in PAPER.values()]
-    axes.plot(list(PAPER), paper, "*", color=INK, label=f"the paper, {few} cores taken as {few}")
+    (few, slow), *_ = HUMANOID_MINUTES.items()
+    paper = [few * slow / minutes for minutes in HUMANOID_MINUTES.values()]
+    axes.plot(list(HUMANOID_MINUTES), paper, "*", color=INK, label=f"the paper, {few} cores taken as {few}")
     axes.set_xlabel("workers of a cluster, 16 a node")
     axes.set_title("Humanoid-v5, 10,000 candidates a generation (simulated)", fontsize=9)
