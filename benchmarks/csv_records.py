@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
@@ -36,3 +37,10 @@ def append_record(path: Path, record: Any) -> None:
     with open(path, "a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerows([record] if content else [record._fields, record])
+
+
+def write_records(path: Path, records: Iterable[Any]) -> None:
+    """Write named tuples as the lines of a file, in place of what it held."""
+    path.unlink(missing_ok=True)
+    for record in records:
+        append_record(path, record)

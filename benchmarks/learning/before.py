@@ -13,8 +13,8 @@ from typing import Any
 from benchmarks.csv_records import read_records
 from benchmarks.learning.courses import course_of, reported_timesteps
 from benchmarks.learning.preset_run import EPISODES, Result
-from benchmarks.learning.presets import run_seeds
-from benchmarks.learning.runs.contestant import fingerprint, preset_fingerprint
+from benchmarks.learning.presets import results_of_today, run_seeds
+from benchmarks.learning.runs.contestant import fingerprint
 from benchmarks.learning.runs.resumable import resumable
 from benchmarks.machine import describe
 from benchmarks.options import COUNT, COUNT_OR_0
@@ -43,10 +43,7 @@ def done_before(file: Path, env: str) -> dict[int, Result]:
 
 def done_after(file: Path, env: str) -> dict[int, Result]:
     """By seed, with the preset of today."""
-    key = (env, env, reported_timesteps(env))
-    today = ("", preset_fingerprint(env, env))
-    rows = [row for row in read_records(file, Result) if (row.env, row.preset, row.timesteps) == key]
-    return {row.seed: row for row in rows if row.settings in today}
+    return {row.seed: row for row in results_of_today(file, env, env, reported_timesteps(env))}
 
 
 def table(before: Path, after: Path, envs: Sequence[str], seeds: Sequence[int]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.csv_records import append_record
+from benchmarks.csv_records import write_records
 from benchmarks.learning.reports.plots import new_figure, save
 from benchmarks.learning.reports.sections import write_sections
 from benchmarks.learning.runs.run_folder import read_ended
@@ -120,19 +120,16 @@ def main() -> None:
         raise SystemExit(str(error)) from None
     read.sort(key=lambda each: each[0][:2])
     arguments.out.mkdir(parents=True, exist_ok=True)
-    for name in ("games.csv", "curves.csv"):
-        (arguments.out / name).unlink(missing_ok=True)
-    for game, points in read:
-        append_record(arguments.out / "games.csv", game)
-        for point in points:
-            append_record(arguments.out / "curves.csv", point)
-    draw([point for _, points in read for point in points], arguments.out / "games.png")
+    games, points = [game for game, _ in read], [point for _, of_game in read for point in of_game]
+    write_records(arguments.out / "games.csv", games)
+    write_records(arguments.out / "curves.csv", points)
+    draw(points, arguments.out / "games.png")
     told = (
         "`python -m benchmarks.learning.games`, from run folders of `fastes train ALE/<Game>-v5`. Frames count those of "
         "evaluations. The paper's scores are of 720 core-hours (Salimans et al. 2017)."
     )
-    made = "\n".join(f"- {each}" for each in sorted({f"{cpu_model()}; {game.versions}" for game, _ in read}))
-    parts = ["# Atari games from pixels", told, made, table([game for game, _ in read]), "![Curves](games.png)"]
+    made = "\n".join(f"- {each}" for each in sorted({f"{cpu_model()}; {game.versions}" for game in games}))
+    parts = ["# Atari games from pixels", told, made, table(games), "![Curves](games.png)"]
     print(write_sections(arguments.out / "games.md", parts).read_text(encoding="utf-8"))
 
 

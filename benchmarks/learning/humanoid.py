@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.csv_records import append_record
+from benchmarks.csv_records import write_records
 from benchmarks.learning.reports.plots import new_figure, save
 from benchmarks.learning.reports.sections import write_sections
 from benchmarks.learning.runs.run_folder import Ended, read_ended
@@ -97,9 +97,7 @@ def main() -> None:
         raise SystemExit("expected one run of each seed: the curve of a seed is one line")
     arguments.out.mkdir(parents=True, exist_ok=True)
     points = [point for run in runs for point in points_of(run)]
-    (arguments.out / "curves.csv").unlink(missing_ok=True)
-    for point in points:
-        append_record(arguments.out / "curves.csv", point)
+    write_records(arguments.out / "curves.csv", points)
     draw(points, arguments.out / "humanoid.png")
     told = (
         f"`python -m benchmarks.learning.humanoid`, from run folders of `fastes train {ENV}`, whose policy sees positions and "

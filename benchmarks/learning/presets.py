@@ -115,14 +115,18 @@ def parsed(given: Sequence[str] | None) -> argparse.Namespace:
 
 def results_of(arguments: argparse.Namespace) -> list[Result]:
     """The runs that were asked for and are done, with the preset's settings of today."""
-    asked = (arguments.env, arguments.preset, arguments.timesteps, arguments.aim)
-    today = ("", preset_fingerprint(arguments.env, arguments.preset))
+    found = results_of_today(arguments.out, arguments.env, arguments.preset, arguments.timesteps)
+    return [result for result in found if result.aim == arguments.aim and result.seed in arguments.seeds]
+
+
+def results_of_today(file: Path, env: str, preset: str, timesteps: int) -> list[Result]:
+    """The runs of a preset with its settings of today."""
+    today = ("", preset_fingerprint(env, preset))
+    asked = (env, preset, timesteps)
     return [
         result
-        for result in read_records(arguments.out, Result)
-        if (result.env, result.preset, result.timesteps, result.aim) == asked
-        and result.settings in today
-        and result.seed in arguments.seeds
+        for result in read_records(file, Result)
+        if (result.env, result.preset, result.timesteps) == asked and result.settings in today
     ]
 
 
