@@ -36,14 +36,13 @@ def model(**changes: Any) -> FastES:
         (lambda remaining: -remaining, -1.0, -0.5, 0.0),
         (lambda remaining: np.float32(remaining > 0.4), 1.0, 1.0, 0.0),
     ],
-    ids=str,
 )
 def test_any_finite_number_may_be_scheduled(value: Any, start: float, middle: float, end: float) -> None:
     schedule = make_schedule("alive_bonus", value, ANY_NUMBER)
     assert [schedule(remaining) for remaining in (1.0, 0.5, 0.0)] == [start, middle, end]
 
 
-@pytest.mark.parametrize("bonus", ["lin_-0.5_2", 0.25, lambda remaining: 1.0 - remaining], ids=str)
+@pytest.mark.parametrize("bonus", ["lin_-0.5_2", 0.25, lambda remaining: 1.0 - remaining])
 def test_each_generation_has_the_bonus_of_its_progress(bonus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Returns less bonus x mean length, by the progress at which its sigma was drawn."""
     told: list[Any] = []

@@ -247,7 +247,6 @@ def whole(es: EvolutionStrategy) -> Whole:
         {"optimizer": "clipup", "max_speed": 0.1, "sigma_adaptation": "per_parameter"},
         {"perturbed_share": 0.5, "shaping": "standardized", "weight_decay": 0.01},
     ],
-    ids=str,
 )
 def test_a_replica_takes_the_same_steps(changes: dict[str, Any]) -> None:
     es, replicas = strategy(**changes), Replicas()

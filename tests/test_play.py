@@ -335,7 +335,7 @@ def make_toy(render_mode: str | None = None) -> Toy:
     return Toy(render_mode=render_mode)
 
 
-@pytest.mark.parametrize("env", [make_toy, partial(Toy, length=8), Toy(length=8), TimeLimit(Toy(), 6)], ids=str)
+@pytest.mark.parametrize("env", [make_toy, partial(Toy, length=8), Toy(length=8), TimeLimit(Toy(), 6)])
 def test_an_environment_that_takes_render_mode_is_drawn(env: Any, tmp_path: Path) -> None:
     with FastES(env, n_workers=0, **TINY) as model:
         ((_, _, length, frames),) = play(model, 1, video=tmp_path / "v.mp4")
