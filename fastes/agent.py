@@ -61,7 +61,7 @@ class FastES(Loop):
     policy: 'MlpPolicy', 'LinearPolicy', 'CnnPolicy', 'MlpLstmPolicy', 'CnnLstmPolicy', a TorchPolicy or a CallablePolicy;
         FastES(policy, env), SB3's order, works, too.
     learning_rate: the setting of that name, in SB3's place.
-    preset: name of the tuned settings to start from; None for the environment's own, or the default.
+    preset: name of the settings to start from; None for the environment's own, else 'general', or 'default' for a network.
     n_workers: processes; None for one a usable core, 0 for none. A vector environment takes none.
     cluster: 'auto', 'host:port' or 'ray://host:port' of a Ray cluster, whose nodes play in place of processes here.
     seed: int >= 0; None draws one.

@@ -434,7 +434,7 @@ def test_a_preset_of_another_version_is_named(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_an_environment_without_a_preset_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line = "Toy-v0 has no preset, these are FastES's defaults, which were tuned for no environment\n"
+    line = "Toy-v0 has no preset, no setting was tuned for it\n"
     command = ["train", "Toy-v0", "--runs", str(tmp_path), "--workers", "0", "--total-timesteps", "8", *SMALL]
     command = [word for word in command if word not in ("--preset", "default")]
     assert main(command) == 0

@@ -205,7 +205,7 @@ def test_pairs_are_drawn_once_and_before_they_are_asked_for(monkeypatch: pytest.
 
 
 def test_looking_at_a_model_while_it_learns_changes_nothing(tmp_path: Any) -> None:
-    settings = {"population_size": 6, "seed": 5, "target_return": "none", "action_noise": 0.1}
+    settings = {"population_size": 6, "seed": 5, "target_return": "none", "action_noise": 0.1, "preset": "default"}
     plain = train("Toy-v0", 5, **settings)
     with FastES("Toy-v0", n_workers=2, **settings) as model:
 
@@ -220,7 +220,7 @@ def test_looking_at_a_model_while_it_learns_changes_nothing(tmp_path: Any) -> No
 
 
 def test_closing_between_generations_changes_nothing() -> None:
-    settings = {"population_size": 6, "seed": 5, "target_return": "none"}
+    settings = {"population_size": 6, "seed": 5, "target_return": "none", "preset": "default"}
     plain = train("Toy-v0", 4, **settings)
     records = []
     with FastES("Toy-v0", n_workers=0, **settings) as model:

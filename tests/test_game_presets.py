@@ -17,13 +17,13 @@ def test_games_without_a_preset_get_that_of_all_games() -> None:
     assert preset_for("ALE/Skiing-v5") == "atari"
     assert {preset_for(name) for name in NAMED} == NAMED
     for other in ("ALE/Pong-ram-v5", "Pong-v4", "Toy-v0", "ALE/Pong-v6"):
-        assert preset_for(other) == "default"
+        assert preset_for(other) == "general"
 
 
 def test_who_starts_a_game_without_a_preset_is_told_whose_settings_these_are() -> None:
     assert "all Atari games" in str(no_preset_note("ALE/Skiing-v5"))
     assert {no_preset_note(name) for name in NAMED} <= {None}
-    assert "which were tuned for no environment" in str(no_preset_note("ALE/Pong-ram-v5"))
+    assert "no setting was tuned for it" in str(no_preset_note("ALE/Pong-ram-v5"))
 
 
 def test_a_published_network_keeps_its_size_beside_the_preset() -> None:

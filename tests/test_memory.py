@@ -129,7 +129,7 @@ def test_a_policy_that_does_not_fit_is_not_made(memory_of: Callable[[int], None]
     memory_of(4 * GB)
     monkeypatch.setattr("fastes.policies.policy_spec.initial_theta", lambda *_: pytest.fail("it was made"))
     with pytest.raises(OSError, match=r"10\.\d GB needed \(.*640,004,\d+ parameters.*\), 4 GB available; use a smaller policy"):
-        FastES(Wide, n_workers=0)
+        FastES(Wide, "MlpPolicy", n_workers=0)
     with pytest.raises(OSError, match="parameters"):
         FastES("CartPole-v1", "MlpPolicy", n_workers=0, policy_kwargs={"net_arch": [10**9, 10**9]})
     with pytest.raises(OSError, match=r"4 TB needed \(4 TB for 1,000,000,000,000 parameters\)"):

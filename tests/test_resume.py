@@ -339,7 +339,7 @@ def test_resume_keeps_the_environment_of_a_module_id(tmp_path: Path) -> None:
 
 def test_records_of_a_resumed_model_follow_on(tmp_path: Path) -> None:
     whole = train("Toy-v0", 6, population_size=4)
-    with FastES("Toy-v0", n_workers=0, seed=5, target_return="none", population_size=4) as model:
+    with FastES("Toy-v0", n_workers=0, seed=5, target_return="none", population_size=4, preset="default") as model:
         records = learn(model, 2)
         for generation in (4, 6):
             model.save(tmp_path / "m")

@@ -152,7 +152,7 @@ def test_workers_lanes_and_a_pause_change_no_bit(tmp_path: Path) -> None:
     factors = [record.step_factor for record in expected.records]
     assert len(set(factors)) > 2, "the log shows how it changes"
     assert all(SHORTEST <= factor <= 1.0 for factor in factors)
-    with FastES(Uneven, n_workers=0, **own) as model:
+    with FastES(Uneven, n_workers=0, preset="default", **own) as model:
         learn(model, 2)
         model.save(tmp_path / "m")
     with FastES.load(tmp_path / "m", Uneven, n_workers=0) as model:

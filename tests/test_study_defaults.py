@@ -18,20 +18,21 @@ from benchmarks.learning.runs.evaluation import play
 from benchmarks.learning.studies import default_run, default_scores, defaults
 from benchmarks.learning.studies.__main__ import main
 from benchmarks.learning.studies.default_run import Result
-from benchmarks.learning.studies.default_scores import LEAST_TASKS, PRESENT, PRESET, Table, Task, best_of, overall, read_table
-from benchmarks.learning.studies.defaults import Case, cases_to_choose, cases_to_test, choice_of, parsed, settings_of
-from fastes.settings.preset_loader import DEFAULT, all_presets, choose_settings
+from benchmarks.learning.studies.default_scores import LEAST_TASKS, PRESET, Table, Task, best_of, overall, read_table
+from benchmarks.learning.studies.defaults import Case, cases_to_choose, cases_to_test, choice_of, parsed
+from fastes.settings.preset_loader import DEFAULT, GENERAL, load_preset
 from fastes.settings.settings import Settings
 
 CYCLE = "fastes/CyclicMDP-v0"
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 TASKS = {"CartPole-v1": Task(300, 0.0, 100.0), "Pendulum-v1": Task(400, -1000.0, -200.0)}
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Table:
-    """Two tasks to choose on and one to test on, with two alternatives beside the default of today."""
-    alternatives = {PRESENT: {}, "linear": {"policy": "LinearPolicy"}, "few": {"population_size": 2}}
-    table = Table(alternatives, TASKS, {CYCLE: Task(20, 0.0, 132.0)})
+    """Two tasks to choose on and one to test on, with three alternatives beside each setting's own default."""
+    alternatives = {DEFAULT: {}, "linear": {"policy": "LinearPolicy"}, "few": {"population_size": 2}, "odd": {"sigma": 0.5}}
+    table = Table(alternatives, frozenset(["odd"]), TASKS, {CYCLE: Task(20, 0.0, 132.0)})
     for module in (default_scores, defaults):
         monkeypatch.setattr(module, "read_table", lambda: table)
     return table
@@ -58,16 +59,22 @@ def test_the_table_has_tasks_enough_and_tests_on_others() -> None:
         assert gymnasium.spec(env)
         assert task.nothing < task.full
     assert len(table.alternatives) >= 7
-    assert table.alternatives[PRESENT] == {}
+    assert table.alternatives[DEFAULT] == {}
+    assert table.compared_only < set(table.alternatives)
 
 
-@pytest.mark.parametrize("name", [name for name in read_table().alternatives if name != PRESENT])
-def test_an_alternative_is_the_same_whatever_the_default_becomes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = choose_settings("Toy-v0", DEFAULT, settings_of(name))
-    assert before != choose_settings("Toy-v0", DEFAULT, {})
-    other = {"policy": "MlpPolicy", "policy_kwargs": {"net_arch": [8]}, "optimizer": "sgd", "sigma": 0.7, "starts": 3}
-    monkeypatch.setitem(all_presets(), DEFAULT, other)
-    assert choose_settings("Toy-v0", DEFAULT, settings_of(name)) == before
+def test_alternatives_are_changes_to_what_each_setting_has_by_itself() -> None:
+    assert Settings().changed(**load_preset(DEFAULT)) == Settings()
+    made = [str(Settings().changed(**changes)) for changes in read_table().alternatives.values()]
+    assert len(set(made)) == len(made)
+
+
+def test_the_preset_of_environments_without_one_is_what_the_study_chose() -> None:
+    """Its trainings are those that results are reported of."""
+    arguments = parsed(["--seeds", "2", "--report-only", "--out", str(RESULTS / "studies")])
+    choice = choice_of(arguments)
+    assert choice is not None
+    assert Settings().changed(**load_preset(GENERAL)) == Settings().changed(**read_table().alternatives[choice])
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "MountainCarContinuous-v0"])
@@ -104,13 +111,13 @@ def test_each_task_counts_the_same_and_a_lucky_seed_does_not() -> None:
 def test_what_lacks_a_training_is_not_chosen(tmp_path: Path) -> None:
     arguments = parsed(["--seeds", "2", "--report-only", "--out", str(tmp_path)])
     cases = cases_to_choose(arguments)
-    assert len(cases) == len(set(cases)) == 2 * 2 * 3
+    assert len(cases) == len(set(cases)) == 2 * 2 * 4
     (tmp_path / "defaults").mkdir()
-    last = cases[-1]
+    last = cases[-2]
     assert last.alternative == "few"
-    for case in cases[:-1]:
-        write(tmp_path, case, {"few": 1000.0, "linear": -300.0}.get(case.alternative, -400.0))
-    assert choice_of(arguments) == "linear"
+    for case in set(cases) - {last}:
+        write(tmp_path, case, {"few": 1000.0, "linear": -300.0, "odd": 2000.0}.get(case.alternative, -400.0))
+    assert choice_of(arguments) == "linear", "the best may be compared alone, and the second lacks a training"
     write(tmp_path, last, 1000.0)
     assert choice_of(arguments) == "few"
 
@@ -123,8 +130,8 @@ def test_it_is_tested_on_other_seeds_and_tasks_beside_presets(tmp_path: Path, ca
     assert {case.seed for case in tested} == {0, 1}
     assert {case.env for case in chosen} == set(TASKS)
     names = {env: [case.alternative for case in tested if (case.env, case.seed) == (env, 0)] for env in (*TASKS, CYCLE)}
-    assert names == {**{env: [PRESENT, "linear", PRESET] for env in TASKS}, CYCLE: [PRESENT, "linear"]}
-    assert [case.alternative for case in cases_to_test(arguments, PRESENT)].count(PRESENT) == 2 * 3
+    assert names == {**{env: [DEFAULT, "linear", PRESET] for env in TASKS}, CYCLE: [DEFAULT, "linear"]}
+    assert [case.alternative for case in cases_to_test(arguments, DEFAULT)].count(DEFAULT) == 2 * 3
     with pytest.raises(SystemExit, match="2"):
         parsed(["--first-seed", "999", "--out", str(tmp_path)])
     assert "'999': expected a whole number of 1000 or more" in capsys.readouterr().err
@@ -151,13 +158,13 @@ def test_the_report_has_the_choice_its_settings_and_presets_beside_it(
     head, choosing, again, others = text.split("\n## ")
     cells = {part: [line.split("|")[1:-1] for line in part.splitlines() if line.startswith("| ")] for part in (choosing, again)}
     rows = [[cell.strip() for cell in line] for line in cells[choosing]]
-    assert rows[0] == ["task", "steps", PRESENT, "linear", "few"]
-    assert rows[2] == ["CartPole-v1", "300", "0.10 (0.10)", "0.80 (0.80)", "0.10 (0.10)"]
+    assert rows[0] == ["task", "steps", DEFAULT, "linear", "few", "odd"]
+    assert rows[2] == ["CartPole-v1", "300", "0.10 (0.10)", "0.80 (0.80)", "0.10 (0.10)", "0.10 (0.10)"]
     assert rows[4][:4] == ["all 2", "", "0.100 (0.100)", "0.650 (0.650)"]
-    assert "The choice: linear. Fewer than 12 tasks" in choosing
-    assert '[default]\npolicy = "LinearPolicy"\n' in choosing
+    assert "The choice: linear, which is not yet the preset `general`. Fewer than 12 tasks" in choosing
+    assert '[general]\npolicy = "LinearPolicy"\n' in choosing
     rows = [[cell.strip() for cell in line] for line in cells[again]]
-    assert rows[0] == ["task", "steps", PRESENT, "linear", PRESET]
+    assert rows[0] == ["task", "steps", DEFAULT, "linear", PRESET]
     assert rows[2][3:] == ["0.80 (0.80): 80.0", "0.95 (0.95): 95.0"]
     assert "seeds 1000 to 1001" in choosing
     assert "seeds 0 to 1" in again
@@ -180,24 +187,24 @@ def test_what_is_trained_is_what_the_line_says(small: Table) -> None:
 
 
 def test_the_same_command_goes_on_where_it_was(small: Table, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The only alternative is the default of today, so that there are two trainings: one to choose on, one to test on."""
+    """The only alternative is each setting's own default, so that there are two trainings: one to choose on, one to test on."""
     task = small.test.pop(CYCLE)
     for env in list(small.choose):
         del small.choose[env]
     small.choose[CYCLE] = task
-    command = ["defaults", "--alternatives", PRESENT, "--seeds", "1", "--cores", "1", "--out", str(tmp_path)]
+    command = ["defaults", "--alternatives", DEFAULT, "--seeds", "1", "--cores", "1", "--out", str(tmp_path)]
     main(command)
     file = tmp_path / "defaults" / "defaults.csv"
     rows = read_records(file, Result)
     assert [(row.env, row.seed) for row in rows] == [(CYCLE, 1000), (CYCLE, 0)]
-    assert "which stays as it is" in capfd.readouterr().out
+    assert "default, which is not yet the preset" in capfd.readouterr().out
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(lines[:-1]))
     main(command)
     assert [row._replace(cpu=0.0) for row in read_records(file, Result)] == [row._replace(cpu=0.0) for row in rows]
     told = capfd.readouterr()
     assert told.err.count("CPU s") == 1
-    assert "CyclicMDP-v0-present-0" in told.err
+    assert "CyclicMDP-v0-default-0" in told.err
     small.choose[CYCLE] = task._replace(timesteps=10)
     with pytest.raises(SystemExit, match="no alternative"):
         main([*command, "--report-only"])

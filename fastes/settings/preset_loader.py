@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from types import MappingProxyType
 from typing import Any
 
 from fastes.errors import suggest
@@ -21,18 +22,20 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["DEFAULT", "all_presets", "choose_settings", "load_preset", "no_preset_note", "preset_for", "tomllib"]
+__all__ = ["DEFAULT", "GENERAL", "all_presets", "choose_settings", "load_preset", "no_preset_note", "preset_for", "tomllib"]
 
-DEFAULT = "default"
+DEFAULT = "default"  # what each setting has by itself
+GENERAL = "general"  # the preset of environments that have none of their own
 GAMES = "atari"  # the preset of games that have none of their own
 _GAME = re.compile(r"ALE/[A-Za-z0-9]+-v5")  # no memory, which is ALE/<Game>-ram-v5
+_OF_HIDDEN_LAYERS = ("net_arch", "activation_fn")  # policy_kwargs that a linear policy lacks
 _FAR = 4  # times the preset's population_size, or that part of it
 
 
 @cache
 def all_presets() -> dict[str, dict[str, Any]]:
-    """Preset name (an environment id, 'default', 'atari', 'paper' or 'ars') -> settings, with the key 'source' for their
-    provenance.
+    """Preset name (an environment id, 'general', 'default', 'atari', 'paper' or 'ars') -> settings, with the key 'source'
+    for their provenance.
     """
     presets: dict[str, dict[str, Any]] = {}
     for file in sorted(resources.files("fastes.presets").iterdir(), key=lambda f: f.name):
@@ -49,11 +52,20 @@ def load_preset(name: str) -> dict[str, Any]:
     return {key: value for key, value in presets[name].items() if key != "source"}
 
 
-def preset_for(env_id: str) -> str:
-    """The preset of an environment id: its own, that of all Atari games, or the default."""
+def preset_for(env_id: str, changes: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """The preset of an environment id: its own, that of all Atari games, or the general one.
+
+    changes: settings that come on top. With a network among them the general preset gives way to the default, since its sigma
+    and learning rate are a linear policy's.
+    """
     if env_id in all_presets():
         return env_id
-    return GAMES if _GAME.fullmatch(env_id) else DEFAULT
+    if _GAME.fullmatch(env_id):
+        return GAMES
+    kwargs = changes.get("policy_kwargs")
+    hidden = isinstance(kwargs, Mapping) and any(name in kwargs for name in _OF_HIDDEN_LAYERS)
+    linear = changes["policy"] == "LinearPolicy" if "policy" in changes else not hidden
+    return GENERAL if linear else DEFAULT
 
 
 def no_preset_note(env_id: str, flag: str = "preset=") -> str | None:
@@ -65,9 +77,9 @@ def no_preset_note(env_id: str, flag: str = "preset=") -> str | None:
         return f"{env_id} has no preset of its own, these are the settings of all Atari games"
     base = env_id.rpartition("-v")[0]
     others = [name for name in presets if base and "-v" in name and name.rpartition("-v")[0] == base]
-    note = f"{env_id} has no preset, these are FastES's defaults"
+    note = f"{env_id} has no preset, no setting was tuned for it"
     if not others:
-        return f"{note}, which were tuned for no environment"
+        return note
     named = repr(others[0]) if flag.endswith("=") else others[0]
     return f"{note}; {flag}{named} takes those of another version"
 
@@ -79,10 +91,10 @@ def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any
 
     changes: settings, and population_scale, which scales the preset before they are put on top.
 
-    Warns of a population_size far from the preset's beside the preset's own learning_rate. The default preset was tuned on
-    nothing, so that its learning_rate belongs to no population_size.
+    Warns of a population_size far from the preset's beside the preset's own learning_rate, but for presets that were not
+    tuned on the environment.
     """
-    name = preset if preset is not None else preset_for(env_name)
+    name = preset if preset is not None else preset_for(env_name, changes)
     base = load_preset(name)
     if verbose and preset is None and (note := no_preset_note(env_name)):
         print(note)
@@ -93,7 +105,7 @@ def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any
     if isinstance(given := changes.get("policy_kwargs", {}), Mapping):
         merged["policy_kwargs"] = on_top_of(base.get("policy_kwargs", {}), base.get("policy"), given, merged.get("policy"))
     settings = Settings().changed(**merged)
-    if name != DEFAULT and "population_size" in changes and "learning_rate" not in changes:
+    if name not in (DEFAULT, GENERAL) and "population_size" in changes and "learning_rate" not in changes:
         _warn_of_unscaled_rate(name, base.get("population_size", Settings().population_size), settings)
     return settings
 

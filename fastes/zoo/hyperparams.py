@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastes.settings.preset_loader import DEFAULT, all_presets, load_preset
+from fastes.settings.preset_loader import DEFAULT, GENERAL, all_presets, load_preset
 from fastes.settings.settings import Settings
 
 N_ENVS = 8
@@ -27,5 +27,6 @@ def entry(preset: str) -> dict[str, Any]:
 def __getattr__(name: str) -> Any:
     """`hyperparams`, anew each time: the Zoo changes the entry that it reads."""
     if name == "hyperparams":
-        return {preset: entry(preset) for preset in sorted(all_presets(), key=lambda preset: preset != DEFAULT)}
+        others = {preset: entry(preset) for preset in all_presets() if preset != DEFAULT}
+        return {"default": entry(GENERAL), **others}  # the Zoo's word for what an environment without an entry gets
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ from benchmarks.learning.runs.clock import Budget, Clock
 from benchmarks.learning.runs.evaluation import Task, Watch
 from benchmarks.peers.zoo import algorithm_of, change_of, changed_settings
 from fastes.policies.obs_columns import ALL
-from fastes.settings.preset_loader import DEFAULT, choose_settings, preset_for
+from fastes.settings.preset_loader import choose_settings, preset_for
 from fastes.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def preset_model(task: Task, cores: int) -> FastES:
     """FastES with the preset of the task's environment, what the contestant's name changes, and a worker a core."""
     from fastes import FastES
 
-    preset, changes = preset_for(base_of(task.env)), changed_settings(task.algo)
+    changes = changed_settings(task.algo)
+    preset = preset_for(base_of(task.env), changes)
     return FastES(task.env, preset=preset, n_workers=cores, seed=task.seed, target_return="none", **changes)
 
 
@@ -88,8 +89,8 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
         watch = Watch(task, clock, acting.act, write, acting.begin)
         if watch.check(0):
             model.learn(task.budget.steps or 10**15, Follow(watch))  # starts are parts of it, as far as it is known
-        preset = preset_for(base_of(task.env))
-        source = f"preset {preset}" if preset != DEFAULT else "FastES's defaults: it has no preset"
+        preset = preset_for(base_of(task.env), changed_settings(task.algo))
+        source = f"preset {preset}"
         source += f", {change_of(task.algo)}" if change_of(task.algo) else ""
         source += f", sees observations {model.settings.obs_columns} alone" if model.settings.obs_columns != ALL else ""
         note = f"{source} ({settings}); {cores} workers"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from benchmarks.tables import markdown_table
 from fastes.settings.preset_loader import tomllib
 
-PRESENT, PRESET = "present", "preset"  # the default of today, and what a task has of its own
+PRESET = "preset"  # what a task has of its own
 MOST = 1.1  # a score that counts
 LEAST_TASKS = 12  # over which a default may be chosen
 Scores = Mapping[str, Mapping[str, Sequence[float]]]  # alternative -> task -> scores, one a seed
@@ -37,9 +37,12 @@ class Task(NamedTuple):
 
 
 class Table(NamedTuple):
-    """defaults.toml: alternative -> settings on top of the default, and tasks by environment id."""
+    """defaults.toml: alternative -> settings on top of each setting's own default, those that may not be chosen, and tasks by
+    environment id.
+    """
 
     alternatives: dict[str, dict[str, Any]]
+    compared_only: frozenset[str]
     choose: dict[str, Task]
     test: dict[str, Task]
 
@@ -48,7 +51,7 @@ class Table(NamedTuple):
 def read_table() -> Table:
     found = tomllib.loads(Path(__file__).with_name("defaults.toml").read_text(encoding="utf-8"))
     tasks = ({env: Task(**values) for env, values in found[part].items()} for part in ("choose", "test"))
-    return Table(found["alternatives"], *tasks)
+    return Table(found["alternatives"], frozenset(found["compared_only"]), *tasks)
 
 
 def overall(by_task: Mapping[str, Sequence[float]]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The settings that an environment without a preset gets: chosen over many tasks that count the same, tested on others."""
+"""The preset of environments that have none of their own: chosen over many tasks that count the same, tested on others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from benchmarks.learning.studies.default_run import EPISODES, Result
 from benchmarks.learning.studies.default_scores import (
     LEAST_TASKS,
     MOST,
-    PRESENT,
     PRESET,
     Scores,
     Task,
@@ -31,7 +30,7 @@ from benchmarks.learning.studies.default_scores import (
 )
 from benchmarks.machine import usable_cpus
 from benchmarks.options import COUNT, at_least, check_envs
-from fastes.settings.preset_loader import DEFAULT, choose_settings, load_preset, preset_for
+from fastes.settings.preset_loader import DEFAULT, GENERAL, choose_settings, load_preset, preset_for
 from fastes.settings.settings import Settings
 
 QUESTION = "A default that transfers: chosen over many tasks of equal weight, tested on others"
@@ -63,21 +62,13 @@ class Case(NamedTuple):
 
     @property
     def changes(self) -> dict[str, Any]:
-        return {} if self.alternative == PRESET else settings_of(self.alternative)
+        return {} if self.alternative == PRESET else read_table().alternatives[self.alternative]
 
     @property
     def key(self) -> tuple[str, str, int, int]:
         """Of its Result: settings say whether it is done, and not the alternative's name."""
         settings = choose_settings(self.env, self.preset, {**self.changes, "target_return": "none"})
         return self.env, fingerprint(settings), self.seed, self.timesteps
-
-
-def settings_of(alternative: str) -> dict[str, Any]:
-    """On top of the preset 'default': an alternative stays what it is when that one is changed."""
-    if alternative == PRESENT:
-        return {}
-    neutral = {name: getattr(Settings(), name) for name in load_preset(DEFAULT)}
-    return neutral | read_table().alternatives[alternative]
 
 
 class Training:
@@ -144,10 +135,10 @@ def cases_to_choose(arguments: argparse.Namespace) -> list[Case]:
 
 
 def cases_to_test(arguments: argparse.Namespace, choice: str) -> list[Case]:
-    """On seeds that nothing was chosen on: the choice beside the default of today, and the presets that there are."""
-    tried = itertools.product(range(arguments.seeds), (arguments.choose | arguments.test).items(), (PRESENT, choice, PRESET))
+    """On seeds that nothing was chosen on: the choice beside each setting's own default, and the presets that there are."""
+    tried = itertools.product(range(arguments.seeds), (arguments.choose | arguments.test).items(), (DEFAULT, choice, PRESET))
     cases = [Case(env, name, seed, task.timesteps) for seed, (env, task), name in tried]
-    return list(dict.fromkeys(case for case in cases if case.alternative != PRESET or case.preset != DEFAULT))
+    return list(dict.fromkeys(case for case in cases if case.preset != GENERAL))
 
 
 def returns_of(arguments: argparse.Namespace, cases: Iterable[Case]) -> dict[str, dict[str, list[float]]]:
@@ -171,9 +162,10 @@ def scores_of(tasks: Mapping[str, Task], returns: Mapping[str, Mapping[str, Sequ
 
 
 def choice_of(arguments: argparse.Namespace) -> str | None:
-    """The best of the alternatives that have all tasks and seeds; None where none has."""
+    """The best of the alternatives that may be chosen and have all tasks and seeds; None where none has."""
     scores = scores_of(arguments.choose, returns_of(arguments, cases_to_choose(arguments)))
-    whole = {name: by_task for name, by_task in scores.items() if len(by_task) == len(arguments.choose)}
+    may_be = {name: by_task for name, by_task in scores.items() if name not in read_table().compared_only}
+    whole = {name: by_task for name, by_task in may_be.items() if len(by_task) == len(arguments.choose)}
     return best_of(whole) if whole else None
 
 
@@ -234,8 +226,10 @@ def machines(out: Path) -> str:
 
 def described(choice: str, tasks: int) -> str:
     """The choice in words, and as the table of a preset."""
-    text = f"The choice: {choice}{', which stays as it is' if choice == PRESENT else ''}."
+    settings = read_table().alternatives[choice]
+    same = Settings().changed(**settings) == Settings().changed(**load_preset(GENERAL))
+    text = f"The choice: {choice}, which {'is' if same else 'is not yet'} the preset `{GENERAL}`."
     if tasks < LEAST_TASKS:
         text += f" Fewer than {LEAST_TASKS} tasks: a trial, and no choice of a default."
-    table = tomli_w.dumps({DEFAULT: load_preset(DEFAULT) | settings_of(choice)})
+    table = tomli_w.dumps({GENERAL: settings})
     return f"{text}\n\n```toml\n{table}```"

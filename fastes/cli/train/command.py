@@ -79,7 +79,8 @@ def _add_start(train: Any) -> None:
     add_workers(train)
     add_cluster(train)
     train.add_argument(
-        "--preset", help="settings to start from: an environment id, 'default', 'paper' or 'ars' (default: the environment's)"
+        "--preset",
+        help="settings to start from: an environment id, 'general', 'default', 'paper' or 'ars' (default: the environment's)",
     )
     train.add_argument(
         "--config",
