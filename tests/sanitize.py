@@ -177,7 +177,7 @@ def variants(package: Path) -> list[str]:
 
 
 def run_tests(package: Path, tests: Sequence[str], variant: str) -> None:
-    # capture=sys: UBSan writes to the descriptor, and to this process's alone
+    # capture=sys: UBSan writes to the descriptor. -n 0: what processes of tests side by side write there is not read
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--capture=sys", *tests]
     env = {"FASTES_KERNELS": "" if variant == "auto" else variant}
     code, written, said = run_watched(command, package / "logs", env, package)

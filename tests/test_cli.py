@@ -434,11 +434,11 @@ def test_a_preset_of_another_version_is_named(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_an_environment_without_a_preset_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line = "Toy-v0 has no preset, no setting was tuned for it\n"
-    command = ["train", "Toy-v0", "--runs", str(tmp_path), "--workers", "0", "--total-timesteps", "8", *SMALL]
-    command = [word for word in command if word not in ("--preset", "default")]
-    assert main(command) == 0
-    assert capsys.readouterr().out.count(line) == 1
+    line = "Toy-v0 has no preset: these are the settings of 'general'\n"
+    command = ["train", "Toy-v0", "--runs", str(tmp_path), "--workers", "0", "--total-timesteps", "8", "--population-size", "4"]
+    for flags, preset in (([], "general"), (["--net-arch", "3"], "default"), (["--policy", "MlpPolicy"], "default")):
+        assert main([*command, *flags]) == 0
+        assert capsys.readouterr().out.count(line.replace("general", preset)) == 1
     for preset, verbose, told in ((None, 1, line), (None, 0, ""), ("default", 1, "")):
         FastES("Toy-v0", n_workers=0, preset=preset, verbose=verbose).close()
         assert capsys.readouterr().out == told

@@ -21,9 +21,10 @@ def test_games_without_a_preset_get_that_of_all_games() -> None:
 
 
 def test_who_starts_a_game_without_a_preset_is_told_whose_settings_these_are() -> None:
-    assert "all Atari games" in str(no_preset_note("ALE/Skiing-v5"))
-    assert {no_preset_note(name) for name in NAMED} <= {None}
-    assert "no setting was tuned for it" in str(no_preset_note("ALE/Pong-ram-v5"))
+    assert "all Atari games" in str(no_preset_note("ALE/Skiing-v5", {}))
+    assert {no_preset_note(name, {}) for name in NAMED} <= {None}
+    assert "settings of 'general'" in str(no_preset_note("ALE/Pong-ram-v5", {}))
+    assert "settings of 'default'" in str(no_preset_note("ALE/Pong-ram-v5", {"policy": "MlpPolicy"}))
 
 
 def test_a_published_network_keeps_its_size_beside_the_preset() -> None:

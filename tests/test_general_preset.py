@@ -21,6 +21,10 @@ NETWORKS: list[dict[str, Any]] = [
 ]
 
 
+def test_the_general_policy_is_linear() -> None:
+    assert load_preset(GENERAL)["policy"] == "LinearPolicy", "what preset_for takes for granted"
+
+
 @pytest.mark.parametrize("changes", LINEAR)
 def test_linear_policies_get_the_general_preset(changes: dict[str, Any]) -> None:
     assert preset_for("Toy-v0", changes) == GENERAL
@@ -31,7 +35,10 @@ def test_linear_policies_get_the_general_preset(changes: dict[str, Any]) -> None
 def test_networks_get_what_each_setting_has_by_itself(changes: dict[str, Any]) -> None:
     assert preset_for("Toy-v0", changes) == DEFAULT
     assert choose_settings("Toy-v0", None, changes) == Settings().changed(**changes)
-    assert choose_settings("Toy-v0", GENERAL, {"policy": "MlpPolicy"}).sigma == load_preset(GENERAL)["sigma"], "asked for"
+
+
+def test_who_names_the_general_preset_gets_it_with_any_policy() -> None:
+    assert choose_settings("Toy-v0", GENERAL, {"policy": "MlpPolicy"}).sigma == load_preset(GENERAL)["sigma"]
 
 
 @pytest.mark.parametrize("changes", LINEAR + NETWORKS[:1])

@@ -123,7 +123,7 @@ def memory(tmp_path: Path) -> Iterator[Path]:
     if not Path("/dev/shm").is_dir():
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="saves-of-a-test-") as folder:
         yield Path(folder)
 
 

@@ -145,7 +145,7 @@ def test_the_report_has_the_choice_its_settings_and_presets_beside_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = ["defaults", "--seeds", "2", "--report-only", "--out", str(tmp_path)]
-    with pytest.raises(SystemExit, match="no alternative has all tasks"):
+    with pytest.raises(SystemExit, match="none that may be chosen has all these tasks"):
         main(given)
     arguments = parsed(given[1:])
     (tmp_path / "defaults").mkdir()
@@ -206,5 +206,5 @@ def test_the_same_command_goes_on_where_it_was(small: Table, tmp_path: Path, cap
     assert told.err.count("CPU s") == 1
     assert "CyclicMDP-v0-default-0" in told.err
     small.choose[CYCLE] = task._replace(timesteps=10)
-    with pytest.raises(SystemExit, match="no alternative"):
+    with pytest.raises(SystemExit, match="none that may be chosen"):
         main([*command, "--report-only"])

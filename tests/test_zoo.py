@@ -130,6 +130,29 @@ def test_entries_mean_the_presets(preset: str) -> None:
     assert "policy" in entry, "the Zoo takes it away when it loads an agent"
 
 
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, "general"),
+        ({"sigma": 0.3}, "general"),
+        ({"policy_kwargs": {"use_bias": True}}, "general"),
+        ({"policy_kwargs": {"net_arch": [8]}}, "default"),
+        ({"policy": "MlpPolicy"}, "default"),
+    ],
+)
+def test_a_network_in_params_takes_the_place_of_the_general_preset(params: dict[str, Any], expected: str) -> None:
+    """As without the Zoo, although the entry says that the policy is linear."""
+    from fastes.zoo.hyperparams import hyperparams
+
+    entry = {**hyperparams["default"], **params}
+    for name in ("n_timesteps", "n_envs"):
+        del entry[name]
+    with ZooFastES("Toy-v0", entry.pop("policy"), n_workers=0, **entry) as model:
+        kept = Settings().changed(**{**load_preset(expected), **params, "target_return": "none"})
+        assert model.settings.changed(policy_kwargs={}) == kept.changed(policy_kwargs={})
+        assert model.settings.policy == ("LinearPolicy" if expected == "general" else "MlpPolicy")
+
+
 def test_entries_are_new_each_time() -> None:
     """The Zoo deletes from the entry that it reads."""
     from fastes.zoo import hyperparams

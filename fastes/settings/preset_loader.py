@@ -68,8 +68,11 @@ def preset_for(env_id: str, changes: Mapping[str, Any] = MappingProxyType({})) -
     return GENERAL if linear else DEFAULT
 
 
-def no_preset_note(env_id: str, flag: str = "preset=") -> str | None:
-    """A line for an environment without a preset; None for one that has its own. flag: how a preset is named."""
+def no_preset_note(env_id: str, changes: Mapping[str, Any], flag: str = "preset=") -> str | None:
+    """A line for an environment without a preset; None for one that has its own.
+
+    changes: of preset_for. flag: how a preset is named.
+    """
     presets = all_presets()
     if env_id in presets:
         return None
@@ -77,7 +80,7 @@ def no_preset_note(env_id: str, flag: str = "preset=") -> str | None:
         return f"{env_id} has no preset of its own, these are the settings of all Atari games"
     base = env_id.rpartition("-v")[0]
     others = [name for name in presets if base and "-v" in name and name.rpartition("-v")[0] == base]
-    note = f"{env_id} has no preset, no setting was tuned for it"
+    note = f"{env_id} has no preset: these are the settings of {preset_for(env_id, changes)!r}"
     if not others:
         return note
     named = repr(others[0]) if flag.endswith("=") else others[0]
@@ -91,12 +94,12 @@ def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any
 
     changes: settings, and population_scale, which scales the preset before they are put on top.
 
-    Warns of a population_size far from the preset's beside the preset's own learning_rate, but for presets that were not
-    tuned on the environment.
+    Warns of a population_size far from the preset's beside the preset's own learning_rate, but for `default` and `general`,
+    whose rates were tuned on no environment.
     """
     name = preset if preset is not None else preset_for(env_name, changes)
     base = load_preset(name)
-    if verbose and preset is None and (note := no_preset_note(env_name)):
+    if verbose and preset is None and (note := no_preset_note(env_name, changes)):
         print(note)
     population_scale.refuse_both(changes)
     base = population_scale.scaled_settings(base, changes.get(population_scale.NAME, 1))

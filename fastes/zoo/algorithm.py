@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastes import agent
@@ -9,7 +10,7 @@ from fastes.agent import CallbackArgument
 from fastes.errors import FastESError
 from fastes.reports.callbacks import Callback
 from fastes.sb3.files import MonitorFile
-from fastes.settings.preset_loader import DEFAULT
+from fastes.settings.preset_loader import DEFAULT, GENERAL, preset_for
 from fastes.zoo.environments import single_environments
 
 _SCHEDULES = ("learning_rate", "sigma", "alive_bonus")
@@ -32,6 +33,8 @@ class FastES(agent.FastES):
         self, env: Any, policy: Any = None, *, n_workers: int | None = None, preset: str = DEFAULT, **named: Any
     ) -> None:
         source = single_environments(env) if n_workers != 0 else None
+        if preset == GENERAL:
+            policy, preset = _general_or_network(policy, named)
         super().__init__(source or env, policy, n_workers=n_workers, preset=preset, **plain_schedules(named))
         self._given = env if source is not None or self.source.vector_env is not None else None
 
@@ -84,6 +87,13 @@ class FastES(agent.FastES):
         finally:
             self.evaluator.close()
         return self
+
+
+def _general_or_network(policy: Any, named: Mapping[str, Any]) -> tuple[Any, str]:
+    """Policy and preset of an entry with `general`, whose linear policy stays in it when -params ask for hidden layers."""
+    linear = policy in (None, "LinearPolicy")
+    preset = preset_for("", named if linear else {**named, "policy": policy})
+    return (None if linear and preset == DEFAULT else policy), preset
 
 
 def monitor_file(vec_env: Any) -> Callback:

@@ -15,9 +15,11 @@ def entry(preset: str) -> dict[str, Any]:
 
     Training goes on when the target is reached, so that learning curves are as long as those of other algorithms, and every
     trial of a study reaches its evaluations. A learning rate between two numbers comes by the preset's name, since the Zoo
-    reads a schedule of one number alone.
+    reads a schedule of one number alone. So does all of `general`, which gives way where a network is asked for.
     """
     settings = {"total_timesteps": Settings().total_timesteps, **load_preset(preset)}
+    if preset == GENERAL:
+        settings = {"total_timesteps": settings["total_timesteps"], "policy": settings["policy"], "preset": preset}
     if str(settings.get("learning_rate")).count("_") > 1:
         del settings["learning_rate"]
         settings["preset"] = preset

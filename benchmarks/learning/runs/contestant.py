@@ -48,8 +48,12 @@ def preset_model(task: Task, cores: int) -> FastES:
     from fastes import FastES
 
     changes = changed_settings(task.algo)
-    preset = preset_for(base_of(task.env), changes)
-    return FastES(task.env, preset=preset, n_workers=cores, seed=task.seed, target_return="none", **changes)
+    return FastES(task.env, preset=preset_of(task), n_workers=cores, seed=task.seed, target_return="none", **changes)
+
+
+def preset_of(task: Task) -> str:
+    """The name of the preset that FastES has in a task, also where a study changes the environment."""
+    return preset_for(base_of(task.env), changed_settings(task.algo))
 
 
 class Acting:
@@ -89,9 +93,7 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
         watch = Watch(task, clock, acting.act, write, acting.begin)
         if watch.check(0):
             model.learn(task.budget.steps or 10**15, Follow(watch))  # starts are parts of it, as far as it is known
-        preset = preset_for(base_of(task.env), changed_settings(task.algo))
-        source = f"preset {preset}"
-        source += f", {change_of(task.algo)}" if change_of(task.algo) else ""
+        source = f"preset {preset_of(task)}" + (f", {change_of(task.algo)}" if change_of(task.algo) else "")
         source += f", sees observations {model.settings.obs_columns} alone" if model.settings.obs_columns != ALL else ""
         note = f"{source} ({settings}); {cores} workers"
         watch.finish(model.num_timesteps + model.eval_timesteps, note)

@@ -193,7 +193,7 @@ def run(given: Sequence[str]) -> None:
                 train_missing(arguments, cases_to_test(arguments, choice), failures)
     told = "\n".join(failures)
     if choice_of(arguments) is None:
-        raise SystemExit(told or f"no alternative has all tasks and seeds of these options in {results_file(arguments.out)}")
+        raise SystemExit(told or f"none that may be chosen has all these tasks and seeds in {results_file(arguments.out)}")
     print(write_report(arguments).read_text(encoding="utf-8"))
     if told:
         raise SystemExit(told)
@@ -231,5 +231,5 @@ def described(choice: str, tasks: int) -> str:
     text = f"The choice: {choice}, which {'is' if same else 'is not yet'} the preset `{GENERAL}`."
     if tasks < LEAST_TASKS:
         text += f" Fewer than {LEAST_TASKS} tasks: a trial, and no choice of a default."
-    table = tomli_w.dumps({GENERAL: settings})
+    table = tomli_w.dumps({GENERAL: load_preset(DEFAULT) | settings})
     return f"{text}\n\n```toml\n{table}```"

@@ -53,8 +53,8 @@ def add_train(commands: Any) -> None:
     train = commands.add_parser(
         "train",
         help="train a policy on all cores",
-        description="Train a policy. Settings without a flag come from the environment's preset; defaults below are those of "
-        "an environment without one.",
+        description="Train a policy. Settings without a flag come from the environment's preset; defaults below hold where "
+        "that says nothing.",
         usage="%(prog)s [env] [flags]",
         add_help=False,
     )

@@ -166,5 +166,6 @@ def tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
         f"candidates a generation, {players}, {what}"
     )
     own = not arguments.resume and arguments.preset is None and arguments.config is None
-    if own and (note := no_preset_note(model.source.preset_name(model.observation_space), "--preset ")):
+    env, chosen = model.source.preset_name(model.observation_space), {"policy": settings.policy}
+    if own and (note := no_preset_note(env, chosen, "--preset ")):
         print(note)
