@@ -75,8 +75,8 @@ def flat() -> Any:
         ("fastes/Atari-v0", {"game": "pong"}, "CnnPolicy"),
         (lambda: gymnasium.make("fastes/Atari-v0", game="pong"), None, "CnnPolicy"),
         (wrapped, None, "CnnPolicy"),
-        ("ALE/Pong-v5", {"obs_type": "ram"}, "MlpPolicy"),
-        (flat, None, "MlpPolicy"),
+        ("ALE/Pong-v5", {"obs_type": "ram"}, "LinearPolicy"),
+        (flat, None, "LinearPolicy"),
     ],
 )
 def test_what_a_game_shows_decides(env: Any, kwargs: dict[str, Any] | None, policy: str) -> None:
