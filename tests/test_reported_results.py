@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -16,9 +16,12 @@ from benchmarks.learning.preset_run import Result
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.contestant import preset_fingerprint
 from benchmarks.learning.runs.results import read_rows, runs_of
+from benchmarks.learning.studies.default_run import Result as Trained
+from benchmarks.learning.studies.default_scores import PRESET, overall, read_table
+from benchmarks.learning.studies.defaults import FIRST_SEED, choice_of, parsed, results_file
 from benchmarks.learning.studies.population_table import Reached, grouped, ratio
 from benchmarks.tables import amount
-from fastes.settings.preset_loader import all_presets
+from fastes.settings.preset_loader import DEFAULT, all_presets
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -100,6 +103,47 @@ def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
     assert "HalfCheetah-v5" in noted
     for env, found in noted.items():
         assert found == {preset_fingerprint(env, env)}, env
+
+
+# --- environments without a preset --------------------------------------------------------------------------------------
+
+
+def test_the_page_of_presets_has_what_environments_without_one_reach() -> None:
+    """Medians and worst seeds of the study's tests, their scores over all tasks, and the sentence that counts them."""
+    arguments = parsed(["--seeds", "2", "--report-only", "--out", str(RESULTS / "studies")])
+    columns, table = (choice_of(arguments), DEFAULT, PRESET), read_table()
+    returns: dict[str | None, dict[str, list[float]]] = {name: defaultdict(list) for name in columns}
+    for row in read_records(results_file(arguments.out), Trained):
+        if row.seed < FIRST_SEED and row.alternative in returns:
+            returns[row.alternative][row.env].append(row.score)
+    _, _, page = (ROOT / "docs" / "presets.md").read_text().partition("## What an environment without a preset gets")
+    lines = re.findall(r"^\| (\S+-v\d|score over all \d+) \|.*?\| (.*) \|$", page.partition("\n## ")[0], re.MULTILINE)
+    order: Counter[str] = Counter()
+    for tasks in (table.choose, table.test):
+        for env in tasks:
+            assert lines[0][0] == env
+            cells = lines.pop(0)[1].split("|")
+            for cell, name in zip(cells, columns, strict=True):
+                found = returns[name][env]
+                assert numbers(cell) == (rounded(cell, (statistics.median(found), min(found))) if found else [])
+            general, default = (float(numbers(cell)[0].replace(",", "")) for cell in cells[:2])
+            order["better" if general > default else "worse" if general < default else "equal"] += 1
+        assert lines[0][0] == f"score over all {len(tasks)}"
+        for cell, name in zip(lines.pop(0)[1].split("|"), columns, strict=True):
+            scores = {env: [task.score(each) for each in found] for env, task in tasks.items() if (found := returns[name][env])}
+            assert numbers(cell)[:2] == rounded(cell, overall(scores))
+    words = {3: "three", 7: "seven", 10: "ten"}
+    better, worse, equal = (words[order[each]] for each in ("better", "worse", "equal"))
+    assert f"better than `default` on {better} of the twenty tasks, worse on {worse} and equal on {equal}." in page
+
+
+def numbers(cell: str) -> list[str]:
+    return re.findall(r"-?\d[\d,.]*", cell)
+
+
+def rounded(cell: str, values: tuple[float, float]) -> list[str]:
+    """As the cell rounds its first two numbers."""
+    return [f"{value:,.{len(said.partition('.')[2])}f}" for said, value in zip(numbers(cell), values, strict=False)]
 
 
 # --- larger populations -------------------------------------------------------------------------------------------------
