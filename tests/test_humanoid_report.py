@@ -14,6 +14,7 @@ from benchmarks.csv_records import read_records
 from benchmarks.learning import humanoid
 from benchmarks.learning.runs.run_folder import read_ended
 from fastes.cli.main import main as fastes
+from fastes.errors import FastESError
 from fastes.reports.csv_log import read_progress
 
 SMALL = "--preset default --policy LinearPolicy --population-size 4 --eval-episodes 1 --target-return none --quiet"
@@ -37,6 +38,13 @@ def test_core_hours_are_of_the_workers_that_played(run: Path) -> None:
     assert ended.core_hours == pytest.approx((sum(alone) + 2 * sum(of_two)) / 3600)
     assert list(ended.hours) == sorted(ended.hours)
     assert ended.hours[0] < ended.hours[-1] <= ended.core_hours
+
+
+def test_core_hours_of_a_cluster_are_not_made_up(run: Path) -> None:
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace("n_workers = 2", 'n_workers = 2\ncluster = "auto"'))
+    with pytest.raises(FastESError, match="trained on a Ray cluster"):
+        read_ended(run)
 
 
 def test_a_score_is_reached_where_the_running_median_is_first_there(run: Path) -> None:

@@ -20,7 +20,9 @@ from fastes import CheckpointError, FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
 from fastes.cli.train.report import resume_command
+from fastes.cli.train.start import note_start
 from fastes.runs.run_folder import RunFolder
+from fastes.settings.preset_loader import tomllib
 from fastes.training.record import Record
 
 TOTAL = 3000
@@ -392,3 +394,12 @@ def test_what_goes_on_with_a_run_names_its_cluster() -> None:
         assert resume_command(model, Path("runs/1")) == "fastes train --resume runs/1"
         model.cluster = "10.0.0.1:6379"
         assert resume_command(model, Path("runs/1")) == "fastes train --resume runs/1 --cluster 10.0.0.1:6379"
+
+
+def test_a_run_folder_names_its_cluster(tmp_path: Path) -> None:
+    with FastES("CartPole-v1", n_workers=0) as model, RunFolder(tmp_path) as folder:
+        note_start(model, folder)
+        assert "cluster" not in tomllib.loads((tmp_path / "config.toml").read_text())["run"]
+        model.cluster = "10.0.0.1:6379"
+        note_start(model, folder)
+        assert tomllib.loads((tmp_path / "config.toml").read_text())["run"]["cluster"] == "10.0.0.1:6379"
