@@ -108,6 +108,13 @@ def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
 # --- environments without a preset --------------------------------------------------------------------------------------
 
 
+def test_a_score_of_one_is_what_the_preset_reaches() -> None:
+    table = read_table()
+    tasks = {env: task for env, task in {**table.choose, **table.test}.items() if env in COURSES}
+    assert len(tasks) >= len(table.choose)
+    assert {env: task.full for env, task in tasks.items()} == {env: float(reported(env)[0][0]) for env in tasks}
+
+
 def test_the_page_of_presets_has_what_environments_without_one_reach() -> None:
     """Medians and worst seeds of the study's tests, their scores over all tasks, and the sentence that counts them."""
     arguments = parsed(["--seeds", "2", "--report-only", "--out", str(RESULTS / "studies")])
