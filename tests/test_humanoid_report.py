@@ -40,9 +40,12 @@ def test_core_hours_are_of_the_workers_that_played(run: Path) -> None:
     assert ended.hours[0] < ended.hours[-1] <= ended.core_hours
 
 
-def test_core_hours_of_a_cluster_are_not_made_up(run: Path) -> None:
+@pytest.mark.parametrize("workers", [0, 2], ids=["first part", "last part"])
+def test_core_hours_of_a_cluster_are_not_made_up(run: Path, workers: int) -> None:
     config = run / "config.toml"
-    config.write_text(config.read_text().replace("n_workers = 2", 'n_workers = 2\ncluster = "auto"'))
+    before = config.read_text()
+    config.write_text(before.replace(f"n_workers = {workers}\n", f'n_workers = {workers}\ncluster = "auto"\n'))
+    assert config.read_text() != before
     with pytest.raises(FastESError, match="trained on a Ray cluster"):
         read_ended(run)
 

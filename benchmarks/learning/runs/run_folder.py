@@ -44,14 +44,16 @@ class Ended(NamedTuple):
 
 
 def read_ended(folder: Path) -> Ended:
-    """Raises FastESError where the training has not ended, and where a cluster played: how many cores it had is not noted."""
+    """Raises FastESError where the training has not ended, and where a cluster is noted, since its cores are not."""
     config, columns = read_config(folder / "config.toml") or {}, read_progress(folder / "progress.csv")
     run, curve = config.get("run", {}), read_curve(folder, folder / "progress.csv", folder / "config.toml")
     if curve.outcome is None:
         raise FastESError(f"{folder} is no training that ended: expected a run folder of fastes train")
     sessions = [*config.get("earlier", []), config]
     if any("cluster" in session["run"] for session in sessions):
-        raise FastESError(f"{folder} was trained on a Ray cluster: expected workers of one machine")
+        raise FastESError(
+            f"{folder} was trained on a Ray cluster, whose cores are not noted, so that core-hours cannot be counted"
+        )
     steps = np.array(columns["timesteps"])
     hours = np.cumsum(np.array(columns["seconds"]) * _workers(sessions, steps)) / 3600
     return Ended(

@@ -149,9 +149,9 @@ def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFo
 def note_start(model: FastES, folder: RunFolder) -> None:
     """In the run folder."""
     command = shlex.join(["fastes", *sys.argv[1:]])
-    players = {} if model.cluster is None else {"cluster": model.cluster}
+    cluster = {} if model.cluster is None else {"cluster": model.cluster}
     started = time.strftime("%Y-%m-%d %H:%M:%S%z")
-    folder.write_config(model, {**players, "command": command, "started": started, "at_timesteps": model.num_timesteps})
+    folder.write_config(model, {**cluster, "command": command, "started": started, "at_timesteps": model.num_timesteps})
 
 
 def tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
