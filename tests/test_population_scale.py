@@ -32,7 +32,7 @@ def test_the_candidates_are_multiplied_and_the_learning_rate_goes_with_their_fou
         "population_size": (16, 256),
         "learning_rate": ("lin_0.02_0.004", "lin_0.04_0.008"),
     }
-    assert changed("Hopper-v5", population_scale=16) == {"population_size": (16, 256), "learning_rate": (0.01, 0.02)}
+    assert changed("InvertedPendulum-v5", population_scale=16) == {"population_size": (16, 256), "learning_rate": (0.1, 0.2)}
     assert changed("Reacher-v5", population_scale=16)["learning_rate"] == ("exp_0.008_0.0003", "exp_0.016_0.0006")
     assert changed("default", population_scale=3) == {
         "population_size": (64, 192),

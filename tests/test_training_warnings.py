@@ -191,20 +191,20 @@ def test_the_warning_changes_no_bit_and_costs_nothing(monkeypatch: pytest.Monkey
 # --- a population that was changed beside a learning rate that was not ------------------------------------------------
 
 
-def rates(name: str | None = "Hopper-v5", **changes: Any) -> list[str]:
+def rates(name: str | None = "InvertedPendulum-v5", **changes: Any) -> list[str]:
     with caught_warnings() as messages:
         choose_settings("Toy-v0", name, changes)
     return messages
 
 
 def test_a_learning_rate_that_was_left_behind_is_told() -> None:
-    preset = load_preset("Hopper-v5")
+    preset = load_preset("InvertedPendulum-v5")
     population, rate = preset["population_size"], preset["learning_rate"]
     for factor in (4, 16, 1 / 4):
         (message,) = rates(population_size=int(population * factor))
         for words in (
             f"population_size = {int(population * factor)} with learning_rate = {rate:g}",
-            f"'Hopper-v5' has for population_size = {population}",
+            f"'InvertedPendulum-v5' has for population_size = {population}",
             "fourth root" if factor > 1 else "noise",
             "silences",
         ):
@@ -228,10 +228,10 @@ def test_numbers_of_a_schedule_are_scaled() -> None:
 
 
 def test_what_needs_no_other_learning_rate_is_not_told() -> None:
-    population = load_preset("Hopper-v5")["population_size"]
+    population = load_preset("InvertedPendulum-v5")["population_size"]
     for size in (population, 2 * population, 4 * population - 2, population // 2, population // 4 + 2):
         assert rates(population_size=size) == []
-    assert rates(population_size=64 * population, learning_rate=load_preset("Hopper-v5")["learning_rate"]) == []
+    assert rates(population_size=64 * population, learning_rate=load_preset("InvertedPendulum-v5")["learning_rate"]) == []
     assert rates(population_size=64 * population, learning_rate="lin_0.1") == []
     assert rates(sigma=0.1) == []
     for name in ("default", None):  # its numbers were tuned on nothing
