@@ -21,8 +21,8 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
 from fastes.cli.train.report import resume_command
 from fastes.cli.train.start import note_start
+from fastes.runs.run_config import read_config
 from fastes.runs.run_folder import RunFolder
-from fastes.settings.preset_loader import tomllib
 from fastes.training.record import Record
 
 TOTAL = 3000
@@ -399,7 +399,11 @@ def test_what_goes_on_with_a_run_names_its_cluster() -> None:
 def test_a_run_folder_names_its_cluster(tmp_path: Path) -> None:
     with FastES("CartPole-v1", n_workers=0) as model, RunFolder(tmp_path) as folder:
         note_start(model, folder)
-        assert "cluster" not in tomllib.loads((tmp_path / "config.toml").read_text())["run"]
+        first = read_config(tmp_path / "config.toml")
+        assert first is not None
+        assert "cluster" not in first["run"]
         model.cluster = "10.0.0.1:6379"
         note_start(model, folder)
-        assert tomllib.loads((tmp_path / "config.toml").read_text())["run"]["cluster"] == "10.0.0.1:6379"
+        second = read_config(tmp_path / "config.toml")
+        assert second is not None
+        assert second["run"]["cluster"] == "10.0.0.1:6379"
