@@ -208,14 +208,30 @@ def test_the_log_shows_the_mean() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_sigma_on_loading_moves_the_bounds(kind: str, tmp_path: Path) -> None:
+def test_another_sigma_on_loading_is_that_of_what_has_adapted(kind: str, tmp_path: Path) -> None:
     with FastES(Uneven, n_workers=0, **settings(sigma_adaptation=kind)) as model:
         learn(model, 2)
         model.save(tmp_path / "m")
         kept = sigma_of(model.strategy)
-    for sigma, expected in ((0.06, kept), (1000.0, np.full_like(kept, 10.0)), (0.0001, np.full_like(kept, 0.001))):
-        with FastES.load(tmp_path / "m", Uneven, n_workers=0, sigma=sigma) as model:
-            assert sigma_of(model.strategy) == pytest.approx(expected, rel=1e-6)
+    assert (kept != kept.dtype.type(0.05)).all()
+    with FastES.load(tmp_path / "m", Uneven, n_workers=0, sigma=1e30) as model:
+        assert sigma_of(model.strategy) == pytest.approx(2e31 * kept, rel=1e-6)
+    for factor in (1.2, 20_000.0, 0.002):
+        with FastES.load(tmp_path / "m", Uneven, n_workers=0, sigma=0.05 * factor) as model:
+            assert sigma_of(model.strategy) == pytest.approx(factor * kept, rel=1e-6)
+            assert sigma_of(model.strategy).dtype == kept.dtype
+            (report,) = learn(model, 1)
+            assert report.sigma == pytest.approx(factor * kept.mean(), rel=1e-6)
+
+
+def test_what_is_no_sigma_in_a_file_is_named(tmp_path: Path) -> None:
+    with FastES(Uneven, n_workers=0, **settings(sigma_adaptation="scalar")) as model:
+        saved = model.snapshot()
+    for wrong in (0, "lin_0.1", None, 10**400):
+        saved.data["settings"]["sigma"] = wrong
+        write_checkpoint(tmp_path / "m", saved)
+        with pytest.raises(CheckpointError, match="settings are damaged: sigma"):
+            FastES.load(tmp_path / "m", Uneven, n_workers=0, sigma=0.1)
 
 
 @pytest.mark.parametrize(

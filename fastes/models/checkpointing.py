@@ -322,7 +322,8 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     state.rollback.load_state(checkpoint.data.get("rollback"), groups.get("rollback", {}), state.spec.num_params)
     begins = counters["generation"] == 0 and settings.get("starts", 1) == 1  # or the file's own starts are over
     state.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own, state.settings, begins)
-    state.strategy.load_state({**groups["theta"], **groups["optimizer"]}, counters["generation"])
+    optimizer = _at_sigma(groups["optimizer"], settings.get("sigma"), state.settings.sigma)
+    state.strategy.load_state({**groups["theta"], **optimizer}, counters["generation"])
     state.normalizer.load_state(groups["normalizer"])
     state.reference = _reference_in(groups.get("reference", {}), state.spec)
     like = state.normalizer, state.strategy.theta, state.settings
@@ -333,3 +334,11 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     best = checkpoint.data.get("best_eval_return")
     tallies = {name: counters[name] for name in Counters._fields if name in counters}
     state.counters = Counters(**tallies, best_eval_return=best if isinstance(best, float) else -math.inf)
+
+
+def _at_sigma(arrays: Arrays, before: Any, now: Any) -> Arrays:
+    """The optimiser's arrays, in which sigmas that adapt keep their proportion to the setting, which may change on loading."""
+    if "sigma" not in arrays or before == now:
+        return arrays
+    with np.errstate(over="ignore"):  # they end within the bounds of today's
+        return {**arrays, "sigma": arrays["sigma"] * (now / before)}
