@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
 from benchmarks.learning import gradient_signal
-from benchmarks.learning.gradient_signal import measure, signal_of
+from benchmarks.learning.gradient_signal import Signal, measure, signal_of
 from fastes import FastES
 
 PARAMS = 50
@@ -21,8 +24,12 @@ def drawn(slope: float, noise: float, pairs: int, seed: int = 0) -> tuple[np.nda
     return slope * eps[:, 0] + noise * rng.standard_normal(pairs), eps
 
 
+def of(weights: np.ndarray, eps: np.ndarray) -> Signal:
+    return signal_of(weights, (eps**2).sum(axis=1), weights @ eps)
+
+
 def test_half_of_an_estimate_of_so_many_pairs_is_signal() -> None:
-    found = signal_of(*drawn(1.0, 2.0, 20_000))
+    found = of(*drawn(1.0, 2.0, 20_000))
     assert not found.at_least
     assert found.pairs == pytest.approx(5 * PARAMS + 1, rel=0.1)  # |S| = 1, and E |w eps|^2 = (1 + 4) PARAMS + 2
     shares = []
@@ -35,17 +42,55 @@ def test_half_of_an_estimate_of_so_many_pairs_is_signal() -> None:
 
 def test_scale_of_returns_changes_nothing() -> None:
     weights, eps = drawn(1.0, 2.0, 1000)
-    assert signal_of(1e6 * weights, eps).pairs == pytest.approx(signal_of(weights, eps).pairs)
+    assert of(1e6 * weights, eps).pairs == pytest.approx(of(weights, eps).pairs)
 
 
 def test_noise_alone_is_no_signal() -> None:
-    found = [signal_of(*drawn(0.0, 1.0, 1000, seed)) for seed in range(20)]
+    found = [of(*drawn(0.0, 1.0, 1000, seed)) for seed in range(20)]
     assert sum(each.at_least for each in found) >= 17
     assert all(each.pairs > 1000 for each in found)
 
 
+def test_a_signal_that_is_not_seen_may_need_no_more_pairs_than_it_does() -> None:
+    """1001 pairs would do, of which 100 show little."""
+    found = [of(*drawn(1.0, math.sqrt(19.0), 100, seed)) for seed in range(40)]
+    bounds = [each.pairs for each in found if each.at_least]
+    assert len(bounds) > 10
+    assert max(bounds) < 20 * PARAMS + 1
+
+
 def test_candidates_that_are_all_alike_have_no_signal() -> None:
-    assert signal_of(np.zeros(10), np.ones((10, 3))).pairs == np.inf
+    assert of(np.zeros(10), np.ones((10, 3))).pairs == np.inf
+
+
+class Plane(gymnasium.Env[np.ndarray, np.ndarray]):
+    """One step, whose reward is the action."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (20,))
+    action_space = gymnasium.spaces.Box(-1e6, 1e6, (1,))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        return np.linspace(-1, 1, 20, dtype=np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return np.zeros(20, np.float32), float(action[0]), True, False, {}
+
+
+@pytest.mark.parametrize(("top_fraction", "expected"), [(1.0, 21.0), (0.1, 54.0)])
+def test_a_plane_is_seen_through_its_candidates(
+    top_fraction: float, expected: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """w_j = u . eps_j shows 1 direction of 20: |S|^2 = 1, V = 19 + 3 - 1. The steepest tenth of the pairs, with |w_j| > 1.645,
+    has |S| = E w^2 = 0.439 and V = 0.439 * 19 + E w^4 - |S|^2 = 10.4."""
+    monkeypatch.setitem(gymnasium.registry, "Plane-v0", gymnasium.envs.registration.EnvSpec("Plane-v0", entry_point=Plane))
+    path = str(tmp_path / "plane.zip")
+    flat: dict[str, Any] = {"policy": "LinearPolicy", "normalize_obs": False, "shaping": "standardized"}
+    with FastES("Plane-v0", n_workers=0, seed=3, preset="default", top_fraction=top_fraction, **flat) as model:
+        assert model.num_params == 20
+        model.save(path)
+    found = measure(path, 0.1, 0, 1000).signal
+    assert not found.at_least
+    assert found.pairs == pytest.approx(expected, rel=0.2)
 
 
 @pytest.fixture

@@ -224,6 +224,20 @@ def test_another_sigma_on_loading_is_that_of_what_has_adapted(kind: str, tmp_pat
             assert report.sigma == pytest.approx(factor * kept.mean(), rel=1e-6)
 
 
+def test_another_sigma_on_loading_is_that_of_starts_that_wait(tmp_path: Path) -> None:
+    several = {"starts": 4, "starts_rounds": 2, "starts_share": 0.8, "starts_episodes": 2}
+    with FastES(Uneven, n_workers=0, **settings(sigma_adaptation="scalar", **several)) as model:
+        learn(model, 30, 20_000)
+        saved = model.snapshot()
+    write_checkpoint(tmp_path / "m", saved)
+    held = {name: array for name, array in saved.arrays.get("start", {}).items() if name.endswith(".sigma")}
+    assert held
+    with FastES.load(tmp_path / "m", Uneven, n_workers=0, sigma=0.1) as model:
+        again = model.snapshot().arrays["start"]
+    for name, sigma in held.items():
+        assert again[name] == pytest.approx(2 * sigma, rel=1e-6)
+
+
 def test_what_is_no_sigma_in_a_file_is_named(tmp_path: Path) -> None:
     with FastES(Uneven, n_workers=0, **settings(sigma_adaptation="scalar")) as model:
         saved = model.snapshot()

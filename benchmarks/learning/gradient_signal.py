@@ -1,7 +1,9 @@
 """How much of a gradient estimate is signal, by sigma and horizon: what limits a training from this checkpoint on.
 
 A pair gives w_j eps_j, w_j the difference of its shaped returns. The mean of N pairs is the gradient S plus noise, of squared
-length |S|^2 + V/N: at N = V/|S|^2 pairs half of it is signal. Products of different pairs estimate |S|^2 without bias.
+length |S|^2 + V/N: at N = V/|S|^2 pairs half of it is signal. Products of different pairs estimate |S|^2, without bias but for
+the shaping, which compares pairs with each other. Sigma is one for all parameters, also where the training has one for each;
+episodes are noise-free ones, one a candidate.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ Float64 = NDArray[np.float64]
 
 
 class Signal(NamedTuple):
-    """pairs: of an estimate half of which is signal. at_least: that so many were not enough to see any, and more are needed."""
+    """pairs: of an estimate half of which is signal. at_least: that none was seen, and so many is the least that fits."""
 
     pairs: float
     at_least: bool
@@ -46,18 +48,17 @@ class Measured(NamedTuple):
     signal: Signal
 
 
-def signal_of(weights: Float64, noise: Float64) -> Signal:
-    """weights: (pairs,), 2 or more; noise: eps of each pair, (pairs, num_params)."""
-    count, num_params = noise.shape
-    squares = float((weights**2 * (noise**2).sum(axis=1)).sum())
-    if not squares:
+def signal_of(weights: Float64, squares: Float64, total: Float64) -> Signal:
+    """weights: w_j, (pairs,), 2 or more; squares: |eps_j|^2, (pairs,); total: sum_j w_j eps_j, (num_params,)."""
+    count = len(weights)
+    of_pairs = float(weights**2 @ squares)
+    if not of_pairs:
         return Signal(math.inf, False)  # all candidates are as good as each other
-    total = weights @ noise
-    signal = (float(total @ total) - squares) / (count * (count - 1))
-    spread = squares / count - max(signal, 0.0)
-    error = spread * math.sqrt(2.0 / num_params) / count  # of the signal, where there is none
-    seen = signal > _SURE * error
-    return Signal(spread / (signal if seen else _SURE * error), not seen)
+    signal = max((float(total @ total) - of_pairs) / (count * (count - 1)), 0.0)
+    spread = of_pairs / count - signal
+    error = _SURE * spread * math.sqrt(2.0 / len(total)) / count  # of a signal that is 0
+    seen = signal > error
+    return Signal(spread / (signal if seen else signal + error), not seen)
 
 
 def measure(path: str, sigma: float, horizon: int, num_pairs: int) -> Measured:
@@ -67,18 +68,23 @@ def measure(path: str, sigma: float, horizon: int, num_pairs: int) -> Measured:
         bonus = make_schedule("alive_bonus", settings.alive_bonus, ANY_NUMBER)(model.state.progress_remaining)
         strategy = model.strategy.changed(sigma=sigma, sigma_adaptation="none", perturbed_share=1.0)
         drawn = strategy.ask(num_pairs=num_pairs, drawn_as=_DRAWN_AS)
-        fitness, steps = np.empty((num_pairs, 2)), np.empty((num_pairs, 2))
-        noise = np.empty((num_pairs, model.num_params))
+        fitness, steps, squares = np.empty((num_pairs, 2)), np.empty((num_pairs, 2)), np.empty(num_pairs)
         for job, candidate in enumerate(drawn):
             pair, side = divmod(job, 2)
+            squares[pair] = np.square((candidate - drawn.theta) / sigma, dtype=np.float64).sum()
             model.strategy.restart(candidate)
             played = model.evaluate(1, first_seed=int(drawn.env_seed[pair, 0]) % 2**30)
             steps[pair, side] = played.timesteps
             fitness[pair, side] = played.mean - bonus * played.timesteps
-            if side == 0:
-                noise[pair] = (candidate - drawn.theta) / sigma
-    weights = shape_returns(fitness, sigma, settings.shaping).weights.astype(np.float64)
-    return Measured(sigma, horizon, fitness.mean(), fitness.std(), steps.mean(), signal_of(weights, noise))
+    weights = shape_returns(fitness, sigma, settings.shaping, settings.top_fraction).weights
+    total = drawn.table.weighted_sum(drawn.noise_index, weights, len(drawn.theta)).astype(np.float64)
+    signal = signal_of(weights.astype(np.float64), squares, total)
+    return Measured(sigma, horizon, fitness.mean(), fitness.std(), steps.mean(), signal)
+
+
+def _in_two_digits(number: float) -> str:
+    """'3,100': the estimate knows no more."""
+    return f"{float(f'{number:.1e}'):,.0f}" if math.isfinite(number) else "none is enough"
 
 
 def table(rows: Sequence[Measured]) -> str:
@@ -89,7 +95,7 @@ def table(rows: Sequence[Measured]) -> str:
         lines.append(
             (
                 *(f"{row.sigma:g}", str(row.horizon or "whole"), f"{row.fitness:.0f} +- {row.std:.0f}", f"{row.steps:.0f}"),
-                *(f"{sign}{row.signal.pairs:,.0f}", f"{sign}{2e-6 * row.signal.pairs * row.steps:.2f}"),
+                *(f"{sign}{_in_two_digits(row.signal.pairs)}", f"{sign}{2e-6 * row.signal.pairs * row.steps:.2f}"),
             )
         )
     return markdown_table(header, lines)

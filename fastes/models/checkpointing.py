@@ -321,9 +321,12 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     )
     state.rollback.load_state(checkpoint.data.get("rollback"), groups.get("rollback", {}), state.spec.num_params)
     begins = counters["generation"] == 0 and settings.get("starts", 1) == 1  # or the file's own starts are over
-    state.starts.load_state(checkpoint.data.get("starts"), groups.get("start", {}), own, state.settings, begins)
-    optimizer = _at_sigma(groups["optimizer"], settings.get("sigma"), state.settings.sigma)
-    state.strategy.load_state({**groups["theta"], **optimizer}, counters["generation"])
+    factor = 1.0  # a sigma that adapts is a number, before and now
+    if state.settings.sigma_adaptation != "none":
+        factor = float(state.settings.sigma) / settings.get("sigma", Settings().sigma)  # type: ignore[arg-type]
+    saved_starts = _with_sigmas(groups.get("start", {}), factor)
+    state.starts.load_state(checkpoint.data.get("starts"), saved_starts, own, state.settings, begins)
+    state.strategy.load_state({**groups["theta"], **_with_sigmas(groups["optimizer"], factor)}, counters["generation"])
     state.normalizer.load_state(groups["normalizer"])
     state.reference = _reference_in(groups.get("reference", {}), state.spec)
     like = state.normalizer, state.strategy.theta, state.settings
@@ -336,9 +339,10 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     state.counters = Counters(**tallies, best_eval_return=best if isinstance(best, float) else -math.inf)
 
 
-def _at_sigma(arrays: Arrays, before: Any, now: Any) -> Arrays:
-    """The optimiser's arrays, in which sigmas that adapt keep their proportion to the setting, which may change on loading."""
-    if "sigma" not in arrays or before == now:
+def _with_sigmas(arrays: Arrays, factor: float) -> Arrays:
+    """Arrays in which sigmas that adapt keep their proportion to the setting, which may change on loading by this factor."""
+    adapted = [name for name in arrays if name.rpartition(".")[2] == "sigma"]
+    if factor == 1.0:
         return arrays
     with np.errstate(over="ignore"):  # they end within the bounds of today's
-        return {**arrays, "sigma": arrays["sigma"] * (now / before)}
+        return {**arrays, **{name: arrays[name] * factor for name in adapted}}
