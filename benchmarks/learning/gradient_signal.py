@@ -22,7 +22,7 @@ from benchmarks.tables import markdown_table
 from fastes import FastES
 from fastes.errors import FastESError
 from fastes.es.fitness_shaping import shape_returns
-from fastes.es.schedules import ANY_NUMBER, make_schedule
+from fastes.training.fitness import alive_bonus_at
 
 _DRAWN_AS = 2**31  # a number that no generation has, so that no training saw these candidates
 _SURE = 2.0  # standard errors from which a signal is one
@@ -65,7 +65,7 @@ def measure(path: str, sigma: float, horizon: int, num_pairs: int) -> Measured:
     """Play candidates around a checkpoint's parameters, an episode each; both sides of a pair share its seed."""
     with FastES.load(path, n_workers=0, max_episode_steps=horizon, archive_size=0, target_return="none") as model:
         settings = model.settings
-        bonus = make_schedule("alive_bonus", settings.alive_bonus, ANY_NUMBER)(model.state.progress_remaining)
+        bonus = alive_bonus_at(settings, model.state.progress_remaining)
         strategy = model.strategy.changed(sigma=sigma, sigma_adaptation="none", perturbed_share=1.0)
         drawn = strategy.ask(num_pairs=num_pairs, drawn_as=_DRAWN_AS)
         fitness, steps, squares = np.empty((num_pairs, 2)), np.empty((num_pairs, 2)), np.empty(num_pairs)

@@ -341,8 +341,7 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
 
 def _with_sigmas(arrays: Arrays, factor: float) -> Arrays:
     """Arrays in which sigmas that adapt keep their proportion to the setting, which may change on loading by this factor."""
-    adapted = [name for name in arrays if name.rpartition(".")[2] == "sigma"]
     if factor == 1.0:
         return arrays
     with np.errstate(over="ignore"):  # they end within the bounds of today's
-        return {**arrays, **{name: arrays[name] * factor for name in adapted}}
+        return {name: array * factor if name.rpartition(".")[2] == "sigma" else array for name, array in arrays.items()}

@@ -24,5 +24,10 @@ def fitness_of(batch: Batch, settings: Settings, generation: int, progress_remai
             f"every candidate of generation {generation} failed, one of them with {batch.penalised}; parameters are "
             "unchanged. With on_env_error='stop' the first exception ends the training and is shown whole"
         )
-    bonus = make_schedule("alive_bonus", settings.alive_bonus, ANY_NUMBER)(progress_remaining)
+    bonus = alive_bonus_at(settings, progress_remaining)
     return batch.returns - bonus * batch.lengths / batch.per_candidate if bonus else batch.returns
+
+
+def alive_bonus_at(settings: Settings, progress_remaining: float) -> float:
+    """What a step loses in fitness; raises what the schedule does."""
+    return make_schedule("alive_bonus", settings.alive_bonus, ANY_NUMBER)(progress_remaining)
