@@ -85,7 +85,7 @@ def test_two_blocks_are_the_generation_of_twice_the_population(monkeypatch: pyte
     """Noise, environment seeds and order of the pairs do not depend on when they were asked for."""
     at_once = train(Growing, 1, 0, **{**SETTINGS, "population_size": 5 * BLOCK})
     one_by_one = train(Growing, 1, 0, **{**ADAPTIVE, "generation_timesteps": 10**6})
-    monkeypatch.setattr(Population, "missing_pairs", lambda self, lengths: BLOCK // 2 * (lengths.size < 5 * BLOCK))
+    monkeypatch.setattr(Population, "missing_pairs", lambda self, lengths, _: BLOCK // 2 * (lengths.size < 5 * BLOCK))
     in_small_steps = train(Growing, 1, 0, **{**ADAPTIVE, "generation_timesteps": 10**6})
     assert_same(one_by_one, in_small_steps)
     assert one_by_one.state.data["counters"].pop("first_blocks") == 5
@@ -111,7 +111,7 @@ def test_evaluation_runs_once_a_generation(whole: Result, monkeypatch: pytest.Mo
     assert all(evaluations == (first < 0) for _, first, evaluations in asked)
 
 
-def rule(budget: int, most: int = 10, block: int = 4) -> Population:
+def rule(budget: int | str, most: int = 10, block: int = 4) -> Population:
     settings: dict[str, Any] = {"generation_timesteps": budget, "max_population_size": most * block if budget else 0}
     return Population(Settings(population_size=block, **settings))
 
@@ -123,20 +123,62 @@ def lengths(blocks: int, each: int) -> Any:
 def test_the_rule() -> None:
     population = rule(1000)
     assert population.num_pairs == 2
-    assert population.missing_pairs(lengths(1, 250)) == 0
-    assert population.missing_pairs(lengths(1, 249)) == 2
-    assert population.missing_pairs(lengths(1, 30)) == 2 * 8  # 9 blocks of 120 steps
-    assert population.missing_pairs(lengths(9, 25)) == 2  # 1000 steps are 10 blocks of 100
-    assert population.missing_pairs(lengths(1, 1)) == 2 * 9
-    assert population.missing_pairs(lengths(10, 1)) == 0, "there may be no more"
-    assert population.missing_pairs(lengths(3, 0)) == 2 * 7, "episodes that fail at once have no steps"
+    assert population.missing_pairs(lengths(1, 250), 0.5) == 0
+    assert population.missing_pairs(lengths(1, 249), 0.5) == 2
+    assert population.missing_pairs(lengths(1, 30), 0.5) == 2 * 8  # 9 blocks of 120 steps
+    assert population.missing_pairs(lengths(9, 25), 0.5) == 2  # 1000 steps are 10 blocks of 100
+    assert population.missing_pairs(lengths(1, 1), 0.5) == 2 * 9
+    assert population.missing_pairs(lengths(10, 1), 0.5) == 0, "there may be no more"
+    assert population.missing_pairs(lengths(3, 0), 0.5) == 2 * 7, "episodes that fail at once have no steps"
     for each, first in ((30, 9), (25, 10), (1, 10), (0, 10), (249, 2), (250, 1), (10**6, 1)):
-        population.update(lengths(4, each))
+        population.update(lengths(4, each), 0.5)
         assert population.num_pairs == 2 * first
     off = rule(0)
-    off.update(lengths(1, 0))
+    off.update(lengths(1, 0), 0.5)
     assert off.num_pairs == 2
-    assert off.missing_pairs(lengths(1, 0)) == 0
+    assert off.missing_pairs(lengths(1, 0), 0.5) == 0
+
+
+def test_the_rule_with_a_schedule() -> None:
+    population = rule("lin_200_1000")
+    for remaining, blocks in ((1.0, 2), (0.5, 6), (0.0, 10)):  # of 100 steps each
+        assert population.missing_pairs(lengths(1, 25), remaining) == 2 * (blocks - 1)
+        population.update(lengths(4, 25), remaining)
+        assert population.num_pairs == 2 * blocks
+    assert population.missing_pairs(lengths(2, 25), 1.0) == 0
+    assert population.missing_pairs(lengths(2, 25), 0.99) == 2
+
+
+def test_a_schedule_grows_generations_on_any_number_of_workers_and_after_a_pause(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "generation_timesteps": "exp_100_900", "max_population_size": 40 * BLOCK}
+
+    def run(n_workers: int) -> Result:
+        with FastES(Toy, n_workers=n_workers, **settings) as model:
+            records = learn(model, 10**6, 4000)
+            return Result(model.snapshot(), records)
+
+    expected = run(0)
+    begun = np.array([0, *(record.timesteps for record in expected.records[:-1])])
+    made = np.diff([0, *(record.timesteps for record in expected.records)])
+    wanted = 100.0 * 9.0 ** (begun / 4000)
+    block = BLOCK * made.sum() / sum(populations(expected))  # mean steps of one
+    assert (made >= wanted - 0.5).all()
+    assert (made <= wanted + 2 * block).all(), "a generation begins with what it needs, not with what the last one did"
+    assert made[-1] > 5 * made[0]
+    assert_same(expected, run(2))
+    with FastES(Toy, n_workers=0, **settings) as model:
+        learn(model, len(made) // 2, 4000)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", Toy, n_workers=2) as model:
+        learn(model, 10**6, 4000)
+        assert_same_state(model.snapshot(), expected.state)
+
+
+def test_a_schedule_that_does_not_change_is_the_number() -> None:
+    number, schedule = (train(Growing, 5, 0, **{**ADAPTIVE, "generation_timesteps": each}) for each in (300, "lin_300_300"))
+    for result in (number, schedule):
+        result.state.data.pop("settings")
+    assert_same(number, schedule)
 
 
 @pytest.mark.parametrize("pair", [1, BLOCK - 1], ids=["first block", "second block"])
@@ -282,7 +324,9 @@ def test_settings_may_change_on_loading(saved: Path, tmp_path: Path) -> None:
     ("settings", "error", "words"),
     [
         ({"generation_timesteps": -1}, ValueError, ("generation_timesteps", "-1")),
-        ({"generation_timesteps": 1e5}, TypeError, ("generation_timesteps", "float")),
+        ({"generation_timesteps": 1e5 + 0.5}, TypeError, ("generation_timesteps", "float")),
+        ({"generation_timesteps": "lin_900"}, ValueError, ("'lin_900'", "between 1 and", "whole number of at least 0, 'lin_")),
+        ({"generation_timesteps": len}, TypeError, ("generation_timesteps", "is a function")),
         ({"generation_timesteps": 9, "max_population_size": 60}, ValueError, ("60", "no multiple", "= 16", "48 or 64")),
         ({"generation_timesteps": 9, "max_population_size": 8}, ValueError, ("8", "no multiple", "use 16,")),
         ({"max_population_size": -16}, ValueError, ("max_population_size", "-16")),

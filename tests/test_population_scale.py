@@ -40,6 +40,14 @@ def test_the_candidates_are_multiplied_and_the_learning_rate_goes_with_their_fou
     }
 
 
+def tripled(count: int | str) -> int | str:
+    """A whole number, or a schedule of such."""
+    if not isinstance(count, str):
+        return 3 * count
+    kind, first, last = count.split("_")
+    return f"{kind}_{3.0 * float(first)}_{3.0 * float(last)}"
+
+
 @pytest.mark.parametrize("name", sorted(all_presets()))
 def test_nothing_else_changes_in_any_preset(name: str) -> None:
     preset = load_preset(name)
@@ -51,7 +59,7 @@ def test_nothing_else_changes_in_any_preset(name: str) -> None:
     )
     for count in COUNTS:
         before = preset.get(count, 0)
-        assert changes.get(count, (0, 0)) == (before, 3 * before)
+        assert changes.get(count, (0, 0)) == (before, tripled(before))
     assert changed(name, population_scale=1) == {}
 
 
@@ -68,6 +76,10 @@ def test_elites_stay_a_share_of_the_pairs_and_adaptive_populations_keep_their_bl
         "learning_rate",
     }
     assert Settings().changed(**scaled_settings({"population_size": 10}, 3)).generation_timesteps == 0
+    growing = Settings().changed(**scaled_settings({**adaptive, "generation_timesteps": "exp_1000_8000"}, 3))
+    assert [growing.generation_timesteps_at(remaining) for remaining in (1.0, 0.0)] == [3000, 24_000]
+    with pytest.raises(ValueError, match="generation_timesteps = 'exp_1000' is not a schedule"):
+        scaled_settings({**adaptive, "generation_timesteps": "exp_1000"}, 3)
 
 
 def test_given_settings_stay_as_they_are_given() -> None:

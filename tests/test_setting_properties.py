@@ -80,6 +80,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "learning_rate": SCHEDULES,
     "alive_bonus": ANY_SCHEDULES,
     "episodes_per_candidate": st.integers(1, 2**62) | WHOLE_SCHEDULES,
+    "generation_timesteps": st.integers(0, 10**15) | WHOLE_SCHEDULES,
     "obs_columns": COLUMNS.map(checked_columns),
     "policy": st.sampled_from(["MlpPolicy", "LinearPolicy"]),
     "policy_kwargs": POLICY_KWARGS,
@@ -277,6 +278,10 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "episodes_per_candidate": (
         *NO_SCHEDULES,
         *(1.5, 0, -1, 2**62 + 1, "lin_4", "lin_0.9_4", "lin_4_0.9", "lin_1_1e19", "lin_1_inf", lambda _: 2),
+    ),
+    "generation_timesteps": (
+        *NO_SCHEDULES,
+        *(1.5, -1, 10**15 + 1, "lin_4", "lin_0_4", "lin_4_0.9", "lin_1_1e16", "lin_1_inf", lambda _: 2),
     ),
     "obs_columns": (
         *(value for value in JUNK if not (isinstance(value, (tuple, np.ndarray)) and np.size(value) == 2 and 1 in value)),

@@ -225,6 +225,7 @@ def test_no_draw_comes_twice(changes: dict[str, Any]) -> None:
         ({"population_size": 4, "obs_warmup": True}, 100, Stride(4, 2000)),
         ({"population_size": 4, "obs_warmup": True, "normalize_obs": False}, 100, Stride(5, 2000)),
         ({"population_size": 4, "generation_timesteps": 900}, 100, Stride(3, 2700)),
+        ({"population_size": 4, "generation_timesteps": "lin_500_4500"}, 100, Stride(3, 500 + 700 + 980)),
         ({"population_size": 4}, None, Stride(1, 4000)),
         (
             {"population_size": 4, "episode_cap": "grow", "episode_cap_start": 10, "episode_cap_factor": 2.0},

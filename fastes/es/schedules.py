@@ -38,10 +38,10 @@ ANY_FORMS = (
 POSITIVE = Allowed(0.0, "positive finite number", FORMS)
 ANY_NUMBER = Allowed(-math.inf, "finite number", ANY_FORMS)
 COUNT_FORMS = (
-    "a whole number of at least 1, 'lin_1_4' (goes from the first to the second), or 'exp_1_4' (the same, by equal factors in "
-    "equal times); each value is rounded to a whole number"
+    "a whole number of at least {low}, 'lin_1_4' (goes from the first to the second), or 'exp_1_4' (the same, by equal factors "
+    "in equal times); each value of a schedule is at least 1, and rounded to a whole number"
 )
-COUNTS = Allowed(math.nextafter(1.0, 0.0), "finite number of at least 1", COUNT_FORMS)
+COUNTS = Allowed(math.nextafter(1.0, 0.0), "finite number of at least 1", COUNT_FORMS.format(low=1))
 _NUMBERS = {"lin": (1, 2), "exp": (2,)}  # how many each kind of schedule may have
 
 
@@ -141,15 +141,19 @@ def checked_value(name: str, value: float, allowed: Allowed = POSITIVE) -> float
     return number
 
 
-def checked_count(name: str, value: object, high: int = 2**62) -> int | str:
-    """A whole number from 1 to high, or a schedule of such; a function is none, as nobody can know its largest value."""
+def checked_count(name: str, value: object, low: int = 1, high: int = 2**62) -> int | str:
+    """A whole number from low to high, or a schedule of such, from 1 on.
+
+    A function is no such schedule: nobody can know its largest value.
+    """
+    forms = COUNT_FORMS.format(low=low)
     if not isinstance(value, str):
         if callable(value):
-            raise TypeError(f"{name} = {value!r} is a function: expected {COUNT_FORMS}")
-        return check_int(name, whole(value), 1, high)
-    make_schedule(name, value, COUNTS)
+            raise TypeError(f"{name} = {value!r} is a function: expected {forms}")
+        return check_int(name, whole(value), low, high)
+    make_schedule(name, value, COUNTS._replace(forms=forms))
     if not all(1 <= count_at(value, end) <= high for end in (1.0, 0.0)):
-        raise ValueError(f"{name} = {value!r} does not stay between 1 and {high}: expected {COUNT_FORMS}")
+        raise ValueError(f"{name} = {value!r} does not stay between 1 and {high}: expected {forms}")
     return value
 
 

@@ -20,7 +20,7 @@ class _Settings(MoreHyperparameters, total=False):
     target_return: float | str
     target_episodes: int
     policy_kwargs: dict[str, Any]
-    generation_timesteps: int
+    generation_timesteps: int | str
     max_population_size: int
     noise_table_size: int
     rollback_drop: float

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastes.errors import check_int
-from fastes.es.schedules import ScheduleSetting, make_schedule
-from fastes.settings.settings import Settings
+from fastes.es.schedules import ScheduleSetting, checked_count, make_schedule
+from fastes.settings.settings import COUNTED, Settings
 
 NAME = "population_scale"
 LARGEST = 10_000
@@ -28,7 +28,7 @@ def scaled_settings(settings: Mapping[str, Any], scale: object) -> dict[str, Any
     if times == 1:
         return dict(settings)
     before = {name: settings.get(name, getattr(Settings(), name)) for name in (*_TIMES, "learning_rate")}
-    found: dict[str, Any] = {name: check_int(name, before[name], 0) * times for name in _TIMES}
+    found: dict[str, Any] = {name: _times_count(name, before[name], times) for name in _TIMES}
     found["learning_rate"] = times_number(before["learning_rate"], rate_factor(times))
     return {**settings, **found}
 
@@ -57,7 +57,17 @@ def times_number(schedule: ScheduleSetting, factor: float) -> float | str:
     make_schedule("learning_rate", schedule)
     if callable(schedule):
         raise TypeError(f"{NAME} multiplies the numbers of learning_rate, which is a function: pass learning_rate, too")
-    if not isinstance(schedule, str):
-        return float(schedule) * factor
+    return _times_numbers(schedule, factor) if isinstance(schedule, str) else float(schedule) * factor
+
+
+def _times_count(name: str, count: object, times: int) -> int | str:
+    """A whole number, or each number of a schedule of such, that many times."""
+    if isinstance(count, str) and name in COUNTED:
+        checked_count(name, count, *COUNTED[name])
+        return _times_numbers(count, times)
+    return check_int(name, count, 0) * times
+
+
+def _times_numbers(schedule: str, factor: float) -> str:
     kind, *numbers = schedule.split("_")
     return "_".join([kind, *(repr(float(number) * factor) for number in numbers)])

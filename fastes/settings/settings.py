@@ -20,8 +20,8 @@ ENV_ERRORS = ("stop", "penalise")
 ROLLBACK_WINDOW = 10_000  # the longest
 MOST_SNAPSHOTS = 64  # of an archive
 MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
-SCHEDULES = ("sigma", "learning_rate", "alive_bonus", "episodes_per_candidate")  # fields that may follow a training's progress
-COUNTED = ("episodes_per_candidate",)  # those of them whose values are whole
+COUNTED = {"episodes_per_candidate": (1, 2**62), "generation_timesteps": (0, 10**15)}  # whole numbers: their limits
+SCHEDULES = ("sigma", "learning_rate", "alive_bonus", *COUNTED)  # fields that may follow a training's progress
 GROUPS = ("budget", "policy", "evolution", "episodes", "faults", "observations")  # in the order in which they are shown
 EPISODE_CAPS = ("none", "mean", "share", "grow")
 
@@ -57,12 +57,11 @@ class Settings(Hyperparameters):
         "policy",
     )
 
-    generation_timesteps: int = setting(
+    generation_timesteps: int | str = setting(
         0,
-        "environment steps that a generation makes at least, by adding candidates; 0: no such rule",
+        "environment steps that a generation makes at least, by adding candidates; a number, or a schedule such as "
+        "exp_5000_40000; 0: no such rule",
         "evolution",
-        low=0,
-        high=10**15,
     )
     max_population_size: int = setting(
         0,
@@ -245,8 +244,8 @@ class Settings(Hyperparameters):
         object.__setattr__(self, "policy_kwargs", plain_policy_kwargs(self.policy_kwargs))
         object.__setattr__(self, "starts_alternatives", plain_alternatives(self.starts_alternatives))
         object.__setattr__(self, "obs_columns", checked_columns(self.obs_columns))
-        episodes = checked_count("episodes_per_candidate", self.episodes_per_candidate)
-        object.__setattr__(self, "episodes_per_candidate", episodes)
+        for name, limits in COUNTED.items():
+            object.__setattr__(self, name, checked_count(name, getattr(self, name), *limits))
         super().__post_init__()
         self.target()
         self.timeout()
@@ -283,6 +282,10 @@ class Settings(Hyperparameters):
     def most_episodes(self) -> int:
         """Episodes that a candidate has at most."""
         return max(self.episodes_at(1.0), self.episodes_at(0.0))
+
+    def generation_timesteps_at(self, progress_remaining: float) -> int:
+        """Steps that a generation makes at least when so much of the progress remains; 0: no such rule."""
+        return count_at(self.generation_timesteps, progress_remaining)
 
     def evaluations_at_once(self) -> int:
         """How many generations' thetas are evaluated at a time: one each eval_every, until it is told."""

@@ -49,7 +49,7 @@ def run_generation(state: TrainingState, evaluator: Evaluator) -> Steps[Generati
     if not state.settings.eval_lag:  # what has no adaptive cap, and is waited for, should not be the last to start
         begin_evaluations()
     batch = yield from evaluator.run_generation(perturbations, *asked, 0, once_begun)
-    while missing := state.population.missing_pairs(batch.lengths):
+    while missing := state.population.missing_pairs(batch.lengths, state.progress_remaining):
         first = perturbations.num_pairs
         perturbations = state.perturbations(first + missing)
         batch = batch.joined((yield from evaluator.run_generation(perturbations, *asked, first)))

@@ -11,7 +11,7 @@ from fastes.settings.settings import Settings
 class Population:
     """Adds whole blocks of population_size candidates while a generation has made fewer than generation_timesteps steps.
 
-    A generation begins with `first` blocks: as many as the last one would have needed at the mean length that it had. While
+    A generation begins with `first` blocks: as many as its budget asks for at the mean length that the last one had. While
     the steps of the candidates so far are below the budget, as many are added as their own mean length asks for; never are
     there more than max_population_size candidates. What is decided depends on finished blocks and on `first` alone, which
     checkpoints hold: no number of workers changes it. A generation may so have more blocks than it needed, if its episodes
@@ -21,7 +21,7 @@ class Population:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.block, self.budget = settings.population_size, settings.generation_timesteps
+        self.block, self.budget_at = settings.population_size, settings.generation_timesteps_at
         self.most = settings.largest_population() // self.block
         self.first = 1
 
@@ -34,18 +34,23 @@ class Population:
         """Go on from a checkpoint's value, within the limit of today's settings."""
         self.first = min(first, self.most)
 
-    def missing_pairs(self, lengths: npt.NDArray[np.int64]) -> int:
-        """Pairs to add, 0 when there are enough; lengths: steps of the generation's candidates so far, any shape."""
-        if int(lengths.sum()) >= self.budget:
+    def missing_pairs(self, lengths: npt.NDArray[np.int64], progress_remaining: float) -> int:
+        """Pairs to add, 0 when there are enough.
+
+        lengths: steps of the generation's candidates so far, any shape.
+        progress_remaining: when it began, from 1 (start) to 0 (end of the training), for a budget that is a schedule.
+        """
+        budget = self.budget_at(progress_remaining)
+        if int(lengths.sum()) >= budget:
             return 0
-        return self._needed(lengths) * self.block // 2 - lengths.size // 2
+        return self._needed(lengths, budget) * self.block // 2 - lengths.size // 2
 
-    def update(self, lengths: npt.NDArray[np.int64]) -> None:
-        """lengths: steps of a whole generation's candidates, any shape."""
-        self.first = self._needed(lengths)
+    def update(self, lengths: npt.NDArray[np.int64], progress_remaining: float) -> None:
+        """lengths: steps of a whole generation's candidates, any shape. progress_remaining: when the next one begins."""
+        self.first = self._needed(lengths, self.budget_at(progress_remaining))
 
-    def _needed(self, lengths: npt.NDArray[np.int64]) -> int:
-        """Blocks that make the budget's steps when episodes are as long as these are on average."""
+    def _needed(self, lengths: npt.NDArray[np.int64], budget: int) -> int:
+        """Blocks that make these steps when episodes are as long as these are on average."""
         steps, blocks = int(lengths.sum()), lengths.size // self.block
-        needed = -(-self.budget * blocks // steps) if steps else self.most
+        needed = -(-budget * blocks // steps) if steps else self.most
         return min(max(needed, 1), self.most)

@@ -225,8 +225,8 @@ class TrainingState:
         new.cap.update(batch.lengths // batch.per_candidate)
         new.pending = tuple(waiting)
         new._check_collapse(told)
-        new.population.update(batch.lengths)
         new.counters = self.counters.with_candidates(batch)
+        new.population.update(batch.lengths, new.progress_remaining)
         new.solved = False
         return new, update
 

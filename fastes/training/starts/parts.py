@@ -76,7 +76,7 @@ def usual_parts(settings: Settings, budget: int, episode_limit: int | None) -> t
             remaining = max(0.0, 1.0 - (before + timesteps) / budget)
             steps, episodes = min(cap.steps_at(remaining), limit), settings.population_size * settings.episodes_at(remaining)
             warm_up = not (generations or strides) and settings.obs_warmup and settings.normalize_obs
-            timesteps += max(episodes * steps, settings.generation_timesteps) * (2 if warm_up else 1)
+            timesteps += max(episodes * steps, settings.generation_timesteps_at(remaining)) * (2 if warm_up else 1)
             cap.update(np.full(1, steps, dtype=np.int64))
             generations += 1
         # schedules go by the parts themselves: what last generations have beyond would run through the budget in many rounds
