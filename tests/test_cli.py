@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import math
 import os
 import re
 import shlex
@@ -201,6 +202,17 @@ def test_resume_goes_on_and_keeps_the_record(run: Path, tmp_path: Path) -> None:
     assert config["settings"]["sigma"] == 0.1
     assert config["run"]["seed"] == 3
     assert [earlier["run"]["n_workers"] for earlier in config["earlier"]] == [2]
+
+
+def test_resume_says_where_a_schedule_of_whole_numbers_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["--workers", "0", "--quiet"]
+    flags = ["--preset", "default", "--population-size", "8", "--generation-timesteps", "lin_100_900000", "--seed", "9"]
+    assert main(["train", "Toy-v0", *flags, "--runs", str(tmp_path), "--total-timesteps", "500", *common]) == 0
+    run = tmp_path / "Toy-v0" / "1"
+    made = int(rows(run)[-1]["timesteps"])
+    assert main(["train", "--resume", str(run), "--total-timesteps", str(made + 500), *common]) == 0
+    steps = math.floor(100 + 899_900 * made / (made + 500) + 0.5)
+    assert f"on with generation_timesteps from {steps} (lin_100_900000)\n" in capsys.readouterr().out
 
 
 def test_resume_of_a_spent_run_says_what_to_do(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from fastes.policies.layers.layer import ACTIVATIONS
 from fastes.policies.layers.recurrent import CELLS
 from fastes.policies.mlp import POLICIES
 from fastes.policies.recurrent import HIDDEN_SIZE, KWARGS
-from fastes.settings.settings import Settings, grouped_fields
+from fastes.settings.settings import COUNTED, Settings, grouped_fields
 
 _POLICY_KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins", *CNN_KWARGS, *KWARGS)
 _EXAMPLE = """'{"alive_bonus": [0, 1]}', in quotes for the shell"""
@@ -44,7 +44,8 @@ def _add_setting(group: Any, item: Any) -> None:
         return
     kinds = {"int": _int, "float": float}
     choices = POLICIES if item.name == "policy" else item.metadata.get("choices")
-    metavar = _one_of(choices) if choices else item.type.removesuffix("Setting").split(" ")[0].upper()
+    named = "INT|SCHEDULE" if item.name in COUNTED else item.type.removesuffix("Setting").split(" ")[0].upper()
+    metavar = _one_of(choices) if choices else named
     kind = str if item.type.startswith("str") else _number_or_text
     group.add_argument(flag, type=kinds.get(item.type, kind), metavar=metavar, help=text)
 

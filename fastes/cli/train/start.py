@@ -122,7 +122,7 @@ def _tell_of_stretched_schedules(model: FastES) -> None:
     settings = model.settings
     remaining = 1.0 - model.num_timesteps / settings.total_timesteps
     values = [
-        f"{name} from {_value_at(name, value, remaining):.4g} ({value})"
+        f"{name} from {_value_at(name, value, remaining)} ({value})"
         for name in SCHEDULES
         if isinstance(value := getattr(settings, name), str)
     ]
@@ -130,9 +130,11 @@ def _tell_of_stretched_schedules(model: FastES) -> None:
         print(f"schedules stretch over the new budget of {settings.total_timesteps} timesteps: on with {', '.join(values)}")
 
 
-def _value_at(name: str, value: str, remaining: float) -> float:
+def _value_at(name: str, value: str, remaining: float) -> str:
     """Of a schedule, when so much of the progress remains."""
-    return count_at(value, remaining) if name in COUNTED else make_schedule(name, value, ANY_NUMBER)(remaining)
+    if name in COUNTED:
+        return str(count_at(value, remaining))
+    return f"{make_schedule(name, value, ANY_NUMBER)(remaining):.4g}"
 
 
 def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFolder:
