@@ -76,6 +76,7 @@ def test_elites_stay_a_share_of_the_pairs_and_adaptive_populations_keep_their_bl
         "learning_rate",
     }
     assert Settings().changed(**scaled_settings({"population_size": 10}, 3)).generation_timesteps == 0
+    assert scaled_settings({**adaptive, "generation_timesteps": 2e4}, 3)["generation_timesteps"] == 60_000
     growing = Settings().changed(**scaled_settings({**adaptive, "generation_timesteps": "exp_1000_8000"}, 3))
     assert [growing.generation_timesteps_at(remaining) for remaining in (1.0, 0.0)] == [3000, 24_000]
     with pytest.raises(ValueError, match="generation_timesteps = 'exp_1000' is not a schedule"):

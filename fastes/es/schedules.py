@@ -37,11 +37,24 @@ ANY_FORMS = (
 )
 POSITIVE = Allowed(0.0, "positive finite number", FORMS)
 ANY_NUMBER = Allowed(-math.inf, "finite number", ANY_FORMS)
-COUNT_FORMS = (
-    "a whole number of at least {low}, 'lin_1_4' (goes from the first to the second), or 'exp_1_4' (the same, by equal factors "
-    "in equal times); each value of a schedule is at least 1, and rounded to a whole number"
-)
-COUNTS = Allowed(math.nextafter(1.0, 0.0), "finite number of at least 1", COUNT_FORMS.format(low=1))
+
+
+class Whole(NamedTuple):
+    """Which whole numbers a setting may have, and the ends of a schedule that messages show; schedules stay above 0."""
+
+    low: int
+    high: int
+    example: str
+
+    @property
+    def forms(self) -> str:
+        return (
+            f"a whole number of at least {self.low}, 'lin_{self.example}' (goes from the first to the second), or "
+            f"'exp_{self.example}' (the same, by equal factors in equal times); each value of a schedule is at least 1, and "
+            "rounded to a whole number"
+        )
+
+
 _NUMBERS = {"lin": (1, 2), "exp": (2,)}  # how many each kind of schedule may have
 
 
@@ -141,22 +154,24 @@ def checked_value(name: str, value: float, allowed: Allowed = POSITIVE) -> float
     return number
 
 
-def checked_count(name: str, value: object, low: int = 1, high: int = 2**62) -> int | str:
-    """A whole number from low to high, or a schedule of such, from 1 on.
+def checked_count(name: str, value: object, allowed: Whole) -> int | str:
+    """A whole number that is allowed, or a schedule of such, from 1 on.
 
     A function is no such schedule: nobody can know its largest value.
     """
-    forms = COUNT_FORMS.format(low=low)
     if not isinstance(value, str):
         if callable(value):
-            raise TypeError(f"{name} = {value!r} is a function: expected {forms}")
-        return check_int(name, whole(value), low, high)
-    make_schedule(name, value, COUNTS._replace(forms=forms))
-    if not all(1 <= count_at(value, end) <= high for end in (1.0, 0.0)):
-        raise ValueError(f"{name} = {value!r} does not stay between 1 and {high}: expected {forms}")
+            raise TypeError(f"{name} = {value!r} is a function: expected {allowed.forms}")
+        try:
+            return check_int(name, whole(value), allowed.low, allowed.high)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error}, or a schedule such as 'exp_{allowed.example}'") from None
+    schedule = make_schedule(name, value, ANY_NUMBER._replace(forms=allowed.forms))
+    if not all(1 <= schedule(end) <= allowed.high for end in (1.0, 0.0)):
+        raise ValueError(f"{name} = {value!r} does not stay between 1 and {allowed.high}: expected {allowed.forms}")
     return value
 
 
 def count_at(value: int | str, remaining: float) -> int:
     """Of what `checked_count` has checked, when so much of the progress remains, within [0, 1]."""
-    return math.floor(make_schedule("count", value, COUNTS)(remaining) + 0.5) if isinstance(value, str) else value
+    return math.floor(make_schedule("count", value)(remaining) + 0.5) if isinstance(value, str) else value

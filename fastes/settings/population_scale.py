@@ -19,9 +19,9 @@ _TIMES = ("population_size", "generation_timesteps", "max_population_size", "obs
 def scaled_settings(settings: Mapping[str, Any], scale: object) -> dict[str, Any]:
     """settings, and the defaults of those it lacks, for scale times as many candidates a generation.
 
-    The learning rate, each number of a schedule, is multiplied by the fourth root of scale, and statistics of observations
-    freeze after as many generations. Elites stay the same share, and a horizon that grows does so by as much a generation. No
-    setting is changed for 1.
+    Of a schedule each number is multiplied. The learning rate is, by the fourth root of scale, and statistics of observations
+    freeze after as many generations. Elites stay the same share, and a horizon that grows does so by as much a
+    generation. No setting is changed for 1.
     Raises TypeError or ValueError for a scale that is no int from 1 to 10,000, and for a learning rate that is a function.
     """
     times = check_int(NAME, scale, 1, LARGEST)
@@ -62,10 +62,8 @@ def times_number(schedule: ScheduleSetting, factor: float) -> float | str:
 
 def _times_count(name: str, count: object, times: int) -> int | str:
     """A whole number, or each number of a schedule of such, that many times."""
-    if isinstance(count, str) and name in COUNTED:
-        checked_count(name, count, *COUNTED[name])
-        return _times_numbers(count, times)
-    return check_int(name, count, 0) * times
+    checked = checked_count(name, count, COUNTED[name]) if name in COUNTED else check_int(name, count, 0)
+    return _times_numbers(checked, times) if isinstance(checked, str) else checked * times
 
 
 def _times_numbers(schedule: str, factor: float) -> str:

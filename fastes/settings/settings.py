@@ -8,7 +8,7 @@ from dataclasses import Field, asdict, dataclass, fields, replace
 from typing import Any
 
 from fastes.es.hyperparameters import Hyperparameters
-from fastes.es.schedules import ANY_NUMBER, ScheduleSetting, checked_count, count_at, make_schedule
+from fastes.es.schedules import ANY_NUMBER, ScheduleSetting, Whole, checked_count, count_at, make_schedule
 from fastes.es.setting_fields import checked_number, setting
 from fastes.policies.obs_columns import ALL, checked_columns
 from fastes.rollout.episode import STEP_GUARD
@@ -20,7 +20,10 @@ ENV_ERRORS = ("stop", "penalise")
 ROLLBACK_WINDOW = 10_000  # the longest
 MOST_SNAPSHOTS = 64  # of an archive
 MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
-COUNTED = {"episodes_per_candidate": (1, 2**62), "generation_timesteps": (0, 10**15)}  # whole numbers: their limits
+COUNTED = {  # fields whose schedules are of whole numbers
+    "episodes_per_candidate": Whole(1, 2**62, "1_4"),
+    "generation_timesteps": Whole(0, 10**15, "5000_40000"),
+}
 SCHEDULES = ("sigma", "learning_rate", "alive_bonus", *COUNTED)  # fields that may follow a training's progress
 GROUPS = ("budget", "policy", "evolution", "episodes", "faults", "observations")  # in the order in which they are shown
 EPISODE_CAPS = ("none", "mean", "share", "grow")
@@ -244,8 +247,8 @@ class Settings(Hyperparameters):
         object.__setattr__(self, "policy_kwargs", plain_policy_kwargs(self.policy_kwargs))
         object.__setattr__(self, "starts_alternatives", plain_alternatives(self.starts_alternatives))
         object.__setattr__(self, "obs_columns", checked_columns(self.obs_columns))
-        for name, limits in COUNTED.items():
-            object.__setattr__(self, name, checked_count(name, getattr(self, name), *limits))
+        for name, allowed in COUNTED.items():
+            object.__setattr__(self, name, checked_count(name, getattr(self, name), allowed))
         super().__post_init__()
         self.target()
         self.timeout()

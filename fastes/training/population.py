@@ -34,6 +34,12 @@ class Population:
         """Go on from a checkpoint's value, within the limit of today's settings."""
         self.first = min(first, self.most)
 
+    def move(self, before: float, after: float) -> None:
+        """The running generation begins when so much of the progress remains as after says, and not before: another budget."""
+        old, new = self.budget_at(before), self.budget_at(after)
+        if new != old:  # a budget that is a schedule is never 0
+            self.first = min(-(-self.first * new // old), self.most)
+
     def missing_pairs(self, lengths: npt.NDArray[np.int64], progress_remaining: float) -> int:
         """Pairs to add, 0 when there are enough.
 

@@ -121,6 +121,7 @@ class TrainingState:
             new.starts.strides = usual_parts(self.settings, new.counters.budget, self.starts.episode_limit)
             if self.settings.of_start(0) != self.settings:
                 new._begin_start()
+        new.population.move(self.progress_remaining, new.progress_remaining)
         new.solved, new.is_reported = False, True
         return new
 
