@@ -87,7 +87,7 @@ and what goes with it, for [many cores](../guide/many-cores.md#a-larger-populati
 
 A schedule is a number, `"lin_0.02"` (falls to zero over the budget), `"lin_0.02_0.005"` (goes from the first to the second),
 `"exp_0.02_0.001"` (the same by equal factors), or in Python a function of the remaining progress (1 to 0).
-`generation_timesteps` and `episodes_per_candidate` take the second and third form alone, and round to whole numbers.
+`generation_timesteps` and `episodes_per_candidate` take whole numbers, `"lin_A_B"` and `"exp_A_B"`; schedules are rounded.
 """
 NO_GAIN_HEAD = """
 ## No measured gain yet

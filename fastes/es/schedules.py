@@ -27,18 +27,6 @@ class Allowed(NamedTuple):
         return math.isfinite(number) and number > self.above
 
 
-FORMS = (
-    "a positive number, 'lin_0.02' (falls to zero), 'lin_0.02_0.005' (falls to the second), 'exp_0.02_0.001' (the same, by "
-    "equal factors in equal times), or a function"
-)
-ANY_FORMS = (
-    "a number, 'lin_1' (goes to zero), 'lin_0_1' (goes from the first to the second), 'exp_0.1_1' (the same, by equal factors "
-    "in equal times, both above zero), or a function"
-)
-POSITIVE = Allowed(0.0, "positive finite number", FORMS)
-ANY_NUMBER = Allowed(-math.inf, "finite number", ANY_FORMS)
-
-
 class Whole(NamedTuple):
     """Which whole numbers a setting may have, and the ends of a schedule that messages show; schedules stay above 0."""
 
@@ -55,6 +43,16 @@ class Whole(NamedTuple):
         )
 
 
+FORMS = (
+    "a positive number, 'lin_0.02' (falls to zero), 'lin_0.02_0.005' (falls to the second), 'exp_0.02_0.001' (the same, by "
+    "equal factors in equal times), or a function"
+)
+ANY_FORMS = (
+    "a number, 'lin_1' (goes to zero), 'lin_0_1' (goes from the first to the second), 'exp_0.1_1' (the same, by equal factors "
+    "in equal times, both above zero), or a function"
+)
+POSITIVE = Allowed(0.0, "positive finite number", FORMS)
+ANY_NUMBER = Allowed(-math.inf, "finite number", ANY_FORMS)
 _NUMBERS = {"lin": (1, 2), "exp": (2,)}  # how many each kind of schedule may have
 
 

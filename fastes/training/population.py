@@ -35,7 +35,7 @@ class Population:
         self.first = min(first, self.most)
 
     def move(self, before: float, after: float) -> None:
-        """The running generation begins when so much of the progress remains as after says, and not before: another budget."""
+        """The progress that remains jumps, as where `learn` gets another budget: `first` follows its schedule."""
         old, new = self.budget_at(before), self.budget_at(after)
         if new != old:  # a budget that is a schedule is never 0
             self.first = min(-(-self.first * new // old), self.most)
