@@ -53,7 +53,7 @@ MEASURED = {
     "obs_clip": "Ant-v5, InvertedDoublePendulum-v5",
     "obs_columns": "Humanoid-v5",
     "sigma_adaptation": "per_parameter, with clipup: Walker2d-v5, HumanoidStandup-v5",
-    "generation_timesteps": "Walker2d-v5",
+    "generation_timesteps": "Walker2d-v5, Humanoid-v5",
     "max_population_size": "Walker2d-v5",
     "archive_size": "Pendulum-v1, LunarLander-v3",
     "starts_rounds": "LunarLanderContinuous-v3",
