@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
@@ -44,3 +44,15 @@ def write_records(path: Path, records: Iterable[Any]) -> None:
     path.unlink(missing_ok=True)
     for record in records:
         append_record(path, record)
+
+
+def merge_records(path: Path, kind: type[Record], new: Iterable[Record], key: Callable[[Record], Hashable]) -> list[Record]:
+    """Write the file's records and new ones, which replace those of the same key; sorted by their first fields.
+
+    Returns what the file holds then.
+    """
+    new = list(new)
+    replaced = {key(record) for record in new}
+    merged = sorted([record for record in read_records(path, kind) if key(record) not in replaced] + new)
+    write_records(path, merged)
+    return merged

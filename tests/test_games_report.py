@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.csv_records import read_records
-from benchmarks.learning.games import Game, Point, main, read_game
+from benchmarks.csv_records import read_records, write_records
+from benchmarks.learning.games import Game, Point, game_of, main
+from benchmarks.learning.reports.ended_trainings import read_all
+from benchmarks.learning.runs.run_folder import read_ended
 from fastes.cli.main import main as fastes
-from fastes.errors import FastESError
 
 SMALL = "--preset default --policy LinearPolicy --population-size 4 --eval-episodes 1 --target-return none --workers 0 --quiet"
 
@@ -28,7 +29,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_a_run_folder_becomes_a_row_and_a_curve(run: Path) -> None:
-    game, points = read_game(run)
+    game, points = game_of(read_ended(run))
     assert game[:2] == ("Pong", 7)
     assert game.frames == 4 * (720 + 9 * 19), "steps of four frames: 20 generations, and the last evaluation is told later"
     assert 0 <= game.core_hours < 0.1
@@ -52,8 +53,26 @@ def test_the_command_writes_table_and_picture(run: Path, tmp_path: Path, monkeyp
     assert (out / "games.png").stat().st_size > 5_000
 
 
+def test_games_and_seeds_of_earlier_reports_stay(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    game, points = game_of(read_ended(run))
+    others = [game._replace(game="Boxing"), game._replace(seed=8, machine="another")]
+    write_records(tmp_path / "games.csv", [*others, game._replace(score=-99.0)])
+    write_records(tmp_path / "curves.csv", [points[0]._replace(game="Boxing"), points[0]._replace(score=-99.0)])
+    monkeypatch.setattr(sys, "argv", ["games", str(run), "--out", str(tmp_path)])
+    main()
+    assert read_records(tmp_path / "games.csv", Game) == [others[0], game, others[1]]
+    assert read_records(tmp_path / "curves.csv", Point) == [points[0]._replace(game="Boxing"), *points]
+    assert "- another\n" in (tmp_path / "games.md").read_text()
+
+
 def test_a_training_that_has_not_ended_is_refused(run: Path) -> None:
     config = run / "config.toml"
     config.write_text(config.read_text().partition("[run.result]")[0])
-    with pytest.raises(FastESError, match="no training that ended"):
-        read_game(run)
+    with pytest.raises(SystemExit, match="no training that ended"):
+        read_all([run])
+
+
+def test_two_runs_of_a_seed_are_refused(run: Path) -> None:
+    with pytest.raises(SystemExit, match="one run of each environment and seed"):
+        read_all([run, run])

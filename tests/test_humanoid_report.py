@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.csv_records import read_records
+from benchmarks.csv_records import read_records, write_records
 from benchmarks.learning import humanoid
 from benchmarks.learning.runs.run_folder import read_ended
 from fastes.cli.main import main as fastes
@@ -62,18 +63,60 @@ def test_arguments_of_the_environment_are_read(run: Path) -> None:
     assert read_ended(run).env_kwargs == {"frame_skip": 2}
 
 
-def test_the_command_writes_table_and_picture(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
-    out = tmp_path / "out"
-    monkeypatch.setattr(sys, "argv", ["humanoid", str(run), "--out", str(out)])
-    with pytest.raises(SystemExit, match="run folders of Humanoid-v5, got one of CartPole-v1"):
-        humanoid.main()
+@pytest.fixture
+def humanoid_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The training under Humanoid's name."""
     config = run / "config.toml"
     config.write_text(re.sub(r'env = "CartPole-v1"', f'env = "{humanoid.ENV}"', config.read_text()))
-    for _ in range(2):
-        humanoid.main()
-        points = read_records(out / "curves.csv", humanoid.Point)
-        assert [point.steps for point in points] == sorted({point.steps for point in points})
+    monkeypatch.setattr(humanoid, "EPISODES", 7)
+    return run
+
+
+def test_a_score_is_what_fastes_eval_says(humanoid_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(humanoid_run / "best.zip.bak", humanoid_run / "best.zip")  # other parameters than the last
+    training = humanoid.training_of(read_ended(humanoid_run))
+    assert fastes(["eval", str(humanoid_run), "--episodes", "7"]) == 0
+    said = {name: float(value) for name, value in re.findall(r"(mean length|mean|std|min) ([\d.]+)", capsys.readouterr().out)}
+    assert (training.score, training.std, training.worst, training.length) == pytest.approx(tuple(said.values()), abs=0.051)
+
+
+def test_the_median_and_the_worst_seed_are_told(humanoid_run: Path) -> None:
+    one = humanoid.training_of(read_ended(humanoid_run))
+    trainings = [one._replace(seed=k, score=score, to_6000=to) for k, score, to in ((1, 50, 2.5), (2, 7, math.inf), (3, 80, 1))]
+    assert humanoid.of_all(trainings) == "Median score of 3 seeds 50, worst 7; 6000 after 2.50 core-hours by the median."
+    assert humanoid.of_all(trainings[:2]) == "Median score of 2 seeds 28, worst 7; 6000 reached by a half at most."
+    assert not humanoid.of_all(trainings[:1])
+
+
+def test_seeds_of_earlier_reports_stay(humanoid_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    ended = read_ended(humanoid_run)
+    training, points = humanoid.training_of(ended), humanoid.points_of(ended)
+    others = [training._replace(seed=3, machine="another"), training._replace(seed=10)]
+    write_records(tmp_path / "runs.csv", [*others, training._replace(score=-99.0)])
+    write_records(tmp_path / "curves.csv", [points[0]._replace(seed=3), points[0]._replace(score=-99.0)])
+    monkeypatch.setattr(sys, "argv", ["humanoid", str(humanoid_run), "--out", str(tmp_path)])
+    humanoid.main()
+    assert read_records(tmp_path / "runs.csv", humanoid.Training) == [others[0], training, others[1]]
+    assert read_records(tmp_path / "curves.csv", humanoid.Point) == [points[0]._replace(seed=3), *points]
+    told = (tmp_path / "humanoid.md").read_text()
+    assert [line.split()[1] for line in told.splitlines() if re.match(r"\| \d", line)] == ["3", "7", "10"]
+    assert "- another\n" in told
+
+
+def test_the_command_writes_table_and_picture(humanoid_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "out"
+    monkeypatch.setattr(sys, "argv", ["humanoid", str(humanoid_run), "--out", str(out)])
+    humanoid.main()
+    points = read_records(out / "curves.csv", humanoid.Point)
+    assert [point.steps for point in points] == sorted({point.steps for point in points})
     (line,) = [line for line in (out / "humanoid.md").read_text().splitlines() if line.startswith("| 7")]
     assert [cell.strip() for cell in line.split("|")][-5:-1] == ["never"] * 4
     assert (out / "humanoid.png").stat().st_size > 5_000
+
+
+def test_runs_of_another_environment_are_refused(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["humanoid", str(run), "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit, match="run folders of Humanoid-v5, got one of CartPole-v1"):
+        humanoid.main()

@@ -5,19 +5,17 @@ The trainings themselves are `fastes train ALE/<Game>-v5`, with what a user gets
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.csv_records import write_records
+from benchmarks.csv_records import merge_records
+from benchmarks.learning.reports.ended_trainings import machine_lines, machine_of, parser, read_all
 from benchmarks.learning.reports.plots import new_figure, save
 from benchmarks.learning.reports.sections import write_sections
-from benchmarks.learning.runs.run_folder import read_ended
-from benchmarks.machine import cpu_model
+from benchmarks.learning.runs.run_folder import Ended
 from benchmarks.tables import markdown_table
-from fastes.errors import FastESError
 
 # Salimans et al. 2017, table 2: an hour on 720 cores
 PAPER = {
@@ -34,7 +32,7 @@ _POINTS = 30  # of a curve that is kept
 
 class Game(NamedTuple):
     """One training. score, std, worst: of `episodes` whole games with the parameters that were kept. frames: candidates' and
-    evaluations'; core_hours: as `runs.run_folder` counts them."""
+    evaluations'; core_hours: as `runs.run_folder` counts them; machine: processor and versions."""
 
     game: str
     seed: int
@@ -45,7 +43,7 @@ class Game(NamedTuple):
     worst: float
     episodes: int
     first: float
-    versions: str
+    machine: str
 
 
 class Point(NamedTuple):
@@ -57,14 +55,12 @@ class Point(NamedTuple):
     score: float
 
 
-def read_game(folder: Path) -> tuple[Game, list[Point]]:
-    """Raises FastESError where the training has not ended."""
-    run = read_ended(folder)
-    game = run.env.removeprefix("ALE/").removesuffix("-v5")
+def game_of(run: Ended) -> tuple[Game, list[Point]]:
+    name = run.env.removeprefix("ALE/").removesuffix("-v5")
     skip = int(run.env_kwargs.get("frame_skip", 4))
-    told = (run.outcome.mean, run.outcome.std, run.outcome.worst, run.outcome.episodes, run.first, run.versions)
-    points = [Point(game, run.seed, int(skip * run.at[k]), float(run.median[k])) for k in run.sampled(_POINTS)]
-    return Game(game, run.seed, skip * run.steps, round(run.core_hours, 3), *told), points
+    told = (run.outcome.mean, run.outcome.std, run.outcome.worst, run.outcome.episodes, run.first, machine_of(run))
+    points = [Point(name, run.seed, int(skip * run.at[k]), float(run.median[k])) for k in run.sampled(_POINTS)]
+    return Game(name, run.seed, skip * run.steps, round(run.core_hours, 3), *told), points
 
 
 def table(games: Sequence[Game]) -> str:
@@ -110,25 +106,19 @@ def draw(points: Sequence[Point], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.games", description=__doc__)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders, such as runs/ALE-Pong-v5/1")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where games.csv, curves.csv, games.png go")
-    arguments = parser.parse_args()
-    try:
-        read = [read_game(folder) for folder in arguments.runs]
-    except FastESError as error:
-        raise SystemExit(str(error)) from None
-    read.sort(key=lambda each: each[0][:2])
+    files = "games.csv, curves.csv, games.md and games.png"
+    arguments = parser("benchmarks.learning.games", __doc__, "runs/ALE-Pong-v5/1", files).parse_args()
+    new = [game_of(run) for run in read_all(arguments.runs)]
     arguments.out.mkdir(parents=True, exist_ok=True)
-    games, points = [game for game, _ in read], [point for _, of_game in read for point in of_game]
-    write_records(arguments.out / "games.csv", games)
-    write_records(arguments.out / "curves.csv", points)
+    games = merge_records(arguments.out / "games.csv", Game, [game for game, _ in new], key=lambda game: game[:2])
+    of_games = [point for _, of_game in new for point in of_game]
+    points = merge_records(arguments.out / "curves.csv", Point, of_games, key=lambda point: point[:2])
     draw(points, arguments.out / "games.png")
     told = (
         "`python -m benchmarks.learning.games`, from run folders of `fastes train ALE/<Game>-v5`. Frames count those of "
         "evaluations. The paper's scores are of 720 core-hours (Salimans et al. 2017)."
     )
-    made = "\n".join(f"- {each}" for each in sorted({f"{cpu_model()}; {game.versions}" for game in games}))
+    made = machine_lines(game.machine for game in games)
     parts = ["# Atari games from pixels", told, made, table(games), "![Curves](games.png)"]
     print(write_sections(arguments.out / "games.md", parts).read_text(encoding="utf-8"))
 

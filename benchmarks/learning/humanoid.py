@@ -1,29 +1,32 @@
 """Trainings of Humanoid-v5, from their run folders: what they reached after how many core-hours, beside published ones.
 
-The trainings themselves are `fastes train Humanoid-v5`, with what a user gets.
+The trainings themselves are `fastes train Humanoid-v5`, with what a user gets. One takes hours: those that earlier calls
+reported stay in the files of --out.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.csv_records import write_records
+from benchmarks.csv_records import merge_records
+from benchmarks.learning.reports.ended_trainings import machine_lines, machine_of, parser, read_all
 from benchmarks.learning.reports.plots import new_figure, save
 from benchmarks.learning.reports.sections import write_sections
-from benchmarks.learning.runs.run_folder import Ended, read_ended
-from benchmarks.machine import cpu_model
+from benchmarks.learning.runs.run_folder import Ended
 from benchmarks.published import HUMANOID_MINUTES
 from benchmarks.tables import markdown_table
-from fastes.errors import FastESError
+from fastes import FastES
+from fastes.runs.run_folder import find_checkpoint
 
 ENV = "Humanoid-v5"
-RETURNS = (1000, 2000, 4000, 6000)  # whose core-hours the table has
+RETURNS = (1000, 2000, 4000, 6000)  # whose core-hours are noted, as to_1000 and so on
+EPISODES = 100
 # Core-hours to a return of 6000 on the Humanoid of their day
 PUBLISHED = {
     **{f"Salimans et al. 2017, {cores:,} cores": cores * minutes / 60 for cores, minutes in HUMANOID_MINUTES.items()},
@@ -31,6 +34,25 @@ PUBLISHED = {
 }
 _PUBLISHED_RETURN = 6000
 _POINTS = 60  # of a curve that is kept
+
+
+class Training(NamedTuple):
+    """One training. steps, core_hours: as `runs.run_folder` counts them. score, std, worst, length: returns and mean length
+    of noise-free episodes with the parameters that were kept; to_*: core-hours until the running median of evaluations was
+    first there, inf for never; machine: processor and versions."""
+
+    seed: int
+    steps: int
+    core_hours: float
+    score: float
+    std: float
+    worst: float
+    length: float
+    to_1000: float
+    to_2000: float
+    to_4000: float
+    to_6000: float
+    machine: str
 
 
 class Point(NamedTuple):
@@ -55,18 +77,39 @@ def hours_to(run: Ended, score: float) -> float:
     return float(run.hours[there[0]]) if len(there) else math.inf
 
 
-def table(runs: Sequence[Ended]) -> str:
-    header = ("seed", "steps", "core-hours", "score", "worst", *(f"core-hours to {score}" for score in RETURNS))
+def training_of(run: Ended) -> Training:
+    """Plays the episodes that `fastes eval RUN` plays."""
+    with FastES.load(find_checkpoint(run.folder, "best"), n_workers=1) as model:
+        played = model.evaluate(EPISODES)
+    told = (played.mean, played.std, float(played.returns.min()), float(played.lengths.mean()))
+    reached = (round(hours_to(run, score), 3) for score in RETURNS)
+    return Training(
+        run.seed, run.steps, round(run.core_hours, 3), *(round(value, 2) for value in told), *reached, machine_of(run)
+    )
+
+
+def table(trainings: Sequence[Training]) -> str:
+    header = ("seed", "steps", "core-hours", "score", "worst", "mean length")
     rows = [
         (
-            *(str(run.seed), f"{run.steps / 1e6:.1f}M", f"{run.core_hours:.2f}"),
-            f"{run.outcome.mean:.0f} +- {run.outcome.std:.0f}",
-            f"{run.outcome.worst:.0f}",
-            *(f"{hours:.2f}" if math.isfinite(hours) else "never" for hours in (hours_to(run, score) for score in RETURNS)),
+            *(str(each.seed), f"{each.steps / 1e6:.1f}M", f"{each.core_hours:.2f}"),
+            *(f"{each.score:.0f} +- {each.std:.0f}", f"{each.worst:.0f}", f"{each.length:.0f}"),
+            *(f"{hours:.2f}" if math.isfinite(hours) else "never" for hours in reached),
         )
-        for run in runs
+        for each in trainings
+        for reached in [(each.to_1000, each.to_2000, each.to_4000, each.to_6000)]
     ]
-    return markdown_table(header, rows)
+    return markdown_table((*header, *(f"core-hours to {score}" for score in RETURNS)), rows)
+
+
+def of_all(trainings: Sequence[Training]) -> str:
+    """The median and the worst over seeds; '' for one seed."""
+    if len(trainings) < 2:
+        return ""
+    scores, hours = [each.score for each in trainings], [each.to_6000 for each in trainings]
+    median = statistics.median(hours)
+    reached = f"6000 after {median:.2f} core-hours by the median" if math.isfinite(median) else "6000 reached by a half at most"
+    return f"Median score of {len(trainings)} seeds {statistics.median(scores):.0f}, worst {min(scores):.0f}; {reached}."
 
 
 def draw(points: Sequence[Point], path: Path) -> None:
@@ -83,33 +126,28 @@ def draw(points: Sequence[Point], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.humanoid", description=__doc__)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders, such as runs/Humanoid-v5/1")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where curves.csv, humanoid.md and .png go")
-    arguments = parser.parse_args()
-    try:
-        runs = sorted((read_ended(folder) for folder in arguments.runs), key=lambda run: run.seed)
-    except FastESError as error:
-        raise SystemExit(str(error)) from None
+    files = "runs.csv, curves.csv, humanoid.md and humanoid.png"
+    arguments = parser("benchmarks.learning.humanoid", __doc__, "runs/Humanoid-v5/1", files).parse_args()
+    runs = read_all(arguments.runs)
     if others := [run.env for run in runs if run.env != ENV]:
         raise SystemExit(f"expected run folders of {ENV}, got one of {others[0]}")
-    if len({run.seed for run in runs}) < len(runs):
-        raise SystemExit("expected one run of each seed: the curve of a seed is one line")
     arguments.out.mkdir(parents=True, exist_ok=True)
-    points = [point for run in runs for point in points_of(run)]
-    write_records(arguments.out / "curves.csv", points)
+    new = [training_of(run) for run in runs]
+    trainings = merge_records(arguments.out / "runs.csv", Training, new, key=lambda each: each.seed)
+    of_runs = [point for run in runs for point in points_of(run)]
+    points = merge_records(arguments.out / "curves.csv", Point, of_runs, key=lambda point: point.seed)
     draw(points, arguments.out / "humanoid.png")
     told = (
         f"`python -m benchmarks.learning.humanoid`, from run folders of `fastes train {ENV}`, whose policy sees positions and "
         "velocities alone. Steps count those of evaluations, and not the archive's race at the end. Scores are over "
-        f"{runs[0].outcome.episodes} noise-free episodes of the parameters that were kept. A score is reached when the running "
+        f"{EPISODES} noise-free episodes of the parameters that were kept. A return is reached when the running "
         "median of evaluations is there. Published trainings were on the Humanoid of their day, with all observations."
     )
     published = markdown_table(
         (f"published, to {_PUBLISHED_RETURN}", "core-hours"), [(name, f"{hours:.0f}") for name, hours in PUBLISHED.items()]
     )
-    made = "\n".join(f"- {each}" for each in sorted({f"{cpu_model()}; {run.versions}" for run in runs}))
-    parts = [f"# {ENV}", told, made, table(runs), published, "![Curves](humanoid.png)"]
+    machines = machine_lines(each.machine for each in trainings)
+    parts = [f"# {ENV}", told, machines, table(trainings), of_all(trainings), published, "![Curves](humanoid.png)"]
     print(write_sections(arguments.out / "humanoid.md", parts).read_text(encoding="utf-8"))
 
 

@@ -26,6 +26,7 @@ class Ended(NamedTuple):
     running median of the returns.
     """
 
+    folder: Path
     env: str
     env_kwargs: dict[str, Any]
     seed: int
@@ -57,6 +58,7 @@ def read_ended(folder: Path) -> Ended:
     steps = np.array(columns["timesteps"])
     hours = np.cumsum(np.array(columns["seconds"]) * _workers(sessions, steps)) / 3600
     return Ended(
+        folder,
         str(run["env"]),
         dict(ast.literal_eval(run.get("env_kwargs", "{}"))),
         int(run["seed"]),
