@@ -88,6 +88,18 @@ def test_a_factor_of_one_is_run_once_whatever_the_rules() -> None:
     assert {case.seed for case in cases} == {0, 1}
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(["Swimmer-v5"], "no known returns"), (["Walker2d-v5", "--returns", "9", "--most-steps", "9"], "generation_timesteps")],
+)
+def test_environments_that_cannot_be_studied_are_refused(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed(["--out", "x", "--env", *given])
+    assert said in capsys.readouterr().err
+
+
 def test_one_lucky_evaluation_reaches_nothing() -> None:
     assert first_reached(points(0, 0, 9, 0, 0, 9, 0), 5.0) is None
     assert first_reached(points(0, 0, 9, 0, 9, 9, 0), 5.0) == 3

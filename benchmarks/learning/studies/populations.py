@@ -176,6 +176,11 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
     unknown = [env for env in arguments.env if env not in COURSES]
     if unknown and (arguments.returns is None or arguments.most_steps is None):
         parser.error(f"{unknown[0]} has no known returns: give --returns and --most-steps")
+    if growing := [env for env in arguments.env if preset_of(env).generation_timesteps]:
+        parser.error(
+            f"{growing[0]} has generation_timesteps in its settings: its generations have as many candidates as make those "
+            "steps, and the study needs one population a factor"
+        )
     arguments.courses = {
         env: Course(
             tuple(sorted(arguments.returns or COURSES[env].returns)), int(arguments.most_steps or COURSES[env].most_steps)
