@@ -1,12 +1,18 @@
-"""Named tuples as lines of a CSV file that outlives crashes: lines are only added, and a torn one takes no other with it."""
+"""Named tuples as lines of a CSV file that outlives crashes.
+
+Either lines are only added, and a torn one takes no other with it; or the whole file is replaced.
+"""
 
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_type_hints
+
+from fastes.system.atomic_files import write_text
 
 Record = TypeVar("Record", bound=NamedTuple)
 
@@ -39,20 +45,31 @@ def append_record(path: Path, record: Any) -> None:
         writer.writerows([record] if content else [record._fields, record])
 
 
-def write_records(path: Path, records: Iterable[Any]) -> None:
-    """Write named tuples as the lines of a file, in place of what it held."""
-    path.unlink(missing_ok=True)
-    for record in records:
-        append_record(path, record)
-
-
 def merge_records(path: Path, kind: type[Record], new: Iterable[Record], key: Callable[[Record], Hashable]) -> list[Record]:
     """Write the file's records and new ones, which replace those of the same key; sorted by their first fields.
 
-    Returns what the file holds then.
+    Returns what the file holds then. The file is replaced as a whole. Raises ValueError for one with a line that is no record
+    of this kind: it would be lost.
     """
     new = list(new)
     replaced = {key(record) for record in new}
-    merged = sorted([record for record in read_records(path, kind) if key(record) not in replaced] + new)
-    write_records(path, merged)
+    merged = sorted([record for record in _read_all(path, kind) if key(record) not in replaced] + new)
+    lines = io.StringIO()
+    csv.writer(lines, lineterminator="\n").writerows([kind._fields, *merged])
+    write_text(path, lines.getvalue())
     return merged
+
+
+def _read_all(path: Path, kind: type[Record]) -> list[Record]:
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    header, *lines = csv.reader(io.StringIO(text)) if text else [[]]
+    if tuple(header) != kind._fields:
+        raise ValueError(f"{path} has the columns {', '.join(header)}; expected {', '.join(kind._fields)}: rename them")
+    records = read_records(path, kind)
+    if len(records) < len(lines) or not text.endswith("\n"):
+        raise ValueError(
+            f"{path} has {len(lines)} lines, of which {len(records)} are whole, or ends within one: mend it, or take it away"
+        )
+    return records

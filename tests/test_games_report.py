@@ -1,4 +1,5 @@
-"""Risk: the report of games counts other frames or hours than were played, or tells of a training that has not ended."""
+"""Risk: the report of games counts other frames or hours than were played, tells of a training that has not ended, or loses an
+earlier one."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.csv_records import read_records, write_records
+from benchmarks.csv_records import append_record, read_records
 from benchmarks.learning.games import Game, Point, game_of, main
-from benchmarks.learning.reports.ended_trainings import read_all
+from benchmarks.learning.reports.ended_trainings import read_trainings
 from benchmarks.learning.runs.run_folder import read_ended
 from fastes.cli.main import main as fastes
 
@@ -57,8 +58,10 @@ def test_games_and_seeds_of_earlier_reports_stay(run: Path, tmp_path: Path, monk
     pytest.importorskip("matplotlib")
     game, points = game_of(read_ended(run))
     others = [game._replace(game="Boxing"), game._replace(seed=8, machine="another")]
-    write_records(tmp_path / "games.csv", [*others, game._replace(score=-99.0)])
-    write_records(tmp_path / "curves.csv", [points[0]._replace(game="Boxing"), points[0]._replace(score=-99.0)])
+    for record in [*others, game._replace(score=-99.0)]:
+        append_record(tmp_path / "games.csv", record)
+    for record in [points[0]._replace(game="Boxing"), points[0]._replace(score=-99.0)]:
+        append_record(tmp_path / "curves.csv", record)
     monkeypatch.setattr(sys, "argv", ["games", str(run), "--out", str(tmp_path)])
     main()
     assert read_records(tmp_path / "games.csv", Game) == [others[0], game, others[1]]
@@ -70,9 +73,21 @@ def test_a_training_that_has_not_ended_is_refused(run: Path) -> None:
     config = run / "config.toml"
     config.write_text(config.read_text().partition("[run.result]")[0])
     with pytest.raises(SystemExit, match="no training that ended"):
-        read_all([run])
+        read_trainings([run])
 
 
 def test_two_runs_of_a_seed_are_refused(run: Path) -> None:
-    with pytest.raises(SystemExit, match="one run of each environment and seed"):
-        read_all([run, run])
+    with pytest.raises(SystemExit, match=r"are both ALE/Pong-v5, seed 7: expected one run"):
+        read_trainings([run, run])
+
+
+def test_runs_of_another_environment_are_refused(run: Path) -> None:
+    with pytest.raises(SystemExit, match="run folders of ALE/<Game>-v5, got one of ALE/Pong-ram-v5"):
+        game_of(read_ended(run)._replace(env="ALE/Pong-ram-v5"))
+
+
+def test_a_file_of_older_columns_is_told_of(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "games.csv").write_text("game,seed,versions\nPong,0,python 3.11\n")
+    monkeypatch.setattr(sys, "argv", ["games", str(run), "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match="has the columns game, seed, versions; expected game, seed, frames"):
+        main()

@@ -1,4 +1,5 @@
-"""Risk: the report of Humanoid counts other core-hours than were used, or says that a score was reached which was not."""
+"""Risk: the report of Humanoid counts other core-hours than were used, or says that a score was reached which was not,
+or loses an earlier seed."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.csv_records import read_records, write_records
+from benchmarks.csv_records import append_record, read_records
 from benchmarks.learning import humanoid
+from benchmarks.learning.reports.ended_trainings import read_trainings
 from benchmarks.learning.runs.run_folder import read_ended
 from fastes.cli.main import main as fastes
 from fastes.errors import FastESError
@@ -57,12 +59,6 @@ def test_a_score_is_reached_where_the_running_median_is_first_there(run: Path) -
     assert [humanoid.hours_to(ended, score) for score in (5, 1000, 1001, 1201)] == [0.1, 0.2, 0.4, math.inf]
 
 
-def test_arguments_of_the_environment_are_read(run: Path) -> None:
-    config = run / "config.toml"
-    config.write_text(config.read_text().replace('env_kwargs = "{}"', "env_kwargs = \"{'frame_skip': 2}\""))
-    assert read_ended(run).env_kwargs == {"frame_skip": 2}
-
-
 @pytest.fixture
 def humanoid_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The training under Humanoid's name."""
@@ -81,11 +77,17 @@ def test_a_score_is_what_fastes_eval_says(humanoid_run: Path, capsys: pytest.Cap
 
 
 def test_the_median_and_the_worst_seed_are_told(humanoid_run: Path) -> None:
-    one = humanoid.training_of(read_ended(humanoid_run))
+    one = humanoid.training_of(read_ended(humanoid_run))._replace(settings="ab")
     trainings = [one._replace(seed=k, score=score, to_6000=to) for k, score, to in ((1, 50, 2.5), (2, 7, math.inf), (3, 80, 1))]
-    assert humanoid.of_all(trainings) == "Median score of 3 seeds 50, worst 7; 6000 after 2.50 core-hours by the median."
-    assert humanoid.of_all(trainings[:2]) == "Median score of 2 seeds 28, worst 7; 6000 reached by a half at most."
-    assert not humanoid.of_all(trainings[:1])
+    former = one._replace(seed=0, score=-5, settings="cd")
+    assert humanoid.of_all([former, *trainings]) == (
+        "2 of 3 seeds with settings ab reach 6000, after 2.50 core-hours by the median; the median of their scores is 50, the "
+        "worst 7."
+    )
+    assert humanoid.of_all(trainings[:2]) == (
+        "1 of 2 seeds with settings ab reach 6000; the median of their scores is 28, the worst 7."
+    )
+    assert not humanoid.of_all([former, trainings[0]])
 
 
 def test_seeds_of_earlier_reports_stay(humanoid_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +95,10 @@ def test_seeds_of_earlier_reports_stay(humanoid_run: Path, tmp_path: Path, monke
     ended = read_ended(humanoid_run)
     training, points = humanoid.training_of(ended), humanoid.points_of(ended)
     others = [training._replace(seed=3, machine="another"), training._replace(seed=10)]
-    write_records(tmp_path / "runs.csv", [*others, training._replace(score=-99.0)])
-    write_records(tmp_path / "curves.csv", [points[0]._replace(seed=3), points[0]._replace(score=-99.0)])
+    for record in [*others, training._replace(score=-99.0)]:
+        append_record(tmp_path / "runs.csv", record)
+    for record in [points[0]._replace(seed=3), points[0]._replace(score=-99.0)]:
+        append_record(tmp_path / "curves.csv", record)
     monkeypatch.setattr(sys, "argv", ["humanoid", str(humanoid_run), "--out", str(tmp_path)])
     humanoid.main()
     assert read_records(tmp_path / "runs.csv", humanoid.Training) == [others[0], training, others[1]]
@@ -120,3 +124,10 @@ def test_runs_of_another_environment_are_refused(run: Path, tmp_path: Path, monk
     monkeypatch.setattr(sys, "argv", ["humanoid", str(run), "--out", str(tmp_path / "out")])
     with pytest.raises(SystemExit, match="run folders of Humanoid-v5, got one of CartPole-v1"):
         humanoid.main()
+
+
+def test_runs_in_an_environment_with_arguments_are_refused(run: Path) -> None:
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace('env_kwargs = "{}"', "env_kwargs = \"{'frame_skip': 2}\""))
+    with pytest.raises(SystemExit, match=r"trained with env_kwargs = \{'frame_skip': 2\}"):
+        read_trainings([run])

@@ -6,12 +6,12 @@ The trainings themselves are `fastes train ALE/<Game>-v5`, with what a user gets
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.csv_records import merge_records
-from benchmarks.learning.reports.ended_trainings import machine_lines, machine_of, parser, read_all
+from benchmarks.learning.reports.ended_trainings import machine_lines, machine_of, merged, read_trainings, report_parser
 from benchmarks.learning.reports.plots import new_figure, save
 from benchmarks.learning.reports.sections import write_sections
 from benchmarks.learning.runs.run_folder import Ended
@@ -27,12 +27,15 @@ PAPER = {
     "Qbert": 147.5,
     "Seaquest": 1390.0,
 }
+_GAME = re.compile(r"ALE/(\w+)-v5")
+_FRAMES = 4  # a step
 _POINTS = 30  # of a curve that is kept
 
 
 class Game(NamedTuple):
     """One training. score, std, worst: of `episodes` whole games with the parameters that were kept. frames: candidates' and
-    evaluations'; core_hours: as `runs.run_folder` counts them; machine: processor and versions."""
+    evaluations'; core_hours: as `runs.run_folder` counts them; machine: processor, of
+    the machine that reports, and versions."""
 
     game: str
     seed: int
@@ -56,11 +59,13 @@ class Point(NamedTuple):
 
 
 def game_of(run: Ended) -> tuple[Game, list[Point]]:
-    name = run.env.removeprefix("ALE/").removesuffix("-v5")
-    skip = int(run.env_kwargs.get("frame_skip", 4))
+    """Ends the program where it is no game's."""
+    if not (found := _GAME.fullmatch(run.env)):
+        raise SystemExit(f"expected run folders of ALE/<Game>-v5, got one of {run.env}")
+    name = found[1]
     told = (run.outcome.mean, run.outcome.std, run.outcome.worst, run.outcome.episodes, run.first, machine_of(run))
-    points = [Point(name, run.seed, int(skip * run.at[k]), float(run.median[k])) for k in run.sampled(_POINTS)]
-    return Game(name, run.seed, skip * run.steps, round(run.core_hours, 3), *told), points
+    points = [Point(name, run.seed, int(_FRAMES * run.at[k]), float(run.median[k])) for k in run.sampled(_POINTS)]
+    return Game(name, run.seed, _FRAMES * run.steps, round(run.core_hours, 3), *told), points
 
 
 def table(games: Sequence[Game]) -> str:
@@ -107,12 +112,12 @@ def draw(points: Sequence[Point], path: Path) -> None:
 
 def main() -> None:
     files = "games.csv, curves.csv, games.md and games.png"
-    arguments = parser("benchmarks.learning.games", __doc__, "runs/ALE-Pong-v5/1", files).parse_args()
-    new = [game_of(run) for run in read_all(arguments.runs)]
+    arguments = report_parser("benchmarks.learning.games", __doc__, "runs/ALE-Pong-v5/1", files).parse_args()
+    new = [game_of(run) for run in read_trainings(arguments.runs)]
     arguments.out.mkdir(parents=True, exist_ok=True)
-    games = merge_records(arguments.out / "games.csv", Game, [game for game, _ in new], key=lambda game: game[:2])
+    games = merged(arguments.out / "games.csv", Game, [game for game, _ in new], key=lambda game: game[:2])
     of_games = [point for _, of_game in new for point in of_game]
-    points = merge_records(arguments.out / "curves.csv", Point, of_games, key=lambda point: point[:2])
+    points = merged(arguments.out / "curves.csv", Point, of_games, key=lambda point: point[:2])
     draw(points, arguments.out / "games.png")
     told = (
         "`python -m benchmarks.learning.games`, from run folders of `fastes train ALE/<Game>-v5`. Frames count those of "

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.csv_records import merge_records
-from benchmarks.learning.reports.ended_trainings import machine_lines, machine_of, parser, read_all
+from benchmarks.learning.reports.ended_trainings import machine_lines, machine_of, merged, read_trainings, report_parser
 from benchmarks.learning.reports.plots import new_figure, save
 from benchmarks.learning.reports.sections import write_sections
+from benchmarks.learning.runs.contestant import fingerprint
 from benchmarks.learning.runs.run_folder import Ended
 from benchmarks.published import HUMANOID_MINUTES
 from benchmarks.tables import markdown_table
@@ -37,17 +37,24 @@ _POINTS = 60  # of a curve that is kept
 
 
 class Training(NamedTuple):
-    """One training. steps, core_hours: as `runs.run_folder` counts them. score, std, worst, length: returns and mean length
-    of noise-free episodes with the parameters that were kept; to_*: core-hours until the running median of evaluations was
-    first there, inf for never; machine: processor and versions."""
+    """One training.
+
+    settings: their fingerprint.
+    steps, core_hours: as `runs.run_folder` counts them.
+    score, std, worst, length: returns and mean length of `episodes` noise-free ones with the parameters that were kept.
+    to_*: core-hours until the running median of evaluations was first there, inf for never.
+    machine: processor, of the machine that reports, and versions.
+    """
 
     seed: int
+    settings: str
     steps: int
     core_hours: float
     score: float
     std: float
     worst: float
     length: float
+    episodes: int
     to_1000: float
     to_2000: float
     to_4000: float
@@ -80,19 +87,21 @@ def hours_to(run: Ended, score: float) -> float:
 def training_of(run: Ended) -> Training:
     """Plays the episodes that `fastes eval RUN` plays."""
     with FastES.load(find_checkpoint(run.folder, "best"), n_workers=1) as model:
-        played = model.evaluate(EPISODES)
+        played, settings = model.evaluate(EPISODES), fingerprint(model.settings)
     told = (played.mean, played.std, float(played.returns.min()), float(played.lengths.mean()))
     reached = (round(hours_to(run, score), 3) for score in RETURNS)
     return Training(
-        run.seed, run.steps, round(run.core_hours, 3), *(round(value, 2) for value in told), *reached, machine_of(run)
+        *(run.seed, settings, run.steps, round(run.core_hours, 3)),
+        *(round(value, 2) for value in told),
+        *(len(played.returns), *reached, machine_of(run)),
     )
 
 
 def table(trainings: Sequence[Training]) -> str:
-    header = ("seed", "steps", "core-hours", "score", "worst", "mean length")
+    header = ("seed", "settings", "steps", "core-hours", "episodes", "score", "worst", "mean length")
     rows = [
         (
-            *(str(each.seed), f"{each.steps / 1e6:.1f}M", f"{each.core_hours:.2f}"),
+            *(str(each.seed), each.settings, f"{each.steps / 1e6:.1f}M", f"{each.core_hours:.2f}", str(each.episodes)),
             *(f"{each.score:.0f} +- {each.std:.0f}", f"{each.worst:.0f}", f"{each.length:.0f}"),
             *(f"{hours:.2f}" if math.isfinite(hours) else "never" for hours in reached),
         )
@@ -103,13 +112,14 @@ def table(trainings: Sequence[Training]) -> str:
 
 
 def of_all(trainings: Sequence[Training]) -> str:
-    """The median and the worst over seeds; '' for one seed."""
-    if len(trainings) < 2:
+    """The median and the worst over seeds with the same settings, of the last seed's; '' for one seed."""
+    same = [each for each in trainings if each.settings == trainings[-1].settings]
+    if len(same) < 2:
         return ""
-    scores, hours = [each.score for each in trainings], [each.to_6000 for each in trainings]
-    median = statistics.median(hours)
-    reached = f"6000 after {median:.2f} core-hours by the median" if math.isfinite(median) else "6000 reached by a half at most"
-    return f"Median score of {len(trainings)} seeds {statistics.median(scores):.0f}, worst {min(scores):.0f}; {reached}."
+    scores, hours = [each.score for each in same], [each.to_6000 for each in same]
+    reached = f"{sum(map(math.isfinite, hours))} of {len(same)} seeds with settings {same[0].settings} reach 6000"
+    when = f", after {median:.2f} core-hours by the median" if math.isfinite(median := statistics.median(hours)) else ""
+    return f"{reached}{when}; the median of their scores is {statistics.median(scores):.0f}, the worst {min(scores):.0f}."
 
 
 def draw(points: Sequence[Point], path: Path) -> None:
@@ -127,20 +137,20 @@ def draw(points: Sequence[Point], path: Path) -> None:
 
 def main() -> None:
     files = "runs.csv, curves.csv, humanoid.md and humanoid.png"
-    arguments = parser("benchmarks.learning.humanoid", __doc__, "runs/Humanoid-v5/1", files).parse_args()
-    runs = read_all(arguments.runs)
+    arguments = report_parser("benchmarks.learning.humanoid", __doc__, "runs/Humanoid-v5/1", files).parse_args()
+    runs = read_trainings(arguments.runs)
     if others := [run.env for run in runs if run.env != ENV]:
         raise SystemExit(f"expected run folders of {ENV}, got one of {others[0]}")
     arguments.out.mkdir(parents=True, exist_ok=True)
     new = [training_of(run) for run in runs]
-    trainings = merge_records(arguments.out / "runs.csv", Training, new, key=lambda each: each.seed)
+    trainings = merged(arguments.out / "runs.csv", Training, new, key=lambda each: each.seed)
     of_runs = [point for run in runs for point in points_of(run)]
-    points = merge_records(arguments.out / "curves.csv", Point, of_runs, key=lambda point: point.seed)
+    points = merged(arguments.out / "curves.csv", Point, of_runs, key=lambda point: point.seed)
     draw(points, arguments.out / "humanoid.png")
     told = (
         f"`python -m benchmarks.learning.humanoid`, from run folders of `fastes train {ENV}`, whose policy sees positions and "
-        "velocities alone. Steps count those of evaluations, and not the archive's race at the end. Scores are over "
-        f"{EPISODES} noise-free episodes of the parameters that were kept. A return is reached when the running "
+        "velocities alone. Steps count those of evaluations, and not the archive's race at the end. Scores are of "
+        "noise-free episodes with the parameters that were kept. A return is reached when the running "
         "median of evaluations is there. Published trainings were on the Humanoid of their day, with all observations."
     )
     published = markdown_table(

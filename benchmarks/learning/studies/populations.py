@@ -177,9 +177,10 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
     if unknown and (arguments.returns is None or arguments.most_steps is None):
         parser.error(f"{unknown[0]} has no known returns: give --returns and --most-steps")
     if growing := [env for env in arguments.env if preset_of(env).generation_timesteps]:
+        steps = preset_of(growing[0]).generation_timesteps
         parser.error(
-            f"{growing[0]} has generation_timesteps in its settings: its generations have as many candidates as make those "
-            "steps, and the study needs one population a factor"
+            f"the preset of {growing[0]} has generation_timesteps = {steps!r}, so that its generations have no fixed number of "
+            "candidates: leave it out"
         )
     arguments.courses = {
         env: Course(
