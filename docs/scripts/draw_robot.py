@@ -1,7 +1,8 @@
-"""Draw docs/pictures/half_cheetah.gif: a trained HalfCheetah-v5 runs and the camera follows. Run by `make robot`.
+"""Draw docs/pictures/half_cheetah.gif or humanoid.gif: a trained robot runs, the camera follows. `make robot`: the first.
 
-python docs/scripts/draw_robot.py                              # trains first: a minute or two
+python docs/scripts/draw_robot.py                              # trains HalfCheetah-v5 first: a minute or two
 python docs/scripts/draw_robot.py --run runs/HalfCheetah-v5/1  # plays the best.zip of a run folder
+python docs/scripts/draw_robot.py --env Humanoid-v5 --run runs/Humanoid-v5/1  # whose training takes hours
 
 Needs pip install '.[mujoco,plots]' and, on a machine without graphics drivers, EGL (apt-get install libegl1).
 """
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,25 +27,57 @@ from PIL import Image
 
 from fastes import FastES
 
-PICTURE = Path(__file__).parents[1] / "pictures" / "half_cheetah.gif"
-ENV = "HalfCheetah-v5"
+PICTURES = Path(__file__).parents[1] / "pictures"
 WIDTH, HEIGHT, FINER = 420, 236, 2  # pixels; each is the mean of FINER x FINER
-FIRST_STEP, STEPS = 100, 140  # it runs by then; 7 seconds
+SECONDS = 7.0
 COLOURS = 64  # few, so that the file is small
 LONGER = 10  # the floor, than the model file has it
 SKY, HORIZON = (196, 219, 240), (246, 249, 252)
 TILES = (222, 227, 233), (198, 206, 216)
-BODY, HIND_LEG, FORE_LEG = (0.16, 0.37, 0.66, 1.0), (0.85, 0.40, 0.24, 1.0), (0.95, 0.62, 0.25, 1.0)
+BODY, RED, AMBER = (0.16, 0.37, 0.66, 1.0), (0.85, 0.40, 0.24, 1.0), (0.95, 0.62, 0.25, 1.0)
 
 
-def train(seed: int, runs: Path) -> Path:
+class Robot(NamedTuple):
+    """How one is shown.
+
+    first_step: it runs by then. every: steps from a frame to the next. distance, azimuth, elevation: of the camera from the
+    torso, m and degrees. tiles: in a length, as multiples of the model file's. red, amber: how names of limbs in these
+    colours begin.
+    """
+
+    file: str
+    first_step: int
+    every: int
+    distance: float
+    azimuth: float
+    elevation: float
+    tiles: float
+    red: tuple[str, ...]
+    amber: tuple[str, ...]
+
+
+ROBOTS = {
+    "HalfCheetah-v5": Robot(
+        *("half_cheetah.gif", 100, 1, 2.3, 68.0, -10.0, 1.0),
+        ("bthigh", "bshin", "bfoot"),
+        ("fthigh", "fshin", "ffoot"),
+    ),
+    "Humanoid-v5": Robot(
+        *("humanoid.gif", 100, 4, 3.2, 68.0, -8.0, 0.33),
+        ("right_thigh", "right_shin", "right_foot", "right_uarm", "right_larm", "right_hand"),
+        ("left_thigh", "left_shin", "left_foot", "left_uarm", "left_larm", "left_hand"),
+    ),
+}
+
+
+def train(env: str, seed: int, runs: Path) -> Path:
     """The preset's whole budget; returns the run folder."""
-    command = ["train", ENV, "--seed", str(seed), "--target-return", "none", "--runs", str(runs), "--quiet"]
+    command = ["train", env, "--seed", str(seed), "--target-return", "none", "--runs", str(runs), "--quiet"]
     subprocess.run([sys.executable, "-m", "fastes", *command], check=True)
-    return runs / ENV / "1"
+    return runs / env / "1"
 
 
-def paint(model: mujoco.MjModel) -> None:
+def paint(model: mujoco.MjModel, robot: Robot) -> None:
     """Another sky, floor and robot than the model file's, which are dark."""
     for texture in range(model.ntex):
         height, width = int(model.tex_height[texture]), int(model.tex_width[texture])
@@ -59,43 +92,48 @@ def paint(model: mujoco.MjModel) -> None:
     model.mat_reflectance[:], model.mat_specular[:] = 0.0, 0.0
     model.light_diffuse[:], model.light_specular[:], model.vis.headlight.diffuse[:] = 0.6, 0.0, 0.4
     model.vis.headlight.ambient[:] = 0.3
-    model.mat_texrepeat[:] *= LONGER  # tiles as large as before, on a floor that a fast one does not leave
+    model.light_mode[:] = mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM  # shadows wherever it goes
+    model.mat_texrepeat[:] *= LONGER * robot.tiles  # a floor that a fast one does not leave
     for geom in range(model.ngeom):
         name = model.geom(geom).name
         if name != "floor":
-            leg = name.startswith(("bthigh", "bshin", "bfoot")), name.startswith(("fthigh", "fshin", "ffoot"))
-            model.geom_rgba[geom] = HIND_LEG if leg[0] else FORE_LEG if leg[1] else BODY
+            limb = RED if name.startswith(robot.red) else AMBER if name.startswith(robot.amber) else BODY
+            model.geom_rgba[geom], model.geom_matid[geom] = limb, -1  # a material's texture would darken it
         else:
             model.geom_size[geom, :2] *= LONGER
             model.geom_rgba[geom] = 1.0
 
 
-def camera(model: mujoco.MjModel) -> mujoco.MjvCamera:
+def camera(model: mujoco.MjModel, robot: Robot) -> mujoco.MjvCamera:
     """Beside the torso, wherever that goes."""
     view = mujoco.MjvCamera()
     view.type = mujoco.mjtCamera.mjCAMERA_TRACKING
     view.trackbodyid = model.body("torso").id
-    view.distance, view.azimuth, view.elevation = 2.3, 68.0, -10.0
+    view.distance, view.azimuth, view.elevation = robot.distance, robot.azimuth, robot.elevation
     return view
 
 
-def frames_of(trained: FastES, seed: int) -> tuple[list[Image.Image], float, float]:
-    """Frames of one noise-free episode from FIRST_STEP on, its return, and the seconds that a step takes."""
-    env: Any = gymnasium.make(ENV)
+def frames_of(trained: FastES, name: str, seed: int) -> tuple[list[Image.Image], float, float]:
+    """Frames of one noise-free episode from the robot's first_step on, its return, and the seconds that a frame takes."""
+    env: Any = gymnasium.make(name)
+    robot, dt = ROBOTS[name], float(env.unwrapped.dt)
+    end = robot.first_step + round(SECONDS / dt)
     model, data = env.unwrapped.model, env.unwrapped.data
-    paint(model)
+    paint(model, robot)
     model.vis.global_.offwidth, model.vis.global_.offheight = WIDTH * FINER, HEIGHT * FINER
-    view, frames, total, ended, step = camera(model), [], 0.0, False, 0
+    view, frames, total, ended, step = camera(model, robot), [], 0.0, False, 0
     observation, _ = env.reset(seed=seed)
     with mujoco.Renderer(model, HEIGHT * FINER, WIDTH * FINER) as renderer:
         while not ended:
-            if FIRST_STEP <= step < FIRST_STEP + STEPS:
+            if robot.first_step <= step < end and (step - robot.first_step) % robot.every == 0:
                 renderer.update_scene(data, view)
                 frames.append(Image.fromarray(renderer.render()).resize((WIDTH, HEIGHT), Image.Resampling.BOX))
             action, _ = trained.predict(observation, deterministic=True)
             observation, reward, terminated, truncated, _ = env.step(action)
             total, ended, step = total + float(reward), terminated or truncated, step + 1
-    return frames, total, float(env.unwrapped.dt)
+    if step < end:
+        raise SystemExit(f"the episode of --seed {seed} ended after {step} steps, of {end} that are drawn: give another --seed")
+    return frames, total, robot.every * dt
 
 
 def write_gif(path: Path, frames: list[Image.Image], seconds: float) -> None:
@@ -110,16 +148,18 @@ def write_gif(path: Path, frames: list[Image.Image], seconds: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--run", type=Path, help="a run folder; without it HalfCheetah-v5 is trained")
+    parser.add_argument("--env", choices=ROBOTS, default="HalfCheetah-v5", help="default: %(default)s")
+    parser.add_argument("--run", type=Path, help="a run folder of it; without, it is trained")
     parser.add_argument("--train-seed", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0, help="of the episode")
-    parser.add_argument("--out", type=Path, default=PICTURE)
+    parser.add_argument("--out", type=Path, help="default: its file in docs/pictures")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as runs:
-        trained = FastES.load((args.run or train(args.train_seed, Path(runs))) / "best.zip")
-    frames, total, seconds = frames_of(trained, args.seed)
-    write_gif(args.out, frames, seconds)
-    print(f"{args.out.name}: return {total:.0f}, {len(frames)} frames, {args.out.stat().st_size / 1e6:.2f} MB")
+        trained = FastES.load((args.run or train(args.env, args.train_seed, Path(runs))) / "best.zip")
+    frames, total, seconds = frames_of(trained, args.env, args.seed)
+    out = args.out or PICTURES / ROBOTS[args.env].file
+    write_gif(out, frames, seconds)
+    print(f"{out.name}: return {total:.0f}, {len(frames)} frames, {out.stat().st_size / 1e6:.2f} MB")
 
 
 if __name__ == "__main__":
