@@ -92,7 +92,7 @@ def paint(model: mujoco.MjModel, robot: Robot) -> None:
     model.mat_reflectance[:], model.mat_specular[:] = 0.0, 0.0
     model.light_diffuse[:], model.light_specular[:], model.vis.headlight.diffuse[:] = 0.6, 0.0, 0.4
     model.vis.headlight.ambient[:] = 0.3
-    model.light_mode[:] = mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM  # shadows wherever it goes
+    model.light_castshadow[:] = 0  # the light stays behind, and with it shadows
     model.mat_texrepeat[:] *= LONGER * robot.tiles  # a floor that a fast one does not leave
     for geom in range(model.ngeom):
         name = model.geom(geom).name
