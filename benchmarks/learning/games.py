@@ -5,15 +5,17 @@ The trainings themselves are `fastes train ALE/<Game>-v5`, with what a user gets
 
 from __future__ import annotations
 
+import argparse
 import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.learning.reports.ended_trainings import machine_lines, machine_of, merged, read_trainings, report_parser
+from benchmarks.csv_records import merge_records
+from benchmarks.learning.reports.ended_trainings import machine_lines, machine_of, read_trainings, report_parser
 from benchmarks.learning.reports.plots import new_figure, save
-from benchmarks.learning.reports.sections import write_sections
+from benchmarks.learning.reports.sections import print_report, write_sections
 from benchmarks.learning.runs.run_folder import Ended
 from benchmarks.tables import markdown_table
 
@@ -34,8 +36,8 @@ _POINTS = 30  # of a curve that is kept
 
 class Game(NamedTuple):
     """One training. score, std, worst: of `episodes` whole games with the parameters that were kept. frames: candidates' and
-    evaluations'; core_hours: as `runs.run_folder` counts them; machine: processor, of
-    the machine that reports, and versions."""
+    evaluations'; core_hours: as `runs.run_folder` counts them; machine: processor, of the machine that
+    reports, and versions."""
 
     game: str
     seed: int
@@ -110,14 +112,12 @@ def draw(points: Sequence[Point], path: Path) -> None:
     save(figure, path)
 
 
-def main() -> None:
-    files = "games.csv, curves.csv, games.md and games.png"
-    arguments = report_parser("benchmarks.learning.games", __doc__, "runs/ALE-Pong-v5/1", files).parse_args()
+def write_report(arguments: argparse.Namespace) -> Path:
     new = [game_of(run) for run in read_trainings(arguments.runs)]
     arguments.out.mkdir(parents=True, exist_ok=True)
-    games = merged(arguments.out / "games.csv", Game, [game for game, _ in new], key=lambda game: game[:2])
+    games = merge_records(arguments.out / "games.csv", Game, [game for game, _ in new], key=lambda game: game[:2])
     of_games = [point for _, of_game in new for point in of_game]
-    points = merged(arguments.out / "curves.csv", Point, of_games, key=lambda point: point[:2])
+    points = merge_records(arguments.out / "curves.csv", Point, of_games, key=lambda point: point[:2])
     draw(points, arguments.out / "games.png")
     told = (
         "`python -m benchmarks.learning.games`, from run folders of `fastes train ALE/<Game>-v5`. Frames count those of "
@@ -125,7 +125,13 @@ def main() -> None:
     )
     made = machine_lines(game.machine for game in games)
     parts = ["# Atari games from pixels", told, made, table(games), "![Curves](games.png)"]
-    print(write_sections(arguments.out / "games.md", parts).read_text(encoding="utf-8"))
+    return write_sections(arguments.out / "games.md", parts)
+
+
+def main() -> None:
+    files = "games.csv, curves.csv, games.md and games.png"
+    arguments = report_parser("benchmarks.learning.games", __doc__, "runs/ALE-Pong-v5/1", files).parse_args()
+    print_report(lambda: write_report(arguments))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ reported stay in the files of --out.
 
 from __future__ import annotations
 
+import argparse
 import math
 import statistics
 from collections.abc import Sequence
@@ -14,9 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.learning.reports.ended_trainings import machine_lines, machine_of, merged, read_trainings, report_parser
+from benchmarks.csv_records import merge_records
+from benchmarks.learning.reports.ended_trainings import machine_lines, machine_of, read_trainings, report_parser
 from benchmarks.learning.reports.plots import new_figure, save
-from benchmarks.learning.reports.sections import write_sections
+from benchmarks.learning.reports.sections import print_report, write_sections
 from benchmarks.learning.runs.contestant import fingerprint
 from benchmarks.learning.runs.run_folder import Ended
 from benchmarks.published import HUMANOID_MINUTES
@@ -61,6 +63,11 @@ class Training(NamedTuple):
     to_6000: float
     machine: str
 
+    @property
+    def reached(self) -> tuple[float, ...]:
+        """Core-hours to each of RETURNS."""
+        return self.to_1000, self.to_2000, self.to_4000, self.to_6000
+
 
 class Point(NamedTuple):
     """The running median of a training's evaluations. steps: of candidates; core_hours: until then."""
@@ -103,10 +110,9 @@ def table(trainings: Sequence[Training]) -> str:
         (
             *(str(each.seed), each.settings, f"{each.steps / 1e6:.1f}M", f"{each.core_hours:.2f}", str(each.episodes)),
             *(f"{each.score:.0f} +- {each.std:.0f}", f"{each.worst:.0f}", f"{each.length:.0f}"),
-            *(f"{hours:.2f}" if math.isfinite(hours) else "never" for hours in reached),
+            *(f"{hours:.2f}" if math.isfinite(hours) else "never" for hours in each.reached),
         )
         for each in trainings
-        for reached in [(each.to_1000, each.to_2000, each.to_4000, each.to_6000)]
     ]
     return markdown_table((*header, *(f"core-hours to {score}" for score in RETURNS)), rows)
 
@@ -135,17 +141,15 @@ def draw(points: Sequence[Point], path: Path) -> None:
     save(figure, path)
 
 
-def main() -> None:
-    files = "runs.csv, curves.csv, humanoid.md and humanoid.png"
-    arguments = report_parser("benchmarks.learning.humanoid", __doc__, "runs/Humanoid-v5/1", files).parse_args()
+def write_report(arguments: argparse.Namespace) -> Path:
     runs = read_trainings(arguments.runs)
     if others := [run.env for run in runs if run.env != ENV]:
         raise SystemExit(f"expected run folders of {ENV}, got one of {others[0]}")
     arguments.out.mkdir(parents=True, exist_ok=True)
     new = [training_of(run) for run in runs]
-    trainings = merged(arguments.out / "runs.csv", Training, new, key=lambda each: each.seed)
+    trainings = merge_records(arguments.out / "runs.csv", Training, new, key=lambda each: each.seed)
     of_runs = [point for run in runs for point in points_of(run)]
-    points = merged(arguments.out / "curves.csv", Point, of_runs, key=lambda point: point.seed)
+    points = merge_records(arguments.out / "curves.csv", Point, of_runs, key=lambda point: point.seed)
     draw(points, arguments.out / "humanoid.png")
     told = (
         f"`python -m benchmarks.learning.humanoid`, from run folders of `fastes train {ENV}`, whose policy sees positions and "
@@ -158,7 +162,13 @@ def main() -> None:
     )
     machines = machine_lines(each.machine for each in trainings)
     parts = [f"# {ENV}", told, machines, table(trainings), of_all(trainings), published, "![Curves](humanoid.png)"]
-    print(write_sections(arguments.out / "humanoid.md", parts).read_text(encoding="utf-8"))
+    return write_sections(arguments.out / "humanoid.md", parts)
+
+
+def main() -> None:
+    files = "runs.csv, curves.csv, humanoid.md and humanoid.png"
+    arguments = report_parser("benchmarks.learning.humanoid", __doc__, "runs/Humanoid-v5/1", files).parse_args()
+    print_report(lambda: write_report(arguments))
 
 
 if __name__ == "__main__":

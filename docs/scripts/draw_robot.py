@@ -58,14 +58,26 @@ class Robot(NamedTuple):
 
 ROBOTS = {
     "HalfCheetah-v5": Robot(
-        *("half_cheetah.gif", 100, 1, 2.3, 68.0, -10.0, 1.0),
-        ("bthigh", "bshin", "bfoot"),
-        ("fthigh", "fshin", "ffoot"),
+        file="half_cheetah.gif",
+        first_step=100,
+        every=1,
+        distance=2.3,
+        azimuth=68.0,
+        elevation=-10.0,
+        tiles=1.0,
+        red=("bthigh", "bshin", "bfoot"),
+        amber=("fthigh", "fshin", "ffoot"),
     ),
     "Humanoid-v5": Robot(
-        *("humanoid.gif", 100, 4, 3.2, 68.0, -8.0, 0.33),
-        ("right_thigh", "right_shin", "right_foot", "right_uarm", "right_larm", "right_hand"),
-        ("left_thigh", "left_shin", "left_foot", "left_uarm", "left_larm", "left_hand"),
+        file="humanoid.gif",
+        first_step=100,
+        every=4,
+        distance=3.2,
+        azimuth=68.0,
+        elevation=-8.0,
+        tiles=0.33,
+        red=("right_",),
+        amber=("left_",),
     ),
 }
 

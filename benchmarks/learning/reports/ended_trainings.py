@@ -1,12 +1,11 @@
-"""What reports of trainings by `fastes train` share: the command that reads run folders, and files that keep earlier ones."""
+"""What reports of trainings by `fastes train` share: the command that reads run folders, and what they ran on."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks.csv_records import Record, merge_records
 from benchmarks.learning.runs.run_folder import Ended, read_ended
 from benchmarks.machine import cpu_model
 from fastes.errors import FastESError
@@ -15,9 +14,8 @@ from fastes.errors import FastESError
 def report_parser(module: str, doc: str | None, example: str, files: str) -> argparse.ArgumentParser:
     """Of a command with run folders and --out. example: a run folder; files: which it writes."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=doc)
-    parser.add_argument(
-        *("runs",), nargs="+", type=Path, metavar="RUN", help=f"run folders of trainings on this machine, such as {example}"
-    )
+    which = f"run folders of trainings on this machine, such as {example}"
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help=which)
     where = f"where {files} go; other trainings in its files stay, those of the same seed are replaced"
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help=where)
     return parser
@@ -31,22 +29,12 @@ def read_trainings(folders: Sequence[Path]) -> list[Ended]:
             runs.append(read_ended(folder))
         except FastESError as error:
             raise SystemExit(str(error)) from None
-    first: dict[Hashable, Ended] = {}
+    first: dict[tuple[str, int], Ended] = {}
     for run in runs:
-        if run.env_kwargs:
-            raise SystemExit(f"{run.folder} was trained with env_kwargs = {run.env_kwargs}: expected the environment as it is")
         other = first.setdefault((run.env, run.seed), run)
         if other is not run:
             raise SystemExit(f"{other.folder} and {run.folder} are both {run.env}, seed {run.seed}: expected one run of a seed")
     return runs
-
-
-def merged(path: Path, kind: type[Record], new: Iterable[Record], key: Callable[[Record], Hashable]) -> list[Record]:
-    """As merge_records, whose ValueError ends the program."""
-    try:
-        return merge_records(path, kind, new, key)
-    except ValueError as error:
-        raise SystemExit(str(error)) from None
 
 
 def machine_of(run: Ended) -> str:

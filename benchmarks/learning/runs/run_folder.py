@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +27,6 @@ class Ended(NamedTuple):
 
     folder: Path
     env: str
-    env_kwargs: dict[str, Any]
     seed: int
     steps: int
     core_hours: float
@@ -45,11 +43,14 @@ class Ended(NamedTuple):
 
 
 def read_ended(folder: Path) -> Ended:
-    """Raises FastESError where the training has not ended, and where a cluster is noted, since its cores are not."""
+    """Raises FastESError where the training has not ended, where its environment was given arguments, and where a cluster is
+    noted, since its cores are not."""
     config, columns = read_config(folder / "config.toml") or {}, read_progress(folder / "progress.csv")
     run, curve = config.get("run", {}), read_curve(folder, folder / "progress.csv", folder / "config.toml")
     if curve.outcome is None:
         raise FastESError(f"{folder} is no training that ended: expected a run folder of fastes train")
+    if (given := run.get("env_kwargs", "{}")) != "{}":
+        raise FastESError(f"{folder} was trained with env_kwargs = {given}: expected the environment as it is")
     sessions = [*config.get("earlier", []), config]
     if any("cluster" in session["run"] for session in sessions):
         raise FastESError(
@@ -60,7 +61,6 @@ def read_ended(folder: Path) -> Ended:
     return Ended(
         folder,
         str(run["env"]),
-        dict(ast.literal_eval(run.get("env_kwargs", "{}"))),
         int(run["seed"]),
         int(steps[-1] + columns["eval_timesteps"][-1]),
         float(hours[-1]),

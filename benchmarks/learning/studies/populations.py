@@ -176,12 +176,12 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
     unknown = [env for env in arguments.env if env not in COURSES]
     if unknown and (arguments.returns is None or arguments.most_steps is None):
         parser.error(f"{unknown[0]} has no known returns: give --returns and --most-steps")
-    if growing := [env for env in arguments.env if preset_of(env).generation_timesteps]:
-        steps = preset_of(growing[0]).generation_timesteps
-        parser.error(
-            f"the preset of {growing[0]} has generation_timesteps = {steps!r}, so that its generations have no fixed number of "
-            "candidates: leave it out"
-        )
+    for env in arguments.env:
+        if steps := preset_of(env).generation_timesteps:
+            parser.error(
+                f"the preset of {env} has generation_timesteps = {steps!r}, so that its generations have no fixed number of "
+                "candidates: leave it out"
+            )
     arguments.courses = {
         env: Course(
             tuple(sorted(arguments.returns or COURSES[env].returns)), int(arguments.most_steps or COURSES[env].most_steps)
