@@ -98,6 +98,25 @@ def test_a_part_counts_by_all_its_evaluations_and_its_best_stands_for_it(archive
     assert archive.best()[1].theta[0] == 301
 
 
+def test_each_start_has_parts_of_its_own(archive: Archive, model: FastES) -> None:
+    """A start's end is not mixed with the next one's beginning, whose evaluation may be told later."""
+    for timesteps, mean in ((0, 90.0), (20, 92.0)):
+        archive.note(told(model, timesteps, mean), 800)
+    archive.begun = 40
+    for timesteps, mean in ((30, 94.0), (40, 1.0), (60, 3.0)):
+        archive.note(told(model, timesteps, mean), 800)
+    assert [(each.timesteps, each.score) for each in archive.snapshots] == [(30, 92.0), (60, 2.0)]
+
+
+def test_what_comes_after_a_race_is_kept_beside_its_winner(archive: Archive, model: FastES) -> None:
+    """Though it is of the same part of the budget."""
+    archive.note(told(model, 0, 5.0), 800)
+    archive.end_race(archive.snapshots[0]._replace(evaluations=0))
+    for timesteps, mean in ((10, 1.0), (20, 3.0)):
+        archive.note(told(model, timesteps, mean), 800)
+    assert [(each.timesteps, each.score) for each in archive.best()] == [(0, math.inf), (20, 2.0)]
+
+
 def test_equal_ones_are_kept_late_and_what_is_not_finite_never(archive: Archive, model: FastES) -> None:
     for timesteps in range(0, 800, 50):
         archive.note(told(model, timesteps, 5.0), 800)
@@ -352,6 +371,21 @@ def test_another_size_keeps_the_best(size: int, saved: Path) -> None:
         assert (other.snapshot().data.get("archive") is None) == (size == 0)
         other.learn(BUDGET - other.num_timesteps, reset_num_timesteps=False)
         assert other.archive.is_raced(other.generation) == (size > 0)
+
+
+def test_where_a_start_began_is_kept(tmp_path: Path) -> None:
+    with FastES(Toy, **FEW, starts=2) as model:
+        model.learn(BUDGET, lambda m, _: m.starts.judged < 1)
+        begun = model.archive.begun
+        assert begun == model.starts.begun_generation > 0
+        model.save(tmp_path / "m")
+    checkpoint = read_checkpoint(tmp_path / "m.zip")
+    with load(tmp_path / "m.zip") as model:
+        assert model.archive.begun == begun
+    del checkpoint.data["archive"]["begun"]
+    write_checkpoint(tmp_path / "m.zip", checkpoint)
+    with load(tmp_path / "m.zip") as model:
+        assert model.archive.begun == 0, "a file from before does not say it"
 
 
 def test_a_file_from_before_has_none(saved: Path, tmp_path: Path) -> None:

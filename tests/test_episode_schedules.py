@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,35 @@ def test_a_replay_plays_the_running_number(tmp_path: Path) -> None:
 def test_what_is_no_number_of_episodes_is_refused(value: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=f"episodes_per_candidate = .*(?:{message})"):
         Settings(episodes_per_candidate=value)
+
+
+# episode_cap
+
+
+def test_every_episode_of_a_candidate_counts_for_the_share_that_is_cut() -> None:
+    changes: dict[str, Any] = {"episodes_per_candidate": 4, "episode_cap_until": 1.0, "episode_cap_start": 9}
+    with FastES(Uneven, n_workers=0, **{**SCHEDULE, **changes}) as model:
+        records = learn(model, 12, BUDGET)
+        episodes = 4 * SCHEDULE["population_size"]
+        grown = [after.episode_cap > before.episode_cap for before, after in pairwise(records)]
+        assert grown == [record.episodes_cut >= 0.2 * episodes for record in records[1:]]
+        assert len(set(grown)) == 2
+
+
+@pytest.mark.parametrize("starts", [1, 3])
+def test_a_cap_that_a_training_goes_on_with_begins_where_it_is_set(starts: int, tmp_path: Path) -> None:
+    none = settings(episode_cap="none", starts=starts, starts_rounds=2)
+    with FastES(Uneven, n_workers=0, **none) as model:
+        model.learn(BUDGET, lambda m, _: m.generation < 3 or (starts > 1 and not m.starts.kept))
+        model.save(tmp_path / "m")
+    grow = {"episode_cap": "grow", "episode_cap_start": 4, "episode_cap_factor": 1.001}
+    with FastES.load(tmp_path / "m", Uneven, n_workers=0, **grow) as model:
+        caps = [record.episode_cap for record in learn(model, 10**6, BUDGET)]
+        assert caps[0] == 5, "the next generation's"
+        assert max(caps) <= 4 + len(caps)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", Uneven, n_workers=0) as model:
+        assert model.cap.steps == caps[-1] > 5, "and goes on from there"
 
 
 # episode_cap_until

@@ -333,26 +333,21 @@ def _cap(**settings: Any) -> EpisodeCap:
 def test_the_cap_by_mean_length() -> None:
     cap = _cap(episode_cap="mean", episode_cap_factor=2.0, episode_cap_start=100, max_episode_steps=150)
     assert cap.steps == 100
-    cap.update(np.array([[10, 20], [30, 41]]))
+    cap.update(101, 0, 4)
     assert cap.steps == math.ceil(2 * 101 / 4)
-    cap.update(np.array([[100, 100]]))
+    cap.update(200, 2, 2)
     assert cap.steps == 150
-    cap.update(np.array([[1, 1]]))
+    cap.update(2, 0, 2)
     assert cap.steps == 2
-    cap.update(np.array([[0, 0]]))
+    cap.update(0, 0, 2)
     assert cap.steps == 1
 
 
-def test_the_cap_by_share_of_episodes_that_reach_it() -> None:
+def test_the_cap_by_share_of_episodes_that_are_cut() -> None:
     cap = _cap(episode_cap="share", episode_cap_share=0.5, episode_cap_factor=1.5, episode_cap_start=10, max_episode_steps=20)
-    cap.update(np.array([[10, 9], [9, 9]]))
-    assert cap.steps == 10
-    cap.update(np.array([[10, 10], [9, 9]]))
-    assert cap.steps == 15
-    cap.update(np.array([[10, 10], [10, 10]]))
-    assert cap.steps == 15, "episodes below the new cap do not count"
-    cap.update(np.array([[15, 15], [15, 15]]))
-    assert cap.steps == 20
+    for cut, expected in ((1, 10), (2, 15), (1, 15), (4, 20), (4, 20)):
+        cap.update(40, cut, 4)
+        assert cap.steps == expected
 
 
 def test_the_cap_that_grows_each_generation() -> None:
@@ -360,7 +355,7 @@ def test_the_cap_that_grows_each_generation() -> None:
     found = []
     for _ in range(5):
         found.append(cap.steps)
-        cap.update(np.array([[1, 2]]))
+        cap.update(3, 0, 2)
     assert found == [10, 11, 13, 14, 14], "whatever the episodes did"
 
 
@@ -368,13 +363,13 @@ def test_the_cap_that_grows_each_generation() -> None:
 def test_a_factor_of_any_size_ends_at_the_limit(rule: str) -> None:
     """A float's largest, times a few steps, is infinite."""
     cap = _cap(episode_cap=rule, episode_cap_factor=1e308, episode_cap_start=10, max_episode_steps=14)
-    cap.update(np.array([[10, 10], [10, 10]]))
+    cap.update(40, 4, 4)
     assert cap.steps == 14
 
 
 def test_no_cap() -> None:
     cap = _cap()
-    cap.update(np.array([[10**6, 10**6]]))
+    cap.update(2 * 10**6, 2, 2)
     assert cap.steps == STEP_GUARD
     assert _cap(max_episode_steps=7).steps == 7
 

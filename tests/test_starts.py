@@ -229,7 +229,9 @@ def test_one_start_is_no_start() -> None:
 def test_no_number_of_workers_changes_the_choice() -> None:
     settings = {**SETTINGS, "starts_share": 2e-6}
     del settings["n_workers"], settings["preset"], settings["target_return"], settings["seed"]
-    assert_same(train("Toy-v0", 14, 0, **settings), train("Toy-v0", 14, 2, **settings))
+    alone = train("Toy-v0", 40, 0, **settings)
+    assert "starts" not in alone.state.data, "one was chosen"
+    assert_same(alone, train("Toy-v0", 40, 2, **settings))
 
 
 @pytest.fixture(scope="module")
@@ -341,6 +343,31 @@ def test_timesteps_that_are_counted_anew_leave_the_parts_equal() -> None:
         part, generation = BUDGET * 0.5 / 3, 8 * 20
         second, third = watch.judged[1]["at"] + before - first, watch.judged[2]["at"] - watch.judged[1]["at"]
         assert all(part <= steps < part + generation for steps in (first, second, third))
+
+
+def test_another_budget_moves_schedules_and_leaves_draws() -> None:
+    """They do not come to their end among the starts because less is to come."""
+    with FastES("Toy-v0", **SETTINGS, sigma="lin_1_0.1") as model:
+        model.learn(BUDGET, lambda m, _: m.starts.judged < 1)
+        before = model.state
+        after = before.begun(BUDGET // 4 - model.num_timesteps, anew=False)
+    assert after.starts.judged == 1
+    assert before.progress_remaining == pytest.approx(after.progress_remaining, abs=0.03)
+    drawn = [state.perturbations().noise_index.tolist() for state in (before, after)]
+    assert drawn[0] == drawn[1]
+    assert before.begun(BUDGET - before.counters.num_timesteps, anew=False).starts.strides == before.starts.strides
+
+
+def test_a_new_model_that_learns_nothing_has_its_starts_still(expected: Checkpoint, tmp_path: Path) -> None:
+    with FastES("Toy-v0", **SETTINGS) as model:
+        model.learn(0, reset_num_timesteps=False)
+        assert model.starts.has_unjudged_starts
+        model.save(tmp_path / "m")
+        learn(model, 40, BUDGET)
+        assert_same_state(expected, model.snapshot())
+    with FastES.load(tmp_path / "m", n_workers=0) as model:
+        learn(model, 40, BUDGET)
+        assert_same_state(expected, model.snapshot())
 
 
 def test_parameters_that_are_given_are_kept(tmp_path: Path) -> None:

@@ -209,10 +209,40 @@ def test_no_draw_comes_twice(changes: dict[str, Any]) -> None:
     """Where episodes end early, a start has more generations than anybody could know before."""
     drawn: list[int] = []
     with FastES(Uneven, n_workers=0, **{**SETTINGS, **changes}) as model:
-        model.learn(BUDGET, lambda m, _: drawn.append(m.starts.drawn_as(m.generation)))
+        model.learn(BUDGET, lambda m, _: drawn.append(m.state.drawn_as(m.generation)))
         parts = zip(model.starts.sizes, model.starts.strides, strict=True)
         assert model.generation > sum(size * stride.generations for size, stride in parts)
     assert len(set(drawn)) == len(drawn) > 20
+
+
+@pytest.mark.parametrize("ends", ["chosen", "given"])
+def test_no_draw_comes_twice_where_episodes_are_longer_than_thought(
+    ends: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Starts have fewer generations than they have numbers then: what goes on has none of theirs."""
+    monkeypatch.setattr("fastes.training.starts.parts._UNKNOWN_LENGTH", 4)
+    drawn: list[int] = []
+
+    def note(model: FastES, _: Any) -> bool:
+        drawn.append(model.state.perturbations().env_seed[0, 0])
+        return model.starts.judged < 2 or len(drawn) == 70
+
+    with FastES(Uneven, n_workers=0, **SETTINGS) as model:
+        model.learn(BUDGET, note)
+        if ends == "given":
+            model.set_parameters(model.get_parameters())
+        while model.starts.has_unjudged_starts:
+            learn(model, model.generation + 1, BUDGET, lambda _: drawn.append(model.state.perturbations().env_seed[0, 0]))
+        assert model.state.counters.draws_ahead > 10
+        model.save(tmp_path / "m")
+        expected = len(drawn)
+        learn(model, 10**6, BUDGET, lambda _: drawn.append(model.state.perturbations().env_seed[0, 0]))
+    assert len(set(drawn)) == len(drawn) > expected + 20
+    with FastES.load(tmp_path / "m", Uneven, n_workers=0) as again:
+        learn(again, 10**6, BUDGET)
+        assert_same_state(model.snapshot(), again.snapshot())
+        again.learn(10)
+        assert again.state.counters.draws_ahead > 10, "counters that begin anew do not repeat draws"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -262,6 +263,10 @@ def test_equal_returns_are_warned_of_once() -> None:
     assert "sigma" in message
     assert warnings_of([*[equal] * 19, BEATEN, *[equal] * 19], words) == []
     assert warnings_of([generation([[3.0, 3.0], [3.0, 3.0]], [4.0])] * 30, words) == []
+    longer = equal._replace(batch=replace(equal.batch, lengths=np.array([[1, 2], [3, 4]])))
+    assert len(warnings_of([longer] * 30, words)) == 1
+    assert warnings_of([longer] * 30, words, alive_bonus=0.1) == [], "fitness differs, as steps do"
+    assert len(warnings_of([equal] * 30, words, alive_bonus=0.1)) == 1
 
 
 # --- a clock that stands still ---------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py", "opencv-python"
 _FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation", "step_agreement", "obs_columns")
 _OLDER = {"eval_lag": 0}  # what settings were before they were settings
 _FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
+_DRAWS_AHEAD = "draws_ahead"  # there where it is not 0
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
 
@@ -87,6 +88,7 @@ def checkpoint_of(state: TrainingState, source: EnvSource) -> Checkpoint:
             "confirm_after": counters.confirm_after,
             "budget": counters.budget,
             **({_FIRST_BLOCKS: state.population.first} if state.settings.generation_timesteps else {}),
+            **({_DRAWS_AHEAD: counters.draws_ahead} if counters.draws_ahead else {}),
         },
         "best_eval_return": counters.best_eval_return if math.isfinite(counters.best_eval_return) else None,
         "versions": versions(torch=isinstance(state.spec, CustomSpec) and state.spec.kind == "TorchPolicy"),
@@ -299,8 +301,9 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     counters = require(checkpoint.data, "counters", dict)
     settings = require(checkpoint.data, "settings", dict)
     adaptive = bool(settings.get("generation_timesteps"))
-    for name in (*_COUNTERS, _FIRST_BLOCKS) if adaptive else _COUNTERS:
-        limit = 2**32 - 1 if name == "generation" else MAX_COUNTER
+    optional = *([_FIRST_BLOCKS] if adaptive else []), *([_DRAWS_AHEAD] if _DRAWS_AHEAD in counters else [])
+    for name in (*_COUNTERS, *optional):
+        limit = {"generation": 2**32 - 1, _DRAWS_AHEAD: 2**30}.get(name, MAX_COUNTER)
         low = name in ("episode_cap", _FIRST_BLOCKS)
         if isinstance(require(counters, name, int), bool) or not low <= counters[name] <= limit:
             raise CheckpointError(f"the checkpoint's counter {name!r} is {counters[name]}: the file is damaged")
@@ -332,7 +335,10 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     like = state.normalizer, state.strategy.theta, state.settings
     state.pending = load_pending(checkpoint.data.get("pending"), groups.get("pending", {}), *like)
     state.archive.load_state(checkpoint.data.get("archive"), groups.get("archive", {}), *like)
-    state.cap.resume(counters["episode_cap"])
+    if settings.get("episode_cap", "none") == "none":  # the file's cap is its limit, where one that is new does not begin
+        state.starts.cap_anew(state.cap.steps)
+    else:
+        state.cap.resume(counters["episode_cap"])
     state.population.resume(counters[_FIRST_BLOCKS] if adaptive else 1)
     best = checkpoint.data.get("best_eval_return")
     tallies = {name: counters[name] for name in Counters._fields if name in counters}

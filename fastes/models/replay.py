@@ -21,7 +21,7 @@ def replay_job(state: TrainingState, evaluator: Evaluator, generation: int, job:
         if job >= candidates:
             number = generation - 1
             of = next((pending for pending in state.pending if pending.generation == number), None)
-            drawn_as = state.starts.drawn_as(number) if of is None else of.drawn_as
+            drawn_as = state.drawn_as(number) if of is None else of.drawn_as
             if of is not None:
                 theta, normalizer = of.theta, of.normalizer
             request = Request(theta, normalizer, evaluation, eval_seeds=state.eval_seeds(drawn_as), generation=number)

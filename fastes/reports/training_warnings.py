@@ -27,7 +27,7 @@ class StatisticsWarnings:
         self._check_finite(state, generation, batch)
         self._check_longest_episode(state, generation, batch, told)
         self._check_rollback(state, generation)
-        self._check_equal_returns(generation, batch, told)
+        self._check_equal_returns(state, generation, batch, told)
         if told is not None:
             self._check_unbeaten(state, told)
 
@@ -69,8 +69,9 @@ class StatisticsWarnings:
                 f"{fall.smoothed:g}, so training goes on from the best parameters, with a fresh optimiser",
             )
 
-    def _check_equal_returns(self, generation: int, batch: Batch, told: Told | None) -> None:
-        self._equal = self._equal + 1 if _all_equal(batch, told) else 0
+    def _check_equal_returns(self, state: TrainingState, generation: int, batch: Batch, told: Told | None) -> None:
+        fitness_differs = state.settings.alive_bonus and len(set(batch.lengths.flat)) > 1
+        self._equal = self._equal + 1 if _all_equal(batch, told) and not fitness_differs else 0
         if self._equal == _EQUAL:
             self._say(
                 "equal",

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastes.errors import check_int
 from fastes.es.schedules import ScheduleSetting, checked_count, make_schedule
+from fastes.settings.alternatives import plain_alternatives
 from fastes.settings.settings import COUNTED, Settings
 
 NAME = "population_scale"
@@ -19,17 +20,19 @@ _TIMES = ("population_size", "generation_timesteps", "max_population_size", "obs
 def scaled_settings(settings: Mapping[str, Any], scale: object) -> dict[str, Any]:
     """settings, and the defaults of those it lacks, for scale times as many candidates a generation.
 
-    Of a schedule each number is multiplied. The learning rate is, by the fourth root of scale, and statistics of observations
-    freeze after as many generations. Elites stay the same share, and a horizon that grows does so by as much a
-    generation. No setting is changed for 1.
+    Of a schedule each number is multiplied, and of starts_alternatives each value. The learning rate is, by the fourth root of
+    scale, and statistics of observations freeze after as many generations. Elites stay the same share, and a horizon that grows
+    does so by as much a generation. No setting is changed for 1.
     Raises TypeError or ValueError for a scale that is no int from 1 to 10,000, and for a learning rate that is a function.
     """
     times = check_int(NAME, scale, 1, LARGEST)
     if times == 1:
         return dict(settings)
     before = {name: settings.get(name, getattr(Settings(), name)) for name in (*_TIMES, "learning_rate")}
-    found: dict[str, Any] = {name: _times_count(name, before[name], times) for name in _TIMES}
-    found["learning_rate"] = times_number(before["learning_rate"], rate_factor(times))
+    found = {name: _scaled(name, value, times) for name, value in before.items()}
+    rows = plain_alternatives(settings.get("starts_alternatives", {}))
+    if scaled := {name: [_scaled(name, value, times) for value in row] for name, row in rows.items() if name in before}:
+        found["starts_alternatives"] = {**rows, **scaled}
     return {**settings, **found}
 
 
@@ -58,6 +61,10 @@ def times_number(schedule: ScheduleSetting, factor: float) -> float | str:
     if callable(schedule):
         raise TypeError(f"{NAME} multiplies the numbers of learning_rate, which is a function: pass learning_rate, too")
     return _times_numbers(schedule, factor) if isinstance(schedule, str) else float(schedule) * factor
+
+
+def _scaled(name: str, value: Any, times: int) -> Any:
+    return times_number(value, rate_factor(times)) if name == "learning_rate" else _times_count(name, value, times)
 
 
 def _times_count(name: str, count: object, times: int) -> int | str:

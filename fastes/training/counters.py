@@ -17,6 +17,7 @@ class Counters(NamedTuple):
     confirm_after: num_timesteps from which on a target that was missed is confirmed again.
     budget: num_timesteps at which the last `learn` was to end; schedules run towards it.
     best_eval_return: the highest noise-free return so far.
+    draws_ahead: how far the numbers that generations are drawn with are ahead of them, since there were several starts.
     """
 
     num_timesteps: int = 0
@@ -25,6 +26,7 @@ class Counters(NamedTuple):
     confirm_after: int = 0
     budget: int = 0
     best_eval_return: float = -math.inf
+    draws_ahead: int = 0
 
     def with_candidates(self, batch: Batch) -> Counters:
         """And those of a generation's candidates."""

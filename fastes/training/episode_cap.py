@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-import numpy.typing as npt
-
 from fastes.rollout.episode import STEP_GUARD
 from fastes.settings.settings import Settings
 
@@ -15,7 +12,7 @@ class EpisodeCap:
     """Steps after which a training episode is cut; learns from the lengths of each generation.
 
     Rule 'mean': factor x mean length, so that half-idle CPUs are the worst case. Rule 'share': grow by the factor when at
-    least the given share of episodes reached the cap. Rule 'grow': grow by the factor each generation, whatever the episodes
+    least the given share of episodes was cut. Rule 'grow': grow by the factor each generation, whatever the episodes
     did: a horizon that lengthens, so that early generations are cheap. `steps` never exceeds max_episode_steps. After the share
     episode_cap_until of the budget no rule cuts.
     """
@@ -35,18 +32,14 @@ class EpisodeCap:
         if self.rule != "none":
             self.steps = min(steps, self.limit)
 
-    def update(self, lengths: npt.NDArray[np.int64]) -> None:
-        """lengths: steps of this generation's episodes, any shape."""
-        total = int(lengths.sum())
+    def update(self, steps: int, cut: int, episodes: int) -> None:
+        """A generation had so many episodes, of so many steps together; so many of them were cut."""
         if self.rule == "mean":
-            self._set(self.factor * total / lengths.size)
-        elif self.rule == "grow" or (self.rule == "share" and self._many_reached_it(lengths)):
+            self._set(self.factor * steps / episodes)
+        elif self.rule == "grow" or (self.rule == "share" and cut >= self.share * episodes):
             self._set(self.factor * self.steps)
         elif self.rule not in ("none", "share"):
             raise ValueError(f"unknown episode_cap {self.rule!r}")
 
     def _set(self, steps: float) -> None:
         self.steps = max(1, math.ceil(min(steps, self.limit)))  # steps may be infinite: factors may be of any size
-
-    def _many_reached_it(self, lengths: npt.NDArray[np.int64]) -> bool:
-        return bool(np.count_nonzero(lengths >= self.steps) >= self.share * lengths.size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from fastes.training.evaluation import Evaluation, Pending, Told
 from fastes.training.fitness import fitness_of
 from fastes.training.population import Population
 from fastes.training.record import Record
+from fastes.training.report import Report, report_of
 from fastes.training.rollback import Rollback
 from fastes.training.starts.parts import Start, usual_parts
 from fastes.training.starts.starts import Starts
@@ -33,18 +34,6 @@ _Part = TypeVar("_Part")
 _NO_RETURNS = np.zeros(0)
 _RACES = 2**31 + 1  # in the place of a generation, behind the one that judges starts: no other episodes have these seeds
 _PARTS = ("strategy", "normalizer", "cap", "population", "rollback", "starts", "archive")  # what a generation changes
-
-
-class Report(NamedTuple):
-    """What callbacks are told of a generation: its statistics, and its candidates' episodes in job order.
-
-    episodes: (return, length) of each; of several for a candidate all have their mean return.
-    successes: 1.0, 0.0 or NaN.
-    """
-
-    record: Record
-    episodes: list[tuple[float, int]]
-    successes: list[float]
 
 
 class TrainingState:
@@ -113,11 +102,13 @@ class TrainingState:
         if anew:
             new.starts.begun_at -= counters.num_timesteps
             new.archive.count_anew(counters.num_timesteps)
-            counters = Counters(best_eval_return=counters.best_eval_return)
+            counters = Counters(best_eval_return=counters.best_eval_return, draws_ahead=counters.draws_ahead)
             new.pending = tuple(pending._replace(timesteps=0) for pending in self.pending)
         total = counters.num_timesteps + budget
         new.counters = counters._replace(budget=total if budget else min(counters.budget or total, total))
-        if new.starts.has_unjudged_starts and not self.strategy.generation:  # a file of an older version goes on as it was
+        if self.strategy.generation:
+            new.starts.follow(counters.budget, new.counters.budget)
+        elif new.starts.has_unjudged_starts and new.counters.budget:
             new.starts.strides = usual_parts(self.settings, new.counters.budget, self.starts.episode_limit)
             if self.settings.of_start(0) != self.settings:
                 new._begin_start()
@@ -139,11 +130,15 @@ class TrainingState:
     def perturbations(self, num_pairs: int | None = None) -> Perturbations:
         """The running generation's, as many as it begins with or num_pairs; schedules run towards the budget."""
         count = self.population.num_pairs if num_pairs is None else num_pairs
-        return self.strategy.ask(self.progress_remaining, count, self.starts.drawn_as(self.strategy.generation))
+        return self.strategy.ask(self.progress_remaining, count, self.drawn_as(self.strategy.generation))
+
+    def drawn_as(self, generation: int) -> int:
+        """The number that a generation is drawn with."""
+        return self.starts.drawn_as(generation + self.counters.draws_ahead)
 
     def draw_ahead(self) -> None:
         """Draw the next generation's pairs while nothing else is to be done, as many as this one has."""
-        self.strategy.draw_ahead(self.population.num_pairs, self.starts.drawn_as(self.strategy.generation + 1))
+        self.strategy.draw_ahead(self.population.num_pairs, self.drawn_as(self.strategy.generation + 1))
 
     def eval_seeds(self, drawn_as: int) -> npt.NDArray[np.int64]:
         """Environment seeds of a generation's noise-free evaluation."""
@@ -158,7 +153,7 @@ class TrainingState:
         generation = self.strategy.generation
         if generation % self.settings.eval_every or any(pending.theta is self.strategy.theta for pending in self.pending):
             return ()
-        drawn_as, timesteps = self.starts.drawn_as(generation), self.counters.num_timesteps
+        drawn_as, timesteps = self.drawn_as(generation), self.counters.num_timesteps
         return (Pending(generation, drawn_as, timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS),)
 
     def due(self, batch: Batch) -> tuple[tuple[Pending, ...], tuple[Pending, ...]]:
@@ -223,7 +218,7 @@ class TrainingState:
         update = new.strategy.tell(fitness)
         if self._collects_statistics():
             new.normalizer.merge(batch.moments, batch.lengths.ravel())
-        new.cap.update(batch.lengths // batch.per_candidate)
+        new.cap.update(int(batch.lengths.sum()), int(batch.cuts.sum()), batch.returns.size * batch.per_candidate)
         new.pending = tuple(waiting)
         new._check_collapse(told)
         new.counters = self.counters.with_candidates(batch)
@@ -277,6 +272,7 @@ class TrainingState:
         if told.pending.theta is not self.strategy.theta:
             new.pending = (told.pending._replace(generation=max(0, min(told.pending.generation, generation)), is_told=False),)
         new.starts.end()
+        new._note_draws(self.starts)
         new.solved = True
         return new, self.strategy.no_step()
 
@@ -288,7 +284,14 @@ class TrainingState:
         learned = self.cap.steps, self.population.first, self.settings.alternatives(), self.arrays()
         judged = Start(starts.running, starts.score(evaluation), *learned)
         new._begin_part(new.starts.judge(judged, counters.num_timesteps < counters.budget))
+        new._note_draws(starts)
         return new
+
+    def _note_draws(self, before: Starts) -> None:
+        """Where one start is left of those before, what comes is drawn with numbers that none of them had."""
+        if not self.starts.has_unjudged_starts:
+            ahead = before.drawn(self.strategy.generation) - self.strategy.generation
+            self.counters = self.counters._replace(draws_ahead=max(self.counters.draws_ahead, ahead))
 
     def _left_behind(self) -> tuple[Pending, ...]:
         """The evaluations that wait, where training goes on from other parameters, whose settings may be others."""
@@ -311,12 +314,14 @@ class TrainingState:
         The generation goes on counting, and what is drawn depends on the part alone.
         """
         self.rollback.reset()
-        self.starts.begun_at, self.starts.begun_generation = self.counters.num_timesteps, self.strategy.generation
+        generation = self.strategy.generation
+        self.starts.begun_at, self.starts.begun_generation = self.counters.num_timesteps, generation
+        self.archive.begun = generation
         if start is None:
             self._begin_start()
             return
         self._differ(start.alternatives)
-        self._load_arrays(start.arrays, self.strategy.generation)
+        self._load_arrays(start.arrays, generation)
         self.cap.resume(start.episode_cap)
         self.population.resume(start.first_blocks)
 
@@ -345,15 +350,8 @@ class TrainingState:
 
     def reporting(self, record: Record, batch: Batch, told: Sequence[Told]) -> TrainingState:
         """With a report of its last generation, which callbacks are still to be told of."""
-        each = batch.per_candidate
-        episodes = [
-            (mean_return, steps // each + (number < steps % each))
-            for mean_return, steps in zip(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), strict=True)
-            for number in range(each)
-        ]
-        successes = [success for success in batch.successes.ravel().tolist() for _ in range(each)]
         new = _shallow(self)
-        new.report, new.is_reported = Report(record, episodes, successes), False
+        new.report, new.is_reported = report_of(record, batch), False
         new.told_last = tuple(told) or self.told_last[-1:]
         return new
 
@@ -369,6 +367,7 @@ class TrainingState:
         new.strategy.theta = theta
         new.rollback.reset()
         new.starts.end()
+        new._note_draws(self.starts)
         new.archive.forget()
         new.pending = ()
         return new

@@ -63,15 +63,17 @@ class Snapshot(NamedTuple):
 class Archive:
     """Keeps a snapshot of each of the best parts of the budget.
 
-    There are 4 parts for each snapshot. Neighbouring generations have nearly the same theta: one of them is enough, and all
-    their evaluations together say what it is worth. A single one says little where returns vary: the best of many is an easy
-    start. The rest is left to the race. What is kept depends on evaluations and timesteps alone, and checkpoints hold it.
+    There are 4 parts for each snapshot, and where another start begins, or training goes on after a race, another part does.
+    Neighbouring generations have nearly the same theta: one of them is enough, and all their evaluations together say what it
+    is worth. A single one says little where returns vary: the best of many is an easy start. The rest is left to the race.
+    What is kept depends on evaluations and timesteps alone, and checkpoints hold it.
     """
 
     def __init__(self, settings: Settings, spec: AnySpec) -> None:
         self.size, self.worst_share = settings.archive_size, settings.archive_quantile
         self.snapshots: tuple[Snapshot, ...] = ()  # the oldest first; one more than `size`, as the last one's part may go on
         self.raced = 0  # generations that there had been at the last race
+        self.begun = 0  # the first generation of what trains now: generations before are of another start
         most = max(0, MAX_MEMBER_BYTES // (4 * spec.num_params + 16 * spec.obs_size + _NAMES) - 1)
         if self.size > most:
             raise ValueError(
@@ -87,11 +89,14 @@ class Archive:
         timesteps, policy = pending.timesteps, (pending.alternatives, pending.theta, pending.normalizer)
         own = Snapshot(pending.generation, timesteps, mean, mean, 1, *policy)
         length, last = max(budget, 1) / (_PARTS * self.size), self.snapshots[-1] if self.snapshots else None
-        if last is None or last.timesteps // length != timesteps // length:
+        if last is None or not last.evaluations or self._is_of_another_part(last, own, length):
             self.snapshots = (*self.best(), own)
-        elif last.evaluations and math.isfinite(total := last.total + mean):
+        elif math.isfinite(total := last.total + mean):
             better = own if mean >= last.evaluation else last
             self.snapshots = (*self.snapshots[:-1], better._replace(total=total, evaluations=last.evaluations + 1))
+
+    def _is_of_another_part(self, last: Snapshot, own: Snapshot, length: float) -> bool:
+        return last.generation < self.begun <= own.generation or last.timesteps // length != own.timesteps // length
 
     def best(self) -> tuple[Snapshot, ...]:
         """As many of the best as there is room for, the oldest first; of equal ones the latest."""
@@ -138,7 +143,7 @@ class Archive:
             values = {name: value for name, value in each._asdict().items() if name in _KINDS_OF_ONE}
             snapshots.append({**values, "evaluation": each.evaluation if each.evaluations else None})
             arrays |= numbered_policy(number, each.theta, each.normalizer)
-        return {"raced": self.raced, "snapshots": snapshots}, arrays
+        return {"raced": self.raced, "begun": self.begun, "snapshots": snapshots}, arrays
 
     def load_state(
         self,
@@ -154,6 +159,8 @@ class Archive:
         """
         if data is None and not arrays:
             return
+        if isinstance(data, dict):  # a file of an older version does not say where its start began
+            data = {"begun": 0, **data}
         data, found, left = check_record("archive", data, _KINDS), [], dict(arrays)
         for number, each in enumerate(data["snapshots"]):
             values = check_record("snapshot", with_alternatives(each), _KINDS_OF_ONE)
@@ -165,7 +172,7 @@ class Archive:
             found.append(Snapshot(**values, theta=its_theta, normalizer=its_normalizer))
         if left:
             raise CheckpointError(f"the checkpoint has the arrays {reprlib.repr(sorted(left))} of no snapshot")
-        self.snapshots, self.raced = tuple(found), data["raced"]
+        self.snapshots, self.raced, self.begun = tuple(found), data["raced"], data["begun"]
         if len(found) > (self.size and self.size + 1):
             self.snapshots = self.best()
 
@@ -176,6 +183,7 @@ def _is_generation(value: object) -> bool:
 
 _KINDS: Kinds = {
     "raced": _is_generation,
+    "begun": _is_generation,
     "snapshots": lambda value: isinstance(value, list) and len(value) <= MOST_SNAPSHOTS + 1,
 }
 _KINDS_OF_ONE: Kinds = {

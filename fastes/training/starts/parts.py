@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fastes.checkpoints.file_format import Arrays
 from fastes.rollout.episode import STEP_GUARD
 from fastes.settings.settings import Settings
@@ -77,7 +75,7 @@ def usual_parts(settings: Settings, budget: int, episode_limit: int | None) -> t
             steps, episodes = min(cap.steps_at(remaining), limit), settings.population_size * settings.episodes_at(remaining)
             warm_up = not (generations or strides) and settings.obs_warmup and settings.normalize_obs
             timesteps += max(episodes * steps, settings.generation_timesteps_at(remaining)) * (2 if warm_up else 1)
-            cap.update(np.full(1, steps, dtype=np.int64))
+            cap.update(steps, int(steps >= cap.steps), 1)
             generations += 1
         # schedules go by the parts themselves: what last generations have beyond would run through the budget in many rounds
         strides.append(Stride(generations, timesteps if len(sizes) == 1 else min(timesteps, math.ceil(part))))

@@ -72,7 +72,7 @@ class Starts:
     def due(self, num_timesteps: int, budget: int) -> bool:
         """Whether the present start has spent its part, or all that is left, or is one more than the settings have by now."""
         part = self.share * budget / (self.rounds * self.size)
-        spent = num_timesteps - self.begun_at >= part or num_timesteps >= budget
+        spent = budget > 0 and (num_timesteps - self.begun_at >= part or num_timesteps >= budget)
         return self.has_unjudged_starts and (self.judged >= self.size or spent)
 
     # --- draws ------------------------------------------------------------------------------------------------------
@@ -93,8 +93,23 @@ class Starts:
         before = self._usual_before()
         own, usual = generation - self.begun_generation, before[-1][1].generations
         if own < usual:
-            return sum(parts * stride.generations for parts, stride in before) + own
+            return self.drawn(generation)
         return _FURTHER + sum(parts for parts, _ in before) * MOST_GENERATIONS + own - usual
+
+    def drawn(self, generation: int) -> int:
+        """How many numbers have gone to generations before this one of the present part that parts usually have."""
+        if not self.strides or not self.has_unjudged_starts:
+            return 0
+        before = self._usual_before()
+        own, usual = generation - self.begun_generation, before[-1][1].generations
+        return sum(parts * stride.generations for parts, stride in before) + min(own, usual)
+
+    def follow(self, before: int, budget: int) -> None:
+        """The budget is another one: parts usually take the same share of it."""
+        if before and before != budget:
+            self.strides = tuple(
+                each._replace(timesteps=max(1, math.ceil(each.timesteps * budget / before))) for each in self.strides
+            )
 
     def _usual_before(self) -> list[tuple[int, Stride]]:
         """How many parts of each round were before the present one, its own round last."""
@@ -155,6 +170,11 @@ class Starts:
     def end(self) -> None:
         """What the model has is trained on: all were judged, its parameters were given, or it is solved."""
         self.judged, self.round, self.kept, self.waiting = self.number, 0, (), ()
+
+    def cap_anew(self, steps: int) -> None:
+        """Starts that wait or are kept had no cap on their episodes: it begins at so many steps."""
+        self.kept = tuple(start._replace(episode_cap=steps) for start in self.kept)
+        self.waiting = tuple(start._replace(episode_cap=steps) for start in self.waiting)
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
