@@ -26,6 +26,7 @@ from fastes.settings.preset_loader import tomllib
 from fastes.settings.settings import Settings
 from fastes.training.archive.race import Race
 from fastes.training.archive.snapshots import FINAL, HEAT, Archive
+from fastes.training.checkpoint_room import largest_gathered
 from fastes.training.evaluation import Evaluation, Pending, Told
 
 BUDGET = 2000
@@ -70,7 +71,7 @@ def model() -> FastES:
 
 @pytest.fixture
 def archive(model: FastES) -> Archive:
-    return Archive(Settings(archive_size=2), model.policy_spec)
+    return Archive(Settings(archive_size=2))
 
 
 def test_off_it_leaves_every_bit() -> None:
@@ -445,11 +446,33 @@ def test_bad_settings_are_refused(name: str, value: Any) -> None:
         Settings(**{name: value})
 
 
-def test_more_than_a_checkpoint_holds_is_refused_at_once(no_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastes.training.archive.snapshots.MAX_MEMBER_BYTES", 5000)
-    with pytest.raises(ValueError, match="archive_size = 4: a checkpoint has room for 3 times 26 parameters: use 3 or less"):
-        FastES(Toy, **{**FEW, "archive_size": 4, "n_workers": 2})
+@pytest.mark.parametrize("gathers", [{"archive_size": 20}, {"starts": 40, "starts_rounds": 2}, {"eval_lag": 30}], ids=str)
+def test_more_than_a_checkpoint_holds_is_refused_at_once(
+    gathers: dict[str, int], no_process: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastes.training.checkpoint_room.MAX_BYTES", 3000)
+    (name, value), *_ = gathers.items()
+    with pytest.raises(ValueError, match=f"^{name} = {value}: with 26 parameters a checkpoint would grow to .* holds 3 kB"):
+        FastES(Toy, **{**FEW, "archive_size": 0, "n_workers": 2, **gathers})
     FastES(Toy, **FEW).close()
+
+
+@pytest.mark.parametrize(
+    "gathers",
+    [{"archive_size": 9}, {"starts": 9, "starts_rounds": 3}, {"starts": 2}, {"eval_lag": 9, "eval_every": 2}, {"eval_lag": 4}],
+    ids=str,
+)
+def test_what_a_checkpoint_may_grow_to_is_what_it_does(gathers: dict[str, int]) -> None:
+    sizes: list[int] = []
+
+    def note(model: FastES, _: Any) -> None:
+        sizes.append(sum(array.nbytes for arrays in model.snapshot().arrays.values() for array in arrays.values()))
+
+    with FastES(Toy, **{**FEW, "archive_size": 0, "policy_kwargs": {"net_arch": [40]}, **gathers}) as model:
+        model.learn(4 * BUDGET, note)
+        learned = {name: array.nbytes for name, array in model.state.arrays().items()}
+    expected = sum(learned.values()) + sum(largest_gathered(model.settings, learned).values())
+    assert 0.7 * expected < max(sizes) <= expected
 
 
 # --- what a user sees --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import io
@@ -282,14 +283,51 @@ def test_a_folder_without_permission_keeps_the_old_file(tmp_path: Path) -> None:
 
 
 def test_arrays_that_the_reader_would_refuse_are_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """zipfile writes zip64 records for large members, and those are refused."""
-    assert writer.MAX_MEMBER_BYTES * 1.05 < zipfile.ZIP64_LIMIT
+    """zipfile writes zip64 records for large files, and those are refused."""
+    assert writer.MAX_BYTES * 1.05 < zipfile.ZIP64_LIMIT
     write_checkpoint(tmp_path / "m", state(1))
-    monkeypatch.setattr(writer, "MAX_MEMBER_BYTES", 1000)
-    with pytest.raises(ValueError, match=r"theta.* 1000"):
+    large = state(2)
+    large.arrays["more"] = {"a": np.zeros(200, np.float32)}
+    monkeypatch.setattr(writer, "MAX_BYTES", sum(array.nbytes for arrays in large.arrays.values() for array in arrays.values()))
+    write_checkpoint(tmp_path / "large", large)
+    large.arrays["more"]["b"] = np.zeros(1, np.float32)
+    with pytest.raises(ValueError, match=r"a checkpoint holds \d+ \(bytes of each group: 'more' 804, 'theta' \d+"):
+        write_checkpoint(tmp_path / "m", large)
+    assert read_checkpoint(tmp_path / "m").data == {"n": 1}
+    assert sorted(os.listdir(tmp_path)) == ["large.zip", "m.zip"]
+
+
+def test_a_file_of_two_gibibytes_is_never_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could read it, should names take more room than was thought."""
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 2000)
+    write_checkpoint(tmp_path / "m", state(1, 10))
+    with pytest.raises(zipfile.LargeZipFile):
         write_checkpoint(tmp_path / "m", state(2, 1000))
     assert read_checkpoint(tmp_path / "m").data == {"n": 1}
-    assert os.listdir(tmp_path) == ["m.zip"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied"), "cannot be read: Permission denied$"),
+        (OSError(errno.EIO, "Input/output error"), "cannot be read: Input/output error$"),
+        (MemoryError(), "cannot be read: there is no memory for it$"),
+        (OSError(errno.EINVAL, "Invalid argument"), r"is damaged .*m\.zip\.bak"),
+    ],
+    ids=repr,
+)
+def test_what_the_system_cannot_read_is_not_called_damaged(
+    error: Exception, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2):
+        write_checkpoint(tmp_path / "m", state(number))
+
+    def fail(_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("fastes.checkpoints.reader._read_zip", fail)
+    with pytest.raises(CheckpointError, match=said):
+        read_checkpoint(tmp_path / "m")
 
 
 # --- saves at the same time ------------------------------------------------------------------------------------------

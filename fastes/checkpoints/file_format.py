@@ -15,7 +15,7 @@ FORMAT = "fastes-checkpoint"
 FORMAT_VERSION = 1  # that is written; fastes.checkpoints.reader reads every one
 DATA_MEMBER = "data"
 ARRAYS_SUFFIX = ".safetensors"
-MAX_MEMBER_BYTES = 2_000_000_000  # from here on zipfile would write zip64, which the reader refuses
+MAX_BYTES = 2_000_000_000  # of all arrays: from 2 GiB on zipfile would write zip64, which the reader refuses
 RUN_FILES = {"best.zip": "the best parameters", "checkpoint.zip": "the last ones"}  # of a run folder
 
 Arrays = dict[str, npt.NDArray[Any]]

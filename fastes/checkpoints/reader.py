@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -23,7 +24,7 @@ Read = Callable[[zipfile.ZipFile, IO[bytes], dict[str, Any]], Checkpoint]
 READERS: Mapping[int, Read] = {1: version_1.read}  # format version -> what reads the rest of such a file
 _MAX_DATA_BYTES = 4 << 20
 _MAX_DEPTH = 64  # of nested JSON: what walks over it later recurses
-_MAX_FILE_BYTES = (4 << 30) - 1  # more would need zip64
+_MAX_FILE_BYTES = (2 << 30) - 1  # more would need zip64
 _END_RECORD, _ZIP64_LOCATOR = 22, 20  # bytes, without names and comments
 
 
@@ -55,12 +56,18 @@ def _damage_is_said(what: object, hint: str) -> Iterator[None]:
         yield
     except CheckpointError as error:
         raise CheckpointError(f"{what}: {error}{hint}") from error
+    except (OSError, MemoryError) as error:
+        if isinstance(error, OSError) and error.errno in _OF_DAMAGE:
+            raise CheckpointError(f"{what} is damaged or no checkpoint: {error}{hint}") from error
+        reason = getattr(error, "strerror", None) or "there is no memory for it"
+        raise CheckpointError(f"{what} cannot be read: {reason}") from error
     except Exception as error:  # whatever zipfile, json, safetensors or the memory has to say about hostile bytes
         reason = f"{type(error).__name__}: {error}" if not isinstance(error, _EXPECTED) else error
         raise CheckpointError(f"{what} is damaged or no checkpoint: {reason}{hint}") from error
 
 
-_EXPECTED = (zipfile.BadZipFile, SafetensorError, OSError, ValueError)
+_EXPECTED = (zipfile.BadZipFile, SafetensorError, ValueError)
+_OF_DAMAGE = (None, errno.EINVAL)  # what zipfile raises, or the system where a file leads it before the beginning
 
 
 def _hint(path: Path) -> str:

@@ -17,7 +17,7 @@ from fastes.checkpoints.file_format import (
     DATA_MEMBER,
     FORMAT,
     FORMAT_VERSION,
-    MAX_MEMBER_BYTES,
+    MAX_BYTES,
     Checkpoint,
     checkpoint_path,
     checksum,
@@ -30,7 +30,7 @@ def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Pa
     """Write the whole file beside its place, flush it to disk, then rename: the path holds the old file or the new one.
 
     The file that was there before stays as <name>.bak. Raises OSError when the folder cannot be written, ValueError for
-    arrays of 2 GB and for a path that names no file; the old file stays.
+    more than 2 GB of arrays and for a path that names no file; the old file stays.
     """
     path = checkpoint_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,14 +48,15 @@ def write_into(file: Any, checkpoint: Checkpoint) -> None:
 
 
 def write_zip(file: IO[bytes], checkpoint: Checkpoint) -> None:
-    """The whole file's content. Raises ValueError for arrays of 2 GB."""
+    """The whole file's content. Raises ValueError for more than 2 GB of arrays."""
+    sizes = {group: sum(array.nbytes for array in arrays.values()) for group, arrays in checkpoint.arrays.items()}
+    if (total := sum(sizes.values())) > MAX_BYTES:
+        named = ", ".join(f"{group!r} {size}" for group, size in sorted(sizes.items(), key=lambda item: -item[1]))
+        raise ValueError(f"arrays of {total} bytes: a checkpoint holds {MAX_BYTES} (bytes of each group: {named})")
     checksums = {group: {name: checksum(a) for name, a in arrays.items()} for group, arrays in checkpoint.arrays.items()}
     data = {"format": FORMAT, "format_version": FORMAT_VERSION, "checksums": checksums, **checkpoint.data}
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=False) as archive:
         archive.writestr(undated(DATA_MEMBER), json.dumps(data, indent=1, allow_nan=False))
         for group, arrays in checkpoint.arrays.items():
             contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-            packed = save_tensors(contiguous)
-            if len(packed) > MAX_MEMBER_BYTES:
-                raise ValueError(f"the arrays of {group!r} take {len(packed)} bytes: a checkpoint holds {MAX_MEMBER_BYTES}")
-            archive.writestr(undated(group + ARRAYS_SUFFIX), packed)
+            archive.writestr(undated(group + ARRAYS_SUFFIX), save_tensors(contiguous))

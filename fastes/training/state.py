@@ -19,6 +19,7 @@ from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
 from fastes.settings.settings import Settings
 from fastes.training.archive.snapshots import FINAL, HEAT, Archive, Snapshot
+from fastes.training.checkpoint_room import check_room
 from fastes.training.counters import Counters
 from fastes.training.episode_cap import EpisodeCap
 from fastes.training.evaluation import Evaluation, Pending, Told
@@ -71,7 +72,8 @@ class TrainingState:
         self.population = Population(settings)
         self.rollback = Rollback(settings)
         self.starts = Starts(settings, spec, seed, episode_limit)
-        self.archive = Archive(settings, spec)
+        self.archive = Archive(settings)
+        check_room(settings, self.arrays)
         self.pending: tuple[Pending, ...] = ()
         self.told_last: tuple[Told, ...] = ()
         self.counters = Counters()

@@ -19,9 +19,8 @@ from fastes.checkpoints.field_checks import (
     is_number_or_none,
     with_alternatives,
 )
-from fastes.checkpoints.file_format import MAX_MEMBER_BYTES, Arrays
+from fastes.checkpoints.file_format import Arrays
 from fastes.errors import CheckpointError
-from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import MOST_SNAPSHOTS, Settings
 from fastes.training.evaluation import Evaluation, Told, numbered_policy, take_policy
@@ -30,7 +29,6 @@ Float32 = npt.NDArray[np.float32]
 
 HEAT, FINAL = 10, 50  # noise-free episodes of a race: of all that take part, and of the better half
 _PARTS = 4  # of the budget, for each snapshot
-_NAMES = 1000  # bytes of a checkpoint, beside a snapshot's arrays
 
 
 class Snapshot(NamedTuple):
@@ -69,17 +67,11 @@ class Archive:
     What is kept depends on evaluations and timesteps alone, and checkpoints hold it.
     """
 
-    def __init__(self, settings: Settings, spec: AnySpec) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.size, self.worst_share = settings.archive_size, settings.archive_quantile
         self.snapshots: tuple[Snapshot, ...] = ()  # the oldest first; one more than `size`, as the last one's part may go on
         self.raced = 0  # generations that there had been at the last race
         self.begun = 0  # the first generation of what trains now: generations before are of another start
-        most = max(0, MAX_MEMBER_BYTES // (4 * spec.num_params + 16 * spec.obs_size + _NAMES) - 1)
-        if self.size > most:
-            raise ValueError(
-                f"archive_size = {self.size}: a checkpoint has room for {most} times {spec.num_params:,} parameters: use "
-                f"{most} or less"
-            )
 
     def note(self, told: Told, budget: int) -> None:
         """Meet an evaluation, in the order of the generations. budget: of the training, in timesteps."""
