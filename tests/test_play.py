@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,7 +25,7 @@ from tqdm import tqdm
 from fastes import FastES, FastESError
 from fastes.cli.main import main
 from fastes.runs.mujoco_view import follow_robot
-from fastes.runs.video import play, play_episodes
+from fastes.runs.video import RenderError, play, play_episodes
 
 TINY = {"population_size": 4, "seed": 5, "preset": "default"}
 
@@ -87,6 +89,66 @@ def test_a_video_that_was_cut_off_has_no_name(cartpole: Path) -> None:
         playing.close()
     assert video.stat().st_size > 500
     assert not [path for path in video.parent.iterdir() if ".part" in path.name]
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".m4v", ".mov", ".mkv"])
+def test_every_container_holds_every_frame(suffix: str, cartpole: Path) -> None:
+    with FastES.load(cartpole, n_workers=0) as model:
+        (played,) = play(model, 1, video=cartpole.with_name(f"v{suffix}"))
+    assert imageio_ffmpeg.count_frames_and_secs(str(cartpole.with_name(f"v{suffix}")))[0] == played.frames == played.length
+
+
+class Ended(RuntimeError):
+    """Of a test."""
+
+
+@pytest.mark.parametrize("how", ["index", "ffmpeg", "interrupt", "exception"])
+def test_a_video_that_is_not_whole_replaces_none(how: str, cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk ends ffmpeg, or leaves out the index, of which imageio_ffmpeg says nothing; Ctrl-C while it takes a frame."""
+    video = cartpole.with_name("v.mp4")
+    write_frames = imageio_ffmpeg.write_frames
+
+    def failing(path: str, *arguments: Any, **more: Any) -> Any:
+        frames = write_frames(path, *arguments, **more)
+        frames.send(None)
+        yield
+        try:
+            for _ in range(3 if how != "index" else 10**9):
+                frames.send((yield))
+        finally:
+            frames.close()
+            os.truncate(path, os.path.getsize(path) - 100)
+        raise {"ffmpeg": OSError("broken pipe"), "interrupt": KeyboardInterrupt()}.get(how, Ended())
+
+    expected: Any = {"interrupt": KeyboardInterrupt, "exception": Ended}.get(how, RenderError)
+    with FastES.load(cartpole, n_workers=0) as model:
+        play(model, 1, video=video)
+        before = video.read_bytes()
+        monkeypatch.setattr("imageio_ffmpeg.write_frames", failing)
+        with pytest.raises(expected):
+            play(model, 1, video=video)
+    assert video.read_bytes() == before
+    assert sorted(os.listdir(video.parent)) == ["cartpole.zip", "v.mp4"]
+
+
+class Endless(Toy):
+    """As long as it is played, with rewards that the global random state decides."""
+
+    def step(self, action: Any) -> Any:
+        obs, _, _, _, info = super().step(action)
+        return obs, random.random() + np.random.random(), False, False, info  # noqa: NPY002
+
+
+def test_an_episode_without_an_end_is_that_of_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is cut where evaluation cuts it, and draws what it draws there; one's own random state stays."""
+    monkeypatch.setattr("fastes.training.state.step_guard", lambda _: 50)
+    with FastES(Endless, n_workers=0, **TINY) as model:
+        before = random.getstate(), str(np.random.get_state())  # noqa: NPY002
+        played = play(model, 2, first_seed=7)
+        assert (random.getstate(), str(np.random.get_state())) == before  # noqa: NPY002
+        expected = model.evaluate(2, first_seed=7)
+    assert [episode.episode_return for episode in played] == expected.returns.tolist()
+    assert [episode.length for episode in played] == expected.lengths.tolist() == [50, 50]
 
 
 def test_max_frames_bounds_all_episodes_together(cartpole: Path) -> None:

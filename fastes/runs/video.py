@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fastes.errors import EnvironmentUnavailable, FastESError
 from fastes.models.model import Model
+from fastes.rollout.random_state import global_random_kept, seed_global_random
 from fastes.runs.mujoco_view import follow_robot
 from fastes.system.installation import install_command
 
@@ -113,7 +114,9 @@ def play_episodes(
                         on_start(writer)
                 for number in range(episodes):
                     seed = first_seed + number
-                    yield Played(seed, *_play_episode(model, env, seed, writer, mode == "human"))
+                    with global_random_kept():
+                        played = Played(seed, *_play_episode(model, env, seed, writer, mode == "human"))
+                    yield played
         finally:
             env.close()
 
@@ -191,7 +194,10 @@ class VideoWriter:
         frame = np.ascontiguousarray(frame[:height, :width])
         if self._ffmpeg is None:
             self._ffmpeg = self._start((width, height))
-        self._ffmpeg.send(frame)
+        try:
+            self._ffmpeg.send(frame)
+        except OSError as error:
+            raise RenderError(f"ffmpeg has ended before the video {self.path} was whole: see its message above") from error
         self.frames += 1
         if self.on_frame is not None:
             self.on_frame(self.frames)
@@ -208,12 +214,23 @@ class VideoWriter:
         return writer
 
     def close(self) -> None:
-        if self._ffmpeg is not None:
-            self._ffmpeg.close()
-            if not self.part.is_file() or self.part.stat().st_size == 0:
-                self.part.unlink(missing_ok=True)
-                raise RenderError(f"ffmpeg wrote no video to {self.path}: see its message above; use a name that ends in .mp4")
-            self.part.replace(self.path)
+        """Finish the video. RenderError where it is not whole; what was at its path stays then."""
+        if self._ffmpeg is None:
+            return
+        self._ffmpeg.close()
+        if not self._is_whole():
+            self.part.unlink(missing_ok=True)
+            raise RenderError(f"ffmpeg wrote no whole video to {self.path}: see its message above; the disk may be full")
+        self.part.replace(self.path)
+
+    def _is_whole(self) -> bool:
+        """Whether it has all frames: a full disk, or the end of ffmpeg, leaves some out, or the index."""
+        import imageio_ffmpeg
+
+        with suppress(RuntimeError, OSError):  # it is empty, or nothing that plays
+            frames, _ = imageio_ffmpeg.count_frames_and_secs(str(self.part))
+            return bool(frames == self.frames)
+        return False
 
 
 @contextmanager
@@ -233,14 +250,18 @@ def _writer(
     writer = VideoWriter(path, float(env.metadata.get("render_fps") or 30), on_frame)
     try:
         yield writer
-    finally:
-        writer.close()
+    except BaseException:
+        with suppress(RenderError):
+            writer.close()
+        raise
+    writer.close()
 
 
 def _play_episode(model: Model, env: Any, seed: int, writer: VideoWriter | None, window: bool) -> tuple[float, int, int]:
+    seed_global_random(seed)
     obs, _ = env.reset(seed=seed)
     total, length, before = 0.0, 0, writer.frames if writer else 0
-    limit = model.settings.max_episode_steps or sys.maxsize
+    limit = model.state.episode_settings()[1].max_steps  # as in evaluation: an environment may have no end
     done, state = False, None
     while not done and length < limit:
         if writer is not None and writer.wants(length):
