@@ -23,7 +23,7 @@ from fastes import FastES
 from fastes.errors import ClusterError
 from fastes.pools.cluster.member import Member, Parameters
 from fastes.pools.cluster.membership import Membership
-from fastes.pools.cluster.messages import Joined, Played, Range, Reply, Work, jobs_of, pack, runs_of, unpack
+from fastes.pools.cluster.messages import Failed, Joined, Played, Range, Reply, Unlike, Work, jobs_of, pack, runs_of, unpack
 from fastes.pools.cluster.node import Node
 from fastes.pools.cluster.ray_pool import RayPool
 from fastes.pools.cluster.tickets import OpenTicket
@@ -249,6 +249,23 @@ def test_who_asks_for_what_is_held_gets_it(called: Called, requests: Requests) -
 def test_a_range_that_cannot_be_played_is_told_at_once(called: Called, requests: Requests) -> None:
     call = called.call(requests.candidates(4), unknown=(7,))
     assert numbers(call) == [7]
+
+
+def test_what_a_pool_cannot_take_is_told_at_once(called: Called, requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a worker cannot be started again: the ranges behind it, and those that played, are told, too."""
+    first = called.call(requests.candidates(4))
+    wait_until(lambda: called.pool.waits > 0, "the node plays")
+    monkeypatch.setattr(called.pool, "submit", lambda _: (_ for _ in ()).throw(OSError("no process")))
+    second = called.call(requests.candidates(4), requests.evaluation(3), unknown=(7,))
+    wait([first, second], _SECONDS)
+    answers = [answer for call in (first, second) for answer in call.result(_SECONDS).answers]
+    assert sorted(answer.number for answer in answers) == [0, 1, 2, 7]
+    assert [type(answer) for answer in sorted(answers, key=lambda answer: answer.number)] == [Failed, Failed, Failed, Unlike]
+    monkeypatch.undo()
+    third = called.call(requests.candidates(5))
+    wait_until(lambda: 1 in called.pool._requests, "the node has begun with it")
+    called.pool.finish(1)
+    assert numbers(third) == [3]
 
 
 def test_who_waits_for_a_node_that_leaves_waits_no_longer(called: Called, requests: Requests) -> None:

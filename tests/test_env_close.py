@@ -247,6 +247,31 @@ def test_a_script_that_ends_without_close_closes_its_environments(n_workers: int
     wait_until(lambda: not any(alive(pid) for pid in set(started(log)) - set(own)), "programs of the environments ended", 10.0)
 
 
+def test_environments_of_a_training_in_a_thread_are_closed_at_the_end(log: Path) -> None:
+    """As in a program with a window. Linux ends workers with the thread that started them: it lives until they are closed."""
+    script = f"""
+        import threading
+        from functools import partial
+        from faults import SETTINGS
+        from test_env_close import Simulated
+        from training import learn
+        from fastes import FastES
+
+        def train():
+            global model
+            model = FastES(partial(Simulated, {str(log)!r}), n_workers=2, **SETTINGS)
+            learn(model, 1)
+
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+    """
+    result = run_script(script, log.parent)
+    assert (result.returncode, result.stderr) == (0, "")
+    wait_until(lambda: not any(alive(pid) for pid in started(log)[1:]), "programs of the environments ended", 10.0)
+    assert len(started(log)) == 3
+
+
 # --- in this process -------------------------------------------------------------------------------------------------
 
 

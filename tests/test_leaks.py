@@ -133,6 +133,22 @@ def test_a_process_that_cannot_be_started_leaves_nothing(monkeypatch: pytest.Mon
     assert held() == before
 
 
+@pytest.mark.parametrize("at", ["fastes.rollout.shared_block._reserve", "fastes.rollout.shared_block.mmap.mmap"])
+def test_an_interrupt_while_memory_is_made_leaves_no_descriptor(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FastES("Toy-v0", n_workers=1, **SETTINGS) as model:
+        before = held()
+
+        def interrupted(*_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(at, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            learn(model, 1)
+        assert held()[0] == before[0]
+        monkeypatch.undo()
+        learn(model, 1)
+
+
 def test_replaced_workers_leave_nothing(tmp_path: Path) -> None:
     with FastES("Toy-v0", n_workers=2, **SETTINGS) as model:
         seeds = [int(seed) for seed in model.strategy.ask().env_seed[:, 0]]

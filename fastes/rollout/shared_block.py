@@ -232,18 +232,18 @@ class Block:
         self.layout = layout
         size = layout.size()
         self.fd = fd if fd is not None else anonymous_file(size) if shared else -1
+        self.places: list[Place] = []
         try:
             memory = mmap.mmap(self.fd, size, flags=mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except (OSError, OverflowError) as error:
+            at = _lay(self, layout.shared(), memory, 0)
+            for number, place in enumerate(layout.places()):
+                self.places.append(Place(place, memory, at, self.unclaimed[number, :1], self))
+                at += sum(_room(*array) for array in place.arrays().values())
+        except BaseException as error:
             self.close()
-            if getattr(error, "errno", 0) in OUT_OF_DESCRIPTORS:  # a mapping keeps a descriptor of its own
-                raise
-            raise no_room(size, error) from error
-        at = _lay(self, layout.shared(), memory, 0)
-        self.places: list[Place] = []
-        for number, place in enumerate(layout.places()):
-            self.places.append(Place(place, memory, at, self.unclaimed[number, :1], self))
-            at += sum(_room(*array) for array in place.arrays().values())
+            if isinstance(error, (OSError, OverflowError)) and getattr(error, "errno", 0) not in OUT_OF_DESCRIPTORS:
+                raise no_room(size, error) from error
+            raise  # Ctrl-C, or no descriptor left for the mapping
 
     def close(self) -> None:
         """Close the descriptor; the memory goes when the last array does."""
@@ -272,9 +272,11 @@ def anonymous_file(size: int) -> int:
         os.unlink(path)
     try:
         _reserve(fd, size)
-    except (OSError, OverflowError) as error:
+    except BaseException as error:  # Ctrl-C, too: this takes a while
         os.close(fd)
-        raise no_room(size, error) from error
+        if isinstance(error, (OSError, OverflowError)):
+            raise no_room(size, error) from error
+        raise
     return fd
 
 

@@ -200,23 +200,24 @@ class Node:
         answers: list[Played | Failed | Unlike] = []
         try:
             for work in inbox:
-                answers += self._take(work)
+                self._take(work, answers)
             if inbox or not self._open:  # what is held may be due now
                 return answers
             self.pool.wait(tuple(self._open))
             done = [ticket for ticket in self._open if self.pool.is_finished(ticket)]
-        except Exception as error:  # the pool has forgotten all requests
-            failed, self._open = self._open, {}
-            return [*answers, *(Failed(range_.number, _pickled(error)) for range_ in failed.values())]
+        except Exception as error:  # the pool has forgotten all requests, and may not have met some that have come
+            asked = {range_.number for range_ in (*self._open.values(), *(each for work in inbox for each in work.ranges))}
+            failed = sorted(asked - {answer.number for answer in answers})
+            self._open = {}
+            return [*answers, *(Failed(number, _pickled(error)) for number in failed)]
         return [self._collect(ticket) for ticket in done]
 
-    def _take(self, work: Work) -> list[Failed | Unlike]:
-        """Begin with a message's ranges; those whose parameters are not here are answered at once."""
+    def _take(self, work: Work, answers: list[Played | Failed | Unlike]) -> None:
+        """Begin with a message's ranges. Those whose parameters are not here are answered at once, in `answers`."""
         self._forget(work)
         for terms in work.terms:
             self._known.learn(terms)
         self._known.drop(work.dropped)  # a state that is dropped may be one that this message's follow from
-        answers: list[Failed | Unlike] = []
         for range_ in work.ranges:
             request = self._known.find(range_.ticket)
             if isinstance(request, Unlike):
@@ -225,7 +226,6 @@ class Node:
                 answers.append(Failed(range_.number, _pickled(request)))
             else:
                 self._open[self.pool.submit(request._replace(jobs=jobs_of(range_.runs)))] = range_
-        return answers
 
     def _forget(self, work: Work) -> None:
         """What belongs to requests that are over, unless it is still played."""

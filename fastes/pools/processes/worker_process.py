@@ -10,11 +10,14 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache
 from multiprocessing.connection import Connection
+from queue import SimpleQueue
 from socket import socketpair
+from typing import Any
 
 import cloudpickle
 
@@ -235,16 +238,32 @@ def _popen(command: list[str], fds: tuple[int, ...], folder: str | None) -> subp
 
     if threading.current_thread() is threading.main_thread():
         return start()
-    try:
-        return _spawner().submit(start).result()
-    except RuntimeError:  # no thread: what was submitted must not be done by a later one
-        _spawner.cache_clear()
-        raise
+    started: Future[subprocess.Popen[bytes]] = Future()
+    _spawner().put((start, started))
+    return started.result()
 
 
 @cache
-def _spawner() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, "fastes-spawner")
+def _spawner() -> SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
+    """What is put here is done by a thread that outlives what runs at the interpreter's exit, where environments are closed.
+
+    That of an executor ends before, and its workers with it.
+    """
+    asked: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+    threading.Thread(target=_serve, args=(asked,), name="fastes-spawner", daemon=True).start()
+    return asked
+
+
+def _serve(asked: SimpleQueue[tuple[Callable[[], Any], Future[Any]]]) -> None:
+    while True:
+        _answer(*asked.get())
+
+
+def _answer(do: Callable[[], Any], answer: Future[Any]) -> None:
+    try:
+        answer.set_result(do())
+    except BaseException as error:
+        answer.set_exception(error)
 
 
 if hasattr(os, "register_at_fork"):
