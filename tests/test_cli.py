@@ -29,6 +29,7 @@ from fastes.cli.main import build_parser, main
 from fastes.cli.setting_flags import given_settings
 from fastes.es.perturbations import draw_pairs
 from fastes.policies.recurrent import KWARGS
+from fastes.reports.stop_on_signal import StopOnSignal
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.aliases import ANSWERS, FLAG_ANSWERS
 from fastes.settings.preset_loader import load_preset, tomllib
@@ -326,13 +327,37 @@ def test_an_argument_of_the_environment_needs_no_env(tmp_path: Path, capsys: pyt
     """It is put in front of those that the checkpoint has."""
     with FastES("Toy-v0", n_workers=0, population_size=4, seed=0, env_kwargs={"length": 8, "noisy": True}) as model:
         model.save(tmp_path / "m")
-    for flags, kept in (([], True), (["--env-kwargs", "at_step=2"], True), (["--env-kwargs", "length=12"], False)):
+    more, less = ["--env-kwargs", "at_step=2"], ["--env-kwargs", "length=12"]
+    for flags, kept in (([], True), (more, True), (less, False), (["--env", "Toy-v0", *more], True), ([*more, *less], False)):
         assert main(["play", str(tmp_path / "m"), "--episodes", "1", *flags]) == 0
         assert (", 8 steps" in capsys.readouterr().out) == kept
     with FastES(lambda: Toy(), n_workers=0, population_size=4, seed=0) as model:
         model.save(tmp_path / "factory")
     assert main(["play", str(tmp_path / "factory"), "--env-kwargs", "length=8"]) == 2
     assert "fastes play" in capsys.readouterr().err
+
+
+def test_arguments_of_an_environment_that_is_registered_when_it_is_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of ale-py are."""
+    gymnasium.register("Late-v0", Toy)
+    with FastES("Late-v0", n_workers=0, population_size=4, seed=0) as model:
+        model.save(tmp_path / "m")
+    del gymnasium.registry["Late-v0"]
+    monkeypatch.setattr("fastes.cli.saved_model.register_atari", lambda env_id: gymnasium.register(env_id, Toy))
+    try:
+        assert main(["play", str(tmp_path / "m"), "--episodes", "1", "--env-kwargs", "length=8"]) == 0
+        assert ", 8 steps" in capsys.readouterr().out
+    finally:
+        gymnasium.registry.pop("Late-v0", None)
+
+
+def test_a_flag_that_is_typed_twice_loses_nothing(tmp_path: Path) -> None:
+    flags = ["--workers", "0", "--quiet", "--total-timesteps", "50", "--runs", str(tmp_path), *SMALL]
+    assert main(["train", "Toy-v0", *flags, "--env-kwargs", "length=8", "--env-kwargs", "noisy=true"]) == 0
+    with FastES.load(tmp_path / "Toy-v0" / "1" / "checkpoint.zip", n_workers=0) as model:
+        assert model.source.make_kwargs == {"length": 8, "noisy": True}
 
 
 def test_arguments_that_a_file_may_not_name_are_to_be_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -689,6 +714,15 @@ def test_two_interrupts_before_the_first_checkpoint_promise_nothing_that_is_not_
         FastES.load(run / "checkpoint.zip", n_workers=0).close()
         lost = int(rows(run)[-1]["timesteps"])
         assert f"holds 0 timesteps, {lost} timesteps after it and the generation that was running are lost" in err
+
+
+def test_after_training_one_interrupt_is_enough() -> None:
+    """There is no generation to wait for: the report can be had again."""
+    with StopOnSignal() as interrupt:
+        interrupt.training_has_ended()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert not interrupt.requested, "the run has its exit status"
 
 
 # --- where it runs ---------------------------------------------------------------------------------------------------

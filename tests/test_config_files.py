@@ -11,6 +11,7 @@ from training import learn
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
+from fastes.models.from_config import arguments_from
 from fastes.settings.preset_loader import tomllib
 
 BEST = """[CartPole-v1]
@@ -67,6 +68,9 @@ def test_a_run_is_repeated_from_its_config(tmp_path: Path) -> None:
     assert before["settings"] == after["settings"]
     assert after["run"]["env_kwargs"] == "{'sutton_barto_reward': True}"
     assert theta(train(tmp_path / "d", "--config", str(first))) == theta(first), "a run folder has its config.toml"
+    more = arguments_from(first, None, {"env_kwargs": {"render_mode": "rgb_array"}})
+    assert more["env_kwargs"] == {"sutton_barto_reward": True, "render_mode": "rgb_array"}
+    assert arguments_from(first, "Acrobot-v1", {"env_kwargs": {"a": 1}})["env_kwargs"] == {"a": 1}
     other = train(tmp_path / "c", "--config", str(first / "config.toml"), "--seed", "8")
     assert theta(other) != theta(first)
 

@@ -17,7 +17,7 @@ from fastes import FastES
 from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
 from fastes.reports.csv_log import read_progress
-from fastes.reports.plots import Curve, plot_curves, running, smoothed
+from fastes.reports.plots import Curve, _pieces, plot_curves, running, smoothed
 from fastes.runs.curves import read_curve, read_curves, title_of
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
@@ -133,6 +133,28 @@ def test_starts_end_where_they_were_judged(tmp_path: Path) -> None:
     curve = _curve(tmp_path / "run")
     assert curve.starts == len(judged) == 3
     assert list(curve.start_ends) == judged
+    assert [steps[0] for steps, _ in _pieces(curve)] == [0.0, *judged], "a piece begins with what begins there"
+
+
+def test_starts_that_a_solved_training_never_had_are_not_shown(tmp_path: Path) -> None:
+    run = tmp_path / "CartPole-v1" / "1"
+    flags = [flag for flag in SMALL if flag not in ("--target-return", "none")]
+    begin = ["train", "CartPole-v1", "--seed", "0", *flags, *STARTS, "--total-timesteps", "1500", "--runs", str(tmp_path)]
+    with pytest.warns(UserWarning, match="nothing was trained"):
+        assert main([*begin, "--target-return=-5"]) == 0
+    assert main(["train", "--resume", str(run), "--workers", "0", "--quiet", "--target-return", "none"]) == 0
+    curve = _curve(run)
+    assert curve.steps[-1] > 1000
+    assert curve.start_ends == ()
+    assert len(_pieces(curve)) == 1
+
+
+def test_runs_of_other_budgets_are_alike_where_nothing_follows_it(runs: Path, tmp_path: Path) -> None:
+    for number, more in (("1", STARTS), ("2", ["--sigma", "0.2"])):
+        flags = ["--seed", "5", "--total-timesteps", "1400", "--runs", str(tmp_path), *SMALL, *more]
+        assert main(["train", "CartPole-v1", *flags]) == 0
+        alike = _curve(tmp_path / "CartPole-v1" / number).alike
+        assert (alike == _curve(runs / {"1": "1", "2": "3"}[number]).alike) == (number == "2")
 
 
 def test_no_evaluation_few_and_odd_ones_are_drawn(tmp_path: Path) -> None:

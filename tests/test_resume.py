@@ -19,7 +19,7 @@ from training import Result, assert_same, assert_same_records, assert_same_state
 from fastes import CheckpointError, FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
-from fastes.cli.train.report import resume_command
+from fastes.cli.train.report import choose_best, resume_command
 from fastes.cli.train.start import note_start
 from fastes.runs.run_config import read_config
 from fastes.runs.run_folder import RunFolder
@@ -326,6 +326,21 @@ def test_best_parameters_are_of_the_best_evaluation(tmp_path: Path) -> None:
     saved = read_checkpoint(tmp_path / "best.zip")
     assert saved.arrays["theta"]["theta"].tobytes() == thetas[best]
     assert saved.data["best_eval_return"] == told[best]
+
+
+@pytest.mark.parametrize("normalize_obs", [True, False])
+def test_the_best_parameters_play_episodes_as_long_as_the_last_ones(normalize_obs: bool, tmp_path: Path) -> None:
+    """Where steps pay, those of a longer training would always win."""
+    run = RunFolder(tmp_path)
+    with _model() as model:
+        model.learn(TOTAL, [run, lambda _, record: record.generation < 3])
+        run.save(model)
+    changes: dict[str, Any] = {"max_episode_steps": 3, "normalize_obs": normalize_obs}
+    with FastES.load(tmp_path / "checkpoint.zip", n_workers=0, **changes) as model:
+        outcome = model.evaluator.finish(choose_best(model, run))
+    assert outcome.best is not None
+    assert outcome.best.lengths.tolist() == outcome.last.lengths.tolist() == [3] * len(outcome.last.lengths)
+    assert outcome.best.env_seeds.tolist() == outcome.last.env_seeds.tolist()
 
 
 def test_resume_keeps_the_environment_of_a_module_id(tmp_path: Path) -> None:

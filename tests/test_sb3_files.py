@@ -224,22 +224,29 @@ def test_a_new_training_begins_new_files(tmp_path: Path) -> None:
     assert_files(tmp_path, told)
 
 
+@pytest.mark.parametrize("warm_up", [False, True])
 @pytest.mark.parametrize("torn", [b"", b"1.5,2", b"\0\0\0"])
-def test_rows_after_the_checkpoint_are_played_and_written_again(tmp_path: Path, torn: bytes) -> None:
+def test_rows_after_the_checkpoint_are_played_and_written_again(tmp_path: Path, torn: bytes, warm_up: bool) -> None:
     """As after a kill: the files know of generations that the checkpoint does not, and the last line may be torn."""
     whole = tmp_path / "whole"
     whole.mkdir()
-    _, told = train_both(whole, 6)
+    _, told = train_both(whole, 6, obs_warmup=warm_up)
     files = MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations")
-    with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
-        model.learn(10**6, [*files, stop_at(3)])
-        model.save(tmp_path / "m")
-        model.learn(10**6, [*files, stop_at(5)], reset_num_timesteps=False)
+    with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3, "obs_warmup": warm_up}) as model:
+
+        class Saves(Callback):
+            def on_generation(self, model: FastES, record: Record) -> None:
+                if record.generation == 3:
+                    model.save(tmp_path / "m")
+
+        model.learn(10**6, [*files, Saves(), stop_at(5)])
     with open(tmp_path / "toy.monitor.csv", "ab") as file:
         file.write(torn)
     with FastES.load(tmp_path / "m", toy(), n_workers=0) as model:
         model.learn(10**6, [*files, stop_at(6)], reset_num_timesteps=False)
-    assert_files(tmp_path, told)
+    assert without_clock(tmp_path / "toy.monitor.csv") == told.rows
+    if not warm_up:  # else the first theta has seen more than when training began
+        assert_files(tmp_path, told)
 
 
 @pytest.mark.parametrize("lost", [1, 2, 5, 100])
@@ -448,6 +455,17 @@ def test_the_command_line_writes_both_and_a_resumed_run_goes_on(tmp_path: Path, 
     assert found["timesteps"].tolist() == [0, *timesteps[:-1]]
     assert found["timesteps"][:-1].tolist() == [int(row["eval_at"]) for row in progress[1:]]
     assert found["results"][:-1].mean(axis=1).tolist() == [float(row["eval_return"]) for row in progress[1:]]
+
+
+def test_a_setting_that_a_file_refuses_leaves_the_run_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, target = tmp_path / "CartPole-v1" / "1", ["--target-return", "none"]
+    assert main(["train", *COMMAND, *target, "--runs", str(tmp_path), "--total-timesteps", "300", "--evaluations-npz"]) == 0
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    resume = ["train", "--resume", str(run), "--workers", "0", "--quiet", "--total-timesteps", "900"]
+    assert main([*resume, "--eval-episodes", "5"]) == 2
+    assert "this training has eval_episodes = 5" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
+    assert main(resume) == 0
 
 
 def test_a_run_folder_has_neither_unless_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py", "opencv-python"
 _FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation", "step_agreement", "obs_columns")
 _OLDER = {"eval_lag": 0}  # what settings were before they were settings
 _FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
-_DRAWS_AHEAD = "draws_ahead"  # there where it is not 0
+_NOT_ZERO = {"draws_ahead": 2**30, "warm_up_timesteps": MAX_COUNTER}  # counters that are there where they are not 0, to at most
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
 
@@ -88,7 +88,7 @@ def checkpoint_of(state: TrainingState, source: EnvSource) -> Checkpoint:
             "confirm_after": counters.confirm_after,
             "budget": counters.budget,
             **({_FIRST_BLOCKS: state.population.first} if state.settings.generation_timesteps else {}),
-            **({_DRAWS_AHEAD: counters.draws_ahead} if counters.draws_ahead else {}),
+            **{name: value for name in _NOT_ZERO if (value := getattr(counters, name))},
         },
         "best_eval_return": counters.best_eval_return if math.isfinite(counters.best_eval_return) else None,
         "versions": versions(torch=isinstance(state.spec, CustomSpec) and state.spec.kind == "TorchPolicy"),
@@ -301,9 +301,9 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     counters = require(checkpoint.data, "counters", dict)
     settings = require(checkpoint.data, "settings", dict)
     adaptive = bool(settings.get("generation_timesteps"))
-    optional = *([_FIRST_BLOCKS] if adaptive else []), *([_DRAWS_AHEAD] if _DRAWS_AHEAD in counters else [])
-    for name in (*_COUNTERS, *optional):
-        limit = {"generation": 2**32 - 1, _DRAWS_AHEAD: 2**30}.get(name, MAX_COUNTER)
+    limits = {"generation": 2**32 - 1, **_NOT_ZERO}
+    for name in (*_COUNTERS, *([_FIRST_BLOCKS] if adaptive else []), *(_NOT_ZERO.keys() & counters.keys())):
+        limit = limits.get(name, MAX_COUNTER)
         low = name in ("episode_cap", _FIRST_BLOCKS)
         if isinstance(require(counters, name, int), bool) or not low <= counters[name] <= limit:
             raise CheckpointError(f"the checkpoint's counter {name!r} is {counters[name]}: the file is damaged")

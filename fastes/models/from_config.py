@@ -60,8 +60,8 @@ def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str,
     if isinstance(given, Mapping) and isinstance(own, Mapping):
         of = config.settings.get("policy")
         arguments["policy_kwargs"] = on_top_of(own, of, given, changes.get("policy", of))
-    if wanted == config.env and not changes.get("env_kwargs"):
-        arguments["env_kwargs"] = _env_kwargs(path, config.env_kwargs)
+    if wanted == config.env:
+        arguments["env_kwargs"] = {**_env_kwargs(path, config.env_kwargs), **(changes.get("env_kwargs") or {})}
     return arguments
 
 

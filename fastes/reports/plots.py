@@ -143,7 +143,7 @@ def _rounded(number: float) -> str:
 
 def _pieces(curve: Curve) -> list[tuple[Numbers, Numbers]]:
     """The evaluations of each start, and of what followed: nothing is smoothed over where another policy begins."""
-    cuts = np.searchsorted(curve.steps, curve.start_ends, side="right")
+    cuts = np.searchsorted(curve.steps, curve.start_ends)  # an evaluation there is of the policy that begins
     pieces = zip(np.split(curve.steps, cuts), np.split(curve.returns, cuts), strict=True)
     return [(steps, returns) for steps, returns in pieces if len(steps)]
 

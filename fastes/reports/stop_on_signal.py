@@ -16,13 +16,14 @@ INTERRUPTED = 130
 
 
 class StopOnSignal(Callback):
-    """The first Ctrl-C ends training after the running generation, the second one at once.
+    """The first Ctrl-C ends training after the running generation, the second one at once. After training one is enough.
 
     SIGTERM and SIGHUP raise Terminated at once: whoever sends them does not wait for long.
     """
 
     def __init__(self) -> None:
         self.requested, self.terminated = False, 0  # the number of the signal that came
+        self._trains = True
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopOnSignal:
@@ -36,10 +37,14 @@ class StopOnSignal(Callback):
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_IGN if self.terminated else handler)  # a second one must not change the status
 
+    def training_has_ended(self) -> None:
+        """There is no generation to wait for."""
+        self._trains = False
+
     def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.terminated:
             return
-        if self.requested:
+        if self.requested or not self._trains:
             raise KeyboardInterrupt
         self.requested = True
         print("\nCtrl-C: ending after this generation; again to stop at once", file=sys.stderr)

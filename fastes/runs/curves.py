@@ -12,9 +12,10 @@ from fastes.errors import FastESError
 from fastes.reports.csv_log import read_progress
 from fastes.reports.plots import Curve, Numbers, Outcome
 from fastes.runs.run_config import read_config
+from fastes.settings.settings import SCHEDULES
 from fastes.training.starts.parts import round_sizes
 
-_OF_A_BUDGET = ("total_timesteps", "target_return", "target_episodes")  # settings that change no evaluation before the end
+_OF_THE_END = ("target_return", "target_episodes")  # settings that change no evaluation before the end
 
 
 def read_curve(folder: Path, progress: Path, config: Path) -> Curve:
@@ -28,7 +29,8 @@ def read_curve(folder: Path, progress: Path, config: Path) -> Curve:
     known = np.isfinite(steps) & np.isfinite(returns)
     at, returns = _with_last(at[known], returns[known], run.get("last_evaluation"))
     first, *further = _sizes(settings)
-    alike = {key: value for key, value in settings.items() if key not in _OF_A_BUDGET}
+    left_out = _OF_THE_END if _follows_budget(settings) else (*_OF_THE_END, "total_timesteps")
+    alike = {key: value for key, value in settings.items() if key not in left_out}
     return Curve(
         f"{run.get('env', folder.name)}, seed {run.get('seed', '?')} ({folder})",
         at,
@@ -40,6 +42,12 @@ def read_curve(folder: Path, progress: Path, config: Path) -> Curve:
         _outcome(run.get("result"), steps),
         tuple(further),
     )
+
+
+def _follows_budget(settings: dict[str, Any]) -> bool:
+    """Whether the budget says more than when training ends."""
+    schedules = any(isinstance(settings.get(name), str) for name in SCHEDULES)
+    return schedules or _number(settings.get("starts"), 1) > 1 or _number(settings.get("episode_cap_until"), 1.0) < 1.0
 
 
 def _outcome(result: object, steps: Numbers) -> Outcome | None:
@@ -82,7 +90,15 @@ def title_of(curves: list[Curve]) -> str:
 
 
 def _start_ends(steps: Numbers, sessions: list[dict[str, Any]]) -> tuple[float, ...]:
-    """Timesteps at which starts were judged, as `Starts.due` decides with the budget of each session."""
+    """Timesteps at which starts were judged.
+
+    As `RunFolder.on_start_judged` has noted them; in runs of older versions as `Starts.due` decides with each session's budget.
+    """
+    runs = [session.get("run", {}) for session in sessions]
+    if any("judged_at" in run for run in runs):
+        until = [*(_number(run.get("at_timesteps"), 0.0) for run in runs[1:]), math.inf]  # what came after was done again
+        noted = [(run.get("judged_at", []), end) for run, end in zip(runs, until, strict=True)]
+        return tuple(sorted({float(at) for all_of_it, end in noted for at in all_of_it if _number(at, math.inf) <= end}))
     ends: list[float] = []
     begun = 0.0
     for now in steps.tolist():

@@ -134,6 +134,7 @@ class RunFolder(Callback):
                 "n_workers": model.n_workers,
                 **run,
                 "finished": False,
+                **({"judged_at": []} if model.settings.starts > 1 else {}),
                 "env_kwargs": str(dict(model.source.make_kwargs)),
             },
             "settings": settings,
@@ -192,10 +193,16 @@ class RunFolder(Callback):
             write_race(self.path / RACE, race)
 
     def on_start_judged(self, model: Model, start: int, eval_return: float) -> None:  # noqa: ARG002
-        """Which start goes on alone, with its values of the settings in which starts differ: [settings] has the first one's."""
-        verdict = model.starts.verdict
-        if self._config and verdict.chosen:
-            self._note(chosen_start={"number": verdict.chosen, **model.settings.alternatives()})
+        """When, and which start goes on alone, with its values of the settings in which starts differ: [settings] has the first
+        one's.
+        """
+        if not self._config:
+            return
+        judged_at = [*self._config["run"].get("judged_at", []), model.num_timesteps]
+        if chosen := model.starts.verdict.chosen:
+            self._note(judged_at=judged_at, chosen_start={"number": chosen, **model.settings.alternatives()})
+        else:
+            self._note(judged_at=judged_at)
 
     def on_generation(self, model: Model, record: Record) -> None:
         assert self._log is not None

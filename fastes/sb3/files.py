@@ -32,6 +32,10 @@ class _GenerationFile(Callback):
     path: Path
     _reported: Record | None = None
 
+    def check(self, model: Model) -> None:
+        """ValueError or OSError where a training of this model could not go on with the file."""
+        raise NotImplementedError
+
     def on_generation(self, model: Model, record: Record) -> None:
         with interrupts_wait():
             if record is not self._reported:
@@ -66,9 +70,9 @@ class MonitorFile(_GenerationFile):
     the end of the generation. stable_baselines3.common.monitor.load_results and results_plotter read it.
 
     A training that starts at num_timesteps 0 replaces the file. One that goes on keeps it, without the rows of steps that
-    the model does not know of: those since its last checkpoint. The steps of all rows add up to num_timesteps; where a file
-    begins later, its first line has the steps before that as num_timesteps. A generation that proves the parameters solved
-    counts no timesteps and has no rows.
+    the model does not know of: those since its last checkpoint. The steps of all rows add up to num_timesteps, but for those
+    that only began statistics (obs_warmup); where a file begins later, its first line has the steps before that as
+    num_timesteps. A generation that proves the parameters solved counts no timesteps and has no rows.
 
     Raises ValueError when going on with a file that is no such CSV, OSError when the file cannot be written.
     """
@@ -81,14 +85,23 @@ class MonitorFile(_GenerationFile):
         self._start = self._owed = b""
         self._t_start = 0.0
 
+    def check(self, model: Model) -> None:
+        self._read(model)
+
+    def _read(self, model: Model) -> tuple[dict[str, Any], bytes, int] | None:
+        """What there is to go on with, as of `_read_monitor`; None where there is nothing."""
+        _check_file(self.path)
+        if not model.num_timesteps or not self.path.exists() or not self.path.stat().st_size:
+            return None
+        return _read_monitor(self.path, _with_rows(model))
+
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
         self._reported, self._owed = None, b""
         source = model.source
         header: dict[str, Any] = {"t_start": time.time(), "env_id": source.spec.id if source.spec else source.name}
-        rows, before = b"", model.num_timesteps
-        _check_file(self.path)
-        if model.num_timesteps and self.path.exists() and self.path.stat().st_size:
-            header, rows, before = _read_monitor(self.path, model.num_timesteps)
+        rows, before = b"", _with_rows(model)
+        if found := self._read(model):
+            header, rows, before = found
         if before:
             header["num_timesteps"] = before
         self._t_start = header["t_start"]
@@ -109,6 +122,11 @@ class MonitorFile(_GenerationFile):
         if self._owed:
             append_whole(self.path, self._owed, self._start)
             self._owed = b""
+
+
+def _with_rows(model: Model) -> int:
+    """The timesteps that a whole file has rows of."""
+    return model.num_timesteps - model.state.counters.warm_up_timesteps
 
 
 def _check_file(path: Path) -> None:
@@ -169,10 +187,18 @@ class EvaluationsFile(_GenerationFile):
         self._reported, self._rows, self._tried_at = None, [], -float("inf")
         self._first = 0 if model.num_timesteps else model.generation
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        _check_file(self.path)
-        if model.num_timesteps and self.path.exists():
-            self._rows = _read_evaluations(self.path, model.num_timesteps, model.settings.eval_episodes)
+        self._rows = self._read(model)
         self._written = len(self._rows)
+
+    def check(self, model: Model) -> None:
+        self._read(model)
+
+    def _read(self, model: Model) -> list[tuple[int, npt.ArrayLike, npt.ArrayLike]]:
+        """The rows to go on with."""
+        _check_file(self.path)
+        if not model.num_timesteps or not self.path.exists():
+            return []
+        return _read_evaluations(self.path, model.num_timesteps, model.settings.eval_episodes)
 
     def _note(self, model: Model, record: Record) -> None:  # noqa: ARG002
         self._note_told(model)

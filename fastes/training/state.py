@@ -194,7 +194,7 @@ class TrainingState:
         """With the observations and steps of candidates that nothing was learned from."""
         new = self.copied()
         new.normalizer.merge(batch.moments, batch.lengths.ravel())
-        new.counters = self.counters.with_candidates(batch)
+        new.counters = self.counters.with_warm_up(batch)
         return new
 
     def told(self, told: Told) -> TrainingState:

@@ -17,7 +17,7 @@ from fastes.cli.arguments import add_cluster, add_short_help, add_workers
 from fastes.cli.setting_flags import add_settings
 from fastes.cli.train.report import Session, replay_command, report, resume_command
 from fastes.cli.train.seeds import run_seeds
-from fastes.cli.train.start import new, note_start, resumed, tell_start
+from fastes.cli.train.start import RUNS, new, note_start, resumed, tell_start
 from fastes.errors import FastESError, WorkerError
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog, ProgressBar
@@ -89,7 +89,12 @@ def _add_start(train: Any) -> None:
         help="settings of a run, its folder or config.toml (with its environment and seed), or of a best.toml; flags win",
     )
     train.add_argument(
-        "--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of the environment, values as JSON"
+        *("--env-kwargs",),
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="arguments of the environment, values as JSON",
     )
     train.add_argument(
         "--population-scale",
@@ -102,7 +107,7 @@ def _add_start(train: Any) -> None:
 
 def _add_run_folder(train: Any) -> None:
     """What it leaves, where and how often."""
-    train.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (default: runs)")
+    train.add_argument("--runs", type=Path, metavar="DIR", help=f"where run folders go (default: {RUNS})")
     train.add_argument(
         "--checkpoint-seconds", type=float, default=30.0, metavar="S", help="seconds between checkpoints (default: 30)"
     )
@@ -142,6 +147,7 @@ def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> i
         status = _learn(model, folder, [*callbacks, interrupt])
         if status:
             return status
+        interrupt.training_has_ended()
         session = Session(*before, time.perf_counter() - started)
         try:
             report(model, folder, session, interrupt.requested)

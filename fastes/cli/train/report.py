@@ -81,10 +81,11 @@ def choose_best(model: FastES, folder: RunFolder) -> Steps[Outcome]:
     chosen = model.solved or model.archive.is_raced(model.generation)
     if not chosen and (folder.path / BEST).exists():
         with FastES.load(folder.path / BEST, _module_id(model), 0) as best_model:
-            if best_model.settings.normalize_obs == model.settings.normalize_obs:
-                best = yield from evaluate(best_model.state, model.evaluator, seeds)
-            else:  # a resumed run has changed it: these workers cannot play them
-                best = best_model.evaluate(episodes)
+            fits = best_model.settings.normalize_obs == model.settings.normalize_obs
+            evaluator = model.evaluator if fits else best_model.evaluator  # a resumed run may have changed it
+            whose = best_model.state.strategy.theta, best_model.state.normalizer
+            playing = evaluator.evaluate(*whose, seeds, model.state.episode_settings()[1])  # as long as the last ones' are
+            best = (yield from playing) if fits else evaluator.finish(playing)
     outcome = Outcome(last, best)
     if outcome.kept is last:
         folder.keep_as_best(model)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from fastes.cli.train.report import replay_command
 from fastes.cli.train.seeds_report import draw_all, how_to_go_on, report_all, solved_among, to_go_on
-from fastes.cli.train.start import Run, absolute, new_folder, new_model, note_start, tell_start
+from fastes.cli.train.start import Run, absolute, new_folder, new_model, note_start, place_of_runs, tell_start
 from fastes.errors import FastESError, WorkerError, check_int
 from fastes.pools.base import Steps
 from fastes.pools.shared_pool import SharedPool
@@ -27,7 +27,7 @@ def run_seeds(arguments: argparse.Namespace) -> int:
     if arguments.resume is not None:
         raise ValueError("--seeds belongs to new runs: go on with each run by itself, as in fastes train --resume RUN")
     with contextlib.ExitStack() as until_the_end:
-        place = absolute(arguments.runs)
+        place = absolute(place_of_runs(arguments))
         models = make_models(lambda seed: new_model(arguments, seed), range(first, first + number))
         for model in models:
             until_the_end.enter_context(model)
@@ -52,6 +52,7 @@ def _train(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
         status = _learn(runs, pool, [*callbacks, interrupt])
         if status:
             return status
+        interrupt.training_has_ended()
         try:
             report_all(runs, pool, time.perf_counter() - started, interrupt.requested)
         except (KeyboardInterrupt, Terminated):

@@ -23,6 +23,8 @@ from fastes.runs.run_folder import RunFolder, find_checkpoint, new_run_folder
 from fastes.settings.preset_loader import no_preset_note
 from fastes.settings.settings import COUNTED, SCHEDULES
 
+RUNS = "runs"  # the folder of run folders, unless --runs says another
+
 
 class Run(NamedTuple):
     """A training, and what it leaves."""
@@ -32,7 +34,7 @@ class Run(NamedTuple):
 
 
 def new(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> Run:
-    runs = absolute(arguments.runs)
+    runs = absolute(place_of_runs(arguments))
     model = new_model(arguments, arguments.seed)
     try:
         return Run(model, until_the_end.enter_context(new_folder(arguments, runs, model)))
@@ -47,9 +49,9 @@ def new_folder(arguments: argparse.Namespace, runs: Path, model: FastES) -> RunF
         path = new_run_folder(runs, model.source.name)
     except OSError as error:
         raise OSError(
-            f"the run folder cannot be made in {arguments.runs}: {error.strerror}; choose another with --runs"
+            f"the run folder cannot be made in {place_of_runs(arguments)}: {error.strerror}; choose another with --runs"
         ) from error
-    return _run_folder(path, arguments, arguments.runs / path.relative_to(runs))
+    return _run_folder(path, arguments, place_of_runs(arguments) / path.relative_to(runs))
 
 
 def new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
@@ -72,6 +74,11 @@ def new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
     return FastES.from_config(arguments.config, arguments.env, **given)
 
 
+def place_of_runs(arguments: argparse.Namespace) -> Path:
+    """Where run folders go."""
+    return Path(RUNS) if arguments.runs is None else arguments.runs
+
+
 def absolute(path: Path) -> Path:
     """An environment may leave the working directory: to be asked before one is built."""
     try:
@@ -81,10 +88,11 @@ def absolute(path: Path) -> Path:
 
 
 def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> Run:
-    of_new_runs = ("seed", "preset", "config", "env_kwargs", "population_scale")
+    of_new_runs = ("runs", "seed", "preset", "config", "env_kwargs", "population_scale")
     if any(getattr(arguments, name) not in (None, []) for name in of_new_runs):
         raise ValueError(
-            "--seed, --preset, --config, --env-kwargs and --population-scale belong to a new run: a resumed one keeps its own"
+            "--runs, --seed, --preset, --config, --env-kwargs and --population-scale belong to a new run: a resumed one keeps "
+            "its own"
         )
     if arguments.resume.is_file():
         raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
@@ -96,6 +104,8 @@ def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) 
     buildable(model, f"fastes train {{}} --resume {shlex.quote(str(arguments.resume))}")
     if model.settings.total_timesteps <= model.num_timesteps and folder.finished:
         raise ValueError(_spent(arguments, model))
+    for file in folder.files:  # before anything is written: what they refuse may be one of today's settings
+        file.check(model)
     if model.budget and model.num_timesteps < model.settings.total_timesteps != model.budget:
         _tell_of_stretched_schedules(model)
     if changed := {name: value for name, value in settings.items() if name != "total_timesteps"}:
