@@ -325,7 +325,7 @@ class FastES(Loop):
 
         Raises CheckpointError that says what is wrong with the file.
         """
-        parts = read_parts(path, env, env_kwargs, policy, {**settings_among(custom_objects or {}), **settings})
+        parts = read_parts(path, env, n_workers, env_kwargs, policy, {**settings_among(custom_objects or {}), **settings})
         if print_system_info:
             print(f"{path} was saved with {parts.checkpoint.data.get('versions')}, here are {versions()}")
         model = cls.__new__(cls)

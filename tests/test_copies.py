@@ -82,6 +82,18 @@ def test_vector_environments_with_processes_stay_behind() -> None:
             twin.learn(100)
 
 
+def test_vector_environments_that_lose_what_they_wrap_stay_behind() -> None:
+    """VecNormalize is pickled without the environment in it."""
+    vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
+    envs = vec_env.VecNormalize(vec_env.DummyVecEnv([lambda: gymnasium.make("CartPole-v1")]))
+    with FastES(envs, seed=1, target_return="none", population_size=4) as model:
+        with copy.deepcopy(model) as twin:
+            assert twin.theta.tobytes() == model.theta.tobytes()
+            with pytest.raises(ValueError, match=r"VecNormalize.* left behind .*set_env"):
+                twin.evaluate(1)
+        model.learn(100)
+
+
 def test_another_process_unpickles_a_model(tmp_path: Path) -> None:
     with FastES("CartPole-v1", n_workers=0, seed=1, target_return="none") as model:
         model.learn(1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from processes import run_script
 from training import assert_same, assert_same_state, learn, train
 
 from fastes import FastES
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.checkpoints.writer import write_checkpoint
 from fastes.envs.rebuild import chain, layers
 from fastes.envs.source import make_env_source
 
@@ -287,6 +290,104 @@ def test_env_kwargs_reach_the_environment(env: str, n_workers: int) -> None:
     with FastES(given, n_workers=n_workers, env_kwargs={"length": 8}, **SETTINGS) as model:
         assert set(model.evaluate(6).lengths) == {8}
         assert {record.episode_length for record in learn(model, 1)} == {8.0}
+
+
+class Takes(gymnasium.Env[Any, Any]):
+    """Takes its arguments out of what it is given."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,))
+    action_space = spaces.Box(-1.0, 1.0, (1,))
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.steps, self.left = config.pop("steps", 9), 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.left = self.steps
+        return np.ones(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        return np.ones(2, np.float32), 0.0, self.left == 0, False, {}
+
+
+@pytest.fixture
+def takes() -> Iterator[str]:
+    gymnasium.register("Takes-v0", Takes, max_episode_steps=20)
+    yield "Takes-v0"
+    del gymnasium.registry["Takes-v0"]
+
+
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_arguments_that_an_environment_changes_are_the_same_for_the_next(takes: str, n_workers: int, tmp_path: Path) -> None:
+    kwargs = {"config": {"steps": 4}}
+    with FastES(takes, n_workers=n_workers, env_kwargs=kwargs, **SETTINGS) as model:
+        assert set(model.evaluate(3).lengths) == {4}
+        model.save(tmp_path / "m")
+    assert kwargs == {"config": {"steps": 4}}
+    with FastES.load(tmp_path / "m", n_workers=0) as model:
+        assert set(model.evaluate(3).lengths) == {4}
+
+
+def test_arguments_that_json_changes_are_asked_for(takes: str, tmp_path: Path) -> None:
+    """Numbers as keys come back as texts."""
+    for config, rebuilds in (({"steps": 4, 0: 1.0}, False), ({"steps": 4, "pair": (1, [2, (3,)])}, True)):
+        with FastES(takes, n_workers=0, env_kwargs={"config": config}, **SETTINGS) as model:
+            model.save(tmp_path / "m")
+        with FastES.load(tmp_path / "m", n_workers=0) as model:
+            if rebuilds:
+                assert set(model.evaluate(1).lengths) == {4}
+            else:
+                with pytest.raises(ValueError, match="does not say how to build its environment"):
+                    model.evaluate(1)
+
+
+@pytest.mark.parametrize("given", ["object", "spec", "kwargs"])
+def test_an_environment_without_a_limit_has_none_when_it_is_loaded(given: str, tmp_path: Path) -> None:
+    """Pendulum is cut after 200 steps where it is made without a word."""
+    name, without = "Pendulum-v1", {"max_episode_steps": -1}
+    spec = EnvSpec(name, gymnasium.spec(name).entry_point)
+    env = {"object": gymnasium.make(name, **without), "spec": spec, "kwargs": name}[given]
+    more = {"env_kwargs": without} if given == "kwargs" else {}
+    with FastES(env, n_workers=0, max_episode_steps=203, **more, **SETTINGS) as model:
+        assert set(model.evaluate(1).lengths) == {203}
+        model.save(tmp_path / "m")
+    checkpoint = read_checkpoint(tmp_path / "m.zip")
+    assert checkpoint.data["env"]["kwargs"] == {"max_episode_steps": -1}
+    checkpoint.data["env"]["kwargs"]["max_episode_steps"] = None
+    write_checkpoint(tmp_path / "older", checkpoint)
+    for file in ("m", "older"):
+        with FastES.load(tmp_path / file, n_workers=0) as model:
+            assert set(model.evaluate(1).lengths) == {203}
+
+
+def test_numbers_that_were_set_in_an_environment_are_warned_of() -> None:
+    env = gymnasium.make("CartPole-v1")
+
+    def told() -> list[str]:
+        with caught_warnings() as messages:
+            make_env_source(env)
+        return messages
+
+    assert told() == []
+    env.unwrapped.gravity = 20.0
+    (message,) = told()
+    assert message.startswith("gravity of the environment is 20.0, and 9.8 in those that workers build")
+    env.reset()
+    assert told() == [], "who was reset counts what happens"
+
+
+@pytest.mark.parametrize("way", ["set_env", "load"])
+def test_a_window_in_each_worker_is_refused_later_too(way: str, tmp_path: Path) -> None:
+    def shown() -> Any:
+        env = gymnasium.make("Toy-v0")
+        env.unwrapped.render_mode = "human"
+        return env
+
+    with FastES("Toy-v0", n_workers=1, **SETTINGS) as model:
+        model.save(tmp_path / "m")
+        with pytest.raises(ValueError, match="would open a window"):
+            model.set_env(shown) if way == "set_env" else FastES.load(tmp_path / "m", shown, 1)
+        learn(model, 1)
 
 
 # --- scripts and notebooks -------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from test_space_properties import OBSERVATIONS, SMALL, modest
 from training import learn
 
-from fastes import FastES
+from fastes import FastES, TorchPolicy
 from fastes.policies.mlp import make_policy_spec
 from fastes.rollout.observation_rows import observation_rows
 from fastes.rollout.predictor import Predictor
@@ -242,6 +242,27 @@ def test_evaluate_policy_of_sb3(name: str) -> None:
         assert lengths == [6] * 5
         assert np.isfinite(returns).all()
         vector.close()
+
+
+def test_each_row_of_a_policy_that_remembers_has_noise_of_its_own() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Still(torch.nn.Module):  # type: ignore[misc,name-defined]
+        """Remembers nothing, and might."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 1)
+
+        def reset(self) -> None: ...
+
+        def forward(self, observation: Any) -> Any:
+            return 0.0 * self.layer(observation)
+
+    settings: dict[str, Any] = {"preset": "default", "n_workers": 0, "seed": 3, "action_noise": 0.2}
+    with FastES("Pendulum-v1", TorchPolicy(Still()), **settings) as model:
+        actions = [model.predict(np.zeros((4, 3), np.float32))[0] for _ in range(2)]
+    assert len(set(np.ravel(actions).tolist())) == 8
 
 
 def test_actions_with_noise_follow_from_the_seed() -> None:

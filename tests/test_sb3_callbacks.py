@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from faults import SETTINGS, toy
+from envs_for_tests import Toy, ToyError
+from faults import SETTINGS, seed_of, toy
 from training import learn
 
 from fastes import FastES
@@ -350,6 +352,34 @@ def test_statistics_go_to_a_logger_of_sb3(sb3: Any, tmp_path: Path) -> None:
 
 
 # --- how generations become calls ------------------------------------------------------------------------------------
+
+
+class FailsAtOnce(Toy):
+    """In its reset, with some seeds."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        result = super().reset(seed=seed, options=options)
+        if seed in self.fail_seeds:
+            raise ToyError("not today")
+        return result
+
+
+@pytest.mark.parametrize("kind", [Toy, FailsAtOnce])
+@pytest.mark.filterwarnings("ignore:ToyError")
+def test_episodes_that_failed_spoil_no_statistics(kind: Any) -> None:
+    """In a step, and in a reset, of which no step can be told."""
+    counter = Counter()
+    env = functools.partial(kind, fail_seeds=[seed_of(0, 1), seed_of(1, 2)])
+    with FastES(env, n_workers=0, on_env_error="penalise", **SETTINGS) as model:
+        model.learn(10**6, [counter, lambda _, record: record.generation < 2])
+        assert sum(math.isnan(episode_return) for episode_return, _ in model.last_episodes) == 2
+        assert all(math.isfinite(info["r"]) for info in model.ep_info_buffer)
+        assert len(model.ep_info_buffer) == model.num_episodes - 4
+        whole = [episode_return for episode_return, length in model.last_episodes if length]
+    assert len(whole) == 8 - 2 * (kind is FailsAtOnce)
+    ends = [info["episode"]["r"] for done, _, info in counter.seen if done]
+    assert str(ends[-len(whole) :]) == str(whole)
+    assert sum(done for done, _, _ in counter.seen) == len(ends)
 
 
 def test_several_episodes_a_candidate_are_told_as_episodes() -> None:

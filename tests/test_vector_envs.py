@@ -261,6 +261,72 @@ def test_successes_are_told(n_workers: int) -> None:
             assert model.last_successes == expected
 
 
+def test_successes_in_a_list_of_infos_are_told() -> None:
+    for mode in MODES:
+        env = gymnasium.wrappers.vector.DictInfoToList(SyncVectorEnv([Goal] * 3, autoreset_mode=mode))
+        with FastES(env, **settings()) as model, FastES(Goal, n_workers=0, **settings()) as expected:
+            learn(model, 1)
+            learn(expected, 1)
+            assert model.last_successes == expected.last_successes
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_processes_that_reset_after_a_reset_are_refused(mode: AutoresetMode) -> None:
+    """Gymnasium's workers without shared memory forget that they were reset, in the step after an end."""
+    env = AsyncVectorEnv([Uneven] * 2, shared_memory=False, autoreset_mode=mode)
+    try:
+        if mode is AutoresetMode.NEXT_STEP:
+            with pytest.raises(ValueError, match=r"shared_memory=False.*SAME_STEP"):
+                FastES(env, **settings())
+        else:
+            assert_same_results(train(Uneven, 2, **settings()), train(env, 2, **settings()))
+    finally:
+        env.close()
+
+
+class Choices(gymnasium.ActionWrapper[Any, Any, Any]):
+    """A choice as an int of half the size."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.action_space = spaces.Discrete(3, dtype=np.int32)
+
+    def action(self, action: Any) -> Any:
+        return np.full(2, int(action) - 1, np.float32)
+
+
+def test_choices_of_another_dtype() -> None:
+    def make() -> Any:
+        return Choices(Uneven())
+
+    env = SyncVectorEnv([make] * 3)
+    assert_same_results(train(make, 2, **settings()), train(env, 2, **settings()))
+
+
+def test_a_wrapper_that_changes_rewards_leaves_no_threshold() -> None:
+    """CartPole is solved by 475 steps, and not by rewards of 10 for each of 48."""
+
+    def ten(rewards: Any) -> Any:
+        return 10.0 * rewards
+
+    vector, own = gymnasium.wrappers.vector, gymnasium.wrappers
+    lanes = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync")
+    each = SyncVectorEnv([lambda: own.TransformReward(gymnasium.make("CartPole-v1"), ten)] * 2)
+    cases: list[tuple[Any, float]] = [
+        (lanes, 475.0),
+        (vector.TransformReward(lanes, ten), np.inf),
+        (vector.ClipReward(lanes, 0.0, 1.0), np.inf),
+        (each, np.inf),
+        (own.TransformReward(gymnasium.make("CartPole-v1"), ten), np.inf),
+        (own.FlattenObservation(gymnasium.make("CartPole-v1")), 475.0),
+    ]
+    for env, expected in cases:
+        with FastES(env, n_workers=0 if isinstance(env, gymnasium.Env) else None, population_size=4, seed=0) as model:
+            assert model.target_return == expected
+    with FastES(vector.TransformReward(lanes, ten), population_size=4, seed=0, target_return=50.0) as model:
+        assert model.target_return == 50.0
+
+
 def test_one_seed_for_all_lanes_is_warned_of() -> None:
     env = gymnasium.make_vec("CartPole-v1", 3, vectorization_mode="vector_entry_point")
     own = {"seed": 1, "population_size": 6, "preset": "default", "target_return": "none"}

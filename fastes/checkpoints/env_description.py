@@ -38,12 +38,20 @@ def to_json(source: EnvSource) -> dict[str, Any] | None:
     kwargs = {**defaults, **spec.kwargs, **source.make_kwargs}
     registered = gymnasium.registry[spec.id]
     if spec.max_episode_steps != registered.max_episode_steps:
-        kwargs["max_episode_steps"] = spec.max_episode_steps
+        kwargs["max_episode_steps"] = -1 if spec.max_episode_steps is None else spec.max_episode_steps  # -1: none
     kwargs = {key: value for key, value in kwargs.items() if key not in registered.kwargs or value != registered.kwargs[key]}
     try:
-        return {"id": spec.id, "kwargs": json.loads(json.dumps(kwargs, allow_nan=False))}
+        written = json.loads(json.dumps(kwargs, allow_nan=False))
     except (TypeError, ValueError):
         return None
+    return {"id": spec.id, "kwargs": written} if written == _with_lists(kwargs) else None  # numbers as keys would be texts
+
+
+def _with_lists(value: Any) -> Any:
+    """Tuples as lists: JSON knows no others."""
+    if isinstance(value, Mapping):
+        return {key: _with_lists(inner) for key, inner in value.items()}
+    return [_with_lists(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def from_json(data: Mapping[str, Any] | None) -> EnvSource:
@@ -88,6 +96,8 @@ def _game_of(data: Mapping[str, Any]) -> str | None:
 def plain_kwargs(data: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that a checkpoint has for its environment, or CannotRebuild when they may name code or a file."""
     env_id, kwargs = str(data["id"]), dict(data.get("kwargs", {}))
+    if kwargs.get("max_episode_steps", 0) is None:  # of a file of an older version
+        kwargs["max_episode_steps"] = -1
     if env_id in _COMPATIBILITY or not _harmless(kwargs):
         raise CannotRebuild(
             f"the checkpoint's environment {env_id!r} has arguments {kwargs} {MAY_NAME_CODE}, which FastES "

@@ -16,6 +16,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from fastes.envs.worker_registry import portable
 
 Env = gymnasium.Env[Any, Any]
+CHANGE_REWARDS = {"RewardWrapper", "NormalizeReward", "VectorRewardWrapper"}  # classes of wrappers
 LIVES = (  # of SB3
     "EpisodicLifeEnv goes on with the game that the last episode has left, whatever the seed of the next one: returns depend "
     "on the episodes before, and on the number of workers or environments. Leave it out, AtariWrapper(env, "
@@ -31,6 +32,10 @@ class Wrapping(NamedTuple):
 
     def around(self, env: Env) -> Env:
         return self.kind(env, **copy.deepcopy(self.kwargs))
+
+    @property
+    def changes_rewards(self) -> bool:
+        return any(base.__name__ in CHANGE_REWARDS for base in getattr(self.kind, "__mro__", ()))
 
 
 def taken_apart(env: Env) -> tuple[EnvSpec, tuple[Wrapping, ...]]:
@@ -137,6 +142,26 @@ def check_same(given: Env, rebuilt: Env) -> None:
     for name in ("observation_space", "action_space"):
         if getattr(given, name) != getattr(rebuilt, name):
             raise ValueError(f"its spec makes one with {name} {getattr(rebuilt, name)} instead of {getattr(given, name)}")
+
+
+def warn_of_attributes(given: Env, rebuilt: Env) -> None:
+    """Warn of numbers that were set in an environment since it was made: those that workers build do not have them.
+
+    One that was reset counts what happens in it: nothing can be said of that.
+    """
+    were_reset = [layer.has_reset for layer in layers(given) if isinstance(layer, OrderEnforcing)]
+    if any(were_reset) or not were_reset:
+        return
+    mine, theirs = vars(given.unwrapped), vars(rebuilt.unwrapped)
+    for name, value in mine.items():
+        other = theirs.get(name, value)
+        if type(value) in (int, float, bool) and type(other) in (int, float, bool) and value != other == other:
+            warnings.warn(
+                f"{name} of the environment is {value!r}, and {other!r} in those that workers build from its spec: pass a "
+                "function that builds and changes it, as FastES(make_env), or an argument of gymnasium.make",
+                UserWarning,
+                stacklevel=6,
+            )
 
 
 def check_for_workers(env: Env, n_workers: int | None) -> None:

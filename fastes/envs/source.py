@@ -20,7 +20,15 @@ from fastes.envs.declared_spaces import check_declared
 from fastes.envs.import_hook import ATARI, register_atari, register_envs
 from fastes.envs.missing import entry_point_advice, package_missing, unknown_id_advice
 from fastes.envs.old_interface import advice_on_object
-from fastes.envs.rebuild import Wrapping, as_code, check_same, taken_apart, unwatched, without_monitor
+from fastes.envs.rebuild import (
+    Wrapping,
+    as_code,
+    check_same,
+    taken_apart,
+    unwatched,
+    warn_of_attributes,
+    without_monitor,
+)
 from fastes.envs.vector.gymnasium_vector_env import GymnasiumVectorEnv
 from fastes.envs.vector.sb3_vec_env import Sb3VectorEnv, VecEnv, is_vec_env
 from fastes.envs.vector.vector_env import VectorEnv
@@ -113,8 +121,11 @@ class EnvSource:
 
     @property
     def reward_threshold(self) -> float | None:
-        """The registered reward_threshold: an environment counts as solved there."""
-        return self.spec.reward_threshold if self.spec else None
+        """The registered reward_threshold: an environment counts as solved there. None where a wrapper changes rewards."""
+        changed = self.vector_env is not None and self.vector_env.changes_rewards
+        if self.spec is None or changed or any(wrapper.changes_rewards for wrapper in self.wrappers):
+            return None
+        return self.spec.reward_threshold
 
 
 class MissingEnv:
@@ -246,6 +257,7 @@ def _source_of_inner(env: Env, kwargs: dict[str, Any]) -> EnvSource:
         rebuilt = EnvSource(spec.id, spec, None, {}, wrappers)()
         try:
             check_same(env, rebuilt)
+            warn_of_attributes(env, rebuilt)
         finally:
             rebuilt.close()
     except Exception as error:
@@ -287,6 +299,8 @@ def _cannot_be_rebuilt(
 def _make(spec: EnvSpec, kwargs: Mapping[str, Any]) -> Env:
     spec = copy.deepcopy(spec)
     spec.disable_env_checker = True
+    with contextlib.suppress(Exception):  # an environment may change what it is given; few things cannot be copied
+        kwargs = copy.deepcopy(dict(kwargs))
     try:
         return gymnasium.make(spec, **kwargs)
     except (AttributeError, ValueError, ModuleNotFoundError) as error:

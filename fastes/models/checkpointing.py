@@ -21,6 +21,7 @@ from fastes.checkpoints.field_checks import MAX_COUNTER, check_arrays, require
 from fastes.checkpoints.file_format import Arrays, Checkpoint
 from fastes.checkpoints.policy_description import check_same_layers, describe_policy, spec_from
 from fastes.checkpoints.reader import read_checkpoint
+from fastes.envs.rebuild import check_for_workers
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten
 from fastes.policies.action_head import ActionHead, actions_in_words, head_from
@@ -123,13 +124,14 @@ class Parts(NamedTuple):
 def read_parts(
     path: str | os.PathLike[str] | IO[bytes],
     env: EnvArgument | None,
+    n_workers: int | None,
     env_kwargs: Mapping[str, Any] | None,
     policy: str | CustomPolicy | None,
     changes: dict[str, Any],
 ) -> Parts:
     """Read a checkpoint.
 
-    path, env, env_kwargs, policy: as FastES.load takes them.
+    path, env, n_workers, env_kwargs, policy: as FastES.load takes them.
     changes: settings that replace the file's.
     """
     checkpoint = read_checkpoint(path)
@@ -144,7 +146,7 @@ def read_parts(
     settings = settings_from(checkpoint, changes)
     source = source_from(checkpoint, env, env_kwargs)
     if env is not None:
-        check_same_spaces(source, spec, settings)
+        check_same_spaces(source, spec, settings, n_workers)
     check_noise(spec, changes.get("action_noise", 0.0), changes.get("sample_actions", False))
     return Parts(checkpoint, source, spec, settings, seed_from(checkpoint))
 
@@ -233,9 +235,11 @@ def _missing_schedule(name: str) -> Any:
     return schedule
 
 
-def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings) -> None:
-    """CheckpointMismatch when a loaded policy does not fit the environment that was passed for it."""
+def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings, n_workers: int | None) -> None:
+    """CheckpointMismatch when a policy does not fit the environment that was passed for it; and `check_for_workers`."""
     env: Any = source() if source.vector_env is None else source.vector_env
+    if source.vector_env is None:
+        check_for_workers(env, n_workers)
     try:
         found: tuple[tuple[int, ...], ActionHead | None]
         kwargs, observations, actions = settings.policy_kwargs, env.observation_space, env.action_space

@@ -66,7 +66,7 @@ class VectorPool(KeptRequests):
         self._flatten = observation_flattener(vector_env.observation_space)
         self._actions = (vector_env.num_envs, *_shape_of(vector_env.action_space)), vector_env.action_space.dtype
         head = spec.policy.head
-        one_call = self._flatten is None and head is not None and not head.cast
+        one_call = self._flatten is None and head is not None and np.dtype(head.dtype) == vector_env.action_space.dtype
         self._in_one_call = one_call and type(self._actors[0]) is _core.Actor
 
     def start(self) -> None:

@@ -116,6 +116,7 @@ class Predictor:
             actor = self._actors[row]
             if starting:
                 actor.begin_episode()
+            self._key += 1
             Actor.begin_episode(actor, self._key, *noise)
             actions.append(actor.act(rows[row]))
         return actions

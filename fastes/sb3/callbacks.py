@@ -156,6 +156,8 @@ def _steps(model: SB3Interface) -> Iterator[dict[str, Any]]:
     between, n_envs = _no_end(model.n_envs), model.n_envs
     row, at = between, 0  # at: how many steps of the row are taken
     for (episode_return, length), success in zip(model.last_episodes, model.last_successes, strict=True):
+        if not length:  # it failed in its reset: there is no step to tell of it
+            continue
         at += length
         while at > n_envs:
             yield row

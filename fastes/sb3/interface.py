@@ -143,7 +143,7 @@ class SB3Interface(SB3Attributes):
         Every episode starts with a reset, so force_reset changes nothing.
         """
         source = make_env_source(env)
-        check_same_spaces(source, self.policy_spec, self.settings)
+        check_same_spaces(source, self.policy_spec, self.settings, self.given_workers)
         wanted = available_cpus() if self.given_workers is None else self.given_workers
         n_workers = 0 if source.vector_env is not None else wanted
         evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, n_workers, self.cluster)
@@ -242,7 +242,8 @@ class SB3Interface(SB3Attributes):
             return
         elapsed = round(self.elapsed, 6)
         infos, successes = recent.infos.copy(), recent.successes.copy()
-        infos.extend({"r": r, "l": length, "t": elapsed} for r, length in report.episodes)
+        # an episode that failed has a return of NaN, and no mean would be a number while it is among the last
+        infos.extend({"r": r, "l": length, "t": elapsed} for r, length in report.episodes if math.isfinite(r))
         successes.extend(success for success in report.successes if not math.isnan(success))
         self._recent = _Recent(report, infos, successes)
 

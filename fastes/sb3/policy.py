@@ -126,7 +126,7 @@ class Policy:
         policy: the TorchPolicy or CallablePolicy that was trained. Runs no code from the file.
         """
         check_device(device)
-        return cls(_Acting(read_parts(path, env, None, policy, {})))
+        return cls(_Acting(read_parts(path, env, 0, None, policy, {})))
 
     # --- modes that torch modules have --------------------------------------------------------------------------------
 

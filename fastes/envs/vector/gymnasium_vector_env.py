@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes.envs.infos import success_of
+from fastes.envs.rebuild import CHANGE_REWARDS, layers
 from fastes.envs.vector.vector_env import Rows, VectorEnv, chain_of, described, kinds_of, process_of, switched_off
 
 _WITH_MASKS = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
@@ -58,12 +59,15 @@ class GymnasiumVectorEnv(VectorEnv):
         self.in_processes = isinstance(self._base, gymnasium.vector.AsyncVectorEnv)
         self.made_in = process_of(self._base)
         self.check_process()
+        self._check_copies(getattr(mode, "name", str(mode)).upper())
         self.spec, alike = described(self._base, (lambda: str(self._base.call("__str__")[0])) if self.in_processes else None)
         self.plain = alike and not wrappers
+        inner = [layer for env in getattr(self._base, "envs", ()) for layer in layers(env)]
+        self.changes_rewards = any(kinds_of(layer) & CHANGE_REWARDS for layer in (*wrappers, *inner))
         self._seeds_each = True
         self._over = np.zeros(self.num_envs, dtype=bool)
         self._obs: Any = None
-        self._infos: dict[str, Any] = {}
+        self._infos: dict[str, Any] | list[dict[str, Any]] = {}
         if any("NormalizeReward" in kinds_of(wrapper) for wrapper in wrappers):
             warnings.warn(
                 "NormalizeReward scales rewards by statistics that move during a generation: late candidates get other "
@@ -71,6 +75,15 @@ class GymnasiumVectorEnv(VectorEnv):
                 "in units of their std",
                 UserWarning,
                 stacklevel=5,
+            )
+
+    def _check_copies(self, mode: str) -> None:
+        """ValueError where autoreset comes after a reset, too: the first step would be lost, and begin from another state."""
+        if self.in_processes and not self._base.shared_memory and not mode.endswith(("SAME_STEP", "DISABLED")):
+            raise ValueError(
+                f"{self.env} has shared_memory=False, and resets an environment in the step after its end even where that was "
+                "reset with a seed meanwhile: episodes would not be those of their seeds. Make it with shared_memory=True, or "
+                "with autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
             )
 
     def reset(self, seeds: list[int]) -> None:
@@ -115,8 +128,10 @@ class GymnasiumVectorEnv(VectorEnv):
         return rewards, dones
 
     def success(self, index: int) -> float:
+        if isinstance(self._infos, list):  # DictInfoToList
+            return success_of(self._infos[index].get("final_info", self._infos[index]))
         for infos in (self._infos.get("final_info", {}), self._infos):
-            known = infos.get("_is_success")
+            known = infos.get("_is_success") if isinstance(infos, dict) else None
             if known is not None and known[index]:
                 return success_of({"is_success": infos["is_success"][index]})
         return math.nan

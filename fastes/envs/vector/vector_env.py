@@ -27,6 +27,7 @@ class VectorEnv(ABC):
     observation_space, action_space: of one environment.
     spec: of each environment; None where it cannot be known.
     plain: whether spec says all: no wrapper changes what the environments show, and all are alike.
+    changes_rewards: whether a wrapper does, so that the environment's threshold says nothing of returns.
     normalizes: whether a wrapper normalises observations by running statistics.
     restarts_alone: whether an environment can start an episode while the others go on.
     in_processes: whether they are other processes, which a call must not leave before they have answered.
@@ -39,6 +40,7 @@ class VectorEnv(ABC):
     action_space: spaces.Space[Any]
     spec: EnvSpec | None
     plain: bool
+    changes_rewards: bool
     normalizes: bool
     restarts_alone: bool
     in_processes: bool
@@ -76,6 +78,11 @@ class VectorEnv(ABC):
     @abstractmethod
     def frozen(self) -> contextlib.AbstractContextManager[None]:
         """Running statistics of wrappers stay as they are."""
+
+    def is_like(self, other: VectorEnv) -> bool:
+        """Whether the other one has the same wrappers and environments inside of each other."""
+        inner = "venv" if hasattr(self.env, "venv") else "env"
+        return [*map(type, chain_of(self.env, inner))] == [*map(type, chain_of(other.env, inner))]
 
     def has_seen_nothing(self) -> bool:
         """Whether the statistics that normalise observations are new."""
