@@ -24,9 +24,9 @@ from fastes.pools.base import Steps
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
 from fastes.settings.settings import Settings
+from fastes.training.archive.checkpoint_room import largest_gathered
 from fastes.training.archive.race import Race
 from fastes.training.archive.snapshots import FINAL, HEAT, Archive
-from fastes.training.checkpoint_room import largest_gathered
 from fastes.training.evaluation import Evaluation, Pending, Told
 
 BUDGET = 2000
@@ -450,7 +450,7 @@ def test_bad_settings_are_refused(name: str, value: Any) -> None:
 def test_more_than_a_checkpoint_holds_is_refused_at_once(
     gathers: dict[str, int], no_process: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastes.training.checkpoint_room.MAX_BYTES", 3000)
+    monkeypatch.setattr("fastes.training.archive.checkpoint_room.MAX_BYTES", 3000)
     (name, value), *_ = gathers.items()
     with pytest.raises(ValueError, match=f"^{name} = {value}: with 26 parameters a checkpoint would grow to .* holds 3 kB"):
         FastES(Toy, **{**FEW, "archive_size": 0, "n_workers": 2, **gathers})

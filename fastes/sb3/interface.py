@@ -25,7 +25,7 @@ from fastes.sb3.policy import Policy, check_device, device
 from fastes.system.cpus import available_cpus
 from fastes.system.forks import tell_of_forks
 from fastes.training.evaluator import Evaluator
-from fastes.training.report import Report
+from fastes.training.record import Report
 
 Env = gymnasium.Env[Any, Any]
 

@@ -18,15 +18,14 @@ from fastes.rollout.episode import EpisodeSettings, step_guard
 from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
 from fastes.settings.settings import Settings
+from fastes.training.archive.checkpoint_room import check_room
 from fastes.training.archive.snapshots import FINAL, HEAT, Archive, Snapshot
-from fastes.training.checkpoint_room import check_room
 from fastes.training.counters import Counters
 from fastes.training.episode_cap import EpisodeCap
 from fastes.training.evaluation import Evaluation, Pending, Told
 from fastes.training.fitness import fitness_of
 from fastes.training.population import Population
-from fastes.training.record import Record
-from fastes.training.report import Report, report_of
+from fastes.training.record import Record, Report, report_of
 from fastes.training.rollback import Rollback
 from fastes.training.starts.parts import Start, usual_parts
 from fastes.training.starts.starts import Starts
@@ -316,9 +315,8 @@ class TrainingState:
         The generation goes on counting, and what is drawn depends on the part alone.
         """
         self.rollback.reset()
-        generation = self.strategy.generation
-        self.starts.begun_at, self.starts.begun_generation = self.counters.num_timesteps, generation
-        self.archive.begun = generation
+        self.starts.begun_at = self.counters.num_timesteps
+        self.starts.begun_generation = self.archive.begun = generation = self.strategy.generation
         if start is None:
             self._begin_start()
             return
