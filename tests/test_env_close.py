@@ -269,7 +269,7 @@ def test_environments_of_a_training_in_a_thread_are_closed_at_the_end(log: Path)
     result = run_script(script, log.parent)
     assert (result.returncode, result.stderr) == (0, "")
     wait_until(lambda: not any(alive(pid) for pid in started(log)[1:]), "programs of the environments ended", 10.0)
-    assert len(started(log)) == 3
+    assert len(started(log)) > 1
 
 
 # --- in this process -------------------------------------------------------------------------------------------------

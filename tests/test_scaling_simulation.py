@@ -132,7 +132,7 @@ def test_the_horizon_grows_as_training_lets_it() -> None:
     cap, caps = EpisodeCap(settings), list[int]()
     for _ in range(400):
         caps.append(cap.steps)
-        cap.update(np.array([[cap.steps, cap.steps]]))
+        cap.update(2 * cap.steps, 2, 2)
     assert growing_horizon(settings.episode_cap_start, settings.episode_cap_factor, 1000)[:400] == caps
 
 

@@ -345,12 +345,13 @@ def test_timesteps_that_are_counted_anew_leave_the_parts_equal() -> None:
         assert all(part <= steps < part + generation for steps in (first, second, third))
 
 
-def test_another_budget_moves_schedules_and_leaves_draws() -> None:
+@pytest.mark.parametrize("anew", [False, True])
+def test_another_budget_moves_schedules_and_leaves_draws(anew: bool) -> None:
     """They do not come to their end among the starts because less is to come."""
     with FastES("Toy-v0", **SETTINGS, sigma="lin_1_0.1") as model:
         model.learn(BUDGET, lambda m, _: m.starts.judged < 1)
         before = model.state
-        after = before.begun(BUDGET // 4 - model.num_timesteps, anew=False)
+        after = before.begun(BUDGET // 4 - (0 if anew else model.num_timesteps), anew)
     assert after.starts.judged == 1
     assert before.progress_remaining == pytest.approx(after.progress_remaining, abs=0.03)
     drawn = [state.perturbations().noise_index.tolist() for state in (before, after)]

@@ -56,11 +56,12 @@ def _damage_is_said(what: object, hint: str) -> Iterator[None]:
         yield
     except CheckpointError as error:
         raise CheckpointError(f"{what}: {error}{hint}") from error
-    except (OSError, MemoryError) as error:
-        if isinstance(error, OSError) and error.errno in _OF_DAMAGE:
+    except MemoryError as error:
+        raise CheckpointError(f"{what} cannot be read: there is no memory for it") from error
+    except OSError as error:
+        if error.errno in _OF_DAMAGE:
             raise CheckpointError(f"{what} is damaged or no checkpoint: {error}{hint}") from error
-        reason = getattr(error, "strerror", None) or "there is no memory for it"
-        raise CheckpointError(f"{what} cannot be read: {reason}") from error
+        raise CheckpointError(f"{what} cannot be read: {error.strerror}") from error
     except Exception as error:  # whatever zipfile, json, safetensors or the memory has to say about hostile bytes
         reason = f"{type(error).__name__}: {error}" if not isinstance(error, _EXPECTED) else error
         raise CheckpointError(f"{what} is damaged or no checkpoint: {reason}{hint}") from error

@@ -38,7 +38,7 @@ def add_episodes(parser: Any, episodes: int) -> None:
 def add_env(parser: Any) -> None:
     parser.add_argument("--env", help="environment id, when the checkpoint cannot rebuild its own")
     parser.add_argument(
-        *("--env-kwargs",),
+        "--env-kwargs",
         nargs="+",
         action="extend",
         default=[],
@@ -52,32 +52,25 @@ def load_model(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
     env, kwargs = arguments.env, parse_env_kwargs(arguments.env_kwargs)
     command = shlex.join(["fastes", *arguments.typed]).replace("{", "{{").replace("}", "}}") + ("" if env else " --env {}")
     try:
-        if kwargs:
-            env, kwargs = _with_kwargs(path, env, kwargs)
+        if kwargs and env is None:
+            env, kwargs = _with_kwargs(path, kwargs)
         model = FastES.load(path, env, n_workers, env_kwargs=kwargs or None)
     except CannotRebuild as error:  # of the file's arguments for the environment
         raise ValueError(f"{error.reason}. {_how_to_name(str(env), command, error.reason)}") from error
     return buildable(model, command)
 
 
-def _with_kwargs(path: Path, env: str | None, kwargs: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The environment's id, and the checkpoint's arguments for it with these in front; no id where it has none.
-
-    env: that was typed, None where none was.
-    """
+def _with_kwargs(path: Path, kwargs: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The id of the checkpoint's environment, and its arguments with these in front; no id where it has none."""
     data = read_checkpoint(path).data.get("env")
-    if not isinstance(data, dict) or "id" not in data:
-        return env, kwargs if env else {}  # the model says what is missing
-    its_id = str(data["id"])
-    if env is not None and env.rpartition(":")[2] != its_id:
-        return env, kwargs
-    register_atari(its_id)
-    if env is None and its_id not in gymnasium.registry:
-        return None, {}
+    if isinstance(data, dict) and "id" in data:
+        register_atari(str(data["id"]))
+    if not isinstance(data, dict) or "id" not in data or data["id"] not in gymnasium.registry:
+        return None, {}  # the model says what is missing
     try:
-        return env or its_id, {**plain_kwargs(data), **kwargs}
+        return str(data["id"]), {**plain_kwargs(data), **kwargs}
     except CannotRebuild:
-        return env, kwargs if env else {}
+        return None, {}
 
 
 def check_episodes(arguments: argparse.Namespace) -> None:

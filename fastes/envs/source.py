@@ -164,7 +164,10 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
     if (vector_env := vector_env_of(env)) is not None:
         return _source_of_vector_env(vector_env, kwargs)
     if isinstance(env, gymnasium.Env):
-        return _source_of_env(env, kwargs)
+        source = _source_of_env(env, kwargs)
+        if source.factory is None:  # copies have what was set
+            warn_of_attributes(env, replace(source, make_kwargs={}))
+        return source
     if callable(env):
         if kwargs:
             raise ValueError(f"env_kwargs = {kwargs!r} cannot reach a factory: pass lambda: factory(**env_kwargs) as env")
@@ -257,7 +260,6 @@ def _source_of_inner(env: Env, kwargs: dict[str, Any]) -> EnvSource:
         rebuilt = EnvSource(spec.id, spec, None, {}, wrappers)()
         try:
             check_same(env, rebuilt)
-            warn_of_attributes(env, rebuilt)
         finally:
             rebuilt.close()
     except Exception as error:

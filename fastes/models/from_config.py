@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,7 +62,9 @@ def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str,
         of = config.settings.get("policy")
         arguments["policy_kwargs"] = on_top_of(own, of, given, changes.get("policy", of))
     if wanted == config.env:
-        arguments["env_kwargs"] = {**_env_kwargs(path, config.env_kwargs), **(changes.get("env_kwargs") or {})}
+        typed = changes.get("env_kwargs") or {}
+        with contextlib.suppress(ValueError) if typed else contextlib.nullcontext():  # else they are all that there is
+            arguments["env_kwargs"] = {**_env_kwargs(path, config.env_kwargs), **typed}
     return arguments
 
 

@@ -95,7 +95,7 @@ def _start_ends(steps: Numbers, sessions: list[dict[str, Any]]) -> tuple[float, 
     As `RunFolder.on_start_judged` has noted them; in runs of older versions as `Starts.due` decides with each session's budget.
     """
     runs = [session.get("run", {}) for session in sessions]
-    if any("judged_at" in run for run in runs):
+    if all("judged_at" in run for run in runs):
         until = [*(_number(run.get("at_timesteps"), 0.0) for run in runs[1:]), math.inf]  # what came after was done again
         noted = [(run.get("judged_at", []), end) for run, end in zip(runs, until, strict=True)]
         return tuple(sorted({float(at) for all_of_it, end in noted for at in all_of_it if _number(at, math.inf) <= end}))

@@ -193,8 +193,9 @@ class RunFolder(Callback):
             write_race(self.path / RACE, race)
 
     def on_start_judged(self, model: Model, start: int, eval_return: float) -> None:  # noqa: ARG002
-        """When, and which start goes on alone, with its values of the settings in which starts differ: [settings] has the first
-        one's.
+        """Note when a start was judged, and which one goes on alone.
+
+        With its values of the settings in which starts differ: [settings] has the first one's.
         """
         if not self._config:
             return

@@ -108,7 +108,7 @@ class TrainingState:
         total = counters.num_timesteps + budget
         new.counters = counters._replace(budget=total if budget else min(counters.budget or total, total))
         if self.strategy.generation:
-            new.starts.follow(counters.budget, new.counters.budget)
+            new.starts.follow(self.counters.budget, new.counters.budget)
         elif new.starts.has_unjudged_starts and new.counters.budget:
             new.starts.strides = usual_parts(self.settings, new.counters.budget, self.starts.episode_limit)
             if self.settings.of_start(0) != self.settings:

@@ -89,7 +89,7 @@ def _add_start(train: Any) -> None:
         help="settings of a run, its folder or config.toml (with its environment and seed), or of a best.toml; flags win",
     )
     train.add_argument(
-        *("--env-kwargs",),
+        "--env-kwargs",
         nargs="+",
         action="extend",
         default=[],

@@ -14,8 +14,16 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes.envs.infos import success_of
-from fastes.envs.rebuild import CHANGE_REWARDS, layers
-from fastes.envs.vector.vector_env import Rows, VectorEnv, chain_of, described, kinds_of, process_of, switched_off
+from fastes.envs.vector.vector_env import (
+    Rows,
+    VectorEnv,
+    chain_of,
+    changes_rewards,
+    described,
+    kinds_of,
+    process_of,
+    switched_off,
+)
 
 _WITH_MASKS = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
 _MASKS = hasattr(gymnasium.vector, "AutoresetMode")  # Gymnasium 1.1 brought both
@@ -62,8 +70,7 @@ class GymnasiumVectorEnv(VectorEnv):
         self._check_copies(getattr(mode, "name", str(mode)).upper())
         self.spec, alike = described(self._base, (lambda: str(self._base.call("__str__")[0])) if self.in_processes else None)
         self.plain = alike and not wrappers
-        inner = [layer for env in getattr(self._base, "envs", ()) for layer in layers(env)]
-        self.changes_rewards = any(kinds_of(layer) & CHANGE_REWARDS for layer in (*wrappers, *inner))
+        self.changes_rewards = changes_rewards(wrappers, self._base)
         self._seeds_each = True
         self._over = np.zeros(self.num_envs, dtype=bool)
         self._obs: Any = None

@@ -12,8 +12,17 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes.envs.infos import success_of
-from fastes.envs.rebuild import CHANGE_REWARDS, LIVES, layers
-from fastes.envs.vector.vector_env import Rows, VectorEnv, chain_of, described, kinds_of, process_of, switched_off
+from fastes.envs.rebuild import LIVES
+from fastes.envs.vector.vector_env import (
+    Rows,
+    VectorEnv,
+    chain_of,
+    changes_rewards,
+    described,
+    kinds_of,
+    process_of,
+    switched_off,
+)
 
 # wrappers that let an environment start anew while the others go on, and those through which rewards pass as they are
 _PASSING = {"VecNormalize", "VecMonitor", "VecCheckNan"}
@@ -66,10 +75,15 @@ class Sb3VectorEnv(VectorEnv):
         ask = (lambda: str(self._base.env_method("__str__", indices=[0])[0])) if self.in_processes else None
         self.spec, alike = described(self._base, ask)
         self.plain = alike and not self._wrappers
-        inner = [layer for env in getattr(self._base, "envs", ()) for layer in layers(env)]
-        self.changes_rewards = any(kinds_of(layer) & CHANGE_REWARDS for layer in (*self._wrappers, *inner))
+        self.changes_rewards = changes_rewards(self._wrappers, self._base)
         self._obs: Any = None
         self._infos: list[dict[str, Any]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """TypeError for one that would lose its environment: VecNormalize is pickled without it."""
+        if self.statistics:
+            raise TypeError("a VecNormalize is pickled without the environment in it")
+        return vars(self)
 
     def _source_of_rewards(self) -> Any:
         """The VecNormalize whose rewards are those of the environments; None for the rewards of `step`."""

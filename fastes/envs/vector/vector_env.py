@@ -7,7 +7,7 @@ import copy
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
+from fastes.envs.rebuild import CHANGE_REWARDS, layers
 from fastes.errors import EnvironmentUnavailable
 
 Rows = npt.NDArray[Any]
@@ -79,11 +80,6 @@ class VectorEnv(ABC):
     def frozen(self) -> contextlib.AbstractContextManager[None]:
         """Running statistics of wrappers stay as they are."""
 
-    def is_like(self, other: VectorEnv) -> bool:
-        """Whether the other one has the same wrappers and environments inside of each other."""
-        inner = "venv" if hasattr(self.env, "venv") else "env"
-        return [*map(type, chain_of(self.env, inner))] == [*map(type, chain_of(other.env, inner))]
-
     def has_seen_nothing(self) -> bool:
         """Whether the statistics that normalise observations are new."""
         return False
@@ -101,6 +97,13 @@ def chain_of(env: Any, inner: str) -> list[Any]:
     while (within := vars(found[-1]).get(inner)) is not None:
         found.append(within)
     return found
+
+
+def changes_rewards(wrappers: Sequence[Any], base: Any) -> bool:
+    """Whether a wrapper does that is known to, around a vector environment or around those in this process that it has."""
+    envs = getattr(base, "envs", None)
+    inner = [layer for env in envs for layer in layers(env)] if isinstance(envs, (list, tuple)) else []
+    return any(kinds_of(layer) & CHANGE_REWARDS for layer in (*wrappers, *inner))
 
 
 def described(base: Any, ask: Callable[[], str] | None) -> tuple[EnvSpec | None, bool]:
