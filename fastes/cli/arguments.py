@@ -91,6 +91,18 @@ def find_modules_here(env: str | None) -> None:
             sys.path.append(os.getcwd())  # last, so that none is taken for a package of that name
 
 
+def add_env_kwargs(parser: Any) -> None:
+    """The flag whose words `parse_env_kwargs` reads; one that is typed twice has the words of both."""
+    parser.add_argument(
+        "--env-kwargs",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="arguments of the environment, values as JSON",
+    )
+
+
 def parse_env_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
     """KEY=VALUE strings as a dict; a value that is not JSON is a string."""
     kwargs = {}

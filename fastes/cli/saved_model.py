@@ -13,7 +13,7 @@ import gymnasium
 from fastes.agent import FastES
 from fastes.checkpoints.env_description import MAY_NAME_CODE, CannotRebuild, plain_kwargs
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.cli.arguments import parse_env_kwargs
+from fastes.cli.arguments import add_env_kwargs, parse_env_kwargs
 from fastes.envs.import_hook import register_atari
 from fastes.envs.source import MissingEnv
 from fastes.runs.run_folder import find_checkpoint
@@ -37,14 +37,7 @@ def add_episodes(parser: Any, episodes: int) -> None:
 
 def add_env(parser: Any) -> None:
     parser.add_argument("--env", help="environment id, when the checkpoint cannot rebuild its own")
-    parser.add_argument(
-        "--env-kwargs",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="arguments of the environment, values as JSON",
-    )
+    add_env_kwargs(parser)
 
 
 def load_model(arguments: argparse.Namespace, n_workers: int | None) -> FastES:

@@ -200,10 +200,9 @@ class RunFolder(Callback):
         if not self._config:
             return
         judged_at = [*self._config["run"].get("judged_at", []), model.num_timesteps]
-        if chosen := model.starts.verdict.chosen:
-            self._note(judged_at=judged_at, chosen_start={"number": chosen, **model.settings.alternatives()})
-        else:
-            self._note(judged_at=judged_at)
+        chosen = model.starts.verdict.chosen
+        found = {"chosen_start": {"number": chosen, **model.settings.alternatives()}} if chosen else {}
+        self._note(judged_at=judged_at, **found)
 
     def on_generation(self, model: Model, record: Record) -> None:
         assert self._log is not None

@@ -34,6 +34,10 @@ class _GenerationFile(Callback):
 
     def check(self, model: Model) -> None:
         """ValueError or OSError where a training of this model could not go on with the file."""
+        self._read(model)
+
+    def _read(self, model: Model) -> Any:
+        """What there is to go on with."""
         raise NotImplementedError
 
     def on_generation(self, model: Model, record: Record) -> None:
@@ -84,9 +88,6 @@ class MonitorFile(_GenerationFile):
         self.path = Path(name).absolute()  # an environment may leave the working directory
         self._start = self._owed = b""
         self._t_start = 0.0
-
-    def check(self, model: Model) -> None:
-        self._read(model)
 
     def _read(self, model: Model) -> tuple[dict[str, Any], bytes, int] | None:
         """What there is to go on with, as of `_read_monitor`; None where there is nothing."""
@@ -189,9 +190,6 @@ class EvaluationsFile(_GenerationFile):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._rows = self._read(model)
         self._written = len(self._rows)
-
-    def check(self, model: Model) -> None:
-        self._read(model)
 
     def _read(self, model: Model) -> list[tuple[int, npt.ArrayLike, npt.ArrayLike]]:
         """The rows to go on with."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fastes.agent import FastES
-from fastes.cli.arguments import add_cluster, add_short_help, add_workers
+from fastes.cli.arguments import add_cluster, add_env_kwargs, add_short_help, add_workers
 from fastes.cli.setting_flags import add_settings
 from fastes.cli.train.report import Session, replay_command, report, resume_command
 from fastes.cli.train.seeds import run_seeds
@@ -88,14 +88,7 @@ def _add_start(train: Any) -> None:
         metavar="FILE",
         help="settings of a run, its folder or config.toml (with its environment and seed), or of a best.toml; flags win",
     )
-    train.add_argument(
-        "--env-kwargs",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="arguments of the environment, values as JSON",
-    )
+    add_env_kwargs(train)
     train.add_argument(
         "--population-scale",
         type=int,
