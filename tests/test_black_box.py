@@ -116,6 +116,26 @@ def test_a_search_ends_where_nothing_gets_better() -> None:
     assert make().minimize(sphere, 500_000).reason == "no better fitness for 100 generations"
 
 
+def test_a_second_search_has_new_patience() -> None:
+    """The generations without a better fitness of the first one ended the second after one generation."""
+    es = make()
+    first = es.minimize(lambda x: 1.0, 100_000, patience=7)
+    second = es.minimize(lambda x: 1.0, 100_000, patience=7)
+    assert (first.generations, second.generations) == (8, 7)
+
+
+def test_a_value_that_is_not_finite_is_no_result() -> None:
+    """Theta at the end comes on top of the candidates, and counts as worst as they do."""
+    calls = []
+
+    def infinite_at_the_end(x: np.ndarray[Any, Any]) -> float:
+        calls.append(x)
+        return -math.inf if len(calls) == 21 else sphere(x)
+
+    result = make().minimize(infinite_at_the_end, 21)
+    assert result.value == min(sphere(x) for x in calls[:20])
+
+
 def test_a_lucky_candidate_does_not_end_a_noisy_search() -> None:
     """The mean of the generations goes on rising long after no candidate beats the luckiest one."""
     es = EvolutionStrategy(np.full(20, 3.0), sigma=0.1, learning_rate=0.01, population_size=40, seed=1)
@@ -156,6 +176,8 @@ def test_arguments_that_cannot_be() -> None:
         es.minimize(sphere, 100, target=True)
     with pytest.raises(TypeError, match=r"the function returned None, a NoneType: expected one number"):
         es.minimize(lambda x: None, 100)  # type: ignore[arg-type,return-value]
+    with pytest.raises(FastESError, match="make it with keep_best=True"):
+        make(keep_best=False).minimize(lambda x: pytest.fail("called before the error"), 100)
     with pytest.raises(FastESError, match="none of the 10 returns of this generation is finite"):
         es.minimize(lambda x: math.nan, 100)
     assert es.minimize(sphere, 2e3).evaluations > 1000, "scripts write 2e3 as well"

@@ -149,7 +149,8 @@ class BlackBox:
         target: a value at which to stop.
         patience: see `stop_reason`.
 
-        Schedules of sigma and the learning rate run over max_evaluations. A second call goes on from where the first ended.
+        Schedules of sigma and the learning rate run over max_evaluations. A second call goes on from where the first ended,
+        with new patience.
         `best.fitness` is -value, since tell's fitness is higher for better candidates.
         """
         return _search(self, function, -1.0, max_evaluations, target, patience)
@@ -180,6 +181,7 @@ def _search(
     needed = len(strategy.ask()) + 1
     budget = check_int("max_evaluations", whole(max_evaluations), needed)
     begun, evaluations = strategy.generation, 0
+    strategy.history  # noqa: B018 - an error before the function is called, not after
     found = Best(strategy.theta.copy(), -math.inf)
 
     def fitness_of(candidate: Float32) -> float:
@@ -198,11 +200,12 @@ def _search(
         elif evaluations + needed > budget:
             reason = f"max_evaluations = {budget} are used up"
         else:
-            reason = strategy.stop_reason(patience)
+            of_this_search = strategy.generation - begun >= patience
+            reason = strategy.stop_reason(patience if of_this_search else strategy.history.idle + 1)
         if reason:
             break
     last = fitness_of(strategy.theta)
-    if last >= found.fitness:
+    if math.isfinite(last) and last >= found.fitness:
         found = Best(strategy.theta.copy(), last)
     return Result(found.parameters, sign * found.fitness, evaluations + 1, strategy.generation - begun, reason)
 
