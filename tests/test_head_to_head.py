@@ -481,7 +481,7 @@ def test_the_report_says_where_fastes_loses(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "Toy-v0-60s.png").stat().st_size > 10_000
     write_runs(tmp_path / "b", "machine B", a2c=[[0, 1, 200]], fastes=[[0, 999, 999]])
     merged = write_report(tmp_path / "b", [tmp_path / "a", tmp_path / "b"]).read_text()
-    assert "Times were taken on different machines" in merged
+    assert "Times of Toy-v0 were taken on different machines" in merged
     assert "A2C's progress" in merged
     assert "FastES ends at 65.0" in merged, "the first folder's run of a seed counts"
 
@@ -735,6 +735,17 @@ def test_a_race_of_one_side_ends_well_and_says_what_is_next(
 def test_a_peer_whose_median_never_was_as_good_gives_no_ratio() -> None:
     theirs, ours = [run([0, 100]), run([0, 0], seed=1)], [run([0, 100]), run([0, 100], seed=1)]
     assert race.line_of("Hopper-v5", "trpo", theirs, ours, Budget(steps=100))[-2] == "peer: never"
+
+
+def test_a_peer_that_did_not_learn_or_ran_elsewhere_gives_no_times() -> None:
+    """FastES's first evaluation, of a policy that hardly moves, is above what Ant's peers end at."""
+    ours, budget = [run([900, 950, 1000], seed=seed) for seed in range(3)], Budget(steps=100)
+    fell = [run([990, 500, 700], seed=seed) for seed in range(3)]
+    told = ["the peer ends no better than it began", *[""] * 5, "3 / 3 of 3"]
+    assert race.line_of("Ant-v5", "trpo", fell, ours, budget)[5:] == told
+    elsewhere = [run([0, 500, 950], seed=seed, machine="another") for seed in range(3)]
+    told = ["times of different machines", "1,000", *[""] * 4, "3 / 3 of 3"]
+    assert race.line_of("Ant-v5", "trpo", elsewhere, ours, budget)[5:] == told
 
 
 # --- pictures and environments of other kinds -------------------------------------------------------------------------

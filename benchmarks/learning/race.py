@@ -18,7 +18,7 @@ from benchmarks.learning.courses import COURSES, RACED, course_of, reported_time
 from benchmarks.learning.options import add_place, place_of, seeds_of
 from benchmarks.learning.reports.plots import draw_all
 from benchmarks.learning.reports.sections import failure_lines, machines, print_report, write_sections
-from benchmarks.learning.reports.thresholds import OURS, final_score, first_reached, reached
+from benchmarks.learning.reports.thresholds import OURS, final_score, first_reached, initial_score, reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
 from benchmarks.learning.runs.results import Run, failures, read_rows, runs_of
@@ -70,16 +70,20 @@ def line_of(env: str, peer: str, theirs: Sequence[Run], ours: Sequence[Run], bud
     """
     score = final_score(theirs)
     wall, cpu = (float(np.median([getattr(run.final, name) for run in theirs])) for name in ("wall", "cpu"))
+    cells = [env, peer.upper(), f"{score:.1f}", f"{wall:.0f} / {cpu:.0f}", f"{final_score(ours):.1f} at {amount(budget.steps)}"]
     us, first = reached(ours, score), reached(theirs, score)
-    aim = getattr(course_of(env), peer)
     seeds_there = sum(math.isfinite(first_reached(run, score, "steps")) for run in ours)
-    cells = [env, peer.upper(), f"{score:.1f}", f"{wall:.0f} / {cpu:.0f}"]
-    cells += [f"{final_score(ours):.1f} at {amount(budget.steps)}", _times(us.wall, us.cpu)]
-    cells += [amount(us.steps) if math.isfinite(us.steps) else "never", _ratio(us.wall / wall)]
-    cells += [verdict(us.wall / wall, aim, len(ours)), _ratio(us.cpu / cpu)]
+    seeds = f"{len(theirs)} / {seeds_there} of {len(ours)}"
+    if score <= initial_score(theirs):
+        return [*cells, "the peer ends no better than it began", *[""] * 5, seeds]
+    steps = amount(us.steps) if math.isfinite(us.steps) else "never"
+    if len({run.final.machine for run in [*theirs, *ours]}) > 1:
+        return [*cells, "times of different machines", steps, *[""] * 4, seeds]
+    cells += [_times(us.wall, us.cpu), steps, _ratio(us.wall / wall)]
+    cells += [verdict(us.wall / wall, getattr(course_of(env), peer), len(ours)), _ratio(us.cpu / cpu)]
     # of an even number of seeds, half may never have had their median
     cells += [_ratio(us.wall / first.wall) if math.isfinite(first.wall) else "peer: never"]
-    return [*cells, f"{len(theirs)} / {seeds_there} of {len(ours)}"]
+    return [*cells, seeds]
 
 
 def verdict(ratio: float, aim: float, seeds: int) -> str:

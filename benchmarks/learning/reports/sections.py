@@ -34,12 +34,16 @@ def described_machines(sources: Sequence[Path]) -> dict[str, str]:
 
 
 def machines(sources: Sequence[Path], runs: Sequence[Run]) -> str:
-    """What the runs ran on; a warning where times of different machines stand side by side."""
+    """What the runs ran on; a warning with each environment whose runs are of different machines."""
     known = described_machines(sources)
     used = sorted({run.final.machine for run in runs})
     lines = [f"- {name}: {known.get(name, 'no machine.json describes it')}" for name in used]
-    if len(used) > 1:
-        lines.append("\nTimes were taken on different machines: only steps and scores compare.")
+    by_env: dict[str, set[str]] = {}
+    for run in runs:
+        by_env.setdefault(run.final.env, set()).add(run.final.machine)
+    mixed = [env for env, names in by_env.items() if len(names) > 1]
+    if mixed:
+        lines.append(f"\nTimes of {', '.join(mixed)} were taken on different machines: there only steps and scores compare.")
     return "Machines:\n\n" + "\n".join(lines)
 
 
