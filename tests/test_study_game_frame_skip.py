@@ -12,8 +12,8 @@ from benchmarks.learning.studies.game_frame_skip import Point, first_reached, ru
 ENV = "ALE/Freeway-v5"
 
 
-def point(skip: int, seed: int, generation: int, score: float) -> Point:
-    return Point(ENV, skip, seed, generation, 100 * generation, score, 2.0 * generation)
+def point(skip: int, seed: int, updates: int, score: float) -> Point:
+    return Point(ENV, skip, seed, updates, 100 * updates, score, 2.0 * updates)
 
 
 def test_a_score_is_dated_by_its_first_evaluation_and_medians_are_over_seeds() -> None:
@@ -28,14 +28,16 @@ def test_a_score_is_dated_by_its_first_evaluation_and_medians_are_over_seeds() -
 def test_the_same_command_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ale_py")
     pytest.importorskip("matplotlib")
-    given = ["--frames", "40", "--generations", "1", "--seeds", "1", "--out", str(tmp_path)]
+    given = ["--frames", "40", "--updates", "1", "--seeds", "1", "--out", str(tmp_path)]
     run([*given, "--skips", "4"])
-    (first,) = read_records(tmp_path / "game_frame_skip" / "game_frame_skip.csv", Point)
-    assert first[:4] == (ENV, 4, 0, 1)
+    untrained, first = read_records(tmp_path / "game_frame_skip" / "game_frame_skip.csv", Point)
+    assert untrained[:5] == (ENV, 4, 0, 0, 0), "the first evaluation is of parameters that no candidate has led to"
+    assert (untrained.cpu, first[:4]) == (0.0, (ENV, 4, 0, 1))
     assert first.frames == 40 * 40, "40 candidates of ten steps, of four frames each"
+    assert first.cpu > 0.0
     run([*given, "--skips", "4", "2"])
-    again, other = read_records(tmp_path / "game_frame_skip" / "game_frame_skip.csv", Point)
-    assert again == first
+    *again, _, other = read_records(tmp_path / "game_frame_skip" / "game_frame_skip.csv", Point)
+    assert again == [untrained, first]
     assert other[1:4] == (2, 0, 1)
     assert other.frames == first.frames
     assert "game_frame_skip.png" in capsys.readouterr().out

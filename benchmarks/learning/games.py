@@ -28,6 +28,7 @@ PAPER = {
     "Pong": 21.0,
     "Qbert": 147.5,
     "Seaquest": 1390.0,
+    "SpaceInvaders": 678.5,
 }
 _GAME = re.compile(r"ALE/(\w+)-v5")
 _FRAMES = 4  # a step

@@ -37,33 +37,34 @@ SETTINGS: dict[str, Any] = {
 
 
 class Point(NamedTuple):
-    """A noise-free evaluation. frames: of the candidates until then. cpu: seconds of the process until then."""
+    """A noise-free evaluation. updates, frames of candidates, cpu seconds of the process: what led to its parameters."""
 
     env: str
     skip: int
     seed: int
-    generation: int
+    updates: int
     frames: int
     score: float
     cpu: float
 
 
 class Watch(Callback):
-    """Notes evaluations, and ends a training after so many generations."""
+    """Notes evaluations, and ends a training once it has that of the parameters after so many updates."""
 
-    def __init__(self, env: str, skip: int, seed: int, generations: int) -> None:
-        self.run, self.generations = (env, skip, seed), generations
-        self.points, self.began = list[Point](), time.process_time()
+    def __init__(self, env: str, skip: int, seed: int, updates: int) -> None:
+        self.run, self.updates = (env, skip, seed), updates
+        self.points, self.began, self.cpu = list[Point](), time.process_time(), 0.0
 
     def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
-        frames, cpu = record.timesteps * self.run[1], time.process_time() - self.began
-        self.points.append(Point(*self.run, record.generation, frames, record.eval_return, round(cpu, 1)))
-        return record.generation < self.generations
+        updates, frames = record.eval_generation - 1, record.eval_at * self.run[1]
+        self.points.append(Point(*self.run, updates, frames, record.eval_return, round(self.cpu, 1)))
+        self.cpu = time.process_time() - self.began
+        return updates < self.updates
 
 
-def train(env: str, skip: int, seed: int, generations: int, frames: int) -> list[Point]:
-    """One process, one game of evaluation each generation. frames: of a candidate's episode in the first one."""
-    watch = Watch(env, skip, seed, generations)
+def train(env: str, skip: int, seed: int, updates: int, frames: int) -> list[Point]:
+    """One process, one game of evaluation before each update. frames: of a candidate's episode in the first one."""
+    watch = Watch(env, skip, seed, updates)
     kwargs, cap = {"frame_skip": skip}, max(1, frames // skip)
     with FastES(env, n_workers=0, seed=seed, env_kwargs=kwargs, episode_cap_start=cap, **SETTINGS) as model:
         model.learn(10**12, watch)
@@ -84,14 +85,14 @@ def section(env: str, points: Sequence[Point], score: float) -> str:
             continue
         found = [first_reached(run, score) for run in runs]
         ends = [statistics.median(point.score for point in run[-5:]) for run in runs]
-        updates = [float("inf") if point is None else point.generation for point in found]
+        needed = [float("inf") if point is None else point.updates for point in found]
         seconds = [float("inf") if point is None else point.cpu for point in found]
         rows.append(
             (
                 str(skip),
                 str(len(runs)),
                 f"{statistics.median(ends):.1f} ({min(ends):.1f} to {max(ends):.1f})",
-                f"{statistics.median(updates):g} ({max(updates):g})",
+                f"{statistics.median(needed):g} ({max(needed):g})",
                 f"{statistics.median(seconds):.0f}",
                 f"{statistics.median(run[-1].cpu for run in runs):.0f}",
             )
@@ -104,10 +105,10 @@ def draw(env: str, points: Sequence[Point], path: Path) -> None:
     figure, axes = new_figure(1)
     for skip in SKIPS:
         of_skip = [point for point in points if point.skip == skip]
-        generations = sorted({point.generation for point in of_skip})
-        medians = [statistics.median(p.score for p in of_skip if p.generation == each) for each in generations]
-        if generations:
-            axes[0].plot(generations, medians, label=f"frame-skip {skip}")
+        updates = sorted({point.updates for point in of_skip})
+        medians = [statistics.median(p.score for p in of_skip if p.updates == each) for each in updates]
+        if updates:
+            axes[0].plot(updates, medians, label=f"frame-skip {skip}")
     axes[0].set(xlabel="updates", ylabel="noise-free score, one game", title=env)
     axes[0].legend()
     save(figure, path)
@@ -117,7 +118,7 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.studies game_frame_skip", description=QUESTION)
     parser.add_argument("--env", default="ALE/Freeway-v5", metavar="ID", help="a game (default: %(default)s)")
     parser.add_argument("--score", type=float, default=20.0, help="to date (default: %(default)g)")
-    parser.add_argument("--generations", type=COUNT, default=16, metavar="N", help="updates of a training (default: 16)")
+    parser.add_argument("--updates", type=COUNT, default=15, metavar="N", help="of a training (default: 15)")
     parser.add_argument("--frames", type=COUNT, default=1_200, metavar="N", help="of a first episode (default: 1200)")
     parser.add_argument("--skips", type=int, nargs="+", default=list(SKIPS), choices=SKIPS, help="default: 1 2 3 4")
     parser.add_argument("--seeds", type=COUNT, default=3, metavar="N", help="trainings of each (default: 3)")
@@ -135,9 +136,9 @@ def run(given: Sequence[str]) -> None:
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     for seed, skip in itertools.product(seeds, sorted(arguments.skips, reverse=True)):
         there = [point for point in read_records(path, Point) if point[:3] == (arguments.env, skip, seed)]
-        if len(there) >= arguments.generations:
+        if len(there) > arguments.updates:
             continue
-        points = train(arguments.env, skip, seed, arguments.generations, arguments.frames)
+        points = train(arguments.env, skip, seed, arguments.updates, arguments.frames)
         for point in points[len(there) :]:
             append_record(path, point)
         print(f"{arguments.env}, frame-skip {skip}, seed {seed}: {points[-1].score:g}", file=sys.stderr, flush=True)
