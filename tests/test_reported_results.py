@@ -13,6 +13,7 @@ import pytest
 from benchmarks.csv_records import read_records
 from benchmarks.learning.courses import COURSES
 from benchmarks.learning.preset_run import Result
+from benchmarks.learning.reports.thresholds import first_reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.contestant import preset_fingerprint
 from benchmarks.learning.runs.results import read_rows, runs_of
@@ -66,6 +67,31 @@ def test_the_page_of_presets_has_their_scores(env: str) -> None:
     assert (median, spread) == (said[0], f"{said[1]} to {said[2]}")
     assert timesteps == f"{steps / 1e6:g}M"
     assert name == (env if num_seeds == 5 else f"{env} ({num_seeds})")
+
+
+FIRST_REACHED = re.compile(r"(-?[\d.]+) at ([\d.]+)M")
+
+
+@pytest.mark.parametrize("env", sorted(COURSES))
+def test_the_page_of_presets_has_the_median_step_of_the_first_evaluation_as_good(env: str) -> None:
+    cell = re.findall(rf"^\| {env} .*\| (.*?) \|$", (ROOT / "docs" / "presets.md").read_text(), re.MULTILINE)[0]
+    found = FIRST_REACHED.fullmatch(cell)
+    if not found:
+        assert "seed" in cell, "of fewer seeds than the median is of"
+        return
+    _, timesteps, num_seeds, benchmark = reported(env)
+    of = range(num_seeds)
+    if benchmark == "presets":
+        rows = [row for row in read_records(RESULTS / "learning.csv", Result) if (row.env, row.preset) == (env, env)]
+        reported_rows = [row for row in rows if row.timesteps == timesteps and row.seed in of]
+        assert {row.aim for row in reported_rows} == {float(found[1])}
+        steps = [math.inf if math.isnan(row.first_reached) else row.first_reached for row in reported_rows]
+    else:
+        runs = runs_of("fastes", env, Budget(steps=timesteps), [read_rows(RESULTS / benchmark / "results.csv")])
+        steps = [first_reached(run, float(found[1]), "steps") for run in runs if run.final.seed in of]
+    assert len(steps) == num_seeds
+    decimals = len(found[2].partition(".")[2])
+    assert float(found[2]) == round(statistics.median(steps) / 1e6, decimals)
 
 
 RACE_ROW = re.compile(r"^\| (\S+-v\d) \| ([\d.]+)M \| (.*?) ?\|$", re.MULTILINE)
