@@ -137,7 +137,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
     for (name, hours), marker in zip(PUBLISHED.items(), "ovs", strict=True):
         panel.plot([hours], [_PUBLISHED_RETURN], marker, color="grey", label=name)
     panel.set(title=ENV, xlabel="core-hours", ylabel="noise-free score, running median", xscale="log")
-    panel.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))  # below: a curve may be anywhere
+    figure.legend(fontsize=8, loc="outside lower center")  # a curve may be anywhere
     save(figure, path)
 
 
