@@ -104,7 +104,7 @@ class FastES(Loop):
         try:
             shown: Any = source.vector_env if own is None else own
             if own is not None:
-                check_for_workers(own, n_workers)
+                check_for_workers(own, n_workers, stacklevel=2)
             chosen = choose_settings(source.preset_name(shown.observation_space), preset, changes, verbose)
             spec = spec_of(wanted, chosen, shown)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)

@@ -116,12 +116,18 @@ def test_a_search_ends_where_nothing_gets_better() -> None:
     assert make().minimize(sphere, 500_000).reason == "no better fitness for 100 generations"
 
 
-def test_a_second_search_has_new_patience() -> None:
-    """The generations without a better fitness of the first one ended the second after one generation."""
+def test_a_second_search_knows_nothing_of_the_first() -> None:
+    """It was judged by the best fitness and mean of the first one, so that it ended while it got better all the time."""
     es = make()
-    first = es.minimize(lambda x: 1.0, 100_000, patience=7)
-    second = es.minimize(lambda x: 1.0, 100_000, patience=7)
-    assert (first.generations, second.generations) == (8, 7)
+    flat = [es.minimize(lambda x: 1.0, 100_000, patience=7).generations for _ in range(2)]
+    assert flat == [8, 8]
+    es.minimize(sphere, 2000)
+    elsewhere = es.minimize(lambda x: 1000.0 + sphere(x - 2.0), 100_000, patience=20)
+    assert elsewhere.value < 1000.01
+    es.restart(np.full(3, 4.0))
+    assert es.minimize(sphere, 100_000, patience=20).value < 0.01
+    fresh = make(keep_best=False)
+    assert fresh.minimize(sphere, 2000).value == make().minimize(sphere, 2000).value, "it needs no memory of the strategy's"
 
 
 def test_a_value_that_is_not_finite_is_no_result() -> None:
@@ -176,8 +182,6 @@ def test_arguments_that_cannot_be() -> None:
         es.minimize(sphere, 100, target=True)
     with pytest.raises(TypeError, match=r"the function returned None, a NoneType: expected one number"):
         es.minimize(lambda x: None, 100)  # type: ignore[arg-type,return-value]
-    with pytest.raises(FastESError, match="make it with keep_best=True"):
-        make(keep_best=False).minimize(lambda x: pytest.fail("called before the error"), 100)
     with pytest.raises(FastESError, match="none of the 10 returns of this generation is finite"):
         es.minimize(lambda x: math.nan, 100)
     assert es.minimize(sphere, 2e3).evaluations > 1000, "scripts write 2e3 as well"

@@ -701,7 +701,7 @@ def test_two_interrupts_stop_at_once_with_the_last_checkpoint(tmp_path: Path) ->
     assert "Traceback" not in err
     assert "fastes train --resume runs/Toy-v0/1" in err
     last = int(rows(tmp_path / "runs" / "Toy-v0" / "1")[-1]["timesteps"])
-    assert f"holds {last} timesteps, the generation that was running is lost, to go on: fastes train" in err
+    assert f"holds {last} timesteps, what was running is lost, to go on: fastes train" in err
     with FastES.load(tmp_path / "runs" / "Toy-v0" / "1" / "checkpoint.zip", n_workers=0) as model:
         assert model.generation == 2
 
@@ -713,7 +713,7 @@ def test_two_interrupts_before_the_first_checkpoint_promise_nothing_that_is_not_
         run = tmp_path / "runs" / "Toy-v0" / "1"
         FastES.load(run / "checkpoint.zip", n_workers=0).close()
         lost = int(rows(run)[-1]["timesteps"])
-        assert f"holds 0 timesteps, {lost} timesteps after it and the generation that was running are lost" in err
+        assert f"holds 0 timesteps, {lost} timesteps after it and what was running are lost" in err
 
 
 def test_after_training_one_interrupt_is_enough() -> None:

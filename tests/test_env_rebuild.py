@@ -227,6 +227,36 @@ def test_statistics_of_wrappers_are_warned_of(as_function: bool) -> None:
             pass
 
 
+def test_a_wrappers_warning_points_at_the_line_of_the_user(tmp_path: Path) -> None:
+    """And where warnings are errors, the environment is closed."""
+    made: Any = lambda: wrappers.NormalizeObservation(pendulum())  # noqa: E731
+    words = "keeps statistics from one episode"
+    with FastES(pendulum, n_workers=0, population_size=4, seed=0) as model:
+        model.save(tmp_path / "m.zip")
+        uses = (
+            lambda: model.set_env(made),
+            lambda: FastES.load(tmp_path / "m.zip", env=made, n_workers=0).close(),
+            lambda: FastES(made, n_workers=0, population_size=4, seed=0).close(),
+        )
+        for use in uses:
+            with pytest.warns(UserWarning, match=words) as caught:
+                use()
+            assert {each.filename for each in caught if words in str(each.message)} == {__file__}
+
+    class Closing(wrappers.NormalizeObservation[Any, Any, Any]):
+        closed = 0
+
+        def close(self) -> None:
+            Closing.closed += 1
+            super().close()
+
+    with FastES(pendulum, n_workers=0, population_size=4, seed=0) as model, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match=words):
+            model.set_env(lambda: Closing(pendulum()))
+    assert Closing.closed == 1
+
+
 # --- what cannot be rebuilt ------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from faults import caught_warnings
@@ -191,6 +192,21 @@ def test_successes_are_told_and_logged(tmp_path: Path) -> None:
         assert 0.0 < np.mean(expected) < 1.0
     header, *rows = (tmp_path / "progress.csv").read_text().splitlines()
     assert float(rows[-1].split(",")[header.split(",").index("rollout/success_rate")]) == pytest.approx(np.mean(expected))
+
+
+class Tenfold(gymnasium.RewardWrapper[Any, Any]):
+    def reward(self, reward: Any) -> float:
+        return 10.0 * float(reward)
+
+
+@pytest.mark.parametrize(("wrapper", "expected"), [(Tenfold, np.inf), (gymnasium.wrappers.FlattenObservation, 475.0)])
+def test_a_wrapper_in_another_process_that_changes_rewards_leaves_no_threshold(wrapper: Any, expected: float) -> None:
+    env = vec.SubprocVecEnv([lambda: wrapper(gymnasium.make("CartPole-v1"))] * 2, start_method="fork")
+    try:
+        with FastES(env, population_size=4, seed=0) as model:
+            assert model.target_return == expected
+    finally:
+        env.close()
 
 
 def test_specs_that_cannot_leave_their_process_stay_there() -> None:

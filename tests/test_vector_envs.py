@@ -317,12 +317,15 @@ def test_a_wrapper_that_changes_rewards_leaves_no_threshold() -> None:
         (vector.TransformReward(lanes, ten), np.inf),
         (vector.ClipReward(lanes, 0.0, 1.0), np.inf),
         (each, np.inf),
+        (AsyncVectorEnv([lambda: own.TransformReward(gymnasium.make("CartPole-v1"), ten)] * 2), np.inf),
+        (AsyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 2), 475.0),
         (own.TransformReward(gymnasium.make("CartPole-v1"), ten), np.inf),
         (own.FlattenObservation(gymnasium.make("CartPole-v1")), 475.0),
     ]
     for env, expected in cases:
         with FastES(env, n_workers=0 if isinstance(env, gymnasium.Env) else None, population_size=4, seed=0) as model:
             assert model.target_return == expected
+        env.close()
     with FastES(vector.TransformReward(lanes, ten), population_size=4, seed=0, target_return=50.0) as model:
         assert model.target_return == 50.0
 

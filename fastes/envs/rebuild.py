@@ -175,24 +175,26 @@ def _numbers_that_differ(given: Env, build: Callable[[], Env]) -> dict[str, tupl
     return {name: pair for name, pair in pairs.items() if {*map(type, pair)} <= {int, float, bool} and pair[0] != pair[1]}
 
 
-def check_for_workers(env: Env, n_workers: int | None) -> None:
-    """ValueError for one that would open a window in each worker; a warning where what wrappers keep differs in each."""
+def check_for_workers(env: Env, n_workers: int | None, stacklevel: int) -> None:
+    """ValueError for one that would open a window in each worker; a warning where what wrappers keep differs in each.
+
+    stacklevel: of the warning, counted from the caller.
+    """
     if n_workers != 0 and getattr(env, "render_mode", None) == "human":
-        env.close()
         raise ValueError(
             "the function that builds the environment makes render_mode='human', and each worker would open a window: leave "
             "render_mode out, and watch the trained policy (fastes play), or use n_workers=0"
         )
     for layer in layers(env):
         if type(layer).__name__ == "EpisodicLifeEnv":
-            warnings.warn(LIVES, UserWarning, stacklevel=3)
+            warnings.warn(LIVES, UserWarning, stacklevel=1 + stacklevel)
         if getattr(layer, "update_running_mean", False) is True:
             warnings.warn(
                 f"the wrapper {type(layer).__name__} keeps statistics from one episode to the next, each worker its own: "
                 "results depend on the number of workers, and checkpoints do not hold them. Leave it out: FastES normalises "
                 "observations itself (normalize_obs) and compares returns by rank or in units of their std",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=1 + stacklevel,
             )
 
 

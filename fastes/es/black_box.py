@@ -73,6 +73,16 @@ class History(NamedTuple):
             return History(perturbations, job, best, *rest)
         return History(self.perturbations, self.job, self.fitness, *rest)
 
+    def stop_reason(self, patience: int) -> str:
+        """As BlackBox.stop_reason."""
+        if self.idle >= patience:
+            return f"no better fitness for {self.idle} generations"
+        if self.sigma_share < _RESOLVED:
+            return "sigma is too small to change the parameters"
+        if 0.0 < self.step_share < _RESOLVED:
+            return "the steps are too short to change the parameters"
+        return ""
+
 
 class BlackBox:
     """What EvolutionStrategy has beside ask and tell, for functions that are optimised from start to end."""
@@ -124,15 +134,7 @@ class BlackBox:
 
         Fitness that is not finite counts as worst; a generation of nothing else is an error of `tell`.
         """
-        check_int("patience", patience, 1)
-        history = self.history
-        if history.idle >= patience:
-            return f"no better fitness for {history.idle} generations"
-        if history.sigma_share < _RESOLVED:
-            return "sigma is too small to change the parameters"
-        if 0.0 < history.step_share < _RESOLVED:
-            return "the steps are too short to change the parameters"
-        return ""
+        return self.history.stop_reason(check_int("patience", patience, 1))
 
     def minimize(
         self,
@@ -150,7 +152,7 @@ class BlackBox:
         patience: see `stop_reason`.
 
         Schedules of sigma and the learning rate run over max_evaluations. A second call goes on from where the first ended,
-        with new patience.
+        and its result, target and patience know nothing of the first.
         `best.fitness` is -value, since tell's fitness is higher for better candidates.
         """
         return _search(self, function, -1.0, max_evaluations, target, patience)
@@ -180,30 +182,24 @@ def _search(
     goal = math.inf if target is None else sign * checked_number("target", target, "a number")
     needed = len(strategy.ask()) + 1
     budget = check_int("max_evaluations", whole(max_evaluations), needed)
-    begun, evaluations = strategy.generation, 0
-    strategy.history  # noqa: B018 - an error before the function is called, not after
-    found = Best(strategy.theta.copy(), -math.inf)
+    begun, evaluations, seen, reason = strategy.generation, 0, History(), ""
 
     def fitness_of(candidate: Float32) -> float:
         return sign * _number(function(candidate))
 
-    while True:
+    while not reason:
         candidates = strategy.ask(1.0 - evaluations / budget)
-        fitness = [fitness_of(candidate) for candidate in candidates]
-        strategy.tell(fitness)
+        fitness = np.array([fitness_of(candidate) for candidate in candidates])
+        seen = seen.after(candidates, fitness.reshape(-1, 2), strategy.tell(fitness).update_ratio)
         evaluations += len(fitness)
-        highest = max((value for value in fitness if math.isfinite(value)), default=-math.inf)
-        if highest > found.fitness:
-            found = Best(candidates[fitness.index(highest)], highest)
-        if found.fitness >= goal:
+        if seen.fitness >= goal:
             reason = f"the target {target:g} is reached"
         elif evaluations + needed > budget:
             reason = f"max_evaluations = {budget} are used up"
         else:
-            of_this_search = strategy.generation - begun >= patience
-            reason = strategy.stop_reason(patience if of_this_search else strategy.history.idle + 1)
-        if reason:
-            break
+            reason = seen.stop_reason(patience)
+    assert seen.perturbations is not None  # tell takes no generation without a finite fitness
+    found = Best(seen.perturbations[seen.job], seen.fitness)
     last = fitness_of(strategy.theta)
     if math.isfinite(last) and last >= found.fitness:
         found = Best(strategy.theta.copy(), last)

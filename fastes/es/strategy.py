@@ -92,7 +92,7 @@ class EvolutionStrategy(BlackBox):
     seed: int >= 0; with the settings it determines everything.
     episodes: environment seeds drawn per pair.
     table_size: values of the noise table, 0 for one that fits theta.
-    keep_best: remember the best candidate, for best, should_stop, minimize and maximize; False saves an earlier theta's memory.
+    keep_best: remember the best candidate, for best and should_stop; False saves an earlier theta's memory.
     hyperparameters: any other field of fastes.es.hyperparameters.Hyperparameters, such as optimizer ('adam', 'sgd' or
         'clipup'), momentum, weight_decay, shaping, top_fraction, sigma_adaptation or perturbed_share. ARS is
         optimizer='sgd', momentum=0, shaping='standardized'.

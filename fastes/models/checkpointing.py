@@ -146,7 +146,7 @@ def read_parts(
     settings = settings_from(checkpoint, changes)
     source = source_from(checkpoint, env, env_kwargs)
     if env is not None:
-        check_same_spaces(source, spec, settings, n_workers)
+        check_env_fits(source, spec, settings, n_workers, stacklevel=3)
     check_noise(spec, changes.get("action_noise", 0.0), changes.get("sample_actions", False))
     return Parts(checkpoint, source, spec, settings, seed_from(checkpoint))
 
@@ -235,12 +235,15 @@ def _missing_schedule(name: str) -> Any:
     return schedule
 
 
-def check_same_spaces(source: EnvSource, spec: AnySpec, settings: Settings, n_workers: int | None) -> None:
-    """CheckpointMismatch when a policy does not fit the environment that was passed for it; and `check_for_workers`."""
+def check_env_fits(source: EnvSource, spec: AnySpec, settings: Settings, n_workers: int | None, stacklevel: int) -> None:
+    """CheckpointMismatch when a policy does not fit the environment that was passed for it; and `check_for_workers`.
+
+    stacklevel: of the latter's warning, counted from the caller.
+    """
     env: Any = source() if source.vector_env is None else source.vector_env
-    if source.vector_env is None:
-        check_for_workers(env, n_workers)
     try:
+        if source.vector_env is None:
+            check_for_workers(env, n_workers, 1 + stacklevel)
         found: tuple[tuple[int, ...], ActionHead | None]
         kwargs, observations, actions = settings.policy_kwargs, env.observation_space, env.action_space
         found = obs_shape_of(observations)[0], spec.head and head_from(actions, kwargs)

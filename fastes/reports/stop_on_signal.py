@@ -47,7 +47,7 @@ class StopOnSignal(Callback):
         if self.requested or not self._trains:
             raise KeyboardInterrupt
         self.requested = True
-        print("\nCtrl-C: ending after this generation; again to stop at once", file=sys.stderr)
+        print("\nCtrl-C: ending after this generation, or the race at the end; again to stop at once", file=sys.stderr)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if not self.terminated:  # else the checkpoint is being written, and must be

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fastes.envs.source import EnvArgument, make_env_source
 from fastes.errors import check_int, check_seed
-from fastes.models.checkpointing import check_same_spaces
+from fastes.models.checkpointing import check_env_fits
 from fastes.models.parameters import theta_with
 from fastes.sb3 import logger as logging
 from fastes.sb3.attributes import SB3Attributes
@@ -140,10 +140,11 @@ class SB3Interface(SB3Attributes):
     def set_env(self, env: EnvArgument, force_reset: bool = True) -> None:  # noqa: ARG002
         """Train on another environment with the same spaces; CheckpointMismatch for other ones.
 
+        The best evaluation and the archive of the one before are forgotten. Starts that were judged keep their scores.
         Every episode starts with a reset, so force_reset changes nothing.
         """
         source = make_env_source(env)
-        check_same_spaces(source, self.policy_spec, self.settings, self.given_workers)
+        check_env_fits(source, self.policy_spec, self.settings, self.given_workers, stacklevel=2)
         wanted = available_cpus() if self.given_workers is None else self.given_workers
         n_workers = 0 if source.vector_env is not None else wanted
         evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, n_workers, self.cluster)

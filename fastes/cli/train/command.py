@@ -182,6 +182,6 @@ def _what_is_lost(model: FastES, folder: RunFolder) -> str:
     lost = model.num_timesteps - folder.saved_timesteps
     before = f"{lost} timesteps after it and " if lost else ""
     return (
-        f"the last checkpoint is whole and holds {folder.saved_timesteps} timesteps, {before}the generation that was running "
+        f"the last checkpoint is whole and holds {folder.saved_timesteps} timesteps, {before}what was running "
         f"{'are' if lost else 'is'} lost, to go on"
     )

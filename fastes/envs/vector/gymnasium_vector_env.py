@@ -17,6 +17,7 @@ from fastes.envs.infos import success_of
 from fastes.envs.vector.vector_env import (
     Rows,
     VectorEnv,
+    as_printed,
     chain_of,
     changes_rewards,
     described,
@@ -68,9 +69,10 @@ class GymnasiumVectorEnv(VectorEnv):
         self.made_in = process_of(self._base)
         self.check_process()
         self._check_copies(getattr(mode, "name", str(mode)).upper())
-        self.spec, alike = described(self._base, (lambda: str(self._base.call("__str__")[0])) if self.in_processes else None)
+        in_process = as_printed(lambda: self._base.call("__str__")[0]) if self.in_processes else ""
+        self.spec, alike = described(self._base, in_process)
         self.plain = alike and not wrappers
-        self.changes_rewards = changes_rewards(wrappers, self._base)
+        self.changes_rewards = changes_rewards(wrappers, self._base, in_process)
         self._seeds_each = True
         self._over = np.zeros(self.num_envs, dtype=bool)
         self._obs: Any = None

@@ -16,6 +16,7 @@ from fastes.envs.rebuild import LIVES
 from fastes.envs.vector.vector_env import (
     Rows,
     VectorEnv,
+    as_printed,
     chain_of,
     changes_rewards,
     described,
@@ -72,10 +73,10 @@ class Sb3VectorEnv(VectorEnv):
         self._check_monitors()
         self._warn_of_lives()
         self._rewards_of = self._source_of_rewards()
-        ask = (lambda: str(self._base.env_method("__str__", indices=[0])[0])) if self.in_processes else None
-        self.spec, alike = described(self._base, ask)
+        in_process = as_printed(lambda: self._base.env_method("__str__", indices=[0])[0]) if self.in_processes else ""
+        self.spec, alike = described(self._base, in_process)
         self.plain = alike and not self._wrappers
-        self.changes_rewards = changes_rewards(self._wrappers, self._base)
+        self.changes_rewards = changes_rewards(self._wrappers, self._base, in_process)
         self._obs: Any = None
         self._infos: list[dict[str, Any]] = []
 

@@ -99,25 +99,40 @@ def chain_of(env: Any, inner: str) -> list[Any]:
     return found
 
 
-def changes_rewards(wrappers: Sequence[Any], base: Any) -> bool:
-    """Whether a wrapper does that is known to, around a vector environment or around those in this process that it has."""
+def changes_rewards(wrappers: Sequence[Any], base: Any, printed: str) -> bool:
+    """Whether a wrapper does that is known to, around a vector environment or around those that it has.
+
+    printed: one of these, in another process.
+    """
     envs = getattr(base, "envs", None)
     inner = [layer for env in envs for layer in layers(env)] if isinstance(envs, (list, tuple)) else []
-    return any(kinds_of(layer) & CHANGE_REWARDS for layer in (*wrappers, *inner))
+    kinds = set().union(*(kinds_of(layer) for layer in (*wrappers, *inner)))
+    return bool(kinds & CHANGE_REWARDS or set(re.findall(r"<([^<>]+)", printed)) & _reward_wrappers(gymnasium.RewardWrapper))
 
 
-def described(base: Any, ask: Callable[[], str] | None) -> tuple[EnvSpec | None, bool]:
-    """The spec of the environments in a vector environment without wrappers, and whether it says how to build each of them.
+def _reward_wrappers(kind: type) -> set[str]:
+    """Names of wrappers that change rewards, as far as this process has imported them."""
+    return CHANGE_REWARDS.union({kind.__name__}, *map(_reward_wrappers, kind.__subclasses__()))
 
-    ask: how an environment in another process prints, such as '<TimeLimit<CartPoleEnv<CartPole-v1>>>'. Its spec is not asked
-    for: one that cannot be pickled would end the process.
+
+def as_printed(ask: Callable[[], Any]) -> str:
+    """How an environment in another process prints, such as '<TimeLimit<CartPoleEnv<CartPole-v1>>>'; '' where it does not.
+
+    Its spec is not asked for: one that cannot be pickled would end the process.
     """
+    with contextlib.suppress(Exception):
+        return str(ask())
+    return ""
+
+
+def described(base: Any, printed: str) -> tuple[EnvSpec | None, bool]:
+    """The spec of the environments in a vector environment without wrappers, and whether it says how to build each of them."""
     envs = getattr(base, "envs", None)
     with contextlib.suppress(Exception):
         if isinstance(envs, (list, tuple)):
             specs = [_without_monitor(env.spec) for env in envs]
             return specs[0], specs[0] is not None and all(spec == specs[0] for spec in specs)
-        if ask is not None and (found := re.search(r"<([^<>]+)>*$", ask())) is not None:
+        if found := re.search(r"<([^<>]+)>*$", printed):
             return gymnasium.registry.get(found[1]), False
     own = getattr(base, "spec", None)
     return (own if isinstance(own, EnvSpec) else None), False
