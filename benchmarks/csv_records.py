@@ -18,12 +18,18 @@ Record = TypeVar("Record", bound=NamedTuple)
 
 
 def read_records(path: Path, kind: type[Record]) -> list[Record]:
-    """The whole lines of a file that exists or not; what a crash or a full disk tore is left out."""
+    """The whole lines of a file that exists or not; what a crash or a full disk tore is left out.
+
+    Raises ValueError for a file without one of the columns.
+    """
     if not path.exists():
         return []
     types, records = get_type_hints(kind), []
     with open(path, newline="", encoding="utf-8") as file:
-        for cells in csv.DictReader(file):
+        lines = csv.DictReader(file)
+        if lines.fieldnames and not set(kind._fields) <= set(lines.fieldnames):
+            raise ValueError(_other_columns(path, lines.fieldnames, kind))
+        for cells in lines:
             if None in cells.values():  # fewer cells than columns
                 continue
             try:
@@ -60,13 +66,17 @@ def merge_records(path: Path, kind: type[Record], new: Iterable[Record], key: Ca
     return merged
 
 
+def _other_columns(path: Path, found: Iterable[str], kind: type[NamedTuple]) -> str:
+    return f"{path} has the columns {', '.join(found)}; expected {', '.join(kind._fields)}: rename them, or take the file away"
+
+
 def _read_all(path: Path, kind: type[Record]) -> list[Record]:
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")
     header, *lines = csv.reader(io.StringIO(text)) if text else [[]]
     if tuple(header) != kind._fields:
-        raise ValueError(f"{path} has the columns {', '.join(header)}; expected {', '.join(kind._fields)}: rename them")
+        raise ValueError(_other_columns(path, header, kind))
     records = read_records(path, kind)
     if len(records) < len(lines) or not text.endswith("\n"):
         raise ValueError(

@@ -279,7 +279,8 @@ def test_presets_are_valid_settings_with_a_source() -> None:
         if name != "default":
             assert len(str(preset.get("source", ""))) > 10, f"{name} does not say where its numbers come from"
         if "-v" in name:
-            for part in ("on seeds ", "python -m benchmarks.", f"--env {name}, Gymnasium ", " steps on seeds "):
+            command = f"fastes train {name} --seed" if name == "Humanoid-v5" else f"--env {name}, Gymnasium "
+            for part in ("on seeds ", "python -m benchmarks.", command, "Gymnasium ", " steps on seeds "):
                 assert part in preset["source"], (
                     f"{name}'s source lacks {part!r}: seeds tuned on, score, seeds, command, versions"
                 )

@@ -72,6 +72,12 @@ def test_a_file_that_would_lose_a_line_is_left_as_it_is(file: Path, change: obje
     assert file.read_bytes() == before
 
 
+def test_a_file_with_other_columns_is_told_of(file: Path) -> None:
+    file.write_text(file.read_text().replace("score", "result"))
+    with pytest.raises(ValueError, match="has the columns name, seed, result; expected name, seed, score"):
+        read_records(file, Score)
+
+
 def test_a_crash_while_merging_leaves_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")

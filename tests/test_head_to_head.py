@@ -480,8 +480,11 @@ def test_the_report_says_where_fastes_loses(tmp_path: Path) -> None:
     assert "different machines" not in text
     assert (tmp_path / "a" / "Toy-v0-60s.png").stat().st_size > 10_000
     write_runs(tmp_path / "b", "machine B", a2c=[[0, 1, 200]], fastes=[[0, 999, 999]])
+    for kind in ("point", "final"):
+        for algo in ("fastes", "ppo"):
+            append_row(tmp_path / "b" / "results.csv", row(kind, score=1.0, env="Alike-v0", algo=algo, machine="machine B"))
     merged = write_report(tmp_path / "b", [tmp_path / "a", tmp_path / "b"]).read_text()
-    assert "Times of Toy-v0 were taken on different machines" in merged
+    assert "Times of Toy-v0 were taken on different machines" in merged, "and Alike-v0's were not"
     assert "A2C's progress" in merged
     assert "FastES ends at 65.0" in merged, "the first folder's run of a seed counts"
 
@@ -743,6 +746,8 @@ def test_a_peer_that_did_not_learn_or_ran_elsewhere_gives_no_times() -> None:
     fell = [run([990, 500, 700], seed=seed) for seed in range(3)]
     told = ["the peer ends no better than it began", *[""] * 5, "3 / 3 of 3"]
     assert race.line_of("Ant-v5", "trpo", fell, ours, budget)[5:] == told
+    stayed = [run([700, 900, 700], seed=seed) for seed in range(3)]
+    assert race.line_of("Ant-v5", "trpo", stayed, ours, budget)[5:] == told
     elsewhere = [run([0, 500, 950], seed=seed, machine="another") for seed in range(3)]
     told = ["times of different machines", "1,000", *[""] * 4, "3 / 3 of 3"]
     assert race.line_of("Ant-v5", "trpo", elsewhere, ours, budget)[5:] == told

@@ -66,6 +66,7 @@ def our_budget(arguments: argparse.Namespace, env: str, peer: str) -> Budget:
 def line_of(env: str, peer: str, theirs: Sequence[Run], ours: Sequence[Run], budget: Budget) -> list[str]:
     """A row of the table. Times are medians over seeds: the peer's of its whole run, and of its first evaluation as good.
 
+    There are none against a peer that ends no better than it began, or that ran on another machine.
     budget: of FastES's runs.
     """
     score = final_score(theirs)

@@ -73,6 +73,13 @@ class History(NamedTuple):
             return History(perturbations, job, best, *rest)
         return History(self.perturbations, self.job, self.fitness, *rest)
 
+    @property
+    def best(self) -> Best:
+        """The best candidate, a copy. FastESError before the first one."""
+        if self.perturbations is None:
+            raise FastESError("there is no best candidate before the first tell(): call ask(), evaluate its candidates, tell()")
+        return Best(self.perturbations[self.job], self.fitness)
+
     def stop_reason(self, patience: int) -> str:
         """As BlackBox.stop_reason."""
         if self.idle >= patience:
@@ -116,10 +123,7 @@ class BlackBox:
 
         Where fitness is noisy that candidate was lucky, too: theta is then the better choice.
         """
-        _, job, fitness, *_ = history = self.history
-        if history.perturbations is None:
-            raise FastESError("there is no best candidate before the first tell(): call ask(), evaluate its candidates, tell()")
-        return Best(history.perturbations[job], fitness)
+        return self.history.best
 
     def should_stop(self, patience: int = PATIENCE) -> bool:
         """Whether there is a `stop_reason`; False before the first `tell`."""
@@ -198,9 +202,7 @@ def _search(
             reason = f"max_evaluations = {budget} are used up"
         else:
             reason = seen.stop_reason(patience)
-    assert seen.perturbations is not None  # tell takes no generation without a finite fitness
-    found = Best(seen.perturbations[seen.job], seen.fitness)
-    last = fitness_of(strategy.theta)
+    found, last = seen.best, fitness_of(strategy.theta)
     if math.isfinite(last) and last >= found.fitness:
         found = Best(strategy.theta.copy(), last)
     return Result(found.parameters, sign * found.fitness, evaluations + 1, strategy.generation - begun, reason)

@@ -33,15 +33,22 @@ def described_machines(sources: Sequence[Path]) -> dict[str, str]:
     return found
 
 
-def machines(sources: Sequence[Path], runs: Sequence[Run]) -> str:
-    """What the runs ran on; a warning with each environment whose runs are of different machines."""
+def env_of(run: Run) -> str:
+    return run.final.env
+
+
+def machines(sources: Sequence[Path], runs: Sequence[Run], compared: Callable[[Run], str] = env_of) -> str:
+    """What the runs ran on; a warning where runs that are compared are of different machines.
+
+    compared: a name for what a run is compared in, its environment unless told.
+    """
     known = described_machines(sources)
     used = sorted({run.final.machine for run in runs})
     lines = [f"- {name}: {known.get(name, 'no machine.json describes it')}" for name in used]
-    by_env: dict[str, set[str]] = {}
+    groups: dict[str, set[str]] = {}
     for run in runs:
-        by_env.setdefault(run.final.env, set()).add(run.final.machine)
-    mixed = [env for env, names in by_env.items() if len(names) > 1]
+        groups.setdefault(compared(run), set()).add(run.final.machine)
+    mixed = [name for name, of_group in groups.items() if len(of_group) > 1]
     if mixed:
         lines.append(f"\nTimes of {', '.join(mixed)} were taken on different machines: there only steps and scores compare.")
     return "Machines:\n\n" + "\n".join(lines)

@@ -37,7 +37,10 @@ SETTINGS: dict[str, Any] = {
 
 
 class Point(NamedTuple):
-    """A noise-free evaluation. updates, frames of candidates, cpu seconds of the process: what led to its parameters."""
+    """A noise-free evaluation. updates, frames of candidates: what led to its parameters; cpu: until then.
+
+    cpu counts the seconds of the process, those of the evaluations before it among them.
+    """
 
     env: str
     skip: int

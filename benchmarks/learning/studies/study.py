@@ -71,7 +71,13 @@ def write_report(name: str, study: Study, arguments: argparse.Namespace, sources
     write_table(arguments.out / f"{name}.csv", study, runs, described_machines(sources))
     text = study.write(arguments, runs, arguments.out)
     told = said or _told_before(arguments.out / "report.md")
-    parts = [f"# {study.question}", machines(sources, runs), told and f"Checked first: {told}", text, f"![{name}]({name}.png)"]
+    parts = [
+        f"# {study.question}",
+        machines(sources, runs, lambda _: "this study"),
+        told and f"Checked first: {told}",
+        text,
+        f"![{name}]({name}.png)",
+    ]
     parts += failure_lines([row for row in failures(*rows) if (row.env, row.algo, row.budget) in asked])
     return write_sections(arguments.out / "report.md", parts)
 
