@@ -480,9 +480,10 @@ def test_the_report_says_where_fastes_loses(tmp_path: Path) -> None:
     assert "different machines" not in text
     assert (tmp_path / "a" / "Toy-v0-60s.png").stat().st_size > 10_000
     write_runs(tmp_path / "b", "machine B", a2c=[[0, 1, 200]], fastes=[[0, 999, 999]])
-    for kind in ("point", "final"):
+    for k, kind in enumerate(("point", "point", "final")):
         for algo in ("fastes", "ppo"):
-            append_row(tmp_path / "b" / "results.csv", row(kind, score=1.0, env="Alike-v0", algo=algo, machine="machine B"))
+            alike = {"env": "Alike-v0", "algo": algo, "machine": "machine B"}
+            append_row(tmp_path / "b" / "results.csv", row(kind, 1000 * k, 10.0 * k, **alike))
     merged = write_report(tmp_path / "b", [tmp_path / "a", tmp_path / "b"]).read_text()
     assert "Times of Toy-v0 were taken on different machines" in merged, "and Alike-v0's were not"
     assert "A2C's progress" in merged
