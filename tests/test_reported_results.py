@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import re
 import statistics
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.csv_records import read_records
-from benchmarks.learning.courses import COURSES
+from benchmarks.learning import race
+from benchmarks.learning.courses import COURSES, RACED
 from benchmarks.learning.humanoid import Training
 from benchmarks.learning.preset_run import Result
-from benchmarks.learning.reports.thresholds import first_reached
+from benchmarks.learning.reports.thresholds import OURS, first_reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.contestant import preset_fingerprint
 from benchmarks.learning.runs.results import read_rows, runs_of
@@ -139,6 +141,22 @@ def test_readme_and_the_page_of_results_have_the_returns_and_times_of_the_race(p
             assert said_score == f"{statistics.median(scores):.{decimals}f}{worst}", (env, algo)
             assert said_time == f"{statistics.median(final.wall for final in finals):.0f}", (env, algo)
     assert told == {(row.env, row.algo) for row in table[0] if row.env in tasks}
+
+
+@pytest.mark.parametrize("page", ["results/race/race.md", "learning/README.md"])
+def test_the_races_lines_are_those_of_its_runs(page: str) -> None:
+    words = re.sub(" +", " ", (ROOT / "benchmarks" / page).read_text())
+    table, asked = [read_rows(RESULTS / "race" / "results.csv")], argparse.Namespace(es_timesteps=None, timesteps=1_000_000)
+    met = 0
+    for peer in race.PEERS:
+        for env in RACED:
+            budget = race.our_budget(asked, env, peer)
+            theirs, ours = runs_of(peer, env, Budget(steps=1_000_000), table), runs_of(OURS, env, budget, table)
+            if theirs and ours:
+                met += 1
+                line = f"| {' | '.join(race.line_of(env, peer, theirs, ours, budget))} |"
+                assert re.sub(" +", " ", line) in words, line
+    assert met == 18
 
 
 def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
