@@ -140,7 +140,8 @@ class SB3Interface(SB3Attributes):
     def set_env(self, env: EnvArgument, force_reset: bool = True) -> None:  # noqa: ARG002
         """Train on another environment with the same spaces; CheckpointMismatch for other ones.
 
-        The best evaluation and the archive of the one before are forgotten. Starts that were judged keep their scores.
+        The archive of the one before is forgotten. Scores stay, of the best evaluation and of starts: it may be the same one
+        again, as after `load`. Begin with a new model where rewards mean something else.
         Every episode starts with a reset, so force_reset changes nothing.
         """
         source = make_env_source(env)

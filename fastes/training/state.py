@@ -373,9 +373,8 @@ class TrainingState:
         return new
 
     def in_new_env(self) -> TrainingState:
-        """With another environment from now on: all that the last one gave is forgotten, but for scores of starts."""
+        """With another environment from now on: what evaluations in the last one gave is forgotten, but for scores."""
         new = self.copied()
-        new.counters = self.counters._replace(best_eval_return=-math.inf, confirm_after=0)
         new.rollback.reset()
         new.archive.forget()
         new.pending = ()
