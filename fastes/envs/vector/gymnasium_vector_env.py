@@ -14,17 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes.envs.infos import success_of
-from fastes.envs.vector.vector_env import (
-    Rows,
-    VectorEnv,
-    as_printed,
-    chain_of,
-    changes_rewards,
-    described,
-    kinds_of,
-    process_of,
-    switched_off,
-)
+from fastes.envs.vector.vector_env import Rows, VectorEnv, chain_of, kinds_of, process_of, switched_off
 
 _WITH_MASKS = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
 _MASKS = hasattr(gymnasium.vector, "AutoresetMode")  # Gymnasium 1.1 brought both
@@ -69,10 +59,7 @@ class GymnasiumVectorEnv(VectorEnv):
         self.made_in = process_of(self._base)
         self.check_process()
         self._check_copies(getattr(mode, "name", str(mode)).upper())
-        in_process = as_printed(lambda: self._base.call("__str__")[0]) if self.in_processes else ""
-        self.spec, alike = described(self._base, in_process)
-        self.plain = alike and not wrappers
-        self.changes_rewards = changes_rewards(wrappers, self._base, in_process)
+        self._describe(wrappers, self._base, lambda: self._base.call("__str__")[0])
         self._seeds_each = True
         self._over = np.zeros(self.num_envs, dtype=bool)
         self._obs: Any = None

@@ -13,17 +13,7 @@ from gymnasium import spaces
 
 from fastes.envs.infos import success_of
 from fastes.envs.rebuild import LIVES
-from fastes.envs.vector.vector_env import (
-    Rows,
-    VectorEnv,
-    as_printed,
-    chain_of,
-    changes_rewards,
-    described,
-    kinds_of,
-    process_of,
-    switched_off,
-)
+from fastes.envs.vector.vector_env import Rows, VectorEnv, chain_of, kinds_of, process_of, switched_off
 
 # wrappers that let an environment start anew while the others go on, and those through which rewards pass as they are
 _PASSING = {"VecNormalize", "VecMonitor", "VecCheckNan"}
@@ -73,10 +63,7 @@ class Sb3VectorEnv(VectorEnv):
         self._check_monitors()
         self._warn_of_lives()
         self._rewards_of = self._source_of_rewards()
-        in_process = as_printed(lambda: self._base.env_method("__str__", indices=[0])[0]) if self.in_processes else ""
-        self.spec, alike = described(self._base, in_process)
-        self.plain = alike and not self._wrappers
-        self.changes_rewards = changes_rewards(self._wrappers, self._base, in_process)
+        self._describe(self._wrappers, self._base, lambda: self._base.env_method("__str__", indices=[0])[0])
         self._obs: Any = None
         self._infos: list[dict[str, Any]] = []
 

@@ -84,6 +84,18 @@ class VectorEnv(ABC):
         """Whether the statistics that normalise observations are new."""
         return False
 
+    def _describe(self, wrappers: Sequence[Any], base: Any, ask: Callable[[], Any]) -> None:
+        """Set spec, plain and changes_rewards.
+
+        wrappers: around the vector environment `base`. ask: for how one of its environments prints, in another process.
+        """
+        envs = getattr(base, "envs", None)
+        envs = envs if isinstance(envs, (list, tuple)) else ()
+        printed = _as_printed(ask) if self.in_processes else ""
+        self.spec, alike = _spec_of(base, envs, printed)
+        self.plain = alike and not wrappers
+        self.changes_rewards = _changes_rewards(wrappers, envs, printed)
+
 
 def process_of(base: Any) -> int:
     """The process that started a vector environment's own processes; this one where that cannot be known."""
@@ -99,13 +111,9 @@ def chain_of(env: Any, inner: str) -> list[Any]:
     return found
 
 
-def changes_rewards(wrappers: Sequence[Any], base: Any, printed: str) -> bool:
-    """Whether a wrapper does that is known to, around a vector environment or around those that it has.
-
-    printed: one of these, in another process.
-    """
-    envs = getattr(base, "envs", None)
-    inner = [layer for env in envs for layer in layers(env)] if isinstance(envs, (list, tuple)) else []
+def _changes_rewards(wrappers: Sequence[Any], envs: Sequence[Any], printed: str) -> bool:
+    """Whether a wrapper does that is known to, around a vector environment or around those in it."""
+    inner = [layer for env in envs for layer in layers(env)]
     kinds = set().union(*(kinds_of(layer) for layer in (*wrappers, *inner)))
     return bool(kinds & CHANGE_REWARDS or set(re.findall(r"<([^<>]+)", printed)) & _reward_wrappers(gymnasium.RewardWrapper))
 
@@ -115,7 +123,7 @@ def _reward_wrappers(kind: type) -> set[str]:
     return CHANGE_REWARDS.union({kind.__name__}, *map(_reward_wrappers, kind.__subclasses__()))
 
 
-def as_printed(ask: Callable[[], Any]) -> str:
+def _as_printed(ask: Callable[[], Any]) -> str:
     """How an environment in another process prints, such as '<TimeLimit<CartPoleEnv<CartPole-v1>>>'; '' where it does not.
 
     Its spec is not asked for: one that cannot be pickled would end the process.
@@ -125,11 +133,10 @@ def as_printed(ask: Callable[[], Any]) -> str:
     return ""
 
 
-def described(base: Any, printed: str) -> tuple[EnvSpec | None, bool]:
+def _spec_of(base: Any, envs: Sequence[Any], printed: str) -> tuple[EnvSpec | None, bool]:
     """The spec of the environments in a vector environment without wrappers, and whether it says how to build each of them."""
-    envs = getattr(base, "envs", None)
     with contextlib.suppress(Exception):
-        if isinstance(envs, (list, tuple)):
+        if envs:
             specs = [_without_monitor(env.spec) for env in envs]
             return specs[0], specs[0] is not None and all(spec == specs[0] for spec in specs)
         if found := re.search(r"<([^<>]+)>*$", printed):
