@@ -16,6 +16,7 @@ from benchmarks.learning import race
 from benchmarks.learning.courses import COURSES, RACED
 from benchmarks.learning.humanoid import Training
 from benchmarks.learning.preset_run import Result
+from benchmarks.learning.presets import results_of_today
 from benchmarks.learning.reports.thresholds import OURS, first_reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.contestant import preset_fingerprint
@@ -44,8 +45,7 @@ def reported(env: str) -> tuple[tuple[str, str, str], int, int, str]:
 def final_scores(env: str, benchmark: str, timesteps: int) -> dict[int, float]:
     """The final score of each seed of a preset."""
     if benchmark == "presets":
-        rows = read_records(RESULTS / "learning.csv", Result)
-        return {row.seed: row.final_mean for row in rows if (row.env, row.preset, row.timesteps) == (env, env, timesteps)}
+        return {row.seed: row.final_mean for row in results_of_today(RESULTS / "learning.csv", env, env, timesteps)}
     runs = runs_of("fastes", env, Budget(steps=timesteps), [read_rows(RESULTS / benchmark / "results.csv")])
     return {run.final.seed: run.final.score for run in runs}
 
@@ -85,10 +85,9 @@ def test_the_page_of_presets_has_the_median_step_of_the_first_evaluation_as_good
     _, timesteps, num_seeds, benchmark = reported(env)
     of = range(num_seeds)
     if benchmark == "presets":
-        rows = [row for row in read_records(RESULTS / "learning.csv", Result) if (row.env, row.preset) == (env, env)]
-        reported_rows = [row for row in rows if row.timesteps == timesteps and row.seed in of]
-        assert {row.aim for row in reported_rows} == {float(found[1])}
-        steps = [math.inf if math.isnan(row.first_reached) else row.first_reached for row in reported_rows]
+        rows = [row for row in results_of_today(RESULTS / "learning.csv", env, env, timesteps) if row.seed in of]
+        assert {row.aim for row in rows} == {float(found[1])}
+        steps = [math.inf if math.isnan(row.first_reached) else row.first_reached for row in rows]
     else:
         runs = runs_of("fastes", env, Budget(steps=timesteps), [read_rows(RESULTS / benchmark / "results.csv")])
         steps = [first_reached(run, float(found[1]), "steps") for run in runs if run.final.seed in of]
