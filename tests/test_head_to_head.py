@@ -409,9 +409,9 @@ def test_reaching_a_threshold() -> None:
     assert reached(seeds, 100.0) == (30.0, 60.0, 3000.0), "the median"
     assert reached(seeds[:2], 100.0).steps == 2000
     assert reached(seeds[1:], 100.0).steps == math.inf, "one lucky seed of two is no median"
-    first = winners({"fastes": reached(seeds[:1], 50.0), "ppo": reached(seeds[:1], 50.0), "ars": reached(seeds[1:2], 50.0)})
+    first = winners({"fastes": seeds[:1], "ppo": seeds[:1], "ars": seeds[1:2]}, 50.0)
     assert first == {"wall": ["fastes", "ppo"], "cpu": ["fastes", "ppo"], "steps": ["fastes", "ppo"]}
-    assert winners({"fastes": reached(seeds[2:], 50.0)})["wall"] == [], "nobody is first where nobody got"
+    assert winners({"fastes": seeds[2:]}, 50.0)["wall"] == [], "nobody is first where nobody got"
 
 
 def test_intervals_and_curves() -> None:
@@ -487,6 +487,10 @@ def test_the_report_says_where_fastes_loses(tmp_path: Path) -> None:
     merged = write_report(tmp_path / "b", [tmp_path / "a", tmp_path / "b"]).read_text()
     assert "Times of Toy-v0 were taken on different machines" in merged, "and Alike-v0's were not"
     assert "A2C's progress" in merged
+    mixed, alike = merged.split("## Alike-v0")
+    assert "first by environment steps" in mixed, "which compare anywhere"
+    assert "first by wall time" not in mixed
+    assert "first by wall time" in alike
     assert "FastES ends at 65.0" in merged, "the first folder's run of a seed counts"
 
 

@@ -18,6 +18,7 @@ from benchmarks.learning.reports.thresholds import (
     Contest,
     Reached,
     Threshold,
+    compared,
     final_score,
     reached,
     thresholds,
@@ -25,7 +26,7 @@ from benchmarks.learning.reports.thresholds import (
 )
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
-from benchmarks.learning.runs.results import MEASURES, Run, failures, finished_runs, read_rows
+from benchmarks.learning.runs.results import Run, failures, finished_runs, read_rows
 from benchmarks.learning.runs.resumable import resumable
 from benchmarks.learning.runs.runner import run_all
 from benchmarks.options import COUNT, above_zero, check_envs
@@ -108,14 +109,14 @@ def threshold_table(contest: Contest) -> str:
     found = thresholds(contest)
     if not found:
         return "No thresholds: no peer has finished and improved."
-    rows = []
+    rows, measures = [], compared(contest)
     for threshold in found:
-        times = {algo: reached(runs, threshold.score) for algo, runs in contest.items()}
-        first = winners(times)
-        cells = [threshold.name, f"{threshold.score:.1f}", *(_times(times[algo]) for algo in contest)]
-        rows.append([*cells, *(" and ".join(first[measure]) or "nobody" for measure in MEASURES)])
+        times = (_times(reached(runs, threshold.score)) for runs in contest.values())
+        first = winners(contest, threshold.score)
+        who = (" and ".join(first[measure]) or "nobody" for measure in measures)
+        rows.append([threshold.name, f"{threshold.score:.1f}", *times, *who])
     header = ("threshold", "score", *(f"{algo}: wall s / CPU s / steps" for algo in contest))
-    return markdown_table((*header, *(f"first by {_BY[measure]}" for measure in MEASURES)), rows)
+    return markdown_table((*header, *(f"first by {_BY[measure]}" for measure in measures)), rows)
 
 
 def losses(contest: Contest) -> list[str]:
@@ -136,7 +137,7 @@ def losses(contest: Contest) -> list[str]:
 def _slower(contest: Contest, threshold: Threshold) -> list[str]:
     times = {algo: reached(runs, threshold.score) for algo, runs in contest.items()}
     grouped: dict[tuple[str, ...], list[str]] = {}
-    for measure, first in winners(times).items():
+    for measure, first in winners(contest, threshold.score).items():
         if first and OURS not in first:
             grouped.setdefault(tuple(first), []).append(measure)
     sentences = []
