@@ -488,7 +488,7 @@ def test_the_report_says_where_fastes_loses(tmp_path: Path) -> None:
     assert "Times of Toy-v0 were taken on different machines" in merged, "and Alike-v0's were not"
     assert "A2C's progress" in merged
     mixed, alike = merged.split("## Alike-v0")
-    assert "first by environment steps" in mixed, "which compare anywhere"
+    assert "a2c was first by environment steps" in mixed, "which compare anywhere"
     assert "first by wall time" not in mixed
     assert "first by wall time" in alike
     assert "FastES ends at 65.0" in merged, "the first folder's run of a seed counts"

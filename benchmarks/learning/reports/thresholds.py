@@ -74,17 +74,17 @@ def reached(runs: Sequence[Run], score: float) -> Reached:
     return Reached(*(float(np.median([first_reached(run, score, measure) for run in runs])) for measure in MEASURES))
 
 
-def compared(contest: Contest) -> tuple[str, ...]:
+def comparable_measures(contest: Contest) -> tuple[str, ...]:
     """The measures that say who was first: times of different machines do not."""
     machines = {run.final.machine for runs in contest.values() for run in runs}
     return MEASURES if len(machines) == 1 else ("steps",)
 
 
 def winners(contest: Contest, score: float) -> dict[str, list[str]]:
-    """Compared measure -> who was first, several for a tie, none where nobody got there."""
+    """Comparable measure -> who was first, several for a tie, none where nobody got there."""
     reached_by = {algo: reached(runs, score) for algo, runs in contest.items()}
     found = {}
-    for measure in compared(contest):
+    for measure in comparable_measures(contest):
         least = min(getattr(times, measure) for times in reached_by.values())
         equal = [algo for algo, times in reached_by.items() if getattr(times, measure) == least]
         found[measure] = equal if math.isfinite(least) else []
