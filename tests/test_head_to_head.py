@@ -38,7 +38,7 @@ from benchmarks.learning.runs import runner
 from benchmarks.learning.runs.clock import Budget, Clock, tree_cpu_seconds
 from benchmarks.learning.runs.contestant import fingerprint
 from benchmarks.learning.runs.evaluation import CURVE_SEEDS, FINAL_SEEDS, Task, Watch, due_shares
-from benchmarks.learning.runs.results import Row, Run, append_row, failures, finished_runs, next_attempt, read_rows
+from benchmarks.learning.runs.results import MEASURES, Row, Run, append_row, failures, finished_runs, next_attempt, read_rows
 from benchmarks.learning.runs.resumable import resumable
 from benchmarks.learning.runs.runner import Place, run_all
 from benchmarks.learning.runs.side_by_side import run_jobs
@@ -409,9 +409,11 @@ def test_reaching_a_threshold() -> None:
     assert reached(seeds, 100.0) == (30.0, 60.0, 3000.0), "the median"
     assert reached(seeds[:2], 100.0).steps == 2000
     assert reached(seeds[1:], 100.0).steps == math.inf, "one lucky seed of two is no median"
-    first = winners({"fastes": seeds[:1], "ppo": seeds[:1], "ars": seeds[1:2]}, 50.0)
+    first = winners(
+        {"fastes": reached(seeds[:1], 50.0), "ppo": reached(seeds[:1], 50.0), "ars": reached(seeds[1:2], 50.0)}, MEASURES
+    )
     assert first == {"wall": ["fastes", "ppo"], "cpu": ["fastes", "ppo"], "steps": ["fastes", "ppo"]}
-    assert winners({"fastes": seeds[2:]}, 50.0)["wall"] == [], "nobody is first where nobody got"
+    assert winners({"fastes": reached(seeds[2:], 50.0)}, MEASURES)["wall"] == [], "nobody is first where nobody got"
 
 
 def test_intervals_and_curves() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.csv_records import read_records
 from benchmarks.learning import race
+from benchmarks.learning.before import done_before, settings_before
 from benchmarks.learning.courses import COURSES, RACED
 from benchmarks.learning.humanoid import Training
 from benchmarks.learning.preset_run import Result
@@ -156,6 +157,11 @@ def test_the_races_lines_are_those_of_its_runs(page: str) -> None:
                 line = f"| {' | '.join(race.line_of(env, peer, theirs, ours, budget))} |"
                 assert re.sub(" +", " ", line) in words, line
     assert met == 18
+
+
+@pytest.mark.parametrize("env", settings_before())
+def test_settings_before_are_those_of_the_runs_that_are_reported(env: str) -> None:
+    assert set(done_before(RESULTS / "before.csv", env)) >= {0, 1, 2}
 
 
 def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:

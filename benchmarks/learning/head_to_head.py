@@ -111,10 +111,10 @@ def threshold_table(contest: Contest) -> str:
         return "No thresholds: no peer has finished and improved."
     rows, measures = [], comparable_measures(contest)
     for threshold in found:
-        times = (_times(reached(runs, threshold.score)) for runs in contest.values())
-        first = winners(contest, threshold.score)
-        who = (" and ".join(first[measure]) or "nobody" for measure in measures)
-        rows.append([threshold.name, f"{threshold.score:.1f}", *times, *who])
+        times = {algo: reached(runs, threshold.score) for algo, runs in contest.items()}
+        first = winners(times, measures)
+        cells = [threshold.name, f"{threshold.score:.1f}", *(_times(times[algo]) for algo in contest)]
+        rows.append([*cells, *(" and ".join(first[measure]) or "nobody" for measure in measures)])
     header = ("threshold", "score", *(f"{algo}: wall s / CPU s / steps" for algo in contest))
     return markdown_table((*header, *(f"first by {_BY[measure]}" for measure in measures)), rows)
 
@@ -137,7 +137,7 @@ def losses(contest: Contest) -> list[str]:
 def _slower(contest: Contest, threshold: Threshold) -> list[str]:
     times = {algo: reached(runs, threshold.score) for algo, runs in contest.items()}
     grouped: dict[tuple[str, ...], list[str]] = {}
-    for measure, first in winners(contest, threshold.score).items():
+    for measure, first in winners(times, comparable_measures(contest)).items():
         if first and OURS not in first:
             grouped.setdefault(tuple(first), []).append(measure)
     sentences = []

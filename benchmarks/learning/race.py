@@ -21,7 +21,7 @@ from benchmarks.learning.reports.sections import failure_lines, machines, print_
 from benchmarks.learning.reports.thresholds import OURS, final_score, first_reached, initial_score, reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.evaluation import Task
-from benchmarks.learning.runs.results import Run, failures, read_rows, runs_of
+from benchmarks.learning.runs.results import Run, failures, machines_of, read_rows, runs_of
 from benchmarks.learning.runs.resumable import resumable
 from benchmarks.learning.runs.runner import is_finished, run_all
 from benchmarks.options import COUNT, check_envs
@@ -78,7 +78,7 @@ def line_of(env: str, peer: str, theirs: Sequence[Run], ours: Sequence[Run], bud
     if score <= initial_score(theirs):
         return [*cells, "the peer ends no better than it began", *[""] * 5, seeds]
     steps = amount(us.steps) if math.isfinite(us.steps) else "never"
-    if len({run.final.machine for run in [*theirs, *ours]}) > 1:
+    if len(machines_of([*theirs, *ours])) > 1:
         return [*cells, "times of different machines", steps, *[""] * 4, seeds]
     cells += [_times(us.wall, us.cpu), steps, _ratio(us.wall / wall)]
     cells += [verdict(us.wall / wall, getattr(course_of(env), peer), len(ours)), _ratio(us.cpu / cpu)]

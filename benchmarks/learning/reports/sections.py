@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.learning.runs.results import Row, Run
+from benchmarks.learning.runs.results import Row, Run, machines_of
 from benchmarks.tables import median_and_range
 
 
@@ -43,7 +43,7 @@ def machines(sources: Sequence[Path], runs: Sequence[Run], compared: Callable[[R
     compared: a name for what a run is compared in, its environment unless told.
     """
     known = described_machines(sources)
-    used = sorted({run.final.machine for run in runs})
+    used = sorted(machines_of(runs))
     lines = [f"- {name}: {known.get(name, 'no machine.json describes it')}" for name in used]
     groups: dict[str, set[str]] = {}
     for run in runs:

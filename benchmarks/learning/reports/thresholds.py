@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.learning.runs.results import MEASURES, Run
+from benchmarks.learning.runs.results import MEASURES, Run, machines_of
 
 OURS = "fastes"
 SHARES = (0.25, 0.5, 0.75, 1.0)
@@ -76,15 +76,14 @@ def reached(runs: Sequence[Run], score: float) -> Reached:
 
 def comparable_measures(contest: Contest) -> tuple[str, ...]:
     """The measures that say who was first: times of different machines do not."""
-    machines = {run.final.machine for runs in contest.values() for run in runs}
+    machines = machines_of(run for runs in contest.values() for run in runs)
     return MEASURES if len(machines) == 1 else ("steps",)
 
 
-def winners(contest: Contest, score: float) -> dict[str, list[str]]:
-    """Comparable measure -> who was first, several for a tie, none where nobody got there."""
-    reached_by = {algo: reached(runs, score) for algo, runs in contest.items()}
+def winners(reached_by: Mapping[str, Reached], measures: Sequence[str]) -> dict[str, list[str]]:
+    """Measure -> who was first, several for a tie, none where nobody got there."""
     found = {}
-    for measure in comparable_measures(contest):
+    for measure in measures:
         least = min(getattr(times, measure) for times in reached_by.values())
         equal = [algo for algo, times in reached_by.items() if getattr(times, measure) == least]
         found[measure] = equal if math.isfinite(least) else []

@@ -92,6 +92,11 @@ def runs_of(algo: str, env: str, budget: object, folders: Iterable[Sequence[Row]
     return [run for run in finished_runs(*folders) if (run.final.env, run.final.algo, run.final.budget) == wanted]
 
 
+def machines_of(runs: Iterable[Run]) -> set[str]:
+    """Their names; times of several do not compare."""
+    return {run.final.machine for run in runs}
+
+
 def _run(evaluations: Sequence[Row]) -> Run:
     columns = (np.array([getattr(row, name) for row in evaluations], dtype=np.float64) for name in (*MEASURES, "score"))
     return Run(evaluations[-1], *columns)
