@@ -196,11 +196,6 @@ def test_no_file_collects_everything() -> None:
     assert [name for name in module_files() if any(word in name.lower() for word in words)] == []
 
 
-def test_files_hold_one_idea() -> None:
-    """House style: a file that has grown past its idea is split."""
-    assert {name: lines for name, path in module_files().items() if (lines := len(path.read_text().splitlines())) > 400} == {}
-
-
 def _loaded_by(statement: str) -> set[str]:
     code = f"{statement}\nimport sys; print(' '.join({{name.split('.')[0] for name in sys.modules}}))"
     result = subprocess.run([sys.executable, "-I", "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
