@@ -36,10 +36,12 @@ class Loop(SB3Interface):
     def _train(self, total: int, callbacks: Callback) -> Steps[None]:
         """Generations until num_timesteps has reached total, the target return is confirmed, or a callback says stop."""
         finished, stopped = time.perf_counter(), False
+        self._pool_steps = self.evaluator.steps_played()
         while not stopped and not self.solved and self.num_timesteps < total:
             yield from self._judge_start(callbacks)
             self._begin_starts_ahead()
             self.state = yield from warm_up(self.state, self.evaluator)
+            self._pool_steps = self.evaluator.steps_played()
             generation = yield from run_generation(self.state, self.evaluator)  # ask and evaluate
             record, finished = yield from self._book(generation, finished, callbacks)  # tell and record
             self._note_episodes()
@@ -53,6 +55,7 @@ class Loop(SB3Interface):
             yield from self._judge_start(callbacks)
             if not stopped and not self.solved:
                 yield from self._race(callbacks)
+        self._pool_steps = self.evaluator.steps_played()
 
     def _judge_start(self, callbacks: Callback) -> Steps[None]:
         """Judge the present start where it has spent its part, and begin the next one or go on from the best."""
@@ -95,7 +98,7 @@ class Loop(SB3Interface):
             state, update = state.finished(told[-1]) if solved else state.updated(batch, told, waiting)
             finished = time.perf_counter()
             record = make_record(state, generation, last, update, self.evaluator.num_workers, finished - started)
-            self.state = state.reporting(record, batch, told)
+            self.state, self._pool_steps = state.reporting(record, batch, told), self.evaluator.steps_played()
         return record, finished
 
     def _tell(self, state: TrainingState, told: Told, callbacks: Callback) -> Steps[tuple[bool, TrainingState]]:

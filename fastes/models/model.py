@@ -18,6 +18,7 @@ from fastes.models.from_config import FromConfig
 from fastes.models.saved_names import check_saved_names
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.layers.recurrent_state import State
+from fastes.rollout.job import StepsPlayed
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.settings.settings import Settings
@@ -57,6 +58,7 @@ class Model(FromConfig):
     verbose: int
     _predictor: Predictor
     observation_space: Any
+    _pool_steps = StepsPlayed()  # of the evaluator's pool when steps were booked last
 
     num_timesteps: int = _counter("num_timesteps")
     eval_timesteps: int = _counter("eval_timesteps")
@@ -118,6 +120,18 @@ class Model(FromConfig):
     @property
     def archive(self) -> Archive:
         return self.state.archive
+
+    def steps_played(self) -> StepsPlayed:
+        """num_timesteps and eval_timesteps, with the steps of episodes that are played at this moment: any thread may ask.
+
+        Where several trainings share a pool (`train_seeds`), only what is booked: evaluator.steps_played() has all of theirs.
+        """
+        booked, counters = self._pool_steps, self.state.counters
+        played = booked if self.evaluator.is_shared else self.evaluator.steps_played()
+        return StepsPlayed(
+            counters.num_timesteps + max(0, played.candidates - booked.candidates),
+            counters.eval_timesteps + max(0, played.evaluations - booked.evaluations),
+        )
 
     @property
     def solved(self) -> bool:

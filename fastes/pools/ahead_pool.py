@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fastes.errors import FastESError
 from fastes.es.perturbations import Perturbations
 from fastes.pools.base import Pool, Steps
-from fastes.rollout.job import Batch, Request
+from fastes.rollout.job import Batch, Request, StepsPlayed
 
 _MOST_BYTES = 1 << 28  # of guesses that nobody has asked for
 
@@ -70,6 +70,9 @@ class AheadPool:
 
     def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
         return self.pool.noise_table(number)
+
+    def steps_played(self) -> StepsPlayed:
+        return self.pool.steps_played()
 
     def start(self) -> None:
         self.pool.start()
@@ -203,6 +206,9 @@ class _Guesses:
 
     def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
         return self.pool.noise_table(number)
+
+    def steps_played(self) -> StepsPlayed:
+        return self.pool.steps_played()
 
     def start(self) -> None:
         """It is started."""

@@ -13,7 +13,7 @@ from fastes.pools.processes.workforce import spare_workers
 from fastes.pools.serial_pool import SerialPool
 from fastes.pools.vector_pool import VectorPool
 from fastes.rollout.episode import Episode
-from fastes.rollout.job import Batch, PoolSpec, Request
+from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
 from fastes.system.memory import check_memory
 
 _ADVICE = "use fewer candidates, a smaller noise_table_size, fewer workers, or smaller observations (such as resized frames)"
@@ -62,6 +62,9 @@ class Pool(Protocol):
 
     def collect(self, ticket: int) -> Batch:
         """What a finished request's jobs gave; its place is free then. Raises WorkerError for an environment's exception."""
+
+    def steps_played(self) -> StepsPlayed:
+        """So far, with those of episodes that go on at this moment; any thread may ask. Steps of lost episodes count, too."""
 
     def close(self) -> None:
         """End what was started, and close environments that are the pool's own."""

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import FastESError
-from fastes.rollout.job import Batch, PoolSpec, Request, collect, publish
-from fastes.rollout.shared_block import Block, Place
+from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed, collect, publish
+from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, Block, Place
 
 
 @dataclass
@@ -113,6 +113,12 @@ class OpenRequests:
         self._open.clear()
 
 
+def steps_in(block: Block) -> StepsPlayed:
+    """What the workers of a block have counted."""
+    candidates, evaluations = block.workers[:, [STEPS, EVALUATION_STEPS]].sum(axis=0).tolist()
+    return StepsPlayed(candidates, evaluations)
+
+
 class KeptRequests:
     """What pools of this process share: requests are kept, and played when somebody waits for one."""
 
@@ -143,3 +149,6 @@ class KeptRequests:
 
     def is_finished(self, ticket: int) -> bool:
         return self._requests[ticket].finished
+
+    def steps_played(self) -> StepsPlayed:
+        return steps_in(self.block)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from fastes.pools.base import Pool, Steps, make_pool
-from fastes.rollout.job import PoolSpec
+from fastes.rollout.job import PoolSpec, StepsPlayed
 
 
 class SharedPool:
@@ -63,6 +63,11 @@ class SharedPool:
             return []
         self._pool.wait(tuple(waiting))
         return [waiting.pop(ticket) for ticket in list(waiting) if self._pool.is_finished(ticket)]
+
+    def steps_played(self) -> StepsPlayed:
+        """Of all trainings together: see Pool."""
+        pool = self._pool
+        return StepsPlayed() if pool is None else pool.steps_played()
 
     def close(self) -> None:
         """End the pool; the next training that needs one starts it anew."""

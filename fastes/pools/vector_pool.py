@@ -20,6 +20,7 @@ from fastes.rollout.episode import Episode, EpisodeSettings, observation_flatten
 from fastes.rollout.job import Batch, PoolSpec, Request, Terms
 from fastes.rollout.job_runner import parameter_loader
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
+from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS
 from fastes.system.interrupts import handlers_kept, interrupts_wait
 
 _IDLE = -1
@@ -189,6 +190,7 @@ class _Run:
         self.successes, self.cuts = np.zeros(count), np.zeros(count, dtype=np.int64)
         self.limit = np.zeros(count, dtype=np.int64)
         self.to_start: dict[int, _Start] = {}
+        self.counted, self.uncounted = pool.block.workers[0], np.zeros(1, dtype=np.int64)
 
     def to_the_end(self) -> None:
         first = self.waiting_jobs[0]
@@ -228,7 +230,11 @@ class _Run:
     def _take_job(self, index: int) -> None:
         """Give an environment the next job, or none."""
         self.job[index] = job = self.waiting_jobs.popleft() if self.waiting_jobs else None
-        if job is not None:
+        if job is None:
+            self.actors[index].count_steps(self.uncounted)
+        else:
+            column = STEPS if job.is_candidate else EVALUATION_STEPS
+            self.actors[index].count_steps(self.counted[column : column + 1])
             self._prepare(index, job)
             self.episode[index] = self.lengths[index] = self.cuts[index] = 0
             self.returns[index] = self.successes[index] = 0.0

@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import statistics
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
+from fastes.reports.repeatedly import Repeatedly
 from fastes.settings.settings import Settings
 from fastes.system.console import in_notebook, lasting
 from fastes.system.forks import tell_of_forks
 from fastes.training.archive.race import Race
 from fastes.training.record import Record
+
+_SECONDS = 0.5  # between looks at the steps of the running generation
 
 
 class ConsoleLog(Callback):
@@ -94,6 +98,8 @@ class ProgressBar(Callback):
     def __init__(self, line_seconds: float | None = None) -> None:
         self.line_seconds = line_seconds
         self._bar: Any = None
+        self._moving = threading.Lock()
+        self._meanwhile: Repeatedly | None = None
         tell_of_forks(self)
 
     def leave_to_parent(self) -> None:
@@ -103,6 +109,24 @@ class ProgressBar(Callback):
 
     def on_start(self, model: Model, total_timesteps: int) -> None:
         self._begin(total_timesteps, model.num_timesteps)
+        self._move_meanwhile(lambda: model.steps_played().candidates)
+
+    def _move_meanwhile(self, steps: Callable[[], int]) -> None:
+        """The bar follows the steps of the running generation, too."""
+        if not self._bar.disable:
+            self._meanwhile = Repeatedly(_SECONDS, lambda: self._move(min(steps(), self._bar.total)))
+
+    def _move(self, steps: int) -> None:
+        with self._moving:
+            if steps > self._bar.n:
+                self._bar.update(steps - self._bar.n)
+                self._bar.refresh()
+
+    def _stay(self) -> None:
+        """The bar is about to end."""
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            meanwhile.end()
 
     def _begin(self, total: int, initial: int) -> None:
         if sys.stderr is not None and self.line_seconds is not None and not (in_notebook() or sys.stderr.isatty()):
@@ -120,9 +144,11 @@ class ProgressBar(Callback):
     def on_generation(self, model: Model, record: Record) -> None:
         if record.eval_generation:
             self._bar.set_postfix_str(f"eval {record.eval_return:.1f}", refresh=False)
-        self._bar.update(model.num_timesteps - self._bar.n)
+        with self._moving:
+            self._bar.update(model.num_timesteps - self._bar.n)
 
     def on_end(self, model: Model) -> None:  # noqa: ARG002
+        self._stay()
         self._bar.close()
 
 
@@ -143,6 +169,7 @@ class SeedsBar(ProgressBar):
     def on_start(self, model: Model, total_timesteps: int) -> None:
         if self._bar is None:
             self._begin(self.trainings * total_timesteps, 0)
+            self._move_meanwhile(lambda: model.evaluator.steps_played().candidates)  # of all trainings: they share a pool
         self._totals[model.seed], self._open = total_timesteps, self._open + 1
 
     def on_generation(self, model: Model, record: Record) -> None:
@@ -158,13 +185,15 @@ class SeedsBar(ProgressBar):
             self._bar.total += model.num_timesteps - total
         self._show(model)
         if not self._open:
+            self._stay()
             self._bar.close()
 
     def _show(self, model: Model) -> None:
         self._made[model.seed] = model.num_timesteps
         median = f"median eval {statistics.median(self._returns.values()):.1f}, " if self._returns else ""
         self._bar.set_postfix_str(f"{median}{self._ended} of {self.trainings} ended", refresh=False)
-        self._bar.update(sum(self._made.values()) - self._bar.n)
+        with self._moving:
+            self._bar.update(sum(self._made.values()) - self._bar.n)
 
 
 def _tqdm_class() -> Any:
@@ -193,6 +222,9 @@ class ProgressLines:
         self.n += steps
         if time.monotonic() - self._said >= self.seconds:
             self._say()
+
+    def refresh(self) -> None:
+        """The next line is said when its time has come."""
 
     def close(self) -> None:
         if self._shown < self.n:

@@ -132,6 +132,13 @@ class Request(NamedTuple):
     strategy: Any = None
 
 
+class StepsPlayed(NamedTuple):
+    """Environment steps: of candidates, and of noise-free episodes."""
+
+    candidates: int = 0
+    evaluations: int = 0
+
+
 class Terms(NamedTuple):
     """What the jobs of a request share beside arrays.
 

@@ -15,7 +15,7 @@ from fastes.es.perturbations import write_candidate
 from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.episode import Episode, observation_flattener, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, Terms
-from fastes.rollout.shared_block import EPISODE, JOB, STEPS, Block, Place, PlaceLayout
+from fastes.rollout.shared_block import EPISODE, EVALUATION_STEPS, JOB, STEPS, Block, Place, PlaceLayout
 from fastes.rollout.space_checks import check_spaces
 
 
@@ -42,6 +42,7 @@ class JobRunner:
         except BaseException:
             self.close()
             raise
+        self._counted = STEPS  # the column in which the actor counts
         self.actor.count_steps(self.row[STEPS : STEPS + 1])
         self.load_parameters = parameter_loader(block.layout.candidates, spec.policy)
         self._folded = 0  # the ticket of an evaluation for whose theta the actor has its statistics
@@ -64,7 +65,10 @@ class JobRunner:
         the job uncommitted and its number in the worker's row.
         """
         started, row, candidate = time.perf_counter(), self.row, bool(place.layout.num_pairs)
-        steps_before = int(row[STEPS])
+        if self._counted != (counted := STEPS if candidate else EVALUATION_STEPS):
+            self.actor.count_steps(row[counted : counted + 1])
+            self._counted = counted
+        steps_before = int(row[counted])
         row[EPISODE] = 0
         row[JOB] = job
         terms = self.begin(place, ticket)
@@ -74,7 +78,7 @@ class JobRunner:
             if self.spec.on_env_error != PENALISE:
                 raise
             on_penalty(error)
-            played = Episode(math.nan, int(row[STEPS]) - steps_before)
+            played = Episode(math.nan, int(row[counted]) - steps_before)
             if candidate:
                 place.moments[job] = math.nan
             self._rebuild()

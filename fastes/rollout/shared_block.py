@@ -25,12 +25,13 @@ Arrays = dict[str, tuple[tuple[int, ...], str]]  # name -> (shape, dtype)
 JOB = 0  # the job it runs, or -1
 EPISODE = 1  # which episode of that job
 PLACE = 2  # whose job it is
-STEPS = 3  # env.step calls so far: whoever watches sees that it goes on
+STEPS = 3  # env.step calls of candidates so far: whoever watches sees that it goes on
 READY = 4  # 1 once its environment is built
 LEAVE = 5  # 1 once it has to leave; written by the parent
 STAGE = 6  # OPEN once it leaves when it is asked to, CLOSED once its environment is closed
 CLAIMING = 7  # 1 from before it claims a job until it has noted which
 TICKET = 8  # under which the job was claimed
+EVALUATION_STEPS = 9  # as STEPS, of noise-free episodes
 OPEN, CLOSED = 1, 2
 
 TICKET_SHIFT = 32  # a word of `unclaimed` is ticket << 32 | number of unclaimed jobs

@@ -20,7 +20,7 @@ from fastes.pools.ahead_pool import AheadPool
 from fastes.pools.base import Pool, Steps, make_pool
 from fastes.pools.shared_pool import SharedPool
 from fastes.rollout.episode import EpisodeSettings
-from fastes.rollout.job import Batch, PoolSpec, Request
+from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.space_checks import comparable
 from fastes.settings.settings import Settings
@@ -157,6 +157,16 @@ class Evaluator:
                 raise
             self._pool = AheadPool(pool) if pool.spec.num_generations > 1 else pool
         return self._pool
+
+    def steps_played(self) -> StepsPlayed:
+        """By its pool, see there; by a pool that is shared, those of all trainings together."""
+        pool = self._pool if self._shared is None else self._shared
+        return StepsPlayed() if pool is None else pool.steps_played()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other trainings use its pool, too."""
+        return self._shared is not None
 
     @property
     def num_workers(self) -> int:

@@ -21,7 +21,7 @@ from fastes.pools.cluster.membership import LOG, ClusterLost, Membership
 from fastes.pools.cluster.messages import Failed, Int64, Played, Range, Reply, Unlike, runs_of, unpack
 from fastes.pools.cluster.schedule import Load, sizes
 from fastes.pools.cluster.tickets import OpenTicket
-from fastes.rollout.job import Batch, PoolSpec, Request
+from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
 from fastes.system.forks import keep_unused, tell_of_forks
 from fastes.system.interrupts import interrupts_wait
 from fastes.system.memory import check_memory, in_bytes
@@ -65,6 +65,7 @@ class RayPool:
         self._sums: dict[Any, _Asked] = {}
         self._last_ticket = self._last_range = 0
         self._tables: npt.NDArray[np.float32] | None = None
+        self._played = StepsPlayed()
         self._is_copy = False
         tell_of_forks(self)
         close_at_exit(self)
@@ -201,12 +202,24 @@ class RayPool:
                 continue  # of a request that is over
             owner.up += size // len(reply.answers)
             if isinstance(answer, Played):
-                owner.book(answer)
+                if owner.book(answer):
+                    self._count(owner, int(answer.lengths.sum()))
                 self._ask_for_sums(nodes, owner)
             elif isinstance(answer, Failed):
                 owner.error = owner.error or _loaded(answer.error)
             else:
                 self._correct(member, owner, answer)
+
+    def _count(self, open_: OpenTicket, steps: int) -> None:
+        candidates, evaluations = self._played
+        if open_.is_candidates:
+            self._played = StepsPlayed(candidates + steps, evaluations)
+        else:
+            self._played = StepsPlayed(candidates, evaluations + steps)
+
+    def steps_played(self) -> StepsPlayed:
+        """Of episodes that nodes have told of: those that go on are not among them."""
+        return self._played
 
     def _correct(self, member: Member, open_: OpenTicket, answer: Unlike) -> None:
         """A node is not where the driver is: its range is handed out again, with a whole state."""

@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import WorkerError
-from fastes.pools.open_requests import OpenRequest, OpenRequests
+from fastes.pools.open_requests import OpenRequest, OpenRequests, steps_in
 from fastes.pools.processes.losses import Losses
 from fastes.pools.processes.watchdog import TICK, Watch
 from fastes.pools.processes.worker import LOOK
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed
 from fastes.pools.processes.worker_process import OFFER_BYTES, Worker
 from fastes.pools.processes.workforce import Workforce
-from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, describe_episode, warn_of_penalty
+from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, StepsPlayed, describe_episode, warn_of_penalty
 from fastes.rollout.shared_block import (
     CLAIMING,
     GENERATION,
@@ -53,6 +53,9 @@ class ProcessPool(Workforce):
         """Memory for one of its noise tables, float32 (table_size,)."""
         table: npt.NDArray[np.float32] = self.block.noise[number]
         return table
+
+    def steps_played(self) -> StepsPlayed:
+        return steps_in(self.block)
 
     def close(self) -> None:
         """End the workers and let go of the memory."""

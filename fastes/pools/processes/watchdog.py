@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from fastes.pools.processes.worker_process import Worker
-from fastes.rollout.shared_block import JOB, STEPS
+from fastes.rollout.shared_block import EVALUATION_STEPS, JOB, STEPS
 
 TICK = 0.25  # seconds between looks
 _PAUSE = 1.0  # a look that comes later than this after the last one counts as this: the parent itself was stopped or starved
@@ -72,7 +72,7 @@ class Watch:
 
     def _fault(self, worker: Worker, before: _Seen | None, passed: float) -> str:
         stopped = worker.is_stopped()
-        state = int(worker.row[JOB]), int(worker.row[STEPS]), worker.ready
+        state = int(worker.row[JOB]), int(worker.row[[STEPS, EVALUATION_STEPS]].sum()), worker.ready
         busy = state[0] >= 0 or not worker.ready
         waited = before.waited + passed if before is not None and before.state == state and busy else 0.0
         self._seen[worker] = _Seen(state, waited, stopped)
