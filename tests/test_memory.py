@@ -157,9 +157,11 @@ def test_a_small_file_with_a_wide_image_asks_for_no_room(load: Any, memory_of: C
     sizes = {"height": 1, "width": most, "channels": 1, "filters": 1, "kernel": 1, "stride": most, "activation": "relu"}
     image = {"kind": "image_convolution", **sizes, "use_bias": False, "first": 0, "planes": 1, "divisor": 1}
     dense = {"kind": "dense", "inputs": 1, "outputs": 1, "activation": "identity", "use_bias": False}
-    policy = {**data["policy"], "obs_shape": [1, most], "layers": [image, dense]}
-    arrays = {**arrays, "theta": {"theta": np.zeros(2, np.float32)}}
-    write_checkpoint(tmp_path / "m", Checkpoint({**data, "policy": policy}, arrays))
+    policy = {**data["policy"], "obs_shape": [1, most], "layers": [image, {**dense, "activation": "relu"}, dense]}
+    arrays = {**arrays, "theta": {"theta": np.zeros(3, np.float32)}}
+    network = {"cnn": [[1, 1, most]], "features_extractor_kwargs": {"features_dim": 1}, "use_bias": False, "batch_norm": "none"}
+    settings = {**data["settings"], "policy_kwargs": network}
+    write_checkpoint(tmp_path / "m", Checkpoint({**data, "policy": policy, "settings": settings}, arrays))
     memory_of(4 * GB)
     with pytest.raises(OSError, match=r"not enough memory: 8\.59 GB needed .* for activations"):
         load(tmp_path / "m")

@@ -19,6 +19,11 @@ MAX_COUNTER = 2**53  # of whatever is counted; the generation is drawn from as 3
 Kinds = Mapping[str, Callable[[Any], bool]]  # of a JSON object: for each key, what its value has to be
 
 
+def damaged(place: str, value: object) -> CheckpointError:
+    """The error for a value that no training writes at a place of the JSON member, such as 'policy.head.size'."""
+    return CheckpointError(f"the checkpoint's {place!r} is {reprlib.repr(value)}: the file is damaged or was edited")
+
+
 def check_arrays(given: Mapping[str, npt.NDArray[Any]], expected: Mapping[str, npt.NDArray[Any]]) -> None:
     """CheckpointError unless the arrays have the names, shapes and dtypes of the expected ones, and finite values."""
     for name, array in expected.items():
@@ -44,10 +49,19 @@ def check_arrays(given: Mapping[str, npt.NDArray[Any]], expected: Mapping[str, n
 
 
 def check_record(name: str, record: object, kinds: Kinds) -> dict[str, Any]:
-    """The record, or CheckpointError unless it is an object with exactly these keys, and each value is of its kind."""
-    if isinstance(record, dict) and set(record) == set(kinds) and all(kinds[key](record[key]) for key in record):
-        return record
-    raise CheckpointError(f"the checkpoint's {name!r} is {reprlib.repr(record)}: the file is damaged or was edited")
+    """The record, or CheckpointError unless it is an object with exactly these keys, and each value is of its kind.
+
+    name: its place in the JSON member, such as 'policy.head'.
+    """
+    if not isinstance(record, dict):
+        raise damaged(name, record)
+    if odd := sorted(set(record) ^ set(kinds)):
+        what = "misses" if set(record) < set(kinds) else "has, or misses,"
+        raise CheckpointError(f"the checkpoint's {name!r} {what} {reprlib.repr(odd)}: the file is damaged or was edited")
+    for key, fits in kinds.items():
+        if not fits(record[key]):
+            raise damaged(f"{name}.{key}", record[key])
+    return record
 
 
 def check_alternatives(alternatives: dict[str, Any], settings: Settings) -> Settings:
@@ -75,9 +89,12 @@ def is_number_or_none(value: object) -> bool:
     return value is None or (type(value) is float and math.isfinite(value))
 
 
-def require(mapping: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
-    """mapping[key] of a kind, or CheckpointError."""
+def require(mapping: Mapping[str, Any], key: str, kind: type | tuple[type, ...], within: str = "") -> Any:
+    """mapping[key] of a kind, or CheckpointError.
+
+    within: the place of the mapping in the JSON member, such as 'settings.'.
+    """
     value = mapping.get(key)
     if not isinstance(value, kind):
-        raise CheckpointError(f"the checkpoint's {key!r} is {reprlib.repr(value)}: the file is damaged or was edited")
+        raise damaged(f"{within}{key}", value)
     return value

@@ -6,13 +6,13 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from fastes import _core
-from fastes.checkpoints.field_checks import require
+from fastes.checkpoints.field_checks import Kinds, check_record, damaged, require
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.errors import CheckpointError, CheckpointMismatch, shorten
-from fastes.policies.action_head import BOX_MAPPINGS, ActionHead
+from fastes.policies.action_head import BOX_MAPPINGS, ActionHead, mapping_in
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec
 from fastes.policies.layers.convolution import ImageConvolution
@@ -25,7 +25,7 @@ from fastes.policies.layers.description import (
     in_words,
 )
 from fastes.policies.layers.layer import Layer
-from fastes.policies.mlp import CUSTOM_POLICIES, layers_like
+from fastes.policies.mlp import CUSTOM_POLICIES, POLICIES, layers_like
 from fastes.policies.obs_columns import ALL, COLUMN_BYTES, columns_of
 from fastes.policies.policy_spec import PolicySpec
 from fastes.settings.policy_kwargs import plain_policy_kwargs
@@ -37,14 +37,14 @@ _MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds
 
 def describe_policy(spec: AnySpec) -> dict[str, Any]:
     """What a file says of the policy; of a custom one, only what tells whether another fits."""
-    data: dict[str, Any] = {"obs_shape": spec.obs_shape, "flattened": spec.flattened}
+    data: dict[str, Any] = {"obs_shape": list(spec.obs_shape), "flattened": spec.flattened}
     if isinstance(spec, PolicySpec):
         data |= describe_layers(spec.layers)
     else:
         data |= {"kind": spec.kind, "parameters": [[name, list(shape)] for name, shape in spec.shapes.items()]}
     if spec.head is None:
         return {**data, "head": None}
-    head = asdict(spec.head)
+    head = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(spec.head).items()}
     for bound in ("low", "high"):  # JSON has no infinity
         head[bound] = [x if math.isfinite(x) else str(x) for x in head[bound]]
     return {**data, "head": head}
@@ -56,28 +56,49 @@ def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> Any
     if "kind" in stored:
         return _custom_spec(checkpoint, stored, settings, policy)
     if policy is not None:
-        name = require(settings, "policy", str)
+        name = require(settings, "policy", str, within="settings.")
         raise CheckpointMismatch(
             f"policy = {policy!r} was passed for a checkpoint whose policy is the {name:.100} that it describes itself: load "
             "it without policy="
         )
-    with _damage_is_said():
+    head = _head(stored.get("head"))
+    obs_shape, flattened = _observations(stored)
+    with _damage_is_said(place := "policy.layers" if "layers" in stored else "policy.layer_sizes"):
         described = set(stored) - {"head", "obs_shape", "flattened"}
         if described not in DESCRIPTIONS:
             raise ValueError(f"keys {sorted(described)}")
-        layers, head = described_layers(stored), _head(stored["head"])
-        obs_shape, flattened = _as_tuples(stored)["obs_shape"], stored.get("flattened", False)
-        _check_observations(obs_shape, flattened)
+        layers = described_layers(stored)
         check_layers(layers, _size_beside_image(layers[0], settings, obs_shape) if layers[0].reads_image else 0)
         spec = PolicySpec(layers, head, obs_shape, flattened)
         if spec.layer_sizes[-1] != head.num_outputs:
             raise ValueError(f"{spec.layer_sizes[-1]} outputs for {head}")
         listed = ", ".join(f"layer {i} {in_words(layer)}" for i, layer in enumerate(layers))
         _check_theta(checkpoint, spec.num_params, f" ({listed})")  # before columns are made, which may be many
+    with _damage_is_said("settings.obs_columns" if spec.image is None else place):
         columns = _columns(settings, obs_shape) if spec.image is None else _beside_image(spec.image, math.prod(obs_shape))
         if not spec.image and (len(columns) or math.prod(obs_shape)) != spec.obs_size:
-            raise ValueError(f"{len(columns) or 'all'} columns of observations {obs_shape} for {spec.obs_size} inputs")
-        return replace(spec, columns=columns)
+            raise ValueError(f"{len(columns) or 'all'} columns of policy.obs_shape {obs_shape} for {spec.obs_size} inputs")
+        spec = replace(spec, columns=columns)
+    _check_settings_made(spec, settings)
+    return spec
+
+
+def _check_settings_made(spec: PolicySpec, settings: Mapping[str, Any]) -> None:
+    """CheckpointError unless the policy is the one that the file's settings describe: the next `load` builds on these."""
+    policy, kwargs = require(settings, "policy", str, within="settings."), settings.get("policy_kwargs", {})
+    if policy not in POLICIES:
+        raise damaged("settings.policy", policy)
+    if not isinstance(kwargs, dict):
+        raise damaged("settings.policy_kwargs", kwargs)
+    with _damage_is_said("settings.policy_kwargs"):
+        mapping, num_bins = mapping_in(kwargs)
+        if found := first_difference(layers_like(spec, policy, kwargs), spec.layers):
+            raise ValueError(f"of a {policy}, {found}")
+        if spec.head.kind in BOX_MAPPINGS and (mapping, num_bins if mapping == "bins" else 0) != (
+            spec.head.kind,
+            spec.head.num_bins,
+        ):
+            raise ValueError(f"action_mapping {mapping!r} with num_bins {num_bins} for {spec.head}")
 
 
 def check_same_layers(checkpoint: Checkpoint, spec: PolicySpec, changes: Mapping[str, Any]) -> None:
@@ -100,7 +121,9 @@ def check_same_layers(checkpoint: Checkpoint, spec: PolicySpec, changes: Mapping
 def _custom_spec(
     checkpoint: Checkpoint, stored: Mapping[str, Any], settings: Mapping[str, Any], policy: CustomPolicy | None
 ) -> CustomSpec:
-    with _damage_is_said():
+    head = None if stored.get("head") is None else _head(stored["head"])
+    obs_shape, flattened = _observations(stored)
+    with _damage_is_said("policy"):
         if odd := set(stored) ^ {"kind", "parameters", "head", "obs_shape", "flattened"}:
             raise ValueError(f"keys {sorted(odd)}")
         kind, shapes = stored["kind"], {name: tuple(shape) for name, shape in stored["parameters"]}
@@ -111,11 +134,10 @@ def _custom_spec(
         few = all(len(shape) <= _MAX_DIMENSIONS for shape in shapes.values())
         if not few or not all(type(n) is int and 0 <= n < 2**31 for shape in shapes.values() for n in shape):
             raise ValueError(f"parameter shapes {stored['parameters']!r}")
-        head = None if stored["head"] is None else _head(stored["head"])
-        obs_shape, flattened = tuple(stored["obs_shape"]), stored["flattened"]
-        _check_observations(obs_shape, flattened)
         _check_theta(checkpoint, sum(math.prod(shape) for shape in shapes.values()))
+    with _damage_is_said("settings.obs_columns"):
         columns = _columns(settings, obs_shape)
+    with _damage_is_said("policy.obs_shape"):
         _check_statistics(checkpoint, len(columns) or math.prod(obs_shape))
     if policy is None:
         raise CheckpointMismatch(
@@ -144,47 +166,43 @@ def _first_difference(own: Mapping[str, tuple[int, ...]], stored: Mapping[str, t
 
 
 @contextlib.contextmanager
-def _damage_is_said() -> Iterator[None]:
+def _damage_is_said(place: str) -> Iterator[None]:
+    """CheckpointError for whatever is found wrong. place: in the JSON member."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise CheckpointError(f"the checkpoint's policy is damaged: {shorten(error)}") from error
+        raise CheckpointError(f"the checkpoint's {place!r} is damaged: {shorten(error)}") from error
 
 
-def _as_tuples(stored: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
-
-
-def _head(stored: Mapping[str, Any]) -> ActionHead:
-    """The action head of a file; ValueError or the like for one that the C core must not see."""
-    values = _as_tuples(stored)
+def _head(stored: object) -> ActionHead:
+    """The action head of a file; CheckpointError for one that the C core must not see."""
+    values = check_record("policy.head", stored, _KINDS_OF_A_HEAD)
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     for bound in ("low", "high"):
         values[bound] = tuple(float(x) for x in values[bound])
     head = ActionHead(**values)
-    if not isinstance(head.size, int) or head.size <= 0 or head.kind not in _core.ACTION_KINDS:
-        raise ValueError(f"head {head.kind!r} of size {head.size!r}")
-    if type(head.num_outputs) is not int or head.num_outputs != _outputs(head):
-        raise ValueError(f"{head.num_outputs!r} outputs for {head}")
+    with _damage_is_said("policy.head"):
+        if head.num_outputs != (outputs := _outputs(head)):
+            raise ValueError(f"num_outputs {head.num_outputs}, expected {outputs} for {head}")
     return head
 
 
-def _check_observations(shape: Any, flattened: Any) -> None:
+def _observations(stored: Mapping[str, Any]) -> tuple[tuple[int, ...], bool]:
+    """The shape of an observation, and whether it is flattened first; CheckpointError for what is neither."""
+    shape, flattened = stored.get("obs_shape"), stored.get("flattened", False)
     # types first: a product of lists and numbers is a list of any length
-    if (
-        not isinstance(shape, tuple)
-        or len(shape) > _MAX_DIMENSIONS
-        or not all(type(n) is int and 0 <= n < 2**31 for n in shape)
-    ):
-        raise ValueError(f"observation shape {shape}")
-    if not 0 < math.prod(shape) < 2**31 or not isinstance(flattened, bool):
-        raise ValueError(f"observation shape {shape}, flattened {flattened!r}")
+    if not _are_sizes(shape, _MAX_DIMENSIONS) or not 0 < math.prod(shape) < 2**31:
+        raise damaged("policy.obs_shape", shape)
+    if not isinstance(flattened, bool) or (flattened and len(shape) != 1):
+        raise damaged("policy.flattened", flattened)
+    return tuple(shape), flattened
 
 
 def _columns(settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> tuple[int, ...]:
     """Which values of an observation the policy gets, as the file's settings say; older ones say nothing, and mean all."""
     value = settings.get("obs_columns", ALL)
     if value != ALL and len(obs_shape) != 1:
-        raise ValueError(f"obs_columns = {value!r} of observations of shape {obs_shape}")
+        raise ValueError(f"{value!r:.1000} of observations of policy.obs_shape {obs_shape}")
     return columns_of(value, math.prod(obs_shape))
 
 
@@ -193,8 +211,10 @@ def _size_beside_image(first: Layer, settings: Mapping[str, Any], obs_shape: tup
     if not isinstance(first, ImageConvolution):
         raise ValueError(f"layer {first!r}")
     past, size = first.first + first.inputs, math.prod(obs_shape)
-    if past > size or settings.get("obs_columns", ALL) != ALL:
+    if past > size:
         raise ValueError(f"an image of values {first.first} to {past} of observations {obs_shape}")
+    if (columns := settings.get("obs_columns", ALL)) != ALL:
+        raise ValueError(f"settings.obs_columns = {columns!r:.1000} beside an image, which leaves none to choose")
     return size - first.inputs
 
 
@@ -218,28 +238,48 @@ def _check_statistics(checkpoint: Checkpoint, obs_size: int) -> None:
 
 
 def _outputs(head: ActionHead) -> int:
-    """The width of the last layer that the C core will read; ValueError for a head that it must not see."""
-    if not all(isinstance(value, tuple) for value in (head.shape, head.low, head.high, head.nvec, head.start)):
-        raise ValueError(f"lists expected in {head}")
-    whole = (*head.shape, head.size, head.num_bins, *head.nvec)
-    small = all(type(n) is int and abs(n) < 2**31 for n in whole)
-    if not small or not all(type(n) is int and -(2**63) <= n < 2**63 - 2**31 for n in head.start) or head.cast not in _CASTS:
-        raise ValueError(f"numbers {whole}, cast {head.cast!r}")
-    shape_fits = all(isinstance(n, int) and n >= 0 for n in head.shape) and math.prod(head.shape) == head.size
-    if len(head.shape) > 32 or not shape_fits or head.dtype not in _core.DTYPES_OF_ACTIONS[head.kind]:
-        raise ValueError(f"shape {head.shape}, dtype {head.dtype!r} for {head.size} components")
-    if head.kind == "categorical":
-        if not len(head.nvec) == len(head.start) == head.size or min(head.nvec) < 1:
-            raise ValueError(f"choices {head.nvec}")
-        return sum(head.nvec)
-    if head.kind == "binary":
-        return head.size
-    if head.kind not in BOX_MAPPINGS:
-        raise ValueError(f"kind {head.kind!r}")
-    if not len(head.low) == len(head.high) == head.size:
-        raise ValueError(f"bounds {head.low}, {head.high}")
-    if head.kind != "bins":
-        return head.size
-    if not (isinstance(head.num_bins, int) and head.num_bins >= 2):
-        raise ValueError(f"{head.num_bins} bins")
-    return head.size * head.num_bins
+    """The width of the last layer that the C core will read; ValueError for a head that it must not see.
+
+    What a kind does not use has its default.
+    """
+    if math.prod(head.shape) != head.size or head.dtype not in _core.DTYPES_OF_ACTIONS[head.kind]:
+        raise ValueError(f"shape {head.shape}, dtype {head.dtype!r} for size {head.size} of kind {head.kind!r}")
+    in_box, chosen = head.kind in BOX_MAPPINGS, head.kind == "categorical"
+    for name, value, used in (
+        ("low", head.low, in_box),
+        ("high", head.high, in_box),
+        ("nvec", head.nvec, chosen),
+        ("start", head.start, chosen),
+    ):
+        if len(value) != (head.size if used else 0):
+            raise ValueError(f"{name} {value!r:.1000} for size {head.size} of kind {head.kind!r}")
+    if (head.num_bins >= 2) != (head.kind == "bins") or (head.num_bins and head.kind != "bins"):
+        raise ValueError(f"num_bins {head.num_bins} of kind {head.kind!r}")
+    if head.cast and not chosen:
+        raise ValueError(f"cast {head.cast!r} of kind {head.kind!r}")
+    return sum(head.nvec) if chosen else head.size * max(1, head.num_bins)
+
+
+def _are_sizes(value: object, most: int, least: int = 0) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and len(value) <= most and all(type(n) is int and least <= n < 2**31 for n in value)
+
+
+def _are_bounds(value: object) -> bool:
+    return isinstance(value, list) and all(
+        x in ("inf", "-inf") if isinstance(x, str) else type(x) is float and math.isfinite(x) for x in value
+    )
+
+
+_KINDS_OF_A_HEAD: Kinds = {
+    "kind": lambda value: isinstance(value, str) and value in _core.ACTION_KINDS,
+    "dtype": lambda value: isinstance(value, str),
+    "shape": lambda value: _are_sizes(value, 32),
+    "size": lambda value: type(value) is int and 0 < value < 2**31,
+    "num_outputs": lambda value: type(value) is int and 0 < value < 2**31,
+    "low": _are_bounds,
+    "high": _are_bounds,
+    "num_bins": lambda value: type(value) is int and 0 <= value < 2**31,
+    "nvec": lambda value: _are_sizes(value, 2**31, least=1),
+    "start": lambda value: isinstance(value, list) and all(type(n) is int and -(2**63) <= n < 2**63 - 2**31 for n in value),
+    "cast": lambda value: isinstance(value, str) and value in _CASTS,
+}

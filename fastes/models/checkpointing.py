@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.checkpoints.env_description import CannotRebuild, from_json, source_of_id, to_json
-from fastes.checkpoints.field_checks import MAX_COUNTER, check_arrays, require
+from fastes.checkpoints.field_checks import MAX_COUNTER, Kinds, check_arrays, check_record, damaged, is_number_or_none, require
 from fastes.checkpoints.file_format import Arrays, Checkpoint
 from fastes.checkpoints.policy_description import check_same_layers, describe_policy, spec_from
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.envs.rebuild import check_for_workers
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten
-from fastes.policies.action_head import ActionHead, actions_in_words, head_from
+from fastes.policies.action_head import actions_in_words, head_from
 from fastes.policies.choose_policy import AnySpec, check_noise
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
 from fastes.policies.images.cnn import BYTES
@@ -47,6 +47,7 @@ _FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation", "step_agre
 _OLDER = {"eval_lag": 0}  # what settings were before they were settings
 _FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
 _NOT_ZERO = {"draws_ahead": 2**30, "warm_up_timesteps": MAX_COUNTER}  # counters that are there where they are not 0, to at most
+_KINDS_OF_AN_ENV: Kinds = {"id": lambda value: isinstance(value, str), "kwargs": lambda value: isinstance(value, dict)}
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
 
@@ -146,7 +147,16 @@ def read_parts(
     settings = settings_from(checkpoint, changes)
     source = source_from(checkpoint, env, env_kwargs)
     if env is not None:
-        check_env_fits(source, spec, settings, n_workers, stacklevel=3)
+        try:
+            check_env_fits(source, spec, settings, n_workers, stacklevel=3)
+        except TypeError as error:
+            its_kwargs = (checkpoint.data["env"] or {}).get("kwargs")
+            if isinstance(env, str) and env_kwargs is None and its_kwargs:
+                raise CheckpointError(
+                    f"the checkpoint's 'env.kwargs' is {reprlib.repr(its_kwargs)}, which {env!r} does not take ({error}): the "
+                    "file was edited, or the environment has changed; pass env_kwargs="
+                ) from error
+            raise
     check_noise(spec, changes.get("action_noise", 0.0), changes.get("sample_actions", False))
     return Parts(checkpoint, source, spec, settings, seed_from(checkpoint))
 
@@ -167,11 +177,11 @@ def source_from(
     One that can only raise when it is needed, where neither says enough.
     """
     data = checkpoint.data.get("env")
-    if data is not None and not (isinstance(data, dict) and "id" in data and isinstance(data.get("kwargs", {}), dict)):
-        raise CheckpointError(f"the checkpoint's 'env' is {reprlib.repr(data)}: the file is damaged or was edited")
+    if data is not None:
+        check_record("env", data, _KINDS_OF_AN_ENV)
+    name = require(checkpoint.data, "env_name", str)
     if env is not None:
         return source_of_id(env, data) if isinstance(env, str) and env_kwargs is None else make_env_source(env, env_kwargs)
-    name = str(checkpoint.data.get("env_name", "unknown"))
     try:
         return from_json(data)
     except ValueError as error:
@@ -244,10 +254,10 @@ def check_env_fits(source: EnvSource, spec: AnySpec, settings: Settings, n_worke
     try:
         if source.vector_env is None:
             check_for_workers(env, n_workers, 1 + stacklevel)
-        found: tuple[tuple[int, ...], ActionHead | None]
         kwargs, observations, actions = settings.policy_kwargs, env.observation_space, env.action_space
-        found = obs_shape_of(observations)[0], spec.head and head_from(actions, kwargs)
-        if found[0] == spec.obs_shape and isinstance(spec, PolicySpec) and spec.image is not None:
+        shape, flattened = obs_shape_of(observations)
+        head = spec.head and head_from(actions, kwargs)
+        if shape == spec.obs_shape and isinstance(spec, PolicySpec) and spec.image is not None:
             own = make_policy_spec(settings.policy, observations, actions, kwargs).image
             if own is not None and own != spec.image:
                 shown = values_in_words(observations, settings.policy)
@@ -257,10 +267,13 @@ def check_env_fits(source: EnvSource, spec: AnySpec, settings: Settings, n_worke
     finally:
         if source.vector_env is None:
             env.close()
-    if found != (spec.obs_shape, spec.head):
+    if (shape, flattened, head) != (spec.obs_shape, spec.flattened, spec.head):
+        offered, wanted = (
+            f"observations {each}{' that are flattened' if is_flattened else ''} and {actions_in_words(its_head)}"
+            for each, is_flattened, its_head in ((shape, flattened, head), (spec.obs_shape, spec.flattened, spec.head))
+        )
         raise CheckpointMismatch(
-            f"env = {source.name!r} does not fit the policy: it has observations {found[0]} and {actions_in_words(found[1])}, "
-            f"the policy was made for {spec.obs_shape} and {actions_in_words(spec.head)}"
+            f"env = {source.name!r} does not fit the policy: it has {offered}, the policy was made for {wanted}"
         )
 
 
@@ -308,13 +321,22 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     counters = require(checkpoint.data, "counters", dict)
     settings = require(checkpoint.data, "settings", dict)
     adaptive = bool(settings.get("generation_timesteps"))
+    if adaptive != (_FIRST_BLOCKS in counters):
+        raise CheckpointError(
+            f"the checkpoint's 'counters' {'miss' if adaptive else 'have'} {_FIRST_BLOCKS!r}, and its "
+            f"'settings.generation_timesteps' is {settings.get('generation_timesteps')!r}: the file was edited"
+        )
     limits = {"generation": 2**32 - 1, **_NOT_ZERO}
     for name in (*_COUNTERS, *([_FIRST_BLOCKS] if adaptive else []), *(_NOT_ZERO.keys() & counters.keys())):
         limit = limits.get(name, MAX_COUNTER)
         low = name in ("episode_cap", _FIRST_BLOCKS)
-        if isinstance(require(counters, name, int), bool) or not low <= counters[name] <= limit:
-            raise CheckpointError(f"the checkpoint's counter {name!r} is {counters[name]}: the file is damaged")
-    stream = require(checkpoint.data, "versions", dict).get("noise_stream")
+        if type(counters.get(name)) is not int or not low <= counters[name] <= limit:
+            raise damaged(f"counters.{name}", counters.get(name))
+    saved_with = require(checkpoint.data, "versions", dict)
+    for package, version in saved_with.items():
+        if not isinstance(version, str):
+            raise damaged(f"versions.{package}", version)
+    stream = saved_with.get("noise_stream")
     if stream != versions()["noise_stream"]:
         warnings.warn(
             f"the checkpoint was trained with version {stream!r} of the random streams, this FastES draws version "
@@ -348,8 +370,10 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
         state.cap.resume(counters["episode_cap"])
     state.population.resume(counters[_FIRST_BLOCKS] if adaptive else 1)
     best = checkpoint.data.get("best_eval_return")
+    if not is_number_or_none(best):
+        raise damaged("best_eval_return", best)
     tallies = {name: counters[name] for name in Counters._fields if name in counters}
-    state.counters = Counters(**tallies, best_eval_return=best if isinstance(best, float) else -math.inf)
+    state.counters = Counters(**tallies, best_eval_return=-math.inf if best is None else best)
 
 
 def _with_sigmas(arrays: Arrays, factor: float) -> Arrays:

@@ -96,8 +96,7 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
     mapping: for Box with finite bounds, 'clip' (outputs in [-1, 1] span low to high, others are clipped), 'squash' (tanh
     first) or 'bins' (num_bins values a component, the largest output picks one). Raises ValueError for other spaces.
     """
-    if mapping not in BOX_MAPPINGS:
-        raise ValueError(f"unknown action_mapping {mapping!r}: expected one of {BOX_MAPPINGS}{suggest(mapping, BOX_MAPPINGS)}")
+    mapping, num_bins = mapping_in({"action_mapping": mapping, "num_bins": num_bins})
     if isinstance(space, (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)) and 0 in space.shape:
         raise ValueError(f"action space {space} is empty: expected at least one component")
     if len(space.shape or ()) > 32:
@@ -124,7 +123,17 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
 
 def head_from(space: spaces.Space[object], policy_kwargs: Mapping[str, Any]) -> ActionHead:
     """The head for an action space and what policy_kwargs say of it: action_mapping and num_bins."""
-    return make_action_head(space, policy_kwargs.get("action_mapping", "clip"), policy_kwargs.get("num_bins", 10))
+    return make_action_head(space, *mapping_in(policy_kwargs))
+
+
+def mapping_in(policy_kwargs: Mapping[str, Any]) -> tuple[str, int]:
+    """action_mapping and num_bins, or their defaults; ValueError for what these cannot be."""
+    mapping, num_bins = policy_kwargs.get("action_mapping", "clip"), policy_kwargs.get("num_bins", 10)
+    if not isinstance(mapping, str) or mapping not in BOX_MAPPINGS:
+        raise ValueError(f"unknown action_mapping {mapping!r}: expected one of {BOX_MAPPINGS}{suggest(mapping, BOX_MAPPINGS)}")
+    if type(num_bins) is not int or not 2 <= num_bins < 2**31:
+        raise ValueError(f"num_bins = {num_bins!r} is no number of bins: expected an int of at least 2")
+    return mapping, num_bins
 
 
 def _box_head(space: spaces.Box, mapping: str, num_bins: int) -> ActionHead:
@@ -140,8 +149,6 @@ def _box_head(space: spaces.Box, mapping: str, num_bins: int) -> ActionHead:
     if mapping != "clip" and not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError(f"action_mapping {mapping!r} needs finite bounds, the action space is {space}: use 'clip'")
     bins = num_bins if mapping == "bins" else 0
-    if not isinstance(num_bins, int) or num_bins < 2:
-        raise ValueError(f"num_bins = {num_bins!r} is no number of bins: expected an int of at least 2")
     outputs = len(low) * max(bins, 1)
     bounds = tuple(low.tolist()), tuple(high.tolist())
     return ActionHead(mapping, dtype.name, space.shape, len(low), outputs, bounds[0], bounds[1], bins)

@@ -163,7 +163,7 @@ def load_pending(
         raise CheckpointError(f"the checkpoint's 'pending' is {reprlib.repr(data)}: the file is damaged or was edited")
     found, left = [], dict(arrays)
     for number, each in enumerate(data):
-        values = check_record("pending evaluation", with_alternatives(each), _KINDS)
+        values = check_record(f"pending.{number}", with_alternatives(each), _KINDS)
         its_settings = check_alternatives(values["alternatives"], settings)
         its_theta, its_normalizer = take_policy(number, left, normalizer, theta, its_settings)
         returns = left.pop(f"{number}.returns", np.zeros((1, 1)))

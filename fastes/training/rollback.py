@@ -111,7 +111,7 @@ class Rollback:
         theta = arrays.get("best_theta")
         known = theta is not None
         if [known] * 2 != [data[key] is not None for key in ("best", "spread")] or set(arrays) - {"best_theta"}:
-            raise CheckpointError(f"the checkpoint's rollback has a best {data['best']!r} and the arrays {sorted(arrays)}")
+            raise CheckpointError(f"the checkpoint's 'rollback' has a best {data['best']!r} and the arrays {sorted(arrays)}")
         if theta is not None:
             if theta.shape != (num_params,) or theta.dtype != np.float32 or not np.isfinite(theta).all():
                 raise CheckpointError(

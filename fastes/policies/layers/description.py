@@ -60,7 +60,7 @@ def describe_layers(layers: Sequence[Layer]) -> dict[str, Any]:
     if isinstance(first, Dense):
         activation = first.activation if len(layers) > 1 else ACTIVATIONS[0]  # any: nothing follows
         if activation in ACTIVATIONS and dense_layers(sizes, activation, first.use_bias) == tuple(layers):
-            return {"layer_sizes": sizes, "activation": activation, "use_bias": first.use_bias}
+            return {"layer_sizes": list(sizes), "activation": activation, "use_bias": first.use_bias}
     return {"layers": [{"kind": layer.kind, **dataclasses.asdict(layer)} for layer in layers]}  # type: ignore[call-overload]
 
 
@@ -71,7 +71,7 @@ def described_layers(stored: Mapping[str, Any]) -> tuple[Layer, ...]:
 
 def _alike(stored: Mapping[str, Any]) -> tuple[Layer, ...]:
     sizes, activation, use_bias = stored["layer_sizes"], stored["activation"], stored["use_bias"]
-    listed = isinstance(sizes, (list, tuple)) and 2 <= len(sizes) <= _MAX_LAYERS
+    listed = isinstance(sizes, list) and 2 <= len(sizes) <= _MAX_LAYERS
     if not listed or not all(type(n) is int and n > 0 for n in sizes):
         raise ValueError(f"layer sizes {sizes!r:.1000}")
     if activation not in ACTIVATIONS:

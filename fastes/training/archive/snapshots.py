@@ -155,7 +155,7 @@ class Archive:
             data = {"begun": 0, **data}
         data, found, left = check_record("archive", data, _KINDS), [], dict(arrays)
         for number, each in enumerate(data["snapshots"]):
-            values = check_record("snapshot", with_alternatives(each), _KINDS_OF_ONE)
+            values = check_record(f"archive.snapshots.{number}", with_alternatives(each), _KINDS_OF_ONE)
             if (values["evaluation"] is None) != (values["evaluations"] == 0):
                 raise CheckpointError(f"the checkpoint's snapshot {number} is {reprlib.repr(values)}: the file was edited")
             values = values if values["evaluations"] else {**values, "evaluation": math.nan}

@@ -35,15 +35,21 @@ def described(start: Start) -> dict[str, Any]:
 
 
 def start_from(
-    data: object, arrays: Mapping[str, npt.NDArray[Any]], like: Mapping[str, npt.NDArray[Any]], settings: Settings
+    place: str,
+    data: object,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    like: Mapping[str, npt.NDArray[Any]],
+    settings: Settings,
 ) -> Start:
     """What `described` was given.
 
-    arrays: its own. like: arrays as the model has them. settings: of the training, in which it may differ.
+    place: of data in the JSON member.
+    arrays: its own.
+    like: arrays as the model has them. settings: of the training, in which it may differ.
 
     Raises CheckpointError.
     """
-    values = check_record("start", data, _KINDS_OF_A_START)
+    values = check_record(place, data, _KINDS_OF_A_START)
     check_arrays(arrays, like)
     check_alternatives(values["alternatives"], settings)
     return Start(**{**values, "score": -math.inf if values["score"] is None else values["score"]}, arrays=dict(arrays))
@@ -58,7 +64,7 @@ def checked(data: object, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[dict[
         data, arrays = _in_rounds(data, arrays)
     data = check_record("starts", data, _KINDS)
     if bool(data["kept"]) != (data["judged"] > 0) or (data["waiting"] and not data["round"]):
-        raise CheckpointError(f"the checkpoint's starts contradict each other: {reprlib.repr(data)}")
+        raise CheckpointError(f"the checkpoint's 'starts' contradict each other: {reprlib.repr(data)}")
     return data, dict(arrays)
 
 

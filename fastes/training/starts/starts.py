@@ -219,7 +219,7 @@ class Starts:
             for place, start in enumerate(data[group]):
                 prefix = f"{group}.{place}."
                 own = {name.removeprefix(prefix): left.pop(name) for name in list(left) if name.startswith(prefix)}
-                found.append(start_from(start, own, like, settings))
+                found.append(start_from(f"starts.{group}.{place}", start, own, like, settings))
         if left:
             raise CheckpointError(f"the checkpoint's starts have the arrays {sorted(left)} of no start")
         for name in COUNTS:
