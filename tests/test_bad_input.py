@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -468,12 +469,36 @@ def test_tell() -> None:
     says(lambda: es.tell([1, 2, 3]), ValueError, "3", "4")
     says(lambda: es.tell([1, 2, 3, 4, 5]), ValueError, "5", "4")
     says(lambda: es.tell(np.zeros((4, 1, 2))), ValueError, "8", "4")
-    for returns in ("abcd", ["a", 1, 2, 3], object()):
-        with pytest.raises((ValueError, TypeError)):
-            es.tell(returns)  # type: ignore[arg-type]
+    pairs = [(x, 1.0) for x in es.ask()]
+    says(lambda: es.tell(pairs), ValueError, "(candidate, value) pairs", "es.tell([-value for _, value in solutions])")
+    says(lambda: es.tell([[1, 2], [3]]), ValueError, "differ in shape", "4 candidates")
+    for returns, said in (
+        ("abcd", "are 'abcd', a str"),
+        (None, "are None, a NoneType"),
+        ([1, 2, "3", 4], "have '3' at 2, a str"),
+        ([1, None, 2, 3], "have None at 1, a NoneType"),
+        ([1j] * 4, "have 1j at 0, a complex"),
+        ({1: 2}, "are {1: 2}, a dict"),
+        ((i for i in range(4)), "a generator"),
+        ([object()] * 4, "at 0, a object"),
+    ):
+        says(lambda returns=returns: es.tell(returns), TypeError, "tell()'s returns", said, "4 candidates")  # type: ignore[misc]
+    assert es.generation == 0
     es.tell([1, 2, 3, 4])
     with pytest.raises(FastESError, match="ask"):
         es.tell([1, 2, 3, 4])
+
+
+@pytest.mark.parametrize(
+    "returns", [[1, 10**30, 2, 3], [Fraction(1, 3)] * 4, [True, False] * 2, [np.float16(1)] * 4], ids=label
+)
+def test_any_numbers_can_be_told(returns: list[Any]) -> None:
+    es, floats = (EvolutionStrategy(np.zeros(2), population_size=4, seed=0) for _ in range(2))
+    for each in (es, floats):
+        each.ask()
+    es.tell(returns)
+    floats.tell([float(value) for value in returns])
+    assert es.theta.tobytes() == floats.theta.tobytes()
 
 
 def test_candidates_out_of_range() -> None:
@@ -481,6 +506,10 @@ def test_candidates_out_of_range() -> None:
     assert len(perturbations) == 4
     with pytest.raises(IndexError, match="4"):
         perturbations[4]
+    with pytest.raises(IndexError, match="-5"):
+        perturbations[-5]
+    with pytest.raises(IndexError):
+        perturbations["first"]
     assert len(list(perturbations)) == 4
 
 

@@ -75,6 +75,48 @@ def test_no_candidate_is_rebuilt_that_nobody_asks_for(monkeypatch: pytest.Monkey
     assert not es.should_stop()
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"sigma_adaptation": "per_parameter"}, {"perturbed_share": 0.4}], ids=["plain", "each", "window"]
+)
+def test_candidates_can_be_used_as_an_array(settings: dict[str, Any]) -> None:
+    candidates = make(**settings).ask()
+    rows = np.array(list(candidates))
+    assert (candidates.shape, candidates.ndim, candidates.size, candidates.dtype) == (rows.shape, 2, rows.size, rows.dtype)
+    for index in (0, -1, np.int64(3), slice(None), slice(7, 1, -2), [4, 4, -2], rows[:, 0] > 0, (slice(1, 3), 2), ..., (2, 1)):
+        taken = candidates[index]
+        assert taken.tobytes() == rows[index].tobytes()
+        assert np.shape(taken) == rows[index].shape
+    assert np.array(candidates, dtype=np.float64).tobytes() == rows.astype(np.float64).tobytes()
+    vector = np.array([1.0, 2.0, 3.0])
+    for ours, theirs in (
+        (candidates * 2.0, rows * 2.0),
+        (1.0 - candidates, 1.0 - rows),
+        (vector + candidates, vector + rows),
+        (candidates @ vector, rows @ vector),
+        (candidates / vector, rows / vector),
+        (-(candidates**2), -(rows**2)),
+        (np.square(candidates - SOLUTION).sum(axis=1), np.square(rows - SOLUTION).sum(axis=1)),
+    ):
+        assert ours.tobytes() == theirs.tobytes()
+    taken = candidates[0]
+    taken[:] = 0.0
+    assert candidates[0].tobytes() == rows[0].tobytes(), "a copy"
+    with pytest.raises(ValueError, match="copy=False"):
+        np.array(candidates, copy=False)
+    with pytest.raises(AttributeError, match=r"no 'mean'.*np\.asarray\(es\.ask\(\)\)\.mean .* 120 bytes"):
+        candidates.mean()  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="has no attribute 'frobnicate'"):
+        candidates.frobnicate  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_an_array_of_candidates_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    candidates = make().ask()
+    monkeypatch.setattr("fastes.es.perturbations.check_memory", lambda parts, advice: pytest.fail(f"{parts}, {advice}"))
+    assert len(candidates[3]) == 3, "one is never too large"
+    with pytest.raises(BaseException, match=r"'10 candidates as an array': 120.*take fewer"):
+        np.asarray(candidates)
+
+
 def test_minimize_and_maximize_go_where_their_names_say() -> None:
     seen: list[np.ndarray[Any, Any]] = []
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import index
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -46,11 +48,23 @@ def write_candidate(
         _core.perturb_each(out, theta, table, at, sigma, side)
 
 
-@dataclass(frozen=True)
+def _operator(of: Callable[[Any, Any], Any]) -> Any:
+    return lambda self, other: of(np.asarray(self), other)
+
+
+def _reflected(of: Callable[[Any, Any], Any]) -> Any:
+    return lambda self, other: of(other, np.asarray(self))
+
+
+@dataclass(frozen=True, eq=False)
 class Perturbations:
     """One generation's draws. Iterating gives the candidates' parameter vectors in job order, rebuilt one by one in C.
 
     Job 2 * pair is theta + sigma * eps, job 2 * pair + 1 is theta - sigma * eps, eps = the slice at noise_index[pair].
+
+    It can be read as an array (candidates, num_params) of float32 and holds none: a candidate is rebuilt each time that it is
+    asked for. `np.asarray(perturbations)` rebuilds all of them, and needs 4 * candidates * num_params bytes; arithmetic and
+    an index of two axes do that each time, too. An int gives one candidate, a slice, a list or a mask those alone.
 
     generation: its number, from 0.
     sigma: standard deviation of the noise; the mean of sigma_each where that is given.
@@ -84,20 +98,89 @@ class Perturbations:
     def num_pairs(self) -> int:
         return len(self.noise_index)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(candidates, num_params)."""
+        return len(self), len(self.theta)
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    @property
+    def size(self) -> int:
+        return len(self) * len(self.theta)
+
+    @property
+    def dtype(self) -> np.dtype[np.float32]:
+        return np.dtype(np.float32)
+
     def __len__(self) -> int:
         return 2 * self.num_pairs
 
-    def __getitem__(self, job: int) -> Float32:
-        """Candidate number job: float32 (num_params,), a new array."""
-        if not 0 <= job < len(self):
-            raise IndexError(f"candidate {job} is out of range: this generation has {len(self)}")
-        candidate, sigma = np.empty_like(self.theta), self.sigma if self.sigma_each is None else self.sigma_each
-        window = None if self.windows is None else (int(self.windows.first[job // 2]), self.windows.size)
-        write_candidate(candidate, self.theta, self.table.values, int(self.noise_index[job // 2]), sigma, job % 2, window)
+    @overload
+    def __getitem__(self, job: int) -> Float32: ...
+
+    @overload
+    def __getitem__(self, job: Any) -> Any: ...
+
+    def __getitem__(self, job: Any) -> Any:
+        """Candidate number job: float32 (num_params,), a new array; of a slice, a list or a mask float32 (n, num_params).
+
+        A tuple is an index of the array of all candidates. IndexError for a number that is out of range.
+        """
+        if isinstance(job, tuple):
+            return np.asarray(self)[job]
+        if isinstance(job, (bool, np.bool_)) or not hasattr(job, "__index__") or np.ndim(job):
+            return self._rows(np.arange(len(self))[job])
+        number = index(job)
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"candidate {number} is out of range: this generation has {len(self)}")
+        candidate = np.empty_like(self.theta)
+        self._write(candidate, number % len(self))
         return candidate
+
+    def _rows(self, jobs: Int64) -> Float32:
+        """Candidates (*jobs.shape, num_params)."""
+        check_memory({f"{jobs.size:,} candidates as an array": 4 * jobs.size * len(self.theta)}, "take fewer of them at a time")
+        rows = np.empty((*jobs.shape, len(self.theta)), dtype=np.float32)
+        for candidate, job in zip(rows.reshape(-1, len(self.theta)), jobs.ravel(), strict=True):
+            self._write(candidate, int(job))
+        return rows
+
+    def _write(self, out: Float32, job: int) -> None:
+        """Candidate number job into out (num_params,)."""
+        sigma = self.sigma if self.sigma_each is None else self.sigma_each
+        window = None if self.windows is None else (int(self.windows.first[job // 2]), self.windows.size)
+        write_candidate(out, self.theta, self.table.values, int(self.noise_index[job // 2]), sigma, job % 2, window)
 
     def __iter__(self) -> Iterator[Float32]:
         return (self[job] for job in range(len(self)))
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """All candidates, rebuilt: (candidates, num_params). OSError for more than there is memory for."""
+        if copy is False:
+            raise ValueError("the candidates are rebuilt for each array, so copy=False cannot be: leave it out")
+        return self._rows(np.arange(len(self))).astype(dtype or np.float32, copy=False)
+
+    __add__, __radd__ = _operator(np.add), _reflected(np.add)
+    __sub__, __rsub__ = _operator(np.subtract), _reflected(np.subtract)
+    __mul__, __rmul__ = _operator(np.multiply), _reflected(np.multiply)
+    __truediv__, __rtruediv__ = _operator(np.divide), _reflected(np.divide)
+    __pow__, __matmul__, __rmatmul__ = _operator(np.power), _operator(np.matmul), _reflected(np.matmul)
+
+    def __neg__(self) -> Float32:
+        return -np.asarray(self)
+
+    if not TYPE_CHECKING:  # a type checker is to go on knowing the names
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or not hasattr(np.ndarray, name):
+                return object.__getattribute__(self, name)
+            raise AttributeError(
+                f"what ask() gives has no {name!r}, since it rebuilds its candidates one by one: np.asarray(es.ask()).{name} "
+                f"is that of all of them, an array of {4 * self.size:,} bytes"
+            )
 
 
 def _words(seed: int, generation: int, count: int, episode: int, stream: int) -> npt.NDArray[np.uint32]:

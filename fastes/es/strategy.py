@@ -22,6 +22,7 @@ from fastes.es.parameter_windows import window_size
 from fastes.es.perturbations import Draws, Perturbations, draw_pairs, draw_windows
 from fastes.es.schedules import ScheduleSetting, checked_value, make_schedule
 from fastes.es.sigma_adaptation import SigmaAdaptation, make_adaptation
+from fastes.number_array import number_array
 
 Float32 = npt.NDArray[np.float32]
 
@@ -257,7 +258,8 @@ class EvolutionStrategy(BlackBox):
 
         returns: (candidates,) in job order or (pairs, 2) of the last ask, higher is better, NaN counts as worst.
 
-        Raises FastESError, and changes nothing, before `ask`, when no return is finite, or when the step is not finite.
+        Raises FastESError, and changes nothing, before `ask`, when no return is finite, or when the step is not finite;
+        ValueError or TypeError for what is no number, and for another count.
         """
         theta, optimizer, adaptation, generation, perturbations, history, *_ = self._state
         if perturbations is None:
@@ -333,14 +335,27 @@ class EvolutionStrategy(BlackBox):
 
 
 def _pairs_of_returns(returns: npt.ArrayLike | Sequence[float], perturbations: Perturbations) -> Float64:
-    """returns (candidates,) in job order or (pairs, 2), as a new float64 (pairs, 2); ValueError for other shapes."""
-    fitness = np.array(returns, dtype=np.float64)
+    """returns (candidates,) in job order or (pairs, 2), as a new float64 (pairs, 2); an error for anything else."""
+    expected = f"({len(perturbations)},) in job order or ({perturbations.num_pairs}, 2)"
+    if _holds_candidates(returns):
+        raise ValueError(
+            "tell() got (candidate, value) pairs, as cmaes takes them: expected the values alone, in the order of ask()'s "
+            "candidates, and higher is better: es.tell([-value for _, value in solutions]) where value is to be small"
+        )
+    fitness = number_array("tell()'s returns", returns, f"a number for each of ask()'s {len(perturbations)} candidates")
     if fitness.shape not in ((len(perturbations),), (perturbations.num_pairs, 2)):
         raise ValueError(
             f"tell() got {fitness.size} returns of shape {fitness.shape}, ask() gave {len(perturbations)} candidates: "
-            f"expected ({len(perturbations)},) in job order or ({perturbations.num_pairs}, 2)"
+            f"expected {expected}"
         )
     return fitness.reshape(perturbations.num_pairs, 2)
+
+
+def _holds_candidates(returns: object) -> bool:
+    """Whether there are pairs of which the first item is a vector."""
+    if not isinstance(returns, (list, tuple)) or not returns:
+        return False
+    return all(isinstance(pair, (list, tuple)) and len(pair) == 2 and np.ndim(pair[0]) > 0 for pair in returns)
 
 
 def _norm(x: Float32) -> float:
@@ -348,7 +363,7 @@ def _norm(x: Float32) -> float:
 
 
 def _checked_theta(theta: npt.ArrayLike) -> Float32:
-    array = np.array(theta, dtype=np.float32)
+    array = number_array("theta's values", theta, "numbers, (num_params,)", np.float32)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"theta has shape {array.shape}: expected one dimension with at least one parameter")
     if not np.isfinite(array).all():

@@ -1,0 +1,49 @@
+"""What a user gives as numbers, as an array, or an error that says what is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_NONE = (str, bytes, complex, type(None))  # no real numbers, though NumPy turns some into floats
+
+
+def number_array(name: str, value: Any, expected: str, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
+    """A new array of real numbers, of an array, a tensor, or lists of numbers; infinite beyond the largest of the dtype.
+
+    name, expected: for the errors: ValueError for nested lists of different lengths, TypeError for anything but numbers, such
+    as None and text.
+    """
+    try:
+        array = np.asarray(_without_gradient(value))
+    except ValueError as error:
+        raise ValueError(f"{name} differ in shape: expected {expected}") from error
+    if array.dtype.kind in "fiub" or (array.dtype.kind == "O" and _first_odd(array) is None):
+        with np.errstate(over="ignore"):
+            return array.astype(dtype)
+    given = np.asarray(value, dtype=object)  # text makes text of the numbers beside it
+    place, item = _first_odd(given) or ((), value)
+    where = f"have {item!r:.100} at {', '.join(map(str, place))}" if place else f"are {item!r:.100}"
+    raise TypeError(f"{name} {where}, a {type(item).__name__}: expected {expected}")
+
+
+def _without_gradient(value: Any) -> Any:
+    """Tensors of torch that want a gradient are no arrays."""
+    if isinstance(value, (list, tuple)):
+        return [_without_gradient(item) if hasattr(item, "detach") else item for item in value]
+    return value.detach().cpu() if hasattr(value, "detach") else value
+
+
+def _first_odd(array: npt.NDArray[Any]) -> tuple[tuple[int, ...], Any] | None:
+    """Place and value of the first item that is no number."""
+    for place, item in np.ndenumerate(array):
+        try:
+            if isinstance(item, _NONE) or not isinstance(float(item), float):
+                return place, item
+        except (TypeError, ValueError):
+            return place, item
+        except OverflowError:  # a whole number beyond the largest float
+            continue
+    return None
