@@ -400,14 +400,16 @@ def test_parameters() -> None:
         good = model.get_parameters()
         before = model.theta
         wrong_shape = {"policy": {"layers.0.weight": np.zeros((4, 3))}}
-        says(lambda: model.set_parameters(wrong_shape), ValueError, "layers.0.weight", "(4, 3)", "(4, 2)")
+        says(lambda: model.set_parameters(wrong_shape), ValueError, "layers.0.weight", "(4, 3)", "(2, 4)")
+        turned = {"policy": {"layers.0.weight": np.zeros((4, 2))}}
+        says(lambda: model.set_parameters(turned), ValueError, "(4, 2)", "(2, 4)", "(outputs, inputs)", ".T")
         says(lambda: model.set_parameters({"policy": {}}), ValueError, "layers.0.weight")
         says(lambda: model.set_parameters({}), ValueError, "layers.0.weight", "policy")
         extra = {"policy": {**good["policy"], "bias": np.zeros(2)}}
         says(lambda: model.set_parameters(extra), ValueError, "bias", "layers.0.weight")
         says(lambda: model.set_parameters(extra, exact_match=False), ValueError, "bias", "layers.0.weight")
         says(lambda: model.set_parameters({**good, "optimizer": {}}), ValueError, "optimizer", "policy")
-        nan = {"policy": {"layers.0.weight": np.full((4, 2), np.nan)}}
+        nan = {"policy": {"layers.0.weight": np.full((2, 4), np.nan)}}
         says(lambda: model.set_parameters(nan), ValueError, "finite")
         assert model.theta is before
         with pytest.raises(ValueError, match="read-only"):

@@ -257,13 +257,13 @@ def test_what_a_policy_computes() -> None:
         learn(model, 4)
         p = model.get_parameters()["policy"]
         assert [(name, value.shape) for name, value in p.items()] == [
-            *(("layers.0.weight", (3, 5)), ("layers.0.bias", (5,)), ("layers.1.weight", (5, 4)), ("layers.1.bias", (4,))),
-            *(("layers.2.weight", (4, 2)), ("layers.2.bias", (2,))),
+            *(("layers.0.weight", (5, 3)), ("layers.0.bias", (5,)), ("layers.1.weight", (4, 5)), ("layers.1.bias", (4,))),
+            *(("layers.2.weight", (2, 4)), ("layers.2.bias", (2,))),
         ]
         observations = np.random.default_rng(0).standard_normal((20, 3))
         x = np.clip((observations - model.normalizer.mean) / model.normalizer.std, -5, 5)
         for layer in range(3):
-            x = x @ p[f"layers.{layer}.weight"] + p[f"layers.{layer}.bias"]
+            x = x @ p[f"layers.{layer}.weight"].T + p[f"layers.{layer}.bias"]
             x = np.tanh(x) if layer < 2 else np.clip(x, -1, 1)
         assert model.predict(observations, deterministic=True)[0] == pytest.approx(x, abs=1e-5)
 
@@ -278,7 +278,8 @@ def test_parameters_round_trip(policy: str) -> None:
         other.set_parameters(model.get_parameters())
         assert other.theta.tobytes() == model.theta.tobytes()
         together = np.concatenate([value.ravel() for value in model.get_parameters()["policy"].values()])
-        assert (together == model.theta).all()
+        assert together.tobytes() == model.policy.parameters_to_vector().tobytes()
+        assert sorted(together) == sorted(model.theta)
         assert together.dtype == np.float32
         assert len(model.theta) == model.num_params
 

@@ -136,8 +136,8 @@ def test_other_parameters_than_the_layers_are_named(saved: str, monkeypatch: pyt
     with FastES.load(saved, Toy, n_workers=0) as model, FastES(Toy, n_workers=0, seed=1, **GRU) as other:
         with pytest.raises(ValueError, match=r"missing: .*'layers.2.weight'|unknown"):
             model.policy.load_state_dict(other.policy.state_dict() | {"layers.9.weight": np.zeros(3)})
-        views = model.policy.state_dict() | {"layers.0.weight": np.zeros((8, 20))}
-        with pytest.raises(ValueError, match=r"parameter 'layers.0.weight' has shape \(8, 20\), expected \(6, 12\)"):
+        views = model.policy.state_dict() | {"layers.0.weight_ih": np.zeros((8, 20))}
+        with pytest.raises(ValueError, match=r"parameter 'layers.0.weight_ih' has shape \(8, 20\), expected \(12, 3\)"):
             model.policy.load_state_dict(views)
         checkpoint = model.snapshot()
     checkpoint.data["policy"]["layers"][2]["outputs"] = 3
@@ -165,7 +165,7 @@ def same(first: Any, second: Any) -> bool:
 @pytest.fixture(params=[SMALL, GRU], ids=["lstm", "gru"])
 def model(request: pytest.FixtureRequest) -> Iterator[FastES]:
     with FastES(Toy, n_workers=0, seed=4, **request.param) as model:
-        model.policy.load_from_vector(np.random.default_rng(1).normal(size=model.num_params))
+        model.policy.load_from_vector(np.random.default_rng(1).normal(size=len(model.policy.parameters_to_vector())))
         yield model
 
 

@@ -34,7 +34,7 @@ def test_a_state_dict_goes_from_one_model_to_another() -> None:
         second.policy.load_state_dict(state)
         for name, value in second.policy.state_dict().items():
             assert (value == state[name]).all()
-        assert (second.policy.parameters_to_vector() == second.theta).all()
+        assert sorted(second.policy.parameters_to_vector()) == sorted(second.theta)
         first.policy.load_from_vector(second.policy.parameters_to_vector())
         assert (first.theta == second.theta).all()
         assert sum(parameter.size for parameter in first.policy.parameters()) == first.num_params
@@ -71,7 +71,7 @@ def test_a_policy_is_kept_and_acts_alone(tmp_path: Path, monkeypatch: pytest.Mon
         alone = Policy.load(tmp_path / "policy")
         assert (alone.predict(observations, deterministic=True)[0] == expected).all(), "statistics of observations are in it"
         again = agent.policy.load(tmp_path / "policy.zip")
-        assert (again.parameters_to_vector() == agent.theta).all()
+        assert (again.parameters_to_vector() == agent.policy.parameters_to_vector()).all()
         assert agent.policy == agent.policy != again
         assert (alone.device, alone.training, alone.squash_output) == ("cpu", False, False)
         again.load_from_vector(np.zeros(agent.num_params))
@@ -152,6 +152,116 @@ def test_tensors_are_parameters_too() -> None:
     with model() as agent:
         agent.policy.load_state_dict({n: torch.nn.Parameter(torch.ones(v.shape)) for n, v in agent.policy.state_dict().items()})
         assert (agent.theta == 1.0).all()
+
+
+class Pixels(gymnasium.Env[Any, Any]):
+    """An image and two numbers, or bytes of an image alone; actions are three numbers."""
+
+    action_space = spaces.Box(-1.0, 1.0, (3,))
+
+    def __init__(self, beside: bool = False) -> None:
+        image = spaces.Box(0, 255, (9, 11, 2), np.uint8)
+        self.observation_space = spaces.Dict({"image": image, "speed": spaces.Box(-1, 1, (2,))}) if beside else image
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        return self.observation_space.sample(), 0.0, True, False, {}
+
+
+def randomised(policy: Any) -> None:
+    policy.load_from_vector(np.random.default_rng(5).normal(size=len(policy.parameters_to_vector())) * 0.3)
+
+
+CONVOLUTIONS = {"cnn": [(4, 3, 2), (5, 2, 1)], "features_extractor_kwargs": {"features_dim": 6}}
+
+
+def test_a_convolutional_policys_parameters_are_torchs() -> None:
+    """Its map is flattened as torch flattens it, or the layer behind it would read each number in another place."""
+    torch = pytest.importorskip("torch")
+    kwargs = {**CONVOLUTIONS, "batch_norm": "none"}
+    with FastES(Pixels, "CnnPolicy", n_workers=0, **{**SETTINGS, "policy_kwargs": kwargs}) as agent:
+        randomised(agent.policy)
+        images = np.random.default_rng(2).integers(0, 256, (10, 9, 11, 2), dtype=np.uint8)
+        net = torch.nn.Module()
+        net.layers = torch.nn.ModuleList(
+            [torch.nn.Conv2d(2, 4, 3, 2), torch.nn.Conv2d(4, 5, 2, 1), torch.nn.Linear(60, 6), torch.nn.Linear(6, 3)]
+        )
+        net.load_state_dict({name: torch.as_tensor(value) for name, value in agent.policy.state_dict().items()})
+        x = torch.as_tensor(images).permute(0, 3, 1, 2) / 255
+        for layer in net.layers[:3]:
+            x = torch.relu(layer(x.flatten(1) if isinstance(layer, torch.nn.Linear) else x))
+        expected = net.layers[3](x).clip(-1, 1).detach().numpy()
+        assert agent.predict(images, deterministic=True)[0] == pytest.approx(expected, abs=1e-5)
+        agent.policy.load_state_dict(net.state_dict())
+        assert agent.predict(images, deterministic=True)[0] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_recurrent_policys_parameters_are_torchs(cell: str) -> None:
+    torch = pytest.importorskip("torch")
+    kwargs = {"cell": cell, "lstm_hidden_size": 4, "n_lstm_layers": 2, "net_arch": [4]}
+    more = {"policy_kwargs": kwargs, "normalize_obs": False}
+    with FastES(toy(), "MlpLstmPolicy", n_workers=0, **{**SETTINGS, **more}) as agent:
+        randomised(agent.policy)
+        state = agent.policy.state_dict()
+        names = [f"layers.0.{name}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        assert list(state)[:4] == names
+        kind = torch.nn.LSTMCell if cell == "lstm" else torch.nn.GRUCell
+        net = torch.nn.Module()
+        net.layers = torch.nn.ModuleList([kind(3, 4), kind(4, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 2)])
+        with torch.no_grad():
+            for name, parameter in net.named_parameters():
+                parameter += torch.as_tensor(state[name])  # both biases of each gate are used
+        agent.policy.load_state_dict(net.state_dict())
+        memory: Any = None
+        of_net: list[Any] = [None, None]
+        for observation in np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32):
+            action, memory = agent.predict(observation, memory, deterministic=True)
+            x = torch.as_tensor(observation)[None]
+            for i in range(2):
+                of_net[i] = net.layers[i](x, of_net[i])
+                x = of_net[i][0] if cell == "lstm" else of_net[i]
+            expected = net.layers[3](torch.tanh(net.layers[2](x))).clip(-1, 1).detach().numpy()[0]
+            assert action == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("policy", "env", "kwargs"),
+    [
+        ("MlpPolicy", toy(), {"net_arch": [3, 3]}),
+        ("LinearPolicy", toy(), {}),
+        ("MlpLstmPolicy", toy(), {"lstm_hidden_size": 3, "n_lstm_layers": 2}),
+        ("MlpLstmPolicy", toy(), {"lstm_hidden_size": 3, "cell": "gru"}),
+        ("CnnPolicy", Pixels, CONVOLUTIONS),
+        ("CnnLstmPolicy", lambda: Pixels(beside=True), {**CONVOLUTIONS, "lstm_hidden_size": 3}),
+    ],
+)
+def test_parameters_come_back_to_the_last_bit_and_a_part_changes_no_other(policy: str, env: Any, kwargs: Any) -> None:
+    with FastES(env, policy, n_workers=0, **{**SETTINGS, "policy_kwargs": kwargs}) as agent:
+        given = np.random.default_rng(1).normal(size=agent.num_params).astype(np.float32)
+        given[::7] = -0.0
+        agent.state = agent.state.given(given)
+        state, vector = agent.policy.state_dict(), agent.policy.parameters_to_vector()
+        agent.policy.load_state_dict(state)
+        assert agent.theta.tobytes() == given.tobytes()
+        agent.policy.load_from_vector(vector)
+        assert agent.theta.tobytes() == given.tobytes()
+        for name, value in state.items():
+            agent.set_parameters({"policy": {name: value + 1.0}}, exact_match=False)
+            after = agent.policy.state_dict()
+            if "bias_hh" in name:  # it is added to the other one
+                name = name.replace("bias_hh", "bias_ih")
+            changed = [other for other in state if after[other].tobytes() != state[other].tobytes()]
+            assert set(changed) <= {name, name.replace("bias_ih", "bias_hh")}, name
+            assert changed
+            agent.policy.load_state_dict(state)
+
+
+def test_a_vector_of_another_length_is_refused() -> None:
+    with model() as agent, pytest.raises(ValueError, match=r"shape \(3,\): expected \(\d+,\), all parameters in torch's order"):
+        agent.policy.load_from_vector([1, 2, 3])
 
 
 def test_a_callable_policys_parameters_have_one_name() -> None:

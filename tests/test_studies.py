@@ -145,7 +145,8 @@ def test_what_a_contestant_remembers_is_of_one_episode() -> None:
         with preset_model(Task(of_length(30), algo, 0, Budget(steps=1)), 0) as model:
             assert model.settings.policy == ("MlpPolicy" if name == "MLP" else "MlpLstmPolicy")
             assert model.env.unwrapped.length == 30
-            model.policy.load_from_vector(np.random.default_rng(0).normal(size=model.num_params))
+            size = len(model.policy.parameters_to_vector())
+            model.policy.load_from_vector(np.random.default_rng(0).normal(size=size))
             acting = Acting(model)
             returns = play(model.env, acting.act, range(4), acting.begin)
             assert returns == model.evaluate(4, first_seed=0).returns.tolist()

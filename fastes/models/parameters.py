@@ -1,4 +1,7 @@
-"""A policy's parameters by name: what is given is put into theta, and what does not fit is named."""
+"""A policy's parameters by name, as users see them: what is given is put into theta, and what does not fit is named.
+
+Those of a named policy are under torch's names and in torch's orientation (fastes.policies.layers.torch_layout).
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastes.number_array import number_array
 from fastes.policies.choose_policy import AnySpec
+from fastes.policies.layers.torch_layout import from_torch, to_torch
+from fastes.policies.policy_spec import PolicySpec
 
 Float32 = npt.NDArray[np.float32]
+
+
+def named_parameters(spec: AnySpec, theta: Float32) -> dict[str, Float32]:
+    """Copies of the parameters in theta (num_params,) by name."""
+    if isinstance(spec, PolicySpec):
+        return to_torch(spec.layers, spec.split_by_layer(theta))
+    return {name: view.copy() for name, view in spec.split(theta).items()}
+
+
+def theta_of(spec: AnySpec, named: Mapping[str, Float32]) -> Float32:
+    """Theta (num_params,) of all that `named_parameters` has."""
+    theta: Float32 = np.empty(spec.num_params, dtype=np.float32)
+    if isinstance(spec, PolicySpec):
+        for views, own in zip(spec.split_by_layer(theta), from_torch(spec.layers, named), strict=True):
+            for name, view in views.items():
+                view[...] = own[name]
+    else:
+        for name, view in spec.split(theta).items():
+            view[...] = named[name]
+    return theta
 
 
 def theta_with(spec: AnySpec, theta: Float32, given: Mapping[str, Any], exact: bool, called: tuple[str, str]) -> Float32:
@@ -22,29 +48,48 @@ def theta_with(spec: AnySpec, theta: Float32, given: Mapping[str, Any], exact: b
     ValueError for names that are missing or unknown, and for other shapes.
     """
     where, switch = called
-    shapes = spec.parameter_shapes()
-    unknown = [name for name in given if name not in shapes]
-    missing = [name for name in shapes if name not in given] if exact else []
+    named = named_parameters(spec, theta)
+    unknown = [name for name in given if name not in named]
+    missing = [name for name in named if name not in given] if exact else []
     if unknown or missing:
         wrong = [f"{what}: {names}" for what, names in (("missing", missing), ("unknown", unknown)) if names]
         part = f", of which {switch}=False takes a part" if missing and not unknown else ""
-        raise ValueError(
-            f"{where} got parameters that do not match the policy's; {'; '.join(wrong)}; expected {list(shapes)}{part}"
-        )
-    new: Float32 = theta.copy()
-    views = spec.split(new)
+        elsewhere = "; fastes.import_policy takes those of other libraries" if unknown else ""
+        said = f"{'; '.join(wrong)}; expected {list(named)}{part}{elsewhere}"
+        raise ValueError(f"{where} got parameters that do not match the policy's; {said}")
     for name, value in given.items():
-        array = _array(name, value)
-        if array.shape != views[name].shape:
-            raise ValueError(f"parameter {name!r} has shape {array.shape}, expected {views[name].shape}")
-        views[name][...] = array
-    return new
+        named[name] = parameter_like(name, value, named[name])
+    return theta_of(spec, named)
 
 
-def _array(name: str, value: Any) -> Float32:
-    """A tensor of torch may want a gradient."""
+def vector_of(spec: AnySpec, theta: Float32) -> Float32:
+    """All parameters in torch's order, one behind the other."""
+    return np.concatenate([value.ravel() for value in named_parameters(spec, theta).values()])
+
+
+def theta_of_vector(spec: AnySpec, theta: Float32, vector: Any) -> Float32:
+    """Theta of what `vector_of` gives; ValueError for another length. theta: the present one, for shapes."""
+    named = named_parameters(spec, theta)
+    values, size = number_array("the vector's values", vector, "numbers", np.float32), sum(map(np.size, named.values()))
+    if values.shape != (size,):
+        raise ValueError(
+            f"the vector has shape {values.shape}: expected ({size},), all parameters in torch's order, as "
+            "parameters_to_vector() gives them"
+        )
+    ends = np.cumsum([value.size for value in named.values()])[:-1]
+    parts = zip(named.items(), np.split(values, ends), strict=True)
+    return theta_of(spec, {name: part.reshape(value.shape) for (name, value), part in parts})
+
+
+def parameter_like(name: str, value: Any, like: Float32) -> Float32:
+    """A parameter that was given as an array or a tensor; ValueError that says which way round it is to be for other shapes."""
     try:
-        array: Float32 = np.asarray(value.detach() if hasattr(value, "detach") else value, dtype=np.float32)
-    except (TypeError, ValueError) as error:
+        array: Float32 = number_array(f"parameter {name!r}'s values", value, "an array of numbers", np.float32)
+    except TypeError as error:
         raise ValueError(f"parameter {name!r} is {value!r:.100}: expected an array of numbers") from error
+    if array.shape != like.shape:
+        turned = (
+            "" if array.T.shape != like.shape else "; torch's orientation is (outputs, inputs): pass it transposed, as with .T"
+        )
+        raise ValueError(f"parameter {name!r} has shape {array.shape}, expected {like.shape}{turned}")
     return array

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fastes.envs.source import EnvArgument, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.models.checkpointing import check_env_fits
-from fastes.models.parameters import theta_with
+from fastes.models.parameters import named_parameters, theta_with
 from fastes.sb3 import logger as logging
 from fastes.sb3.attributes import SB3Attributes
 from fastes.sb3.policy import Policy, check_device, device
@@ -86,13 +86,18 @@ class SB3Interface(SB3Attributes):
         raise NotImplementedError
 
     def get_parameters(self) -> dict[str, dict[str, npt.NDArray[np.float32]]]:
-        """{'policy': parameter name -> array}, copies."""
-        return {"policy": {name: view.copy() for name, view in self.policy_spec.split(self.strategy.theta).items()}}
+        """{'policy': parameter name -> array}, copies, under torch's names and in torch's orientation.
+
+        `layers.0.weight` is (outputs, inputs), as torch.nn.Linear has it, and (filters, channels, kernel, kernel) of a
+        convolution; a dense layer behind one reads its map as torch flattens it. Cells have weight_ih, weight_hh, bias_ih and
+        bias_hh, as torch.nn.LSTMCell and GRUCell have them.
+        """
+        return {"policy": named_parameters(self.policy_spec, self.strategy.theta)}
 
     def set_parameters(
         self, parameters: Mapping[str, Mapping[str, npt.ArrayLike]], exact_match: bool = True, device: str = "auto"
     ) -> None:
-        """Set the policy's parameters from what `get_parameters` returns.
+        """Set the policy's parameters from what `get_parameters` returns: arrays, tensors or lists of torch's shapes.
 
         exact_match: False leaves parameters that are not named as they are. ValueError that says which names are unknown, or
         with exact_match missing, and for other shapes; TypeError for anything but dicts, a file's path among them.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fastes.envs.source import EnvArgument
 from fastes.models.checkpointing import Parts, read_parts, restore_state
 from fastes.models.model import Model
-from fastes.models.parameters import theta_with
+from fastes.models.parameters import named_parameters, theta_of_vector, theta_with, vector_of
 from fastes.policies.choose_policy import check_model_memory
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.layers.recurrent_state import State
@@ -47,7 +47,8 @@ class Policy:
     """A model's policy. It has no parameters of its own: what it gives and takes is the model's.
 
     A TorchPolicy's parameters are torch tensors, all of the module's with its buffers, under the module's names; others are
-    NumPy arrays. `training` is always False: candidates play with the module in eval mode.
+    NumPy arrays, in torch's orientation under torch's names (see FastES.get_parameters). `training` is always False: candidates
+    play with the module in eval mode.
     """
 
     training = False
@@ -69,14 +70,17 @@ class Policy:
     # --- parameters -------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> OrderedDict[str, Any]:
-        """Parameter name -> copy, in the order of theta."""
+        """Parameter name -> copy, as FastES.get_parameters has them."""
         spec, theta = self._model.policy_spec, self._model.theta
         if isinstance(spec, TorchSpec):
             return OrderedDict(spec.module_with(theta).state_dict())
-        return OrderedDict((name, view.copy()) for name, view in spec.split(theta).items())
+        return OrderedDict(named_parameters(spec, theta))
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
-        """Set the model's parameters; strict=False takes a part. ValueError that names what does not fit."""
+        """Set the model's parameters, from arrays or tensors; strict=False takes a part.
+
+        ValueError that names what does not fit.
+        """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"load_state_dict() got {state_dict!r:.100}, a {type(state_dict).__name__}: expected a dict")
         spec, theta = self._model.policy_spec, self._model.theta
@@ -86,21 +90,26 @@ class Policy:
             self._set(theta_with(spec, theta, state_dict, strict, ("load_state_dict()", "strict")))
 
     def named_parameters(self) -> Iterator[tuple[str, Any]]:
-        """Name and parameter: read-only views of theta; tensors of a copy for a TorchPolicy."""
+        """Name and parameter: read-only copies; tensors for a TorchPolicy."""
         spec, theta = self._model.policy_spec, self._model.theta
-        return iter(spec.module_with(theta).named_parameters() if isinstance(spec, TorchSpec) else spec.split(theta).items())
+        if isinstance(spec, TorchSpec):
+            return iter(spec.module_with(theta).named_parameters())
+        named = named_parameters(spec, theta)
+        for value in named.values():
+            value.flags.writeable = False
+        return iter(named.items())
 
     def parameters(self) -> Iterator[Any]:
         """See named_parameters."""
         return (parameter for _, parameter in self.named_parameters())
 
     def parameters_to_vector(self) -> npt.NDArray[np.float32]:
-        """A copy of theta, float32 (num_params,)."""
-        return np.array(self._model.theta)
+        """All parameters that are trained one behind the other, float32: the order of `parameters`, which is not theta's."""
+        return vector_of(self._model.policy_spec, self._model.theta)
 
     def load_from_vector(self, vector: npt.ArrayLike) -> None:
-        """Set theta (num_params,)."""
-        self._set(vector)
+        """Set all parameters that are trained from what `parameters_to_vector` gives. ValueError for another length."""
+        self._set(theta_of_vector(self._model.policy_spec, self._model.theta, vector))
 
     def _set(self, theta: npt.ArrayLike) -> None:
         self._model.state = self._model.state.given(theta)
