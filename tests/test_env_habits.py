@@ -293,7 +293,7 @@ class OldWithTwoNumbers(Toy):
 
 
 OLD: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "reset": (made(OldFashioned, "reset"), ("unpack", "env.reset returned a ndarray of shape (3,)", "(observation, info)")),
+    "reset": (made(OldFashioned, "reset"), ("env.reset returned a ndarray of shape (3,)", "(observation, info)")),
     "step": (made(OldFashioned, "step"), ("got 4", "env.step did not return five", "terminated, truncated, info)")),
     "seed": (Unseeded, ("env.reset takes no seed", "reset(seed=..., options=...)", "(observation, info)")),
     "two numbers": (OldWithTwoNumbers, ("env.reset returned a ndarray of shape (2,)", "(observation, info)")),

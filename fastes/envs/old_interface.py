@@ -38,22 +38,22 @@ def advice_on_object(thing: object) -> str:
 
 
 def advice_on_episode(error: Exception, first: Any) -> str:
-    """What to do about an exception in an episode where the environment's reset or step is an old one's; '' for any other.
+    """An exception in an episode and what to do about it, where the environment's reset or step is an old one's; else ''.
 
     first: what reset returned, None where it did not return.
     """
     said = str(error)
     if first is not None and not (isinstance(first, (tuple, list)) and len(first) == 2):
-        return f"env.reset returned {_described(first)}: expected {_RESET}, as Gymnasium has it. {_WRAP}"
+        return f"{said}. {_WRAP}"
     if not _between_environments(error.__traceback__):
         return ""
     if isinstance(error, TypeError) and "unexpected keyword argument 'seed'" in said:
-        return f"env.reset takes no seed: expected reset(seed=..., options=...), which returns {_RESET}. {_WRAP}"
+        return f"{said}: env.reset takes no seed: expected reset(seed=..., options=...), which returns {_RESET}. {_WRAP}"
     if "unpack" not in said:
         return ""
     if first is None or "expected 2" in said:
-        return f"env.reset did not return two values: expected {_RESET}, as Gymnasium has it. {_WRAP}"
-    return f"env.step did not return five values: expected {_STEP}, as Gymnasium has it. {_WRAP}"
+        return f"{said}: env.reset did not return two values: expected {_RESET}, as Gymnasium has it. {_WRAP}"
+    return f"{said}: env.step did not return five values: expected {_STEP}, as Gymnasium has it. {_WRAP}"
 
 
 def _between_environments(trace: TracebackType | None) -> bool:
@@ -61,8 +61,3 @@ def _between_environments(trace: TracebackType | None) -> bool:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return trace is not None and trace.tb_frame.f_code.co_filename.startswith(_CALLERS)
-
-
-def _described(value: Any) -> str:
-    shape = f" of shape {value.shape}" if hasattr(value, "shape") else f" of {len(value)}" if hasattr(value, "__len__") else ""
-    return f"a {type(value).__name__}{shape}"

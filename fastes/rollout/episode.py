@@ -10,8 +10,8 @@ import gymnasium
 from gymnasium import spaces
 
 from fastes._core import Actor
-from fastes.envs.infos import success_of
 from fastes.envs.old_interface import advice_on_episode
+from fastes.envs.returned import NUMBERS, NUMPY_FALSE, is_over, observation_and_info, reward_of, success_of
 from fastes.rollout.random_state import seed_global_random
 from fastes.rollout.step_advice import advice_on_step
 
@@ -90,22 +90,28 @@ def run_episode(
     episode_return, length, cut = 0.0, 0, 0
     obs: Any = None
     info: Any = None
+    terminated: Any
+    truncated: Any
     first: Any = None
-    reward: Any = 0.0
     try:
         first = env.reset(seed=env_seed)
-        obs, _ = first
+        obs, _ = observation_and_info(first)
         for length in range(1, settings.max_steps + 1):  # noqa: B007
             obs, reward, terminated, truncated, info = step(act(obs))
-            episode_return += float(reward)
-            if terminated or truncated:
+            if type(reward) is float:
+                episode_return += reward
+            else:
+                episode_return += float(reward) if isinstance(reward, NUMBERS) else reward_of(reward)
+            if (terminated is False or terminated is NUMPY_FALSE) and (truncated is False or truncated is NUMPY_FALSE):
+                continue
+            if is_over(terminated, truncated):
                 break
         else:
             cut = 1
     except (TypeError, ValueError, LookupError) as error:
-        if wrong := advice_on_step(env.observation_space, flatten, actor.full_size, obs, reward):
+        if wrong := advice_on_step(env.observation_space, flatten, actor.full_size, obs):
             raise (TypeError if isinstance(error, TypeError) else ValueError)(wrong) from error
         if advice := advice_on_episode(error, first):
-            raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{error}: {advice}") from error
+            raise (TypeError if isinstance(error, TypeError) else ValueError)(advice) from error
         raise
     return Episode(episode_return, length, success_of(info), cut)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fastes.envs.returned import is_over, observation_and_info, reward_of
 from fastes.errors import EnvironmentUnavailable, FastESError
 from fastes.models.model import Model
 from fastes.rollout.random_state import global_random_kept, seed_global_random
@@ -259,7 +260,7 @@ def _writer(
 
 def _play_episode(model: Model, env: Any, seed: int, writer: VideoWriter | None, window: bool) -> tuple[float, int, int]:
     seed_global_random(seed)
-    obs, _ = env.reset(seed=seed)
+    obs, _ = observation_and_info(env.reset(seed=seed))
     total, length, before = 0.0, 0, writer.frames if writer else 0
     limit = model.state.episode_settings()[1].max_steps  # as in evaluation: an environment may have no end
     done, state = False, None
@@ -271,8 +272,7 @@ def _play_episode(model: Model, env: Any, seed: int, writer: VideoWriter | None,
         action, state = model.predict(obs, state, episode_start=not length, deterministic=True)
         action = action[()] if isinstance(action, np.ndarray) else action  # a choice as an int, as in training
         obs, reward, terminated, truncated, _ = env.step(action)
-        total, length = total + float(reward), length + 1
-        done = terminated or truncated
+        total, length, done = total + reward_of(reward), length + 1, is_over(terminated, truncated)
     return total, length, (writer.frames - before) if writer else 0
 
 

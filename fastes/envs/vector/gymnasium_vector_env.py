@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from fastes.envs.infos import success_of
+from fastes.envs.returned import flags_of, rewards_of, success_of
 from fastes.envs.vector.vector_env import Rows, VectorEnv, chain_of, kinds_of, process_of, switched_off
 
 _WITH_MASKS = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
@@ -118,7 +118,8 @@ class GymnasiumVectorEnv(VectorEnv):
         if self._disabled and self._over.any():  # environments without work; they must not be stepped as they are
             self.restart(dict.fromkeys(np.flatnonzero(self._over).tolist()))
         self._obs, rewards, terminated, truncated, self._infos = self.env.step(actions)
-        dones = np.logical_or(terminated, truncated)
+        rewards = rewards_of(rewards, self.num_envs)
+        dones = flags_of("terminated", terminated, self.num_envs) | flags_of("truncated", truncated, self.num_envs)
         if self._disabled:
             self._over = dones.copy()
         return rewards, dones

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium import spaces
 
-from fastes.envs.infos import success_of
 from fastes.envs.rebuild import LIVES
+from fastes.envs.returned import flags_of, rewards_of, success_of
 from fastes.envs.vector.vector_env import Rows, VectorEnv, chain_of, kinds_of, process_of, switched_off
 
 # wrappers that let an environment start anew while the others go on, and those through which rewards pass as they are
@@ -153,7 +153,8 @@ class Sb3VectorEnv(VectorEnv):
 
     def step(self, actions: Rows) -> tuple[Rows, Rows]:
         self._obs, rewards, dones, self._infos = self.env.step(actions)
-        return (rewards if self._rewards_of is None else self._rewards_of.get_original_reward()), dones
+        rewards = rewards if self._rewards_of is None else self._rewards_of.get_original_reward()
+        return rewards_of(rewards, self.num_envs), flags_of("dones", dones, self.num_envs)
 
     def success(self, index: int) -> float:
         return success_of(self._infos[index])
