@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from fastes.envs.rebuild import check_for_workers
+from fastes.envs.seen import look_at
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.es.perturbations import check_episodes
@@ -56,8 +57,8 @@ class FastES(Loop):
     ...     model.learn(total_timesteps=20_000).num_timesteps >= 20_000 or model.solved
     True
 
-    env: an environment id, an EnvSpec, an Env (rebuilt from its spec, or copied), a function without arguments that
-        returns an Env, or a vector environment (SB3's VecEnv, gymnasium.vector), which is driven as it is.
+    env: an environment id, an EnvSpec, an Env (rebuilt from its spec, or copied), a function without arguments, or of the
+        worker's index, that returns an Env, or a vector environment (SB3's VecEnv, gymnasium.vector), which is driven as it is.
     policy: 'MlpPolicy', 'LinearPolicy', 'CnnPolicy', 'MlpLstmPolicy', 'CnnLstmPolicy', a TorchPolicy or a CallablePolicy;
         FastES(policy, env), SB3's order, works, too.
     learning_rate: the setting of that name, in SB3's place.
@@ -111,14 +112,11 @@ class FastES(Loop):
             self._init_interface(tensorboard_log, stats_window_size, device)
             self._set_up(source, spec, chosen, seed, n_workers, verbose, cluster)
             self._draw_reference(own)
-        except BaseException:
+            self.evaluator.env_shown, self.evaluator.seen = True, None if own is None else look_at(own)
+        finally:  # none is kept beside those that play: it may hold a port or a licence
             if own is not None:
                 with contextlib.suppress(Exception):
                     own.close()
-            raise
-        self._env: Env | None = own
-        self.evaluator.env_shown = True
-        self.evaluator.spaces = None if own is None else (own.observation_space, own.action_space)
 
     def _set_up(
         self,
@@ -133,7 +131,7 @@ class FastES(Loop):
         self.source, self.verbose = source, verbose
         self.n_workers = self._checked_workers(source, n_workers)
         self.cluster = None if cluster is None else check_cluster(cluster, source, n_workers)
-        self._env = None
+        self._env: Env | None = None
         check_model_memory(spec, settings.archive_size)
         self.state = TrainingState(settings, spec, seed, source.episode_limit)
         vars(self).update(settings=settings, seed=seed)  # W&B and others list vars(model); the properties come first
@@ -164,19 +162,22 @@ class FastES(Loop):
 
     @property
     def env(self) -> Any:
-        """An environment of this process, of the kind that workers build for themselves; or the vector environment."""
+        """The vector environment that was given; else an environment of this process, built when it is first asked for.
+
+        It is one more than those that play.
+        """
         if self.source.vector_env is not None:
             return self.source.vector_env.env
         if self._env is None:
-            self._env = self.source()
+            self._env = self.evaluator.build()
         return self._env
 
     @env.deleter
     def env(self) -> None:
         self._env = None
 
-    observation_space = property(lambda self: (self.source.vector_env or self.env).observation_space)
-    action_space = property(lambda self: (self.source.vector_env or self.env).action_space)
+    observation_space = property(lambda self: (self.source.vector_env or self.evaluator.look()).observation_space)
+    action_space = property(lambda self: (self.source.vector_env or self.evaluator.look()).action_space)
 
     # --- learning ---------------------------------------------------------------------------------------------------
 
@@ -226,6 +227,8 @@ class FastES(Loop):
             total, begun_at = self.num_timesteps + budget, self.generation
             callbacks = all_callbacks(self, callback, progress_bar)
             self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
+            if self.source.vector_env is None:
+                self.evaluator.look()  # before there are workers: callbacks ask for the spaces
             self.evaluator.start()
             callbacks.on_start(self, total)
             try:
@@ -269,6 +272,7 @@ class FastES(Loop):
         what kills a worker kills this process.
         """
         with self._one_thread.using("replay()"):
+            self.evaluator.close()  # the environment that is built for it is the only one
             return replay_job(self.state, self.evaluator, generation, job)
 
     # --- acting -----------------------------------------------------------------------------------------------------
@@ -354,9 +358,9 @@ class FastES(Loop):
         model._init_interface(self.tensorboard_log, self.stats_window_size)
         constructed = self.given_workers, self.verbose, self.cluster
         model._set_up(self.source, self.policy_spec, self.settings, check_seed(seed), *constructed)
-        model.evaluator.env_shown, model.evaluator.spaces = self.evaluator.env_shown, self.evaluator.spaces
+        model.evaluator.env_shown, model.evaluator.seen = self.evaluator.env_shown, self.evaluator.seen
         if self.policy_spec.needs_reference:
-            with contextlib.closing(self.source()) as env:
+            with contextlib.closing(self.evaluator.build()) as env:
                 model._draw_reference(env)
         return model
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import cloudpickle
 import gymnasium
+from gymnasium.envs.registration import load_env_creator
 from gymnasium.wrappers import HumanRendering
 
 from fastes.envs.rebuild import check_same, layers
+from fastes.envs.worker_number import worker_index
 
 Env = gymnasium.Env[Any, Any]
+_NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_SEVERAL = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
 class Copies:
@@ -49,17 +53,43 @@ class Copies:
 
 
 def made_by(factory: Callable[..., Any], render_mode: str | None = None) -> Any:
-    """What a factory makes; one that has a parameter render_mode, or copies an object, is told how it will be drawn."""
-    if render_mode is None:
-        return factory()
+    """What a factory makes; one that has a parameter render_mode, or copies an object, is told how it will be drawn.
+
+    A function that needs one argument, or has a parameter worker_index, is given the worker's index.
+    """
     if isinstance(factory, Copies):
-        return factory.to_be_drawn(render_mode)
-    return factory(render_mode=render_mode) if _takes_render_mode(factory) else factory()
+        return factory() if render_mode is None else factory.to_be_drawn(render_mode)
+    parameters = _parameters_of(factory)
+    named: dict[str, Any] = {}
+    if render_mode is not None and _takes(parameters, "render_mode"):
+        named["render_mode"] = render_mode
+    if _takes(parameters, "worker_index"):
+        return factory(worker_index=worker_index(), **named)
+    return factory(worker_index(), **named) if _needs_one(factory, parameters) else factory(**named)
 
 
-def _takes_render_mode(factory: Callable[..., Any]) -> bool:
+def takes_worker_index(entry_point: Any) -> bool:
+    """Whether what is registered as a way to make an environment has a parameter worker_index."""
     try:
-        parameter = inspect.signature(factory).parameters.get("render_mode")
-    except (TypeError, ValueError):  # of some builtins, nobody knows it
+        creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    except Exception:  # gymnasium.make says what is wrong
         return False
-    return parameter is not None and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
+    return creator is not None and _takes(_parameters_of(creator), "worker_index")
+
+
+def _parameters_of(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # of some builtins, nobody knows them
+        return {}
+
+
+def _takes(parameters: Mapping[str, inspect.Parameter], name: str) -> bool:
+    return name in parameters and parameters[name].kind in (_NAMED, inspect.Parameter.KEYWORD_ONLY)
+
+
+def _needs_one(factory: Callable[..., Any], parameters: Mapping[str, inspect.Parameter]) -> bool:
+    """Whether a function has one parameter that must be given by its place. What a class needs may be anything."""
+    needed = [each for each in parameters.values() if each.default is each.empty and each.kind not in _SEVERAL]
+    by_place = [each for each in needed if each.kind is not inspect.Parameter.KEYWORD_ONLY and each.name != "render_mode"]
+    return len(needed) == len(by_place) == 1 and not isinstance(factory, type)

@@ -15,7 +15,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from fastes.envs.atari.options import of_game, plays_screens, preset_id
-from fastes.envs.copies import Copies, made_by
+from fastes.envs.copies import Copies, made_by, takes_worker_index
 from fastes.envs.declared_spaces import check_declared
 from fastes.envs.import_hook import ATARI, register_atari, register_envs
 from fastes.envs.missing import entry_point_advice, package_missing, unknown_id_advice
@@ -32,6 +32,7 @@ from fastes.envs.rebuild import (
 from fastes.envs.vector.gymnasium_vector_env import GymnasiumVectorEnv
 from fastes.envs.vector.sb3_vec_env import Sb3VectorEnv, VecEnv, is_vec_env
 from fastes.envs.vector.vector_env import VectorEnv
+from fastes.envs.worker_number import numbered, worker_index
 from fastes.envs.worker_registry import portable
 from fastes.errors import EnvironmentUnavailable
 from fastes.system.interrupts import handlers_kept
@@ -40,7 +41,9 @@ register_envs()  # again, for a process whose import hooks have kept ours from s
 
 Env = gymnasium.Env[Any, Any]
 Pair = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]  # of observations, of actions
-EnvArgument = str | EnvSpec | Env | Callable[[], Env] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
+EnvArgument = (
+    str | EnvSpec | Env | Callable[[], Env] | Callable[[int], Env] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class EnvSource:
 
     name: for folders and messages.
     spec: for gymnasium.make; None for a factory.
-    factory: the user's function without arguments; None for a spec.
+    factory: the user's function without arguments, or of one, the worker's index; None for a spec.
     make_kwargs: passed on to gymnasium.make.
     wrappers: put around what the spec makes, innermost first.
     folder: the working directory when it was described, in which workers start: an environment may leave it.
@@ -60,21 +63,22 @@ class EnvSource:
 
     name: str
     spec: EnvSpec | None
-    factory: Callable[[], Env] | None
+    factory: Callable[..., Env] | None
     make_kwargs: Mapping[str, Any]
     wrappers: tuple[Wrapping, ...] = ()
     folder: str | None = field(default_factory=lambda: _working_directory(), compare=False)
     vector_env: VectorEnv | None = field(default=None, compare=False)
     monitor_file: str | None = field(default=None, compare=False)
 
-    def __call__(self, **extra: Any) -> Env:
+    def __call__(self, number: int | None = None, **extra: Any) -> Env:
         """Build one environment.
 
+        number: among those that exist at the same time; None for the number of this process.
         extra: more keyword arguments for gymnasium.make; of these a factory gets render_mode.
 
         Handlers of SIGINT, SIGTERM and SIGHUP stay as they are, whatever the environment installs.
         """
-        with handlers_kept():
+        with handlers_kept(), numbered(worker_index() if number is None else number):
             env = self._build(extra)
         try:
             check_declared(env)
@@ -98,7 +102,10 @@ class EnvSource:
                 )
             return unwatched(made)
         assert self.spec is not None
-        env = _make(self.spec, {**self.make_kwargs, **extra})
+        kwargs = {**self.make_kwargs, **extra}
+        if "worker_index" not in self.spec.kwargs and takes_worker_index(self.spec.entry_point):
+            kwargs.setdefault("worker_index", worker_index())
+        env = _make(self.spec, kwargs)
         for wrapper in self.wrappers:
             env = wrapper.around(env)
         return env
@@ -146,7 +153,7 @@ def _working_directory() -> str | None:
 
 
 def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = None) -> EnvSource:
-    """An environment id, an EnvSpec, an Env, a vector environment or a zero-argument factory.
+    """An environment id, an EnvSpec, an Env, a vector environment, or a factory of no argument or of the worker's index.
 
     An Env is rebuilt from its spec, one without a spec is copied.
     Specs are resolved here, so that workers do not need what this process has registered. Raises EnvironmentUnavailable
@@ -174,7 +181,8 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
         return EnvSource(_name_of(env), None, env, {})
     raise TypeError(
         f"env = {env!r} is a {type(env).__name__}: expected an environment id such as 'CartPole-v1', a gymnasium.Env, an "
-        f"EnvSpec, a vector environment or a function without arguments that returns an Env{advice_on_object(env)}"
+        "EnvSpec, a vector environment, or a function without arguments, or of the worker's index, that returns an "
+        f"Env{advice_on_object(env)}"
     )
 
 

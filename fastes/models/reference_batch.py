@@ -96,6 +96,7 @@ def _play(source: EnvSource, env: Env, actor: _RandomActor, seeds: list[int], pe
                 if not penalises or failures == _MOST_FAILURES:
                     raise _in_words(error, source, env_seed) from error
                 _warn_once(known, error, _where(source, env_seed))
+                _close(env)
                 built.close()
                 env = source()  # who knows what state the exception left the old one in
                 built.callback(_close, env)

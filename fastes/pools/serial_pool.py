@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator
 
+from fastes.envs.worker_number import numbered
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of, trace_of
 from fastes.pools.at_exit import close_at_exit
 from fastes.pools.open_requests import KeptRequests, OpenRequest
@@ -64,7 +65,7 @@ class SerialPool(KeptRequests):
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[JobRunner]:
-        with handlers_kept(), global_random_kept(), one_thread():
+        with handlers_kept(), global_random_kept(), one_thread(), numbered(self.spec.first_worker):
             if self._runner is None:
                 self._runner = JobRunner(self.spec, self.block)
             yield self._runner

@@ -54,6 +54,7 @@ class PoolSpec:
     num_tables: noise tables, one for each training that draws from a seed of its own.
     spaces: of observations and actions of the parent's environment; None where it has none, or they cannot be compared.
     evaluations_first: whether noise-free episodes begin before candidates that wait at the same time: somebody waits for them.
+    first_worker: the number of the pool's first environment; the others follow.
     references: the reference batch of each noise table's training, (n, *observation shape), for a policy that needs one.
         Workers have them in the block.
     """
@@ -75,6 +76,7 @@ class PoolSpec:
     num_tables: int = 1
     spaces: Pair | None = None
     evaluations_first: bool = False
+    first_worker: int = 0
     references: tuple[npt.NDArray[Any], ...] = field(default=(), compare=False, repr=False)
 
     def layout(self, n_workers: int) -> Layout:

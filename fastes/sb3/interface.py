@@ -149,12 +149,12 @@ class SB3Interface(SB3Attributes):
         again, as after `load`. Begin with a new model where rewards mean something else.
         Every episode starts with a reset, so force_reset changes nothing.
         """
+        self.close()  # no environment is beside the one that is built now
         source = make_env_source(env)
         check_env_fits(source, self.policy_spec, self.settings, self.given_workers, stacklevel=2)
         wanted = available_cpus() if self.given_workers is None else self.given_workers
         n_workers = 0 if source.vector_env is not None else wanted
         evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, n_workers, self.cluster)
-        self.close()
         self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
         self.state = self.state.in_new_env()
         self._use_reference()

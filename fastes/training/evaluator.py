@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fastes.envs.source import EnvSource, MissingEnv, Pair
+from fastes.envs.seen import Seen, look_at
+from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.errors import WorkerError
 from fastes.es.noise_table import NoiseTable
 from fastes.es.parameter_windows import window_size
@@ -64,7 +65,7 @@ class Evaluator:
         self.n_workers, self.cluster = n_workers, cluster
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
         self.reference: npt.NDArray[Any] | None = None  # the reference batch of a policy that needs one
-        self.spaces: Pair | None = None  # of that environment: workers' have to have the same
+        self.seen: Seen | None = None  # that environment: workers' have to have the same spaces
         self._pool: Pool | None = None
         self._shared: SharedPool | None = None  # in the place of a pool of its own
         self._table_number = 0  # of the pool's noise tables
@@ -90,7 +91,7 @@ class Evaluator:
             window_size=window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
             num_generations=1 + ahead,
             num_evaluations=((settings.evaluations_at_once() if training else 0) + 1) * (1 + ahead),
-            spaces=comparable(self.spaces),
+            spaces=None if self.seen is None else comparable((self.seen.observation_space, self.seen.action_space)),
             evaluations_first=not settings.eval_lag,
             references=() if self.reference is None else (self.reference,),
         )
@@ -167,6 +168,27 @@ class Evaluator:
     def is_shared(self) -> bool:
         """Whether other trainings use its pool, too."""
         return self._shared is not None
+
+    def look(self) -> Seen:
+        """What an environment of this kind shows. One is built for that, and closed, unless one was before."""
+        if self.seen is None:
+            env = self.source(0 if self._pool is None and self._shared is None else self.own_number)
+            try:
+                self.seen = look_at(env)
+            finally:
+                with contextlib.suppress(Exception):
+                    env.close()
+            self.env_shown = True
+        return self.seen
+
+    def build(self, **extra: Any) -> Env:
+        """An environment of this process, beside those that play. extra: as of EnvSource."""
+        return self.source(self.own_number, **extra)
+
+    @property
+    def own_number(self) -> int:
+        """That of an environment of this process, which none that plays has: a worker may have a spare process beside it."""
+        return 0 if self.cluster is not None else max(1, 2 * self.n_workers)
 
     @property
     def num_workers(self) -> int:

@@ -19,6 +19,7 @@ from fastes.pools.cluster.member import Member
 from fastes.pools.cluster.messages import Joined
 from fastes.pools.cluster.node import Node
 from fastes.pools.cluster.node_report import wanted_versions
+from fastes.pools.processes.workforce import spare_workers
 from fastes.pools.unsendable import cannot_be_sent
 from fastes.rollout.job import PoolSpec
 
@@ -48,6 +49,7 @@ class Membership:
             self._content = cloudpickle.dumps(spec)
         except Exception as error:
             raise cannot_be_sent(spec.source, error) from error
+        self._spec, self._numbers = spec, 1  # numbers of environments that were given to nodes; the driver's own has 0
         self._held = _HELD * max(1, spec.num_tables)
         self._registrations, self._versions = own_registrations(), wanted_versions(spec.source)
         self._connection = Connection(cluster)
@@ -129,7 +131,8 @@ class Membership:
         kind = self._connection.actor_on(node_id, Node, workers, _THREADS)
         actor = self._asked(partial(kind.remote, name, workers))
         self._members[node_id] = member = Member(node_id, name, workers, actor, self._held)
-        said = self._versions, self._content, self._registrations
+        first, self._numbers = self._numbers, self._numbers + workers + spare_workers(self._spec, workers)
+        said = self._versions, self._content, self._registrations, first
         if (ref := self.called(member, partial(actor.join.remote, *said))) is not None:
             member.calls.add(ref)
 

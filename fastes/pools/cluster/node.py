@@ -79,23 +79,29 @@ class Node:
 
     # --- what a driver calls ----------------------------------------------------------------------------------------
 
-    def join(self, wanted: dict[str, str], content: bytes, registrations: bytes) -> bytes:
-        """Make the pool. wanted: the driver's versions. content: its PoolSpec, pickled. Answers with a Joined."""
+    def join(self, wanted: dict[str, str], content: bytes, registrations: bytes, first_worker: int = 0) -> bytes:
+        """Make the pool; answers with a Joined.
+
+        wanted: the driver's versions.
+        content: its PoolSpec, pickled.
+        registrations: what it has registered in Gymnasium.
+        first_worker: the number of the first environment here.
+        """
         found = versions_of(wanted)
         refusal, places = differences(wanted, found, self.name), 0
         if not refusal:
             try:
-                places = self._begin(content, registrations)
+                places = self._begin(content, registrations, first_worker)
             except ImportError as error:
                 refusal = f"{summary_of(error)}: install it there, or send it along (runtime_env)"
             except Exception as error:
                 refusal = shorten(error) if isinstance(error, OSError) else summary_of(error)
         return pack(Joined(found, refusal, places))
 
-    def _begin(self, content: bytes, registrations: bytes) -> int:
+    def _begin(self, content: bytes, registrations: bytes, first_worker: int) -> int:
         register(registrations)
-        spec: PoolSpec = cloudpickle.loads(content)
-        env = spec.source()
+        spec: PoolSpec = replace(cloudpickle.loads(content), first_worker=first_worker)
+        env = spec.source(first_worker)
         try:
             check_spaces(env, spec)
         finally:

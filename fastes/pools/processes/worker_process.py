@@ -22,6 +22,7 @@ from typing import Any
 import cloudpickle
 
 from fastes import _core
+from fastes.envs.worker_number import WORKER_INDEX
 from fastes.envs.worker_registry import own_registrations
 from fastes.pools.processes.nested_training import MARK
 from fastes.pools.processes.worker import LEAVE_SIGNAL, READY_MARK, Arguments, Start
@@ -89,7 +90,7 @@ class Worker:
         try:
             with theirs:
                 fds = theirs.fileno(), block.fd, payload.fd
-                self.process = _popen([sys.executable, "-c", boot], fds, spec.source.folder)
+                self.process = _popen([sys.executable, "-c", boot], fds, spec.source.folder, spec.first_worker + slot)
         except BaseException:
             self.connection.close()
             raise
@@ -222,7 +223,7 @@ def _open_pidfd(pid: int) -> int:
         return -1
 
 
-def _popen(command: list[str], fds: tuple[int, ...], folder: str | None) -> subprocess.Popen[bytes]:
+def _popen(command: list[str], fds: tuple[int, ...], folder: str | None, index: int) -> subprocess.Popen[bytes]:
     """Start a worker from a thread that lives as long as this process: Linux counts the end of its thread as its parent's."""
 
     def start() -> subprocess.Popen[bytes]:
@@ -233,7 +234,7 @@ def _popen(command: list[str], fds: tuple[int, ...], folder: str | None) -> subp
                 stderr=subprocess.PIPE,
                 pass_fds=fds,
                 cwd=folder if folder and os.path.isdir(folder) else None,
-                env={**os.environ, **_SINGLE_THREAD, MARK: str(os.getpid())},
+                env={**os.environ, **_SINGLE_THREAD, MARK: str(os.getpid()), WORKER_INDEX: str(index)},
             )
 
     if threading.current_thread() is threading.main_thread():

@@ -1,0 +1,151 @@
+"""How many environments exist at a time, and the number that each is told."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from processes import wait_until
+from training import assert_same_state, theta_of
+
+from fastes import FastES
+from fastes.envs.worker_number import WORKER_INDEX
+
+SMALL: dict[str, Any] = {"seed": 0, "noise_table_size": 10_000, "population_size": 8, "preset": "default"}
+
+
+class Exclusive(gymnasium.Env[Any, Any]):
+    """Holds a lock, as one that takes a port or a licence: a second one cannot be built while it is open."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, folder: str, number: int | None = None) -> None:
+        self.number = int(os.environ[WORKER_INDEX])
+        assert number in (None, self.number), "all ways of telling it say the same"
+        name = "lock" if number is None else f"lock{number}"
+        with open(Path(folder) / "built", "a", encoding="ascii") as file:
+            file.write(f"{self.number}\n")
+        self.lock: Path | None = Path(folder) / name
+        os.close(os.open(self.lock, os.O_CREAT | os.O_EXCL))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        assert int(os.environ[WORKER_INDEX]) == self.number
+        self.time = 0
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        return self._observation(), float(action), self.time == 3, False, {}
+
+    def _observation(self) -> Any:
+        return self.np_random.random(2, dtype=np.float32)
+
+    def close(self) -> None:
+        if self.lock is not None:
+            self.lock.unlink()
+            self.lock = None
+
+
+def make_with_index(folder: str, worker_index: int = -1) -> Exclusive:
+    return Exclusive(folder, worker_index)
+
+
+def built(folder: Path) -> list[int]:
+    return [int(line) for line in (folder / "built").read_text().split()]
+
+
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_one_environment_is_all_that_one_worker_takes(n_workers: int, tmp_path: Path) -> None:
+    """Spaces, training, evaluation, prediction, saving, loading and a new environment: never two at once."""
+    make = partial(Exclusive, str(tmp_path))
+    with FastES(make, n_workers=n_workers, **SMALL) as model:
+        assert not (tmp_path / "lock").exists(), "the one whose spaces were read is closed"
+        model.learn(60)
+        model.evaluate(3)
+        model.predict(model.observation_space.sample())
+        model.save(tmp_path / "model")
+        assert built(tmp_path) == [0, 0]
+        model.set_env(make)
+        model.learn(30, reset_num_timesteps=False)
+        model.replay(model.generation + 1, 0)
+    with FastES.load(tmp_path / "model", make, n_workers) as model:
+        model.learn(30, reset_num_timesteps=False)
+        model.predict(model.observation_space.sample())
+    assert not (tmp_path / "lock").exists()
+    assert set(built(tmp_path)) == {0}
+
+
+@pytest.mark.parametrize("make", ["lambda", "named", "registered"])
+def test_each_environment_has_a_number_of_its_own(make: str, tmp_path: Path) -> None:
+    gymnasium.register("Numbered-v0", make_with_index)
+    folder = str(tmp_path)
+    env: Any = {
+        "lambda": lambda number: Exclusive(folder, number),
+        "named": partial(make_with_index, folder),
+        "registered": "Numbered-v0",
+    }[make]
+    kwargs = {"env_kwargs": {"folder": folder}} if make == "registered" else {}
+    try:
+        with FastES(env, n_workers=2, **kwargs, **SMALL) as model:
+            model.learn(60)
+            wait_until(lambda: 1 in built(tmp_path) and len(built(tmp_path)) == 3, "both workers build")
+            assert sorted(built(tmp_path)) == [0, 0, 1], "the first was closed before the workers'"
+            assert model.env.unwrapped.number == 4
+    finally:
+        gymnasium.registry.pop("Numbered-v0")
+    assert WORKER_INDEX not in os.environ
+
+
+def test_spare_processes_and_replaced_workers_have_numbers_too(tmp_path: Path) -> None:
+    settings = {**SMALL, "population_size": 16, "eval_lag": 2}
+    with FastES(lambda number: Exclusive(str(tmp_path), number), n_workers=4, **settings) as model:
+        model.learn(100)
+        pool: Any = model.evaluator._pool
+        count = pool.n_processes
+        assert count > 4
+        wait_until(lambda: set(built(tmp_path)) == set(range(count)), "all build")
+        victim = pool._workers[1].process
+        victim.kill()
+        victim.wait()
+        (tmp_path / "lock1").unlink()
+        with pytest.warns(RuntimeWarning, match="died"):
+            model.learn(100)
+        wait_until(lambda: len(built(tmp_path)) == count + 2, "the replacement builds")
+        assert built(tmp_path)[-1] == 1
+
+
+def test_functions_whose_parameters_mean_something_else_are_left_alone() -> None:
+    """A default is a default, a class's arguments are its own, and a render mode is no number."""
+    made: list[Any] = []
+
+    def with_default(size: int = 7) -> gymnasium.Env[Any, Any]:
+        made.append(size)
+        return gymnasium.make("CartPole-v1")
+
+    FastES(with_default, n_workers=0, **SMALL).close()
+    assert made == [7]
+
+    class Sized(gymnasium.Env[Any, Any]):
+        def __init__(self, size: int) -> None: ...
+
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'size'"):
+        FastES(Sized, n_workers=0, **SMALL)
+
+
+def test_results_do_not_depend_on_numbers(tmp_path: Path) -> None:
+    states = []
+    for n_workers in (0, 1, 2):
+        folder = tmp_path / str(n_workers)
+        folder.mkdir()
+        with FastES(lambda number, folder=str(folder): Exclusive(folder, number), n_workers=n_workers, **SMALL) as model:
+            model.learn(200)
+            states.append(model.snapshot())
+    assert np.array_equal(theta_of(states[0]), theta_of(states[1]))
+    assert_same_state(states[0], states[2])
