@@ -284,3 +284,36 @@ def test_a_vecenv_of_another_kind_is_warned_of() -> None:
     with caught_warnings() as messages, FastES(Own(), **settings()) as model:
         learn(model, 1)
     assert any("one seed for all of its environments" in message for message in messages)
+
+
+@pytest.mark.parametrize("name", ["VecCheckNan", "VecMonitor", "VecVideoRecorder", "VecExtractDictObs"])
+def test_wrappers_that_show_the_same_change_no_bit(name: str, tmp_path: Path) -> None:
+    from stable_baselines3.common.vec_env.vec_extract_dict_obs import VecExtractDictObs
+
+    class Seen(Whole):
+        def __init__(self) -> None:
+            super().__init__()
+            self.render_mode = "rgb_array"
+
+        def render(self) -> Any:
+            return np.zeros((16, 16, 3), np.uint8)
+
+    wraps = {
+        "VecVideoRecorder": lambda env: vec.VecVideoRecorder(env, str(tmp_path), lambda step: step == 0, video_length=3),
+        "VecExtractDictObs": lambda env: VecExtractDictObs(env, "place"),
+    }
+    make = (lambda: Dictionary(Seen())) if name == "VecExtractDictObs" else Seen
+    if name == "VecVideoRecorder":
+        pytest.importorskip("moviepy")
+    env = wraps.get(name, getattr(vec, name, None))(vec.DummyVecEnv([make] * 3))
+    assert_same_results(train(Seen, 2, **settings()), train(env, 2, **settings()))
+    env.close()
+    assert len(list(tmp_path.glob("*.mp4"))) == (name == "VecVideoRecorder")
+
+
+def test_transposed_images_reach_the_policy() -> None:
+    from images_for_tests import SETTINGS, Dots
+
+    own = {**SETTINGS, "seed": 5, "target_return": "none"}
+    first, last = vec.DummyVecEnv([lambda: Dots(channels_first=True)] * 3), vec.VecTransposeImage(vec.DummyVecEnv([Dots] * 3))
+    assert_same_results(train(first, 2, **own), train(last, 2, **own))

@@ -14,7 +14,19 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes.envs.returned import flags_of, rewards_of, success_of
-from fastes.envs.vector.vector_env import Rows, VectorEnv, chain_of, kinds_of, process_of, switched_off
+from fastes.envs.vector.vector_env import (
+    AGENTS,
+    SEEDED_BEFORE,
+    Rows,
+    VectorEnv,
+    chain_of,
+    check_envpool,
+    in_processes,
+    kinds_of,
+    process_of,
+    switched_off,
+    warn_of_seeds,
+)
 
 _WITH_MASKS = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
 _MASKS = hasattr(gymnasium.vector, "AutoresetMode")  # Gymnasium 1.1 brought both
@@ -46,8 +58,9 @@ class GymnasiumVectorEnv(VectorEnv):
 
     def __init__(self, env: Any) -> None:
         self.env, self.num_envs = env, int(env.num_envs)
-        self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
+        self._set_spaces(env)
         *wrappers, self._base = chain_of(env, "env")
+        check_envpool(self._base)
         self._statistics = [wrapper for wrapper in wrappers if "NormalizeObservation" in kinds_of(wrapper)]
         self.normalizes = bool(self._statistics)
         mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
@@ -55,12 +68,17 @@ class GymnasiumVectorEnv(VectorEnv):
         self._atari = _is_atari(self._base)
         masks = (_MASKS and isinstance(self._base, _WITH_MASKS)) or (self._atari and _atari_has_masks())
         self.restarts_alone = self._disabled or (masks and all(kinds_of(wrapper) & _PASSING for wrapper in wrappers))
-        self.in_processes = isinstance(self._base, gymnasium.vector.AsyncVectorEnv)
+        self._own_seeds = bool(kinds_of(self._base) & SEEDED_BEFORE)
+        self._part_resets = self._own_seeds and not wrappers  # by ids, answering with these rows alone
+        self.restarts_alone |= self._part_resets
+        self.in_processes = in_processes(self._base, "AsyncVectorEnv")
         self.made_in = process_of(self._base)
         self.check_process()
         self._check_copies(getattr(mode, "name", str(mode)).upper())
         self._describe(wrappers, self._base, lambda: self._base.call("__str__")[0])
-        self._seeds_each = True
+        self._seeds_each = not self._own_seeds and not kinds_of(self._base) & AGENTS
+        if not self._seeds_each:
+            warn_of_seeds(self._base, self._own_seeds, stacklevel=5)
         self._over = np.zeros(self.num_envs, dtype=bool)
         self._obs: Any = None
         self._infos: dict[str, Any] | list[dict[str, Any]] = {}
@@ -73,9 +91,21 @@ class GymnasiumVectorEnv(VectorEnv):
                 stacklevel=5,
             )
 
+    def _set_spaces(self, env: Any) -> None:
+        """Those of one environment; SuperSuit's have no others."""
+        own = getattr(env, "single_observation_space", None)
+        self.observation_space = env.observation_space if own is None else own
+        self.action_space = getattr(env, "single_action_space", env.action_space)
+        batched = env.observation_space if own is not None and own is not env.observation_space else None
+        self._batched = batched or gymnasium.vector.utils.batch_space(self.observation_space, self.num_envs)
+
     def _check_copies(self, mode: str) -> None:
         """ValueError where autoreset comes after a reset, too: the first step would be lost, and begin from another state."""
-        if self.in_processes and not self._base.shared_memory and not mode.endswith(("SAME_STEP", "DISABLED")):
+        if (
+            isinstance(self._base, gymnasium.vector.AsyncVectorEnv)
+            and not self._base.shared_memory
+            and not mode.endswith(("SAME_STEP", "DISABLED"))
+        ):
             raise ValueError(
                 f"{self.env} has shared_memory=False, and resets an environment in the step after its end even where that was "
                 "reset with a seed meanwhile: episodes would not be those of their seeds. Make it with shared_memory=True, or "
@@ -90,17 +120,15 @@ class GymnasiumVectorEnv(VectorEnv):
                 if isinstance(self._base, _WITH_MASKS):
                     raise
                 self._seeds_each = False
-                warnings.warn(
-                    f"{self.env} takes one seed for all of its environments: candidates of a pair do not meet the same "
-                    "episodes, and results depend on the number of environments",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+                warn_of_seeds(self._base, takes_none=False, stacklevel=2)
         if not self._seeds_each:
-            self._obs, _ = self.env.reset(seed=seeds[0])
+            self._obs, _ = self.env.reset() if self._own_seeds else self.env.reset(seed=seeds[0])
         self._over[:] = False
 
     def restart(self, seeds: Mapping[int, int | None]) -> None:
+        if self._part_resets:
+            self._restart_part(sorted(seeds))
+            return
         mask = np.zeros(self.num_envs, dtype=bool)
         mask[list(seeds)] = True
         given: Any = [seeds.get(index) for index in range(self.num_envs)]
@@ -109,10 +137,15 @@ class GymnasiumVectorEnv(VectorEnv):
         self._obs, _ = self.env.reset(seed=given, options={"reset_mask": mask})
         self._over[mask] = False
 
+    def _restart_part(self, indices: list[int]) -> None:
+        """By ids, as EnvPool's environments do: it answers with their observations alone."""
+        observations, _ = self.env.reset(np.array(indices, dtype=np.int32))
+        self._obs = _with_rows(self._obs, indices, observations)
+
     def observations(self) -> Iterable[Any]:
         if isinstance(self.observation_space, spaces.Box):
             return self._obs  # type: ignore[no-any-return]
-        return gymnasium.vector.utils.iterate(self.env.observation_space, self._obs)
+        return gymnasium.vector.utils.iterate(self._batched, self._obs)
 
     def step(self, actions: Rows) -> tuple[Rows, Rows]:
         if self._disabled and self._over.any():  # environments without work; they must not be stepped as they are
@@ -138,6 +171,15 @@ class GymnasiumVectorEnv(VectorEnv):
 
     def has_seen_nothing(self) -> bool:
         return any(float(wrapper.obs_rms.count) < 1.0 for wrapper in self._statistics)
+
+
+def _with_rows(observations: Any, indices: list[int], rows: Any) -> Any:
+    """A copy of what environments show, with some environments' rows exchanged; of arrays, or of dicts of such."""
+    if isinstance(observations, dict):
+        return {key: _with_rows(part, indices, rows[key]) for key, part in observations.items()}
+    changed = np.array(observations)
+    changed[indices] = rows
+    return changed
 
 
 def _is_atari(base: Any) -> bool:

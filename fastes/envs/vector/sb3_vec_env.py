@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from fastes.envs.rebuild import LIVES
 from fastes.envs.returned import flags_of, rewards_of, success_of
-from fastes.envs.vector.vector_env import Rows, VectorEnv, chain_of, kinds_of, process_of, switched_off
+from fastes.envs.vector.vector_env import (
+    SEEDED_BEFORE,
+    Rows,
+    VectorEnv,
+    chain_of,
+    check_envpool,
+    in_processes,
+    kinds_of,
+    process_of,
+    switched_off,
+    warn_of_seeds,
+)
 
 # wrappers that let an environment start anew while the others go on, and those through which rewards pass as they are
 _PASSING = {"VecNormalize", "VecMonitor", "VecCheckNan"}
@@ -54,8 +67,9 @@ class Sb3VectorEnv(VectorEnv):
         *self._wrappers, self._base = chain_of(env, "venv")
         self.statistics = [wrapper for wrapper in self._wrappers if "VecNormalize" in kinds_of(wrapper)]
         self.normalizes = any(wrapper.norm_obs for wrapper in self.statistics)
+        check_envpool(self._base)
         base = kinds_of(self._base)
-        self.in_processes = "SubprocVecEnv" in base
+        self.in_processes = in_processes(self._base, "SubprocVecEnv")
         self.made_in = process_of(self._base)
         self.check_process()
         self._seeds_each = bool(base & _KNOWN)
@@ -66,6 +80,8 @@ class Sb3VectorEnv(VectorEnv):
         self._describe(self._wrappers, self._base, lambda: self._base.env_method("__str__", indices=[0])[0])
         self._obs: Any = None
         self._infos: list[dict[str, Any]] = []
+        if not self._seeds_each:
+            warn_of_seeds(self._base, bool(base & SEEDED_BEFORE), stacklevel=5)
 
     def __getstate__(self) -> dict[str, Any]:
         """TypeError for one that would lose its environment: VecNormalize is pickled without it."""
@@ -107,17 +123,24 @@ class Sb3VectorEnv(VectorEnv):
             warnings.warn(LIVES, UserWarning, stacklevel=6)
 
     def reset(self, seeds: list[int]) -> None:
-        if not self._seeds_each and self._obs is None:
-            warnings.warn(
-                f"{type(self._base).__name__} gets one seed for all of its environments: candidates of a pair may not meet the "
-                "same episodes, and results depend on the number of environments",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        if isinstance(self._base, gymnasium.vector.VectorEnv):
+            self._obs = self._reset_gymnasium(seeds[0])
+            return
         self.env.seed(seeds[0])
         if hasattr(self._base, "_seeds"):
             self._base._seeds = list(seeds)
         self._obs = self.env.reset()
+
+    def _reset_gymnasium(self, seed: int) -> Any:
+        """Of wrappers of other packages around Gymnasium's vector environments, which reset these without a seed."""
+        base = self._base
+        if kinds_of(base) & SEEDED_BEFORE:
+            return self.env.reset()
+        base.reset = functools.partial(type(base).reset, base, seed=seed)
+        try:
+            return self.env.reset()
+        finally:
+            del base.reset
 
     def restart(self, seeds: Mapping[int, int]) -> None:
         for index, seed in seeds.items():

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import os
 import re
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,10 @@ from fastes.errors import EnvironmentUnavailable
 
 Rows = npt.NDArray[Any]
 
+# classes of other packages: SuperSuit's, whose rows are agents, and those that play in threads from seeds of their own
+AGENTS = {"MarkovVectorEnv", "ConcatVecEnv", "ProcConcatVec"}
+SEEDED_BEFORE = {"EnvPoolMixin"}
+
 
 class VectorEnv(ABC):
     """A vector environment, driven as it is.
@@ -31,7 +36,7 @@ class VectorEnv(ABC):
     changes_rewards: whether a wrapper does, so that the environment's threshold says nothing of returns.
     normalizes: whether a wrapper normalises observations by running statistics.
     restarts_alone: whether an environment can start an episode while the others go on.
-    in_processes: whether they are other processes, which a call must not leave before they have answered.
+    in_processes: whether they are other processes or threads, which a call must not leave before they have answered.
     made_in: the process that started them.
     """
 
@@ -51,9 +56,9 @@ class VectorEnv(ABC):
         """EnvironmentUnavailable in a forked copy of the process that started the environments: both would speak to them."""
         if self.in_processes and os.getpid() != self.made_in:
             raise EnvironmentUnavailable(
-                f"{self.env} has processes of its own, which belong to process {self.made_in}; this is a forked copy of it, "
-                f"process {os.getpid()}. Make another vector environment here and pass it to set_env, or start this process "
-                "with multiprocessing's method 'spawn'"
+                f"{self.env} has processes or threads of its own, which belong to process {self.made_in}; this is a forked "
+                f"copy of it, process {os.getpid()}. Make another vector environment here and pass it to set_env, or start "
+                "this process with multiprocessing's method 'spawn'"
             )
 
     @abstractmethod
@@ -99,8 +104,39 @@ class VectorEnv(ABC):
 
 def process_of(base: Any) -> int:
     """The process that started a vector environment's own processes; this one where that cannot be known."""
-    started = next(iter(getattr(base, "processes", ())), None)
+    started = next(iter(vars(base).get("processes") or vars(base).get("procs") or ()), None)  # the latter are SuperSuit's
     return int(getattr(started, "_parent_pid", os.getpid()))
+
+
+def in_processes(base: Any, kind: str) -> bool:
+    """Whether environments play in processes or threads of their own. kind: name of the class of the package's own."""
+    return bool(kinds_of(base) & {kind, "ProcConcatVec", *SEEDED_BEFORE})
+
+
+def warn_of_seeds(base: Any, takes_none: bool, stacklevel: int) -> None:
+    """RuntimeWarning for environments that cannot be seeded one by one. takes_none: nor all together."""
+    name, agents = type(base).__name__, kinds_of(base) & AGENTS
+    takes = "takes no seed once it is made" if takes_none else "takes one seed for all of its environments"
+    beside = ". Each agent plays a candidate of its own, beside those of the others in its world" if agents else ""
+    warnings.warn(
+        f"{name} {takes}: candidates of a pair do not meet the same episodes, and results depend on the number of "
+        f"environments{beside}",
+        RuntimeWarning,
+        stacklevel=1 + stacklevel,
+    )
+
+
+def check_envpool(base: Any) -> None:
+    """ValueError for an EnvPool that answers for a part of its environments at a time, or has several players in one."""
+    if not kinds_of(base) & SEEDED_BEFORE:
+        return
+    config = base.config
+    if base.is_async or config.get("max_num_players", 1) != 1:
+        raise ValueError(
+            f"{type(base).__name__} has num_envs = {config['num_envs']}, batch_size = {config['batch_size']} and "
+            f"max_num_players = {config.get('max_num_players', 1)}: FastES steps all environments at once, and each has one "
+            "player. Leave batch_size out of envpool.make, and take a task with one player"
+        )
 
 
 def chain_of(env: Any, inner: str) -> list[Any]:
