@@ -69,13 +69,14 @@ def origin_of(error: Exception) -> str:
     return str(getattr(error, "fastes_origin", "environment"))
 
 
-def suggest(name: object, choices: Iterable[str], key: Callable[[str], str] = str) -> str:
+def suggest(name: object, choices: Iterable[str], key: Callable[[str], str] = str, likeness: float = 0.6) -> str:
     """'; did you mean X?' for the closest of choices, or the empty string.
 
     key: what is compared of each; a choice with the same one is the only one that is named.
+    likeness: that a choice needs, as difflib measures it, from 0 to 1.
     """
     asked, known = key(str(name)), {key(choice): choice for choice in choices}
-    nearest = [asked] if asked in known else difflib.get_close_matches(asked, known, n=3, cutoff=0.6)
+    nearest = [asked] if asked in known else difflib.get_close_matches(asked, known, n=3, cutoff=likeness)
     close = [known[each] for each in nearest]
     return f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
 

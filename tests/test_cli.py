@@ -461,6 +461,32 @@ def test_a_mistyped_flag_is_met_with_the_right_one(capsys: pytest.CaptureFixture
     assert "--n-delta 8: population_size is twice that here" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("train CartPole-v1 --n_directions 8", "--n_directions 8: population_size is twice that here ("),
+        ("train CartPole-v1 --learning_rate 0.1", "--learning_rate 0.1; did you mean '--learning-rate'? ("),
+        ("train CartPole-v1 --sample_actions", "--sample_actions; did you mean '--sample-actions'? ("),
+        ("train CartPole-v1 --foo 3", "--foo 3 ("),
+        ("train CartPole-v1 --foo 3 --lr 0.1 --sigam 1", "--foo 3, --lr 0.1 (it is --learning-rate here), --sigam 1 (did you"),
+        ("train --env CartPole-v1 --gamma 0.9", "--env CartPole-v1 (the environment stands without a flag, as in"),
+        ("train --env=CartPole-v1 --gamma 0.9", "--gamma 0.9 (it has no counterpart in ES: leave it out) ("),
+        ("train CartPole-v1 --max-hours 3", "--max-hours 3: --max-minutes ends a training by time"),
+        ("play x --max-minutes 3", "--max-minutes 3: it is of fastes train ("),
+        ("eval x --n-delta 3", "--n-delta 3: it is of fastes train ("),
+        ("eval x --lr 3", "--lr 3: it is of fastes train ("),
+        ("eval x --seed 3", "--seed 3; did you mean '--first-seed'? ("),
+        ("trian CartPole-v1", "did you mean 'train'?"),
+    ],
+)
+def test_each_unknown_flag_has_its_answer(command: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(command.split())
+    said = capsys.readouterr().err
+    assert told in said
+    assert "sample-actions" not in said or "sample_actions" in command
+
+
 def test_a_preset_of_another_version_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["--runs", str(tmp_path), "--workers", "0", "--total-timesteps", "8", "--learning-rate", "0.1"]
     for env, told in (("Pendulum-v1", False), ("CartPole-v0", True)):

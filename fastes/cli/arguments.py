@@ -11,26 +11,58 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from fastes.settings.aliases import answer
+from fastes.errors import suggest
+from fastes.settings.aliases import ANSWERS, answer
+from fastes.settings.settings import setting_names
 
 
 class Parser(argparse.ArgumentParser):
     """Takes negative numbers with an exponent, and answers a wrong flag with the one that was meant."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        given = _join_negative_numbers(sys.argv[1:] if args is None else args)
-        self._refuse_env_flag(given)
+        given, refused = self._without_env_flag(_join_negative_numbers(sys.argv[1:] if args is None else args))
         found, unknown = super().parse_known_args(given, namespace)
-        if unknown:
-            flag = unknown[0].partition("=")[0]
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{answer(flag, self._option_string_actions)}")
+        if unknown := [*refused, *unknown]:
+            self.error(f"unrecognized arguments: {self._answered(unknown)}")
         return found, unknown
 
-    def _refuse_env_flag(self, given: Sequence[str]) -> None:
-        """--env of a command that has none would be taken for the beginning of --env-kwargs."""
-        flags = self._option_string_actions
-        if "--env-kwargs" in flags and "--env" not in flags and any(each.partition("=")[0] == "--env" for each in given):
-            self.error(f"unrecognized arguments: --env{answer('--env', flags)}")
+    def _without_env_flag(self, given: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The arguments, and --env of a command that has none: it would be taken for the beginning of --env-kwargs."""
+        flags, kept, refused = self._option_string_actions, list(given), list[str]()
+        while "--env-kwargs" in flags and "--env" not in flags:
+            place = next((number for number, each in enumerate(kept) if each.partition("=")[0] == "--env"), None)
+            if place is None:
+                break
+            end = place + 1 + ("=" not in kept[place] and kept[place + 1 : place + 2] not in ([], ["--"]))
+            refused += kept[place:end]
+            del kept[place:end]
+        return kept, refused
+
+    def _answered(self, unknown: Sequence[str]) -> str:
+        """Unknown flags with the values behind them, and what to do instead of each."""
+        groups: list[list[str]] = []
+        for each in unknown:
+            if each.startswith("-") or not groups:
+                groups.append([])
+            groups[-1].append(each)
+        answers = [self._answer(group[0].partition("=")[0]) for group in groups]
+        if len(groups) == 1:
+            return f"{' '.join(groups[0])}{answers[0]}"
+        told = (f" ({text.lstrip(':; ')})" if text else "" for text in answers)
+        return ", ".join(f"{' '.join(group)}{text}" for group, text in zip(groups, told, strict=True))
+
+    def _answer(self, flag: str) -> str:
+        """What to do instead of an unknown one, to be put behind it."""
+        flags, setting = self._option_string_actions, flag.lstrip("-").replace("-", "_")
+        of_training = "--population-size" not in flags and (setting in setting_names() or setting in ANSWERS)
+        return ": it is of fastes train" if of_training else answer(flag, flags)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:  # Python 3.14 suggests on its own
+            hint = "" if "maybe you meant" in error.message else suggest(value, map(str, action.choices or ()))
+            raise argparse.ArgumentError(action, f"{error.message}{hint}") from None
 
     def error(self, message: str) -> NoReturn:
         """Without the usage, which has a screenful of flags."""

@@ -36,15 +36,21 @@ _RENAMED = {
 _FLAGS = {"n_workers": "--workers"}  # those that are no setting's name with dashes
 _EVALUATION = "SB3 2.0 has removed it: pass callback=EvalCallback(eval_env) to learn, or read model.last_evaluation"
 _REMOVED = ("create_eval_env", "eval_env", "eval_freq", "eval_log_path")
-_OF_LEARN = ("callback", "callbacks", "log_interval", "tb_log_name", "reset_num_timesteps", "progress_bar")
+_OF_LEARN = ("callback", "callbacks", "log_interval", "tb_log_name", "reset_num_timesteps", "progress_bar", "max_minutes")
+_DIRECTIONS = ("n_delta", "n_deltas", "n_directions", "num_directions", "nb_directions", "num_deltas")
+_BEST_DIRECTIONS = ("n_top", "deltas_used", "num_top_directions", "nb_best_directions", "n_best_directions", "top_directions")
+_TIME = (
+    "max_seconds", "max_hours", "max_time", "time_limit", "time_budget", "time_out", "timeout", "minutes", "hours", "max_mins",
+    "max_runtime", "max_duration",
+)  # fmt: skip
 _LAYERS = ("net_arch", "hidden_sizes", "hidden_layers", "hidden_dims", "layers")
 ANSWERS = {
     **dict.fromkeys(_OF_GRADIENTS, "it has no counterpart in ES: leave it out"),
     **{name: f"it is {here} here" for name, here in _RENAMED.items()},
     **dict.fromkeys(_REMOVED, _EVALUATION),
-    "n_delta": "population_size is twice that here",
+    **dict.fromkeys(_DIRECTIONS, "population_size is twice that here"),
     "population_scale": "it multiplies a preset's population when a model is made: pass population_size and learning_rate",
-    "n_top": "top_fraction is n_top / n_delta here",
+    **dict.fromkeys(_BEST_DIRECTIONS, "top_fraction is the share of the directions that count here: n_top / n_delta"),
     "delta_schedule": "sigma takes a schedule itself here, such as 'lin_0.05_0.01'",
     "alive_bonus_offset": "it is alive_bonus here, with the other sign",
     "zero_policy": "LinearPolicy begins at zero anyway: leave it out",
@@ -52,6 +58,7 @@ ANSWERS = {
     "n_envs": "n_workers processes play the episodes here (--workers), or pass a vector environment as env",
     "num_envs": "n_workers processes play the episodes here (--workers), or pass a vector environment as env",
     **dict.fromkeys(_OF_LEARN, "it is an argument of learn"),
+    **dict.fromkeys(_TIME, "max_minutes, an argument of learn, ends a training by time"),
     **dict.fromkeys(_LAYERS, "it is policy_kwargs={'net_arch': [64, 64]} here"),
     **dict.fromkeys(("activation_fn", "activation"), "it is policy_kwargs={'activation_fn': 'relu'} here"),
     "antithetic": "candidates always come in mirrored pairs here: leave it out",
@@ -62,6 +69,8 @@ ANSWERS = {
     "monitor_wrapper": "episodes are counted without a Monitor here: leave it out",
     "support_multi_env": "it is of SB3's own classes: leave it out",
 }
+_LIKENESS = 0.75  # of a name with few letters wrong; below it any two that share a word are alike
+_MOST = 3  # names in a suggestion
 _IN_PYTHON = "it is for Python, an argument of"
 FLAG_ANSWERS = {  # where a command is told another thing than Python
     "env": "the environment stands without a flag, as in fastes train CartPole-v1",
@@ -73,6 +82,7 @@ FLAG_ANSWERS = {  # where a command is told another thing than Python
     **dict.fromkeys(("callback", "callbacks"), f"{_IN_PYTHON} learn"),
     **dict.fromkeys(("tensorboard_log", "tensorboard", "tb_log_name"), f"{_IN_PYTHON} FastES; progress.csv has every figure"),
     "reset_num_timesteps": "--resume goes on counting",
+    **dict.fromkeys(_TIME, "--max-minutes ends a training by time"),
     **dict.fromkeys(("n_envs", "num_envs"), "--workers processes play the episodes here"),
     **dict.fromkeys(("log_folder", "log_dir", "logdir", "output", "out", "output_dir", "save_dir"), "it is --runs here"),
     **dict.fromkeys(("device", "gpu", "cuda"), "it runs on the CPU: leave it out"),
@@ -85,14 +95,33 @@ def answer(name: str, choices: Collection[str]) -> str:
 
     A flag (--n-delta) is answered as the setting is, or as a command has it where that has the flags that the answer names.
     """
-    setting = name.lstrip("-").replace("-", "_")
-    if name.startswith("--"):
+    setting = _bare(name).replace("-", "_")
+    if name.startswith("-"):
+        if (written := "--" + setting.replace("_", "-")) in choices:
+            return f"; did you mean {written!r}?"
         said = FLAG_ANSWERS.get(setting)
         if said is not None and set(re.findall(r"--[\w-]+", said)) <= set(choices):
             return f": {said}"
-        if (here := _RENAMED.get(setting)) is not None:
-            return f": it is {_FLAGS.get(here, '--' + here.replace('_', '-'))} here"
-    return f": {ANSWERS[setting]}" if setting in ANSWERS else suggest(name, choices)
+        here = _RENAMED.get(setting)
+        if here is not None and (flag := _FLAGS.get(here, "--" + here.replace("_", "-"))) in choices:
+            return f": it is {flag} here"
+        if here is not None:
+            return ""
+    if setting in ANSWERS:
+        return f": {ANSWERS[setting]}"
+    return suggest(name, choices, _bare, _LIKENESS) or _with_its_words(setting, choices)
+
+
+def _bare(name: str) -> str:
+    """A flag without its dashes: they would make any two alike."""
+    return name.lstrip("-")
+
+
+def _with_its_words(setting: str, choices: Collection[str]) -> str:
+    """'; did you mean X?' for up to three choices that have all words of a name, or the empty string."""
+    words = set(setting.split("_"))
+    close = [repr(choice) for choice in choices if words <= set(re.split("[-_]", _bare(choice)))][:_MOST]
+    return f"; did you mean {' or '.join(close)}?" if setting and close else ""
 
 
 def answer_in_learn(name: str) -> str:
