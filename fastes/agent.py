@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
@@ -17,7 +18,14 @@ from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.es.perturbations import check_episodes
 from fastes.loop import Loop
-from fastes.models.arguments import changed_settings, checked_timesteps, env_and_policy, refuse_arguments, spec_of
+from fastes.models.arguments import (
+    changed_settings,
+    checked_minutes,
+    checked_timesteps,
+    env_and_policy,
+    refuse_arguments,
+    spec_of,
+)
 from fastes.models.checkpointing import read_parts, restore_state, settings_among, versions
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.one_thread import OneThread
@@ -189,9 +197,11 @@ class FastES(Loop):
         tb_log_name: str = "FastES",
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
+        *,
+        max_minutes: float | None = None,
         **removed: Any,
     ) -> FastES:
-        """Train until the target return is confirmed, the budget is spent, or a callback says stop.
+        """Train until the target return is confirmed, the budget or the time is spent, or a callback says stop.
 
         total_timesteps: environment steps of candidates; None for settings.total_timesteps.
         callback: see fastes.reports.callbacks; SB3's work unchanged.
@@ -199,12 +209,16 @@ class FastES(Loop):
         tb_log_name: of the run in tensorboard_log.
         reset_num_timesteps: False goes on counting: total_timesteps come on top, and 0 only judges a start that is left over.
         progress_bar: show one.
+        max_minutes: end after the generation that runs then, at least one; None for no limit. Schedules follow total_timesteps
+            all the same. The training is a prefix of the longer one: `learn` with reset_num_timesteps=False goes on bit for bit
+            as if it had not been ended, so the model keeps its last parameters. What is judged at the end (`starts`,
+            `archive_size`) is what the model is within `with model.as_judged():`. Then model.out_of_time is True.
 
         Raises WorkerError for an exception in an environment. After any exception, Ctrl-C too, the model is as it was
         after its last whole generation: it can be saved, and learn goes on from there.
         """
         given = total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
-        if not self.evaluator.finish(self.learning(*given, **removed)):
+        if not self.evaluator.finish(self.learning(*given, max_minutes=max_minutes, **removed)):
             self._warn_of_no_training()
         return self
 
@@ -216,12 +230,15 @@ class FastES(Loop):
         tb_log_name: str = "FastES",
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
+        *,
+        max_minutes: float | None = None,
         **removed: Any,
     ) -> Steps[bool]:
         """`learn` as work that yields where it waits for episodes; whether anything was trained. See fastes.seeds."""
         refuse_training()
         refuse_arguments(removed)
         budget = checked_timesteps(total_timesteps, self.settings, least=1 if reset_num_timesteps else 0)
+        ends_at = time.monotonic() + 60.0 * checked_minutes(max_minutes)
         with self._one_thread.using("learn()"), output_lasts():
             self.state = self.state.begun(budget, reset_num_timesteps)
             total, begun_at = self.num_timesteps + budget, self.generation
@@ -232,7 +249,7 @@ class FastES(Loop):
             self.evaluator.start()
             callbacks.on_start(self, total)
             try:
-                yield from self._train(total, callbacks)
+                yield from self._train(total, callbacks, ends_at)
             finally:
                 self._note_episodes()
                 callbacks.on_end(self)

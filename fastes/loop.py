@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
+from collections.abc import Iterator
 from functools import partial
 
 from fastes.pools.base import Steps
@@ -32,12 +34,18 @@ class Loop(SB3Interface):
     """What `FastES.learn` repeats. Where it waits for episodes it yields, so that several trainings can share a pool."""
 
     _odd: StatisticsWarnings
+    out_of_time = False  # whether max_minutes ended the last `learn`
+    _judged: tuple[TrainingState, TrainingState] | None = None  # how it was left then, and what it was judged to be
 
-    def _train(self, total: int, callbacks: Callback) -> Steps[None]:
-        """Generations until num_timesteps has reached total, the target return is confirmed, or a callback says stop."""
-        finished, stopped = time.perf_counter(), False
+    def _train(self, total: int, callbacks: Callback, ends_at: float = math.inf) -> Steps[None]:
+        """Generations until num_timesteps has reached total, the target return is confirmed, or a callback says stop.
+
+        ends_at: time.monotonic() from which on no generation begins, but the first.
+        """
+        finished, stopped, late = time.perf_counter(), False, False
+        self.out_of_time, self._judged = False, None
         self._pool_steps = self.evaluator.steps_played()
-        while not stopped and not self.solved and self.num_timesteps < total:
+        while not stopped and not self.solved and self.num_timesteps < total and not late:
             yield from self._judge_start(callbacks)
             self._begin_starts_ahead()
             self.state = yield from warm_up(self.state, self.evaluator)
@@ -49,13 +57,42 @@ class Loop(SB3Interface):
             self.state = self.state.reported()
             told = self.state.told_last[-1] if record.eval_generation else None
             self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch, told)
+            late = time.monotonic() >= ends_at
         if not self.solved:
             yield from self._tell_pending(callbacks)
         if self.num_timesteps >= total:
             yield from self._judge_start(callbacks)
             if not stopped and not self.solved:
                 yield from self._race(callbacks)
+        elif late and not stopped and not self.solved:
+            self.out_of_time = True
+            yield from self._judge_aside(callbacks)
         self._pool_steps = self.evaluator.steps_played()
+
+    def _judge_aside(self, callbacks: Callback) -> Steps[None]:
+        """What the end of a budget brings, beside a training that goes on another day as if nobody had judged it."""
+        before = self.state
+        try:
+            self.state = before.begun(0, anew=False)
+            yield from self._judge_start(Callback())
+            yield from self._race(callbacks)
+            self._judged = before, self.state
+        finally:
+            self.state = before
+
+    @contextlib.contextmanager
+    def as_judged(self) -> Iterator[None]:
+        """Meanwhile the model is what the end of `learn` has judged to be the best, as after a whole budget.
+
+        For a training that max_minutes ended. Afterwards it is as training goes on again. Of any other it changes nothing.
+        """
+        before = self.state
+        try:
+            if self._judged is not None and self._judged[0] is before:
+                self.state = self._judged[1]
+            yield
+        finally:
+            self.state = before
 
     def _judge_start(self, callbacks: Callback) -> Steps[None]:
         """Judge the present start where it has spent its part, and begin the next one or go on from the best."""

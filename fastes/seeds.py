@@ -27,6 +27,7 @@ def train_seeds(
     total_timesteps: float | None = None,
     callback: Callable[[FastES], CallbackArgument] | None = None,
     progress_bar: bool = False,
+    max_minutes: float | None = None,
     **arguments: Any,
 ) -> list[FastES]:
     """Train a model for each of several seeds, all at once on one pool of workers.
@@ -41,6 +42,7 @@ def train_seeds(
     total_timesteps: of each; None for the settings'.
     callback: a function that makes a model's own callbacks, for `learn`; None for none.
     progress_bar: show one over all of them.
+    max_minutes: of `learn`, for all of them together.
     arguments: of FastES, such as preset, n_workers or a setting.
 
     Each model is what a training of its own gives, bit for bit. Many workers have more to do than one small population gives
@@ -55,7 +57,8 @@ def train_seeds(
     try:
         bar = [SeedsBar(len(models))] if progress_bar else []
         callbacks = [[callback(model), *bar] if callback else bar for model in models]
-        train_together(models, [model.learning(total_timesteps, its) for model, its in zip(models, callbacks, strict=True)])
+        pairs = zip(models, callbacks, strict=True)
+        train_together(models, [model.learning(total_timesteps, its, max_minutes=max_minutes) for model, its in pairs])
     except BaseException:
         for model in models:
             model.close()

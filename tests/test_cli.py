@@ -396,12 +396,13 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
         assert stop.value.code == 0
         shown[flag] = capsys.readouterr().out
     short, full = (set(re.findall(r"^  (?:-h, )?(--[\w-]+)", text, re.MULTILINE)) for text in shown.values())
-    assert 10 <= len(short) <= 18
+    assert 10 <= len(short) <= 19
     main_flags = (
         "--seed",
         "--seeds",
         "--workers",
         "--total-timesteps",
+        "--max-minutes",
         "--target-return",
         "--preset",
         "--config",
@@ -422,7 +423,7 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
 
 
 NO_FLAGS = ("population", "activation")  # argparse takes them for the beginning of a flag
-NO_FLAGS += ("net_arch", "activation_fn", "seeds", "population_scale")  # flags of their own
+NO_FLAGS += ("net_arch", "activation_fn", "seeds", "population_scale", "max_minutes")  # flags of their own
 ANSWERED = sorted(name for name in {*ANSWERS, *FLAG_ANSWERS} if not name.startswith("_") and name not in NO_FLAGS)
 
 
@@ -441,7 +442,8 @@ def test_the_environment_as_a_flag_is_answered(given: list[str], capsys: pytest.
     """RL Zoo has it so; argparse would take it for --env-kwargs."""
     with pytest.raises(SystemExit, match="2"):
         main(["train", *given])
-    assert "--env: the environment stands without a flag, as in fastes train CartPole-v1" in capsys.readouterr().err
+    answer = r"--env(: | \()the environment stands without a flag, as in fastes train CartPole-v1"
+    assert re.search(answer, capsys.readouterr().err)
 
 
 def test_a_command_names_no_flag_that_it_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -469,7 +471,7 @@ def test_a_mistyped_flag_is_met_with_the_right_one(capsys: pytest.CaptureFixture
         ("train CartPole-v1 --sample_actions", "--sample_actions; did you mean '--sample-actions'? ("),
         ("train CartPole-v1 --foo 3", "--foo 3 ("),
         ("train CartPole-v1 --foo 3 --lr 0.1 --sigam 1", "--foo 3, --lr 0.1 (it is --learning-rate here), --sigam 1 (did you"),
-        ("train --env CartPole-v1 --gamma 0.9", "--env CartPole-v1 (the environment stands without a flag, as in"),
+        ("train --env CartPole-v1 --gamma 0.9", "--env (the environment stands without a flag, as in"),
         ("train --env=CartPole-v1 --gamma 0.9", "--gamma 0.9 (it has no counterpart in ES: leave it out) ("),
         ("train CartPole-v1 --max-hours 3", "--max-hours 3: --max-minutes ends a training by time"),
         ("play x --max-minutes 3", "--max-minutes 3: it is of fastes train ("),

@@ -27,15 +27,18 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def _without_env_flag(self, given: Sequence[str]) -> tuple[list[str], list[str]]:
-        """The arguments, and --env of a command that has none: it would be taken for the beginning of --env-kwargs."""
-        flags, kept, refused = self._option_string_actions, list(given), list[str]()
-        while "--env-kwargs" in flags and "--env" not in flags:
-            place = next((number for number, each in enumerate(kept) if each.partition("=")[0] == "--env"), None)
-            if place is None:
-                break
-            end = place + 1 + ("=" not in kept[place] and kept[place + 1 : place + 2] not in ([], ["--"]))
-            refused += kept[place:end]
-            del kept[place:end]
+        """The arguments, and --env of a command that has none: it would be taken for the beginning of --env-kwargs.
+
+        Its value stays, as the environment that stands without a flag.
+        """
+        flags, kept, refused = self._option_string_actions, list[str](), list[str]()
+        for each in given:
+            flag, _, value = each.partition("=")
+            if flag != "--env" or flag in flags or "--env-kwargs" not in flags:
+                kept.append(each)
+                continue
+            refused.append(flag)
+            kept += [value] if value else []
         return kept, refused
 
     def _answered(self, unknown: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ import gymnasium
 
 from fastes.envs.source import EnvSource
 from fastes.errors import check_int, suggest, whole
+from fastes.es.setting_fields import checked_number
 from fastes.policies.choose_policy import AnySpec, check_noise, spec_for, warn_of_pixels
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.mlp import POLICIES
@@ -85,3 +87,13 @@ def checked_timesteps(timesteps: float | None, settings: Settings, least: int) -
     """total_timesteps as an int, None for the settings'."""
     steps = settings.total_timesteps if timesteps is None else timesteps
     return check_int("total_timesteps", whole(steps), least, 10**15)
+
+
+def checked_minutes(max_minutes: float | None, name: str = "max_minutes") -> float:
+    """As a float of more than 0, None as infinity; TypeError or ValueError that calls it `name`."""
+    if max_minutes is None:
+        return math.inf
+    minutes = checked_number(name, max_minutes, "minutes, more than 0")
+    if minutes <= 0.0:
+        raise ValueError(f"{name} = {max_minutes!r}: expected minutes, more than 0")
+    return minutes

@@ -130,4 +130,4 @@ def answer_in_learn(name: str) -> str:
         return f": {_EVALUATION}"
     if (here := _RENAMED.get(name)) not in (None, "total_timesteps"):
         return f": it is {here} here, an argument of FastES"
-    return answer(name, ("total_timesteps", "callback", "progress_bar"))
+    return answer(name, ("total_timesteps", "callback", "progress_bar", "max_minutes"))

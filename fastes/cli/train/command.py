@@ -19,6 +19,7 @@ from fastes.cli.train.report import Session, replay_command, report, resume_comm
 from fastes.cli.train.seeds import run_seeds
 from fastes.cli.train.start import RUNS, new, note_start, resumed, tell_start
 from fastes.errors import FastESError, WorkerError
+from fastes.models.arguments import checked_minutes
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog, ProgressBar
 from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
@@ -32,6 +33,7 @@ _MAIN = (  # what --help shows
     "config",
     "preset",
     "total_timesteps",
+    "max_minutes",
     "target_return",
     "seed",
     "seeds",
@@ -71,6 +73,12 @@ def _add_start(train: Any) -> None:
     train.add_argument("env", nargs="?", help="environment id, such as HalfCheetah-v5 or module:Env-v0")
     train.add_argument(
         "--resume", type=Path, metavar="RUN", help="go on with a run folder; --total-timesteps is its new budget"
+    )
+    train.add_argument(
+        "--max-minutes",
+        type=float,
+        metavar="M",
+        help="end after the generation that runs then, with a report; --resume goes on as if it had not ended",
     )
     train.add_argument("--seed", type=int, help="int >= 0; everything follows from it (default: drawn and recorded)")
     train.add_argument(
@@ -119,6 +127,7 @@ def _add_run_folder(train: Any) -> None:
 def run_train(arguments: argparse.Namespace) -> int:
     if not 0.0 <= arguments.checkpoint_seconds < math.inf:
         raise ValueError(f"--checkpoint-seconds {arguments.checkpoint_seconds}: expected seconds, 0 or more")
+    checked_minutes(arguments.max_minutes, "--max-minutes")
     if arguments.env is None and arguments.resume is None and arguments.config is None:
         raise ValueError("expected an environment id, as in 'fastes train CartPole-v1', --config FILE or --resume RUN")
     if arguments.seeds is not None:
@@ -137,7 +146,7 @@ def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> i
     callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(), folder, ProgressBar()]
     started, before = time.perf_counter(), (model.num_timesteps, model.generation)
     with model, StopOnSignal() as interrupt:
-        status = _learn(model, folder, [*callbacks, interrupt])
+        status = _learn(model, folder, [*callbacks, interrupt], arguments.max_minutes)
         if status:
             return status
         interrupt.training_has_ended()
@@ -150,11 +159,11 @@ def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> i
     return INTERRUPTED if interrupt.requested else 0
 
 
-def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback]) -> int:
+def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minutes: float | None) -> int:
     """Train and save. An exit status: 0 where a report can follow, as after the first Ctrl-C, too."""
     left = max(0, model.settings.total_timesteps - model.num_timesteps)
     try:
-        model.learn(left, callbacks, reset_num_timesteps=False)
+        model.learn(left, callbacks, reset_num_timesteps=False, max_minutes=minutes)
         with interrupts_wait():
             saved = folder.save_somewhere(model)
     except KeyboardInterrupt:

@@ -30,6 +30,8 @@ class Session(NamedTuple):
 
 def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool) -> None:
     print(_counts(model, session))
+    if model.out_of_time:
+        print(f"ended by --max-minutes, before its budget; to go on: {resume_command(model, folder.shown)}")
     if interrupted:
         print(f"stopped by Ctrl-C; to go on: {resume_command(model, folder.shown)}")
     else:
@@ -37,10 +39,11 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
         with line_meanwhile(f"playing {episodes} of the last parameters, and of the best ones"):
             outcome = model.evaluator.finish(choose_best(model, folder))
         folder.note_result(outcome.kept)
-        _tell(model, outcome)
+        with model.as_judged():
+            _tell(model, outcome)
     if not folder.draw(model):
         print(f"no learning_curve.png: it needs matplotlib, {install_command('plots')}")
-    if not interrupted:
+    if not interrupted and not model.out_of_time:
         folder.finish()
     print(f"to play it back: {play_command(model, folder)}")
 
@@ -72,7 +75,15 @@ class Outcome(NamedTuple):
 
 
 def choose_best(model: FastES, folder: RunFolder) -> Steps[Outcome]:
-    """Compare the last parameters with those of the best evaluation over the same seeds; best.zip gets the better ones."""
+    """Compare the last parameters with those of the best evaluation over the same seeds; best.zip gets the better ones.
+
+    The last ones of a training that ended by time are those that it was judged to be.
+    """
+    with model.as_judged():
+        return (yield from _choose_best(model, folder))
+
+
+def _choose_best(model: FastES, folder: RunFolder) -> Steps[Outcome]:
     episodes, best = model.settings.target_episodes, None
     seeds = (
         model.state.fresh_seeds(episodes) if model.solved else np.arange(episodes, dtype=np.int64)
@@ -103,7 +114,8 @@ def _tell(model: FastES, outcome: Outcome) -> None:
         print(f"best parameters: {best.in_words()} over the same seeds")
         print(f"{BEST} holds the better of the two, {CHECKPOINT} the last{_about_target(model, outcome.kept.mean)}")
     elif raced:
-        print(f"{BEST} and {CHECKPOINT} hold it{_about_target(model, last.mean)}")
+        hold = f"{BEST} holds it, {CHECKPOINT} the last parameters" if model.out_of_time else f"{BEST} and {CHECKPOINT} hold it"
+        print(f"{hold}{_about_target(model, last.mean)}")
 
 
 def _about_target(model: FastES, mean: float) -> str:

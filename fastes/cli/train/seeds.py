@@ -49,7 +49,7 @@ def _train(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
     callbacks = [] if arguments.quiet else [SeedsBar(len(runs))]
     started = time.perf_counter()
     with StopOnSignal() as interrupt, one_pool([run.model for run in runs]) as pool:
-        status = _learn(runs, pool, [*callbacks, interrupt])
+        status = _learn(runs, pool, [*callbacks, interrupt], arguments.max_minutes)
         if status:
             return status
         interrupt.training_has_ended()
@@ -61,12 +61,12 @@ def _train(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
     return INTERRUPTED if interrupt.requested else 0
 
 
-def _learn(runs: Sequence[Run], pool: SharedPool, callbacks: Sequence[Callback]) -> int:
+def _learn(runs: Sequence[Run], pool: SharedPool, callbacks: Sequence[Callback], minutes: float | None) -> int:
     """Train and save all. An exit status: 0 where a report can follow, as after the first Ctrl-C, too."""
     failed: list[Run] = []
     whole: list[Run] = []
     try:
-        pool.run([_training(run, callbacks, failed, whole) for run in runs])
+        pool.run([_training(run, callbacks, minutes, failed, whole) for run in runs])
     except KeyboardInterrupt:
         left = to_go_on(runs, solved_among(whole), _with_what)
         print(f"\nstopped at once; each run's last checkpoint is whole{left}", file=sys.stderr)
@@ -86,11 +86,17 @@ def _learn(runs: Sequence[Run], pool: SharedPool, callbacks: Sequence[Callback])
     return 0 if len(whole) == len(runs) else 1
 
 
-def _training(run: Run, callbacks: Sequence[Callback], failed: list[Run], whole: list[Run]) -> Steps[None]:
-    """One of the trainings. failed: where it goes after an exception. whole: where it goes once its folder holds all of it."""
+def _training(
+    run: Run, callbacks: Sequence[Callback], minutes: float | None, failed: list[Run], whole: list[Run]
+) -> Steps[None]:
+    """One of the trainings.
+
+    minutes: that it may take. failed: where it goes after an exception. whole: where it goes once its folder holds all of it.
+    """
     model, folder = run
     try:
-        yield from model.learning(model.settings.total_timesteps, [folder, *callbacks], reset_num_timesteps=False)
+        budget = model.settings.total_timesteps
+        yield from model.learning(budget, [folder, *callbacks], reset_num_timesteps=False, max_minutes=minutes)
     except Exception:
         failed.append(run)
         raise

@@ -29,9 +29,12 @@ def report_all(runs: Sequence[Run], pool: SharedPool, seconds: float, interrupte
     if interrupted:
         print(f"stopped by Ctrl-C{to_go_on(runs, solved_among(runs))}")
     else:
+        if late := [run for run in runs if run.model.out_of_time]:
+            print(f"{counted(len(late), 'seed')} ended by --max-minutes, before the budget; to go on:\n{how_to_go_on(late)}")
         _print_table(runs, outcomes)
-        for _, folder in runs:
-            folder.finish()
+        for run in runs:
+            if run not in late:
+                run.folder.finish()
     print(f"no learning curves: they need matplotlib, {install_command('plots')}" if picture is None else f"curves: {picture}")
     if not interrupted:
         best = max(runs, key=lambda run: _rank(outcomes[run.model.seed]))
