@@ -367,7 +367,7 @@ def test_arguments_that_json_changes_are_asked_for(takes: str, tmp_path: Path) -
             if rebuilds:
                 assert set(model.evaluate(1).lengths) == {4}
             else:
-                with pytest.raises(ValueError, match="does not say how to build its environment"):
+                with pytest.raises(ValueError, match=r"could not keep all arguments.*config \(\{'steps': 4, 0: 1.0\}\)"):
                     model.evaluate(1)
 
 
@@ -511,7 +511,7 @@ def test_wrappers_of_a_checkpoint_are_asked_for_and_go_on_exactly(tmp_path: Path
         assert (again.predict(observation, deterministic=True)[0] == expected).all()
         with pytest.raises(ValueError, match=r"wrappers.*FastES\.load\(path, env=") as caught:
             learn(again, 3)
-        assert "factory" in str(caught.value)
+        assert "FrameStackObservation" in str(caught.value)
     for env in (many(), many):
         with FastES.load(tmp_path / "m", env=env, n_workers=1) as again:
             learn(again, 3)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -13,6 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from fastes.envs.given.likeness import alike
 from fastes.envs.worker_registry import portable
 
 Env = gymnasium.Env[Any, Any]
@@ -31,11 +33,24 @@ class Wrapping(NamedTuple):
     kwargs: dict[str, Any]
 
     def around(self, env: Env) -> Env:
-        return self.kind(env, **copy.deepcopy(self.kwargs))
+        return self.kind(env, **own(self.kwargs))
+
+    @property
+    def name(self) -> str:
+        return getattr(self.kind, "__name__", type(self.kind).__name__)
 
     @property
     def changes_rewards(self) -> bool:
         return any(base.__name__ in CHANGE_REWARDS for base in getattr(self.kind, "__mro__", ()))
+
+
+def own(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies of arguments, which an environment may change; those that cannot be copied are themselves."""
+    copies = dict(kwargs)
+    for name, value in kwargs.items():
+        with contextlib.suppress(Exception):
+            copies[name] = copy.deepcopy(value)
+    return copies
 
 
 def taken_apart(env: Env) -> tuple[EnvSpec, tuple[Wrapping, ...]]:
@@ -140,7 +155,7 @@ def check_same(given: Env, rebuilt: Env) -> None:
     if chain(given) != chain(rebuilt):
         raise ValueError(f"its spec makes {rebuilt} instead")
     for name in ("observation_space", "action_space"):
-        if getattr(given, name) != getattr(rebuilt, name):
+        if not alike(getattr(given, name), getattr(rebuilt, name)):
             raise ValueError(f"its spec makes one with {name} {getattr(rebuilt, name)} instead of {getattr(given, name)}")
 
 

@@ -24,6 +24,7 @@ from fastes.envs.rebuild import (
     Wrapping,
     as_code,
     check_same,
+    own,
     taken_apart,
     unwatched,
     warn_of_attributes,
@@ -46,7 +47,7 @@ EnvArgument = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EnvSource:
     """Where environments come from: a Gymnasium spec, or a factory of the user's.
 
@@ -66,9 +67,9 @@ class EnvSource:
     factory: Callable[..., Env] | None
     make_kwargs: Mapping[str, Any]
     wrappers: tuple[Wrapping, ...] = ()
-    folder: str | None = field(default_factory=lambda: _working_directory(), compare=False)
-    vector_env: VectorEnv | None = field(default=None, compare=False)
-    monitor_file: str | None = field(default=None, compare=False)
+    folder: str | None = field(default_factory=lambda: _working_directory())
+    vector_env: VectorEnv | None = None
+    monitor_file: str | None = None
 
     def __call__(self, number: int | None = None, **extra: Any) -> Env:
         """Build one environment.
@@ -309,10 +310,8 @@ def _cannot_be_rebuilt(
 def _make(spec: EnvSpec, kwargs: Mapping[str, Any]) -> Env:
     spec = copy.deepcopy(spec)
     spec.disable_env_checker = True
-    with contextlib.suppress(Exception):  # an environment may change what it is given; few things cannot be copied
-        kwargs = copy.deepcopy(dict(kwargs))
     try:
-        return gymnasium.make(spec, **kwargs)
+        return gymnasium.make(spec, **own(kwargs))
     except (AttributeError, ValueError, ModuleNotFoundError) as error:
         if advice := entry_point_advice(spec):
             raise EnvironmentUnavailable(advice) from error

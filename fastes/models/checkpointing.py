@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.checkpoints.env_description import CannotRebuild, from_json, source_of_id, to_json
+from fastes.checkpoints.env_description import CannotRebuild, from_json, reason_for_none, source_of_id, to_json
 from fastes.checkpoints.field_checks import MAX_COUNTER, Kinds, check_arrays, check_record, damaged, is_number_or_none, require
 from fastes.checkpoints.file_format import Arrays, Checkpoint
 from fastes.checkpoints.policy_description import check_same_layers, describe_policy, spec_from
@@ -47,7 +47,12 @@ _FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation", "step_agre
 _OLDER = {"eval_lag": 0}  # what settings were before they were settings
 _FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
 _NOT_ZERO = {"draws_ahead": 2**30, "warm_up_timesteps": MAX_COUNTER}  # counters that are there where they are not 0, to at most
-_KINDS_OF_AN_ENV: Kinds = {"id": lambda value: isinstance(value, str), "kwargs": lambda value: isinstance(value, dict)}
+_NO_ENV = "env_not_kept"  # why a file says nothing of its environment
+_KINDS_OF_AN_ENV: Kinds = {
+    "id": lambda value: isinstance(value, str),
+    "kwargs": lambda value: isinstance(value, dict),
+    "lost": lambda value: isinstance(value, dict) and all(isinstance(words, str) for words in value.values()),
+}
 _COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
 
@@ -75,10 +80,11 @@ def checkpoint_of(state: TrainingState, source: EnvSource) -> Checkpoint:
         target["target_return"] = "none" if target["target_return"] > 0 else -1e308
     if not isinstance(target["step_timeout"], str) and math.isinf(target["step_timeout"]):
         target["step_timeout"] = 1e308
-    data = {
+    data: dict[str, Any] = {
         "seed": state.seed,
         "env_name": source.name,
         "env": to_json(source),
+        **({_NO_ENV: reason} if (reason := reason_for_none(source)) else {}),
         "settings": target,
         "policy": describe_policy(state.spec),
         "counters": {
@@ -178,12 +184,15 @@ def source_from(
     """
     data = checkpoint.data.get("env")
     if data is not None:
-        check_record("env", data, _KINDS_OF_AN_ENV)
+        data = check_record("env", {"lost": {}, **data} if isinstance(data, dict) else data, _KINDS_OF_AN_ENV)
     name = require(checkpoint.data, "env_name", str)
     if env is not None:
-        return source_of_id(env, data) if isinstance(env, str) and env_kwargs is None else make_env_source(env, env_kwargs)
+        return source_of_id(env, data, env_kwargs) if isinstance(env, str) else make_env_source(env, env_kwargs)
+    reason = checkpoint.data.get(_NO_ENV, "")
+    if not isinstance(reason, str):
+        raise damaged(_NO_ENV, reason)
     try:
-        return from_json(data)
+        return from_json(data, reason)
     except ValueError as error:
         bare = error.reason if isinstance(error, CannotRebuild) else ""
         return EnvSource(name, None, MissingEnv(str(error), bare), {})

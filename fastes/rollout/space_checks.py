@@ -7,6 +7,7 @@ from typing import Any
 
 import cloudpickle
 
+from fastes.envs.given.likeness import alike
 from fastes.envs.source import Pair
 from fastes.policies.action_head import BOX_MAPPINGS, make_action_head
 from fastes.policies.choose_policy import AnySpec
@@ -17,7 +18,7 @@ from fastes.rollout.job import PoolSpec
 def comparable(pair: Pair | None) -> Pair | None:
     """The spaces, or None where they differ from their own copies, as those of classes without a comparison do."""
     try:
-        return pair if pair is not None and pickle.loads(cloudpickle.dumps(pair)) == pair else None
+        return pair if pair is not None and all(map(alike, pair, pickle.loads(cloudpickle.dumps(pair)))) else None
     except Exception:
         return None
 
@@ -26,7 +27,7 @@ def check_spaces(env: Any, spec: PoolSpec) -> None:
     """ValueError, with the spaces of both, where an environment does not have those of the first one or fits no policy."""
     found = env.observation_space, env.action_space
     if spec.spaces is not None:
-        if found == spec.spaces:
+        if all(map(alike, found, spec.spaces)):
             return
         expected = (
             f"the observation space {spec.spaces[0]} and the action space {spec.spaces[1]}, as the one that was built first"

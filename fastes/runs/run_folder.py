@@ -17,6 +17,7 @@ import tomli_w
 
 from fastes.checkpoints.file_format import RUN_FILES, Checkpoint
 from fastes.checkpoints.writer import write_checkpoint
+from fastes.envs.given.likeness import described
 from fastes.errors import CheckpointError
 from fastes.models.checkpointing import versions
 from fastes.models.model import Model
@@ -135,7 +136,7 @@ class RunFolder(Callback):
                 **run,
                 "finished": False,
                 **({"judged_at": []} if model.settings.starts > 1 else {}),
-                "env_kwargs": str(dict(model.source.make_kwargs)),
+                "env_kwargs": described(dict(model.source.make_kwargs)),
             },
             "settings": settings,
             "versions": versions(),

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
+from fastes.envs.given.likeness import same
 from fastes.envs.rebuild import CHANGE_REWARDS, layers
 from fastes.errors import EnvironmentUnavailable
 
@@ -174,7 +175,7 @@ def _spec_of(base: Any, envs: Sequence[Any], printed: str) -> tuple[EnvSpec | No
     with contextlib.suppress(Exception):
         if envs:
             specs = [_without_monitor(env.spec) for env in envs]
-            return specs[0], specs[0] is not None and all(spec == specs[0] for spec in specs)
+            return specs[0], specs[0] is not None and all(same(spec, specs[0]) for spec in specs)
         if found := re.search(r"<([^<>]+)>*$", printed):
             return gymnasium.registry.get(found[1]), False
     own = getattr(base, "spec", None)

@@ -1,0 +1,404 @@
+"""Whether two objects hold the same, part by part: `==` of an unknown object may answer with an array, lie, or raise.
+
+An object is laid out as what it holds: way -> content, where contents compare by type and value. Classes, modules and
+built-in functions are the same only if they are one; whatever cannot be looked into (a lock, a file, a generator) is its type.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import hashlib
+import pathlib
+import random
+import types
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type(...), type(NotImplemented))
+_ONE = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, np.ufunc)
+_DRAWING = ("pygame", "pyglet", "glfw", "OpenGL", "gymnasium.envs.mujoco.mujoco_rendering")  # windows, screens, clocks
+_FOREIGN_DEPTH = 3  # objects of C++ within each other
+_SHOWN = 60  # characters
+# of MuJoCo's MjData; all else follows from these, or is memory that was not written to
+_MUJOCO_STATE = {
+    *("time", "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "qfrc_applied", "xfrc_applied"),
+    *("eq_active", "mocap_pos", "mocap_quat", "userdata", "plugin_state"),
+}
+
+
+class Step(NamedTuple):
+    """From an object to one of its parts.
+
+    kind: 'layer' of an environment, 'attribute', 'item' of a dict or list, 'index' of a tuple; 'part' of anything else, from
+        which there is no way to that part.
+    """
+
+    kind: str
+    key: Any
+
+    def __str__(self) -> str:
+        return {"layer": "", "attribute": f".{self.key}", "part": ""}.get(self.kind, f"[{self.key!r}]")
+
+
+Way = tuple[Step, ...]
+
+
+class Content(NamedTuple):
+    """What is at the end of a way.
+
+    kind: of the object: its type, wrapped so that it is compared by identity.
+    value: plain values, by which objects of that type differ; parts have ways of their own.
+    shown: for messages.
+    """
+
+    kind: Identity
+    value: Any
+    shown: str
+
+    def same_as(self, other: Content | None) -> bool:
+        return other is not None and self[:2] == other[:2]
+
+
+class Identity:
+    """An object that equals itself alone."""
+
+    def __init__(self, thing: object) -> None:
+        self.thing = thing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and self.thing is other.thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+
+@dataclass
+class Layout:
+    """What an object holds.
+
+    contents: way -> content.
+    ways: id of each part that may change -> the first way to it.
+    kept: parts, alive for as long as their ids are known.
+    """
+
+    contents: dict[Way, Content] = field(default_factory=dict)
+    ways: dict[int, Way] = field(default_factory=dict)
+    kept: list[Any] = field(default_factory=list)
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two objects hold the same."""
+    if one is other:
+        return True
+    return not ways_that_differ(layout(one), layout(other))
+
+
+def alike(one: object, other: object) -> bool:
+    """Whether two spaces hold the same, or say that they are equal: some keep what they have computed."""
+    if same(one, other):
+        return True
+    try:
+        return type(one) is type(other) and bool(one == other)
+    except Exception:
+        return False
+
+
+def described(value: Any) -> str:
+    """An argument in a few words: as Python writes it where it is plain."""
+    if type(value) in _PLAIN:
+        return repr(value)
+    if type(value) is dict:
+        return "{" + ", ".join(f"{described(key)}: {described(part)}" for key, part in value.items()) + "}"
+    if type(value) in (list, tuple):
+        inner = ", ".join(map(described, value))
+        return f"[{inner}]" if type(value) is list else f"({inner}{',' * (len(value) == 1)})"
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape} and dtype {value.dtype}"
+    if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, type)):
+        return f"the {'class' if isinstance(value, type) else 'function'} {value.__name__}"
+    if isinstance(value, (enum.Enum, np.generic, pathlib.PurePath)):
+        return repr(value)
+    kind = type(value).__name__
+    return f"a{'n' * (kind[:1].upper() in 'AEIO')} {kind}"
+
+
+def ways_that_differ(one: Layout, other: Layout) -> list[Way]:
+    """Ways to parts that are not in both, or differ, shortest first; of parts within each other the outer one alone."""
+    mine, theirs = one.contents, other.contents
+    found: dict[Way, None] = {}
+    for way in sorted({*mine, *theirs}, key=len):
+        if any(way[:end] in found for end in range(len(way))):
+            continue
+        content = mine.get(way)
+        if content is None or not content.same_as(theirs.get(way)):
+            found[way] = None
+    return list(found)
+
+
+def layout(thing: Any) -> Layout:
+    """What an object holds, to any depth."""
+    found = Layout()
+    _lay_out(found, [((), thing, 0)])
+    return found
+
+
+def layout_of_layers(layers: Collection[Any], left_out: Collection[str]) -> Layout:
+    """What the layers of an environment hold, each known by its place.
+
+    left_out: attributes of layers that do not count.
+    """
+    found = Layout()
+    for index, layer in enumerate(layers):
+        found.ways[id(layer)] = (Step("layer", index),)
+    for index, layer in enumerate(layers):
+        way = (Step("layer", index),)
+        found.contents[way] = _content(layer)
+        inner = ((*way, Step("attribute", name)) for name, _ in _attributes(layer) if name not in left_out)
+        _lay_out(found, [(each, _attribute(layer, each[-1].key), 0) for each in inner])
+    return found
+
+
+def _lay_out(found: Layout, todo: list[tuple[Way, Any, int]]) -> None:
+    """Add parts and what they hold. todo: ways, parts, and within how many foreign objects they are."""
+    todo.reverse()
+    while todo:
+        way, thing, foreign = todo.pop()
+        known = found.ways.get(id(thing))
+        if known is not None:
+            found.contents[way] = Content(Identity(Layout), known, f"the same as {in_words(known)}")
+            continue
+        found.contents[way] = _content(thing)
+        if _is_opaque(thing):
+            continue
+        if not isinstance(thing, (tuple, frozenset)):
+            found.ways[id(thing)] = way
+            found.kept.append(thing)
+        foreign += _is_foreign(thing)
+        if foreign > _FOREIGN_DEPTH:
+            continue
+        todo.extend(reversed([((*way, step), part, foreign) for step, part in _parts(thing)]))
+
+
+def _content(thing: Any) -> Content:
+    kind = type(thing)
+    shown = described(thing) if not isinstance(thing, (dict, list, tuple)) else f"a {kind.__name__} of {len(thing)}"
+    value: Any = None
+    if kind in _PLAIN:
+        value = repr(thing)
+    elif isinstance(thing, (*_ONE, enum.Enum)):
+        value = Identity(thing)
+    elif isinstance(thing, np.ndarray):
+        value = (str(thing.dtype), thing.shape, None if thing.dtype.hasobject else _digest(thing.tobytes()))
+        shown = np.array2string(thing, threshold=8, edgeitems=2, separator=", ").replace("\n", "")
+    elif isinstance(thing, (np.generic, np.dtype)):
+        value = repr(thing) if isinstance(thing, np.dtype) else (str(thing.dtype), thing.tobytes())
+    elif isinstance(thing, pathlib.PurePath):
+        value = str(thing)
+    elif isinstance(thing, types.CodeType):
+        value = thing
+    elif _is_tensor(thing):
+        value = _tensor_value(thing)
+    elif isinstance(thing, dict):
+        value = tuple(map(_key, thing))
+    elif isinstance(thing, (list, tuple, collections.deque)):
+        value = len(thing)
+        if all(type(part) in _PLAIN for part in thing):
+            shown = repr(thing)
+    elif isinstance(thing, (set, frozenset)):
+        value = tuple(sorted(map(str, map(_key, thing))))
+    return Content(Identity(kind), value, shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "...")
+
+
+def _key(key: Any) -> Any:
+    """A key or a set's item as a plain value."""
+    if isinstance(key, tuple):
+        return tuple(map(_key, key))
+    return (type(key).__name__, repr(key)) if type(key) in _PLAIN or isinstance(key, enum.Enum) else type(key).__name__
+
+
+def _is_opaque(thing: Any) -> bool:
+    """Whether its content says all that can be known."""
+    if type(thing) in _PLAIN or isinstance(thing, (*_ONE, enum.Enum, np.generic, np.dtype, pathlib.PurePath, types.CodeType)):
+        return True
+    return _is_tensor(thing) or draws(thing)
+
+
+def draws(thing: Any) -> bool:
+    """Whether it belongs to a window or a screen."""
+    return _module(thing).startswith(_DRAWING)
+
+
+def _is_tensor(thing: Any) -> bool:
+    return _module(thing).partition(".")[0] == "torch" and hasattr(thing, "detach") and hasattr(thing, "numpy")
+
+
+def _module(thing: Any) -> str:
+    """That defines its class; SWIG's have none."""
+    return str(getattr(type(thing), "__module__", ""))
+
+
+def _tensor_value(tensor: Any) -> Any:
+    plain = tensor.detach().cpu()
+    try:
+        content = plain.numpy().tobytes()
+    except TypeError:  # of a dtype that NumPy has not
+        content = repr(plain.tolist()).encode()
+    return str(tensor.dtype), tuple(tensor.shape), bool(tensor.requires_grad), _digest(content)
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def _is_foreign(thing: Any) -> bool:
+    """Whether it is an object of C++, whose properties say what it holds: of pybind11, as MuJoCo's, or of SWIG, as Box2D's."""
+    return type(type(thing)).__name__ == "pybind11_type" or _is_of_swig(thing)
+
+
+def _is_of_swig(thing: Any) -> bool:
+    return type(getattr(thing, "__dict__", {}).get("this")).__name__ == "SwigPyObject"
+
+
+def _parts(thing: Any) -> Iterator[tuple[Step, Any]]:
+    """What an object holds, one level down."""
+    if isinstance(thing, np.ndarray):
+        if thing.dtype.hasobject:
+            yield from ((Step("part", index), part) for index, part in enumerate(thing.ravel().tolist()))
+        return
+    if isinstance(thing, types.FunctionType):
+        yield from _parts_of_function(thing)
+        return
+    if isinstance(thing, types.MethodType):
+        yield Step("part", "function"), thing.__func__
+        yield Step("part", "object"), thing.__self__
+        return
+    if isinstance(thing, (property, staticmethod, classmethod)):
+        names = ["fget", "fset", "fdel"] if isinstance(thing, property) else ["__func__"]
+        yield from ((Step("part", name), getattr(thing, name)) for name in names)
+        return
+    if (state := _random_state(thing)) is not None:
+        yield Step("part", "state"), state
+        return
+    yield from _items(thing)
+    foreign, shows = _is_foreign(thing), False
+    for name, value in _properties(thing) if foreign else _attributes(thing):
+        shows = True
+        if not (isinstance(thing, gymnasium.Space) and name == "_np_random"):
+            yield Step("attribute", name), value
+    if not shows and not isinstance(thing, (dict, list, tuple, set, frozenset, collections.deque)) and not foreign:
+        yield from _reduced(thing)
+
+
+def _items(thing: Any) -> Iterator[tuple[Step, Any]]:
+    if isinstance(thing, dict):
+        by_name = all(type(key) in _PLAIN or isinstance(key, enum.Enum) for key in thing)
+        for index, (key, value) in enumerate(thing.items()):
+            yield (Step("item", key) if by_name else Step("part", index)), value
+    elif isinstance(thing, (list, tuple)):
+        kind = "item" if isinstance(thing, list) else "index"
+        yield from ((Step(kind, index), part) for index, part in enumerate(thing))
+    elif isinstance(thing, collections.deque):
+        yield from ((Step("part", index), part) for index, part in enumerate(thing))
+
+
+def _parts_of_function(function: types.FunctionType) -> Iterator[tuple[Step, Any]]:
+    yield Step("part", "code"), function.__code__
+    for name in ("__defaults__", "__kwdefaults__", "__dict__"):
+        yield Step("part", name), getattr(function, name)
+    for index, cell in enumerate(function.__closure__ or ()):
+        try:
+            content = cell.cell_contents
+        except ValueError:  # it is empty
+            continue
+        yield Step("part", index), content
+
+
+def _random_state(thing: Any) -> Any:
+    """Of a random number generator; None for anything else."""
+    if isinstance(thing, np.random.Generator):
+        return thing.bit_generator.state
+    if isinstance(thing, np.random.BitGenerator):
+        return thing.state
+    if isinstance(thing, np.random.RandomState):
+        return thing.get_state(legacy=False)
+    return thing.getstate() if isinstance(thing, random.Random) else None
+
+
+def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
+    """Attributes of an instance by name, those in __slots__ too."""
+    yield from sorted(dict(getattr(thing, "__dict__", {})).items(), key=lambda pair: str(pair[0]))
+    for name in _slots(type(thing)):  # type: ignore[arg-type]
+        try:
+            yield name, object.__getattribute__(thing, name)
+        except AttributeError:
+            continue
+
+
+@functools.cache
+def _slots(kind: type) -> tuple[str, ...]:
+    return tuple(
+        name
+        for base in kind.__mro__
+        if "__slots__" in vars(base)
+        for name, member in vars(base).items()
+        if isinstance(member, types.MemberDescriptorType)
+    )
+
+
+def _attribute(thing: Any, name: str) -> Any:
+    return vars(thing)[name] if name in getattr(thing, "__dict__", {}) else object.__getattribute__(thing, name)
+
+
+def _properties(thing: Any) -> Iterator[tuple[str, Any]]:
+    """Properties of a foreign object, those that raise now left out; of SWIG's numbers and vectors, not other objects.
+
+    Bodies of Box2D lead to each other, and each time by new Python objects.
+    """
+    names = {name for base in type(thing).__mro__ for name, member in vars(base).items() if isinstance(member, property)}
+    if type(thing).__name__ == "MjData":
+        names &= _MUJOCO_STATE
+    for name in sorted(names):
+        if name.startswith("_"):
+            continue
+        try:
+            value = getattr(thing, name)
+        except Exception:
+            continue
+        if not _is_of_swig(thing) or type(value) in _PLAIN:
+            yield name, value
+        elif "Vec" in type(value).__name__:
+            yield name, tuple(value)
+
+
+def _reduced(thing: Any) -> Iterator[tuple[Step, Any]]:
+    """What pickle would keep of an object that shows nothing else."""
+    try:
+        reduced = thing.__reduce_ex__(4)
+    except Exception:
+        return
+    if isinstance(reduced, tuple):
+        for index, part in enumerate(reduced[:3]):  # items come with the object itself
+            yield Step("part", index), part
+
+
+def in_words(way: Way) -> str:
+    """As code that begins at the environment, with layers left out: 'model.opt.gravity', \"config['speed']\"."""
+    return "".join(map(str, way)).lstrip(".")
+
+
+def part_of(thing: Any, way: Way) -> Any:
+    """What is at the end of a way. Raises LookupError or AttributeError where the way ends before."""
+    for step in way:
+        if step.kind == "attribute":
+            thing = getattr(thing, step.key) if _is_foreign(thing) else _attribute(thing, step.key)
+        elif step.kind == "part":
+            raise LookupError(f"no way leads to {in_words(way)}")
+        else:
+            thing = thing[step.key]
+    return thing
