@@ -75,7 +75,7 @@ class FastES(Loop):
     cluster: 'auto', 'host:port' or 'ray://host:port' of a Ray cluster, whose nodes play in place of processes here.
     seed: int >= 0; None draws one.
     env_kwargs: for gymnasium.make.
-    verbose: 1 prints a line a generation.
+    verbose: 1 prints a row of statistics about once per second, 2 one per generation.
     tensorboard_log: folder for TensorBoard; None for no such log.
     stats_window_size: training episodes that ep_info_buffer keeps.
     device: 'auto' or 'cpu', which are the same.

@@ -13,7 +13,7 @@ from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.sb3.interface import SB3Interface
 from fastes.system.interrupts import interrupts_wait
-from fastes.training.archive.race import run_race
+from fastes.training.archive.race import episodes_of_race, run_race
 from fastes.training.evaluation import Told
 from fastes.training.evaluator import Evaluator
 from fastes.training.generation import (
@@ -22,6 +22,7 @@ from fastes.training.generation import (
     evaluate,
     finish_evaluation,
     make_record,
+    may_confirm,
     play_start,
     run_generation,
     warm_up,
@@ -34,7 +35,6 @@ class Loop(SB3Interface):
     """What `FastES.learn` repeats. Where it waits for episodes it yields, so that several trainings can share a pool."""
 
     _odd: StatisticsWarnings
-    out_of_time = False  # whether max_minutes ended the last `learn`
     _judged: tuple[TrainingState, TrainingState] | None = None  # how it was left then, and what it was judged to be
 
     def _train(self, total: int, callbacks: Callback, ends_at: float = math.inf) -> Steps[None]:
@@ -98,6 +98,7 @@ class Loop(SB3Interface):
         """Judge the present start where it has spent its part, and begin the next one or go on from the best."""
         starts = self.state.starts
         if starts.due(self.num_timesteps, self.budget):
+            callbacks.on_phase(self, f"judging start {starts.running + 1} of {starts.number}", starts.episodes)
             evaluation = yield from evaluate(self.state, self.evaluator, starts.judges())
             self.state = self.state.judged(evaluation)
             callbacks.on_start_judged(self, starts.running + 1, starts.score(evaluation))
@@ -105,6 +106,8 @@ class Loop(SB3Interface):
     def _race(self, callbacks: Callback) -> Steps[None]:
         """Let what the archive holds and the present parameters race, unless they have, and go on from the winner."""
         if self.state.archive.is_due(self.generation):
+            entrants = len(self.state.archive.best()) + 1
+            callbacks.on_phase(self, f"race of {entrants}", episodes_of_race(entrants))
             race = yield from run_race(self.state, self.evaluator)
             self.state = self.state.raced(race.winner.snapshot, race.timesteps)
             callbacks.on_raced(self, race)
@@ -152,7 +155,8 @@ class Loop(SB3Interface):
                 callbacks.on_new_best(self, mean)
             finally:
                 self.state = before
-        if mean >= self.target_return:
+        if mean >= self.target_return and may_confirm(state):
+            callbacks.on_phase(self, "confirming the target", self.settings.target_episodes)
             return (yield from confirm_target(state, self.evaluator, pending, self.target_return))
         return False, state
 

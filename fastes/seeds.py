@@ -13,7 +13,7 @@ from fastes.errors import check_int, check_seed
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.pools.base import Steps
 from fastes.pools.shared_pool import SharedPool
-from fastes.reports.console_log import SeedsBar
+from fastes.reports.progress_bar import SeedsBar
 from fastes.system.console import output_lasts
 
 MOST_SEEDS = 1000

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import sys
+import threading
 import types
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from envs_for_tests import Toy
 
 from fastes import FastES
-from fastes.reports.console_log import ProgressBar, ProgressLines, line_meanwhile
+from fastes.reports.progress_bar import InFile, Progress, ProgressBar
 from fastes.system.console import in_notebook
 
 TINY: dict[str, Any] = {"population_size": 4, "seed": 5, "preset": "default", "n_workers": 0, "target_return": "none"}
@@ -44,9 +46,10 @@ def test_a_pipe_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastes.sb3.callbacks._LINE_SECONDS", 0.0)
     lines = _learn(monkeypatch, progress_bar=True).splitlines()
     assert len(lines) > 2
-    assert re.fullmatch(r" *\d+% of 4\d\d steps: .*step/s\]", lines[0]), "no evaluation is told yet"
-    assert all(re.fullmatch(r" *\d+% of 4\d\d steps: .*step/s, eval .*\]", line) for line in lines[1:]), lines
-    assert lines[-1].startswith("100%")
+    form = r" *\d+% \d+( of 4\d\d)? steps \[\d\d:\d\d<(\d\d:\d\d|\?)(, .* steps/s)?(, eval .*)?\]"
+    assert all(re.fullmatch(form, line) for line in lines[:-1]), lines
+    assert "eval" in lines[-2]
+    assert re.fullmatch(r"100% 4\d\d steps \[\d\d:\d\d<00:00, .*, eval .*\]", lines[-1])
     assert "\r" not in "".join(lines)
 
 
@@ -54,22 +57,63 @@ def test_a_short_training_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> None
     (line,) = _learn(monkeypatch, progress_bar=True).splitlines()
     assert line.startswith("100%")
     assert _learn(monkeypatch) == ""
-    assert _learn(monkeypatch, callback=ProgressBar()) == "", "the commands have lines of their own"
+    assert _learn(monkeypatch, callback=ProgressBar()) == "", "no line where none was asked for"
 
 
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\r" in _learn(monkeypatch, Terminal(), progress_bar=True)
 
 
-def test_a_terminal_is_told_what_goes_on_and_keeps_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for stream, during, after in ((Terminal(), "playing\r", "playing\r       \r"), (io.StringIO(), "", "")):
-        monkeypatch.setattr(sys, "stderr", stream)
-        with line_meanwhile("playing"):
-            assert stream.getvalue() == during
-        assert stream.getvalue() == after
-    monkeypatch.setattr(sys, "stderr", None)
-    with line_meanwhile("playing"):
-        pass
+def test_words_of_a_bar() -> None:
+    progress = Progress(0.999, 3723.0, 61.0, 12345.0, "race of 9", "eval 12.0")
+    assert progress.in_words() == "race of 9 [1:02:03<01:01, 12.3k steps/s, eval 12.0]"
+    assert progress.drawn(200, ascii_only=True).startswith(" 99%|#######"), "100 % is said when nothing is left"
+    with_rate, with_note = (
+        len(words) + len(" 99%|| ") + 8 for words in (progress.in_words(), "race of 9 [1:02:03<01:01, eval 12.0]")
+    )
+    for columns in range(40, 120):
+        drawn = progress.drawn(columns, ascii_only=False)
+        assert len(drawn) <= columns
+        assert drawn.startswith(" 99%|")
+        assert ("steps/s" in drawn, "eval" in drawn) == (columns >= with_rate, columns >= with_note)
+    nothing = progress._replace(share=0.0, remaining=math.nan, rate=math.nan, phase="0 of 400 steps", note="")
+    assert nothing.in_words() == "0 of 400 steps [1:02:03<?]"
+
+
+def test_the_bar_covers_all_that_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judging of starts, the race, and the judging of the result, each under its name; it never goes back."""
+    seen = list[Progress]()
+    monkeypatch.setattr("fastes.reports.progress_bar._face", lambda _: Recorder(seen))
+    with FastES(lambda: Toy(), **TINY, starts=2, archive_size=2) as model:
+        bar = ProgressBar(judging=20)
+        model.learn(600, bar)
+        trained = bar.progress()
+        bar.judge(model, 20)
+        bar.judge(model, 0)
+        bar.close()
+    phases = [progress.phase for progress in seen]
+    names = [name for name, after in zip(phases, [*phases[1:], ""], strict=True) if name != after and "steps" not in name]
+    assert names == ["judging start 1 of 2", "judging start 2 of 2", "race of 3", "judging the result"]
+    shares = [progress.share for progress in seen]
+    assert shares == sorted(shares)
+    (at_race,) = {progress.share for progress in seen if progress.phase == "race of 3"}
+    assert 0.1 < at_race < trained.share < 1.0, "180 episodes beside 600 steps"
+    assert bar.progress().share == 1.0
+    assert not any(thread.name == "fastes-progress" for thread in threading.enumerate())
+
+
+class Recorder:
+    """A face that keeps what it is shown."""
+
+    seconds = 0.0
+
+    def __init__(self, seen: list[Progress]) -> None:
+        self.seen = seen
+
+    def show(self, progress: Progress) -> None:
+        self.seen.append(progress)
+
+    def end(self, stays: bool) -> None: ...
 
 
 def test_a_notebook_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +123,7 @@ def test_a_notebook_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith(("tqdm.autonotebook", "tqdm.notebook"))]:
         monkeypatch.delitem(sys.modules, name)
     shown = _learn(monkeypatch, progress_bar=True)
-    assert "400" in shown
+    assert re.search(r"100%\|.*\| 4\d\d steps \[", shown)
     assert "IProgress" not in shown, "without ipywidgets it is a bar of text, without a warning"
 
 
@@ -90,11 +134,11 @@ def test_no_stderr_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_forked_copy_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    bar = ProgressBar(line_seconds=0.0)
-    bar._bar = ProgressLines(10, 0, 0.0)
+    bar = ProgressBar()
+    bar._face = InFile(0.0)
     bar.leave_to_parent()
-    bar._bar.update(5)
-    bar._bar.close()
+    bar._show(at_once=True)
+    bar.close()
     assert capsys.readouterr().err == ""
 
 

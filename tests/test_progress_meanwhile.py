@@ -71,7 +71,7 @@ def test_the_bar_moves_within_a_generation(monkeypatch: pytest.MonkeyPatch, tmp_
     stream.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stderr", stream)
     with FastES(lambda: Waiting(str(go)), n_workers=0, **TINY) as model:
-        watch = _once(lambda: "5.00/100" in stream.getvalue(), go)
+        watch = _once(lambda: "5 of 100 steps" in stream.getvalue(), go)
         model.learn(100, progress_bar=True)
         watch.join()
     assert go.exists()

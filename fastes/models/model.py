@@ -58,6 +58,7 @@ class Model(FromConfig):
     verbose: int
     _predictor: Predictor
     observation_space: Any
+    out_of_time = False  # whether max_minutes ended the last `learn`
     _pool_steps = StepsPlayed()  # of the evaluator's pool when steps were booked last
 
     num_timesteps: int = _counter("num_timesteps")

@@ -16,7 +16,8 @@ class Callback:
     parameters whose evaluation was the best so far, before they move on. on_start_judged is called for each of several
     `starts` in each round, numbered from 1, when the model holds what goes on: the next start, or the best one. Then
     model.starts.verdict says which starts were dropped, and model.settings are those of what goes on. on_raced is called after
-    the race of an `archive_size`, when the model holds the winner.
+    the race of an `archive_size`, when the model holds the winner. on_phase is called before noise-free episodes that belong to
+    no generation: those that judge a start, confirm the target, or are a race's; name says which, and episodes how many.
     """
 
     def on_start(self, model: Any, total_timesteps: int) -> None: ...
@@ -26,6 +27,8 @@ class Callback:
     def on_start_judged(self, model: Any, start: int, eval_return: float) -> None: ...
 
     def on_raced(self, model: Any, race: Race) -> None: ...
+
+    def on_phase(self, model: Any, name: str, episodes: int) -> None: ...
 
     def on_generation(self, model: Any, record: Record) -> bool | None: ...
 
@@ -63,6 +66,10 @@ class CallbackList(Callback):
     def on_raced(self, model: Any, race: Race) -> None:
         for callback in self.callbacks:
             callback.on_raced(model, race)
+
+    def on_phase(self, model: Any, name: str, episodes: int) -> None:
+        for callback in self.callbacks:
+            callback.on_phase(model, name, episodes)
 
     def on_generation(self, model: Any, record: Record) -> bool:
         answers = [callback.on_generation(model, record) for callback in self.callbacks]

@@ -1,72 +1,90 @@
-"""A training on the console: a line a generation, and a bar."""
+"""A training on the console: lines of statistics."""
 
 from __future__ import annotations
 
-import contextlib
-import statistics
+import math
 import sys
-import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from collections.abc import Sequence
+from typing import NamedTuple, TextIO
 
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
-from fastes.reports.repeatedly import Repeatedly
 from fastes.settings.settings import Settings
-from fastes.system.console import in_notebook, lasting
-from fastes.system.forks import tell_of_forks
+from fastes.system.console import columns_of, lasting
 from fastes.training.archive.race import Race
 from fastes.training.record import Record
 
-_SECONDS = 0.5  # between looks at the steps of the running generation
-
 
 class ConsoleLog(Callback):
-    """One line of statistics a generation, under a header that is repeated now and then; above the progress bar if any."""
+    """Rows of statistics of generations, under a header that is repeated now and then; above the progress bar if any.
 
-    def __init__(self, file: TextIO | None = None, repeat_header: int = 40) -> None:
-        self.file, self.repeat_header, self.lines = file, repeat_header, 0
+    seconds: that lie between two rows; the first and the last generation always have one. 0 for a row a generation.
+
+    A row shows the evaluation that was told last since the row before. On a narrow terminal some columns are left out.
+    """
+
+    def __init__(self, file: TextIO | None = None, repeat_header: int = 40, seconds: float = 0.0) -> None:
+        self.file, self.repeat_header, self.seconds, self.lines = file, repeat_header, seconds, 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.lines, self._written_at = 0, -math.inf
+        self._waiting: Record | None = None  # of the last generation that has no row yet
 
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
-        self._write(console_header())
-        self.lines = 0
+        self._begin()
+        self._write(console_header(self._columns()))
 
-    def on_generation(self, model: Model, record: Record) -> None:  # noqa: ARG002
+    def on_generation(self, model: Model, record: Record) -> None:
+        if model.solved:  # no step was made in it
+            self._write_waiting()
+            self._write(_confirmed_line(model, record))
+            return
+        before = self._waiting
+        if before is not None and not record.eval_generation:
+            told = {name: getattr(before, name) for name in ("eval_generation", "eval_return", "eval_rank")}
+            record = record._replace(**told)
+        self._waiting = record
+        if time.monotonic() - self._written_at >= self.seconds:
+            self._write_waiting()
+
+    def on_end(self, model: Model) -> None:  # noqa: ARG002
+        self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        record, self._waiting = self._waiting, None
+        if record is None:
+            return
+        columns = self._columns()
         if self.lines and self.lines % self.repeat_header == 0:
-            self._write(console_header())
-        self._write(console_line(record))
-        self.lines += 1
+            self._write(console_header(columns))
+        self._write(console_line(record, columns))
+        self.lines, self._written_at = self.lines + 1, time.monotonic()
 
     def on_start_judged(self, model: Model, start: int, eval_return: float) -> None:
+        self._write_waiting()
         self._write(judged_line(model, start, eval_return))
 
     def on_raced(self, model: Model, race: Race) -> None:
+        self._write_waiting()
         winner, of = race.winner.last, race.winner.snapshot
         who = "the last parameters win" if of.generation == model.generation else f"those after {of.timesteps} steps win"
         self._write(f"race of {len(race.entrants)}: {who}, {winner.in_words()} over {len(winner.returns)} episodes")
 
     def _write(self, line: str) -> None:
-        from tqdm import tqdm
+        print(line, file=lasting(self.file or sys.stdout), flush=True)  # a reader sees it at once; one that is gone is noticed
 
-        file = lasting(self.file or sys.stdout)
-        tqdm.write(line, file=file)
-        file.flush()  # a reader sees it at once, and a reader that is gone is noticed
+    def _columns(self) -> int | None:
+        """Of the terminal; None for a file or a pipe, which has room for all."""
+        stream = lasting(self.file or sys.stdout)
+        return columns_of(stream) if stream.isatty() else None
 
 
-@contextlib.contextmanager
-def line_meanwhile(text: str) -> Iterator[None]:
-    """Shows text on a terminal for as long as the block takes; elsewhere nothing."""
-    stream = lasting(sys.stderr)
-    watched = stream.isatty()
-    if watched:
-        print(text, end="\r", file=stream, flush=True)
-    try:
-        yield
-    finally:
-        if watched:
-            print(" " * len(text), end="\r", file=stream, flush=True)
+def _confirmed_line(model: Model, record: Record) -> str:
+    """In the place of a row: the steps of its generation do not count."""
+    of = f"the evaluation of {record.eval_return:.1f} after {record.eval_at} steps"
+    return f"confirmed: {of} holds over {model.settings.target_episodes} fresh episodes (target {model.target_return:g})"
 
 
 def judged_line(model: Model, start: int, eval_return: float) -> str:
@@ -89,182 +107,51 @@ def _differences(settings: Settings, start: int) -> str:
     return f" ({', '.join(f'{name} = {value}' for name, value in own.items())})" if own else ""
 
 
-class ProgressBar(Callback):
-    """tqdm over timesteps: on a terminal, and in a notebook as its widget.
+class _Column(NamedTuple):
+    """Of the table. rank: a narrow terminal has the columns of the lowest ranks."""
 
-    line_seconds: elsewhere, in a file or a pipe, a line on stderr so often; None for nothing.
-    """
-
-    def __init__(self, line_seconds: float | None = None) -> None:
-        self.line_seconds = line_seconds
-        self._bar: Any = None
-        self._moving = threading.Lock()
-        self._meanwhile: Repeatedly | None = None
-        tell_of_forks(self)
-
-    def leave_to_parent(self) -> None:
-        """See forks.Owner: two bars would share a terminal's line."""
-        if self._bar is not None:
-            self._bar.disable = True
-
-    def on_start(self, model: Model, total_timesteps: int) -> None:
-        self._begin(total_timesteps, model.num_timesteps)
-        self._move_meanwhile(lambda: model.steps_played().candidates)
-
-    def _move_meanwhile(self, steps: Callable[[], int]) -> None:
-        """The bar follows the steps of the running generation, too."""
-        if not self._bar.disable:
-            self._meanwhile = Repeatedly(_SECONDS, lambda: self._move(min(steps(), self._bar.total)))
-
-    def _move(self, steps: int) -> None:
-        with self._moving:
-            if steps > self._bar.n:
-                self._bar.update(steps - self._bar.n)
-                self._bar.refresh()
-
-    def _stay(self) -> None:
-        """The bar is about to end."""
-        meanwhile, self._meanwhile = self._meanwhile, None
-        if meanwhile is not None:
-            meanwhile.end()
-
-    def _begin(self, total: int, initial: int) -> None:
-        if sys.stderr is not None and self.line_seconds is not None and not (in_notebook() or sys.stderr.isatty()):
-            self._bar = ProgressLines(total, initial, self.line_seconds)
-            return
-        self._bar = _tqdm_class()(
-            total=total,
-            initial=initial,
-            unit="step",
-            unit_scale=True,
-            dynamic_ncols=True,
-            disable=False if in_notebook() else None if sys.stderr is not None else True,  # not where nobody watches
-        )
-
-    def on_generation(self, model: Model, record: Record) -> None:
-        if record.eval_generation:
-            self._bar.set_postfix_str(f"eval {record.eval_return:.1f}", refresh=False)
-        with self._moving:
-            self._bar.update(model.num_timesteps - self._bar.n)
-
-    def on_end(self, model: Model) -> None:  # noqa: ARG002
-        self._stay()
-        self._bar.close()
-
-
-class SeedsBar(ProgressBar):
-    """A bar over the timesteps of several trainings, which go on at once.
-
-    trainings: how many; one that is solved early leaves the others less to do.
-    line_seconds: see ProgressBar.
-    """
-
-    def __init__(self, trainings: int, line_seconds: float | None = 10.0) -> None:
-        super().__init__(line_seconds)
-        self.trainings, self._open, self._ended = trainings, 0, 0
-        self._totals: dict[int, int] = {}  # seed -> timesteps that it will have
-        self._made: dict[int, int] = {}  # seed -> that it has
-        self._returns: dict[int, float] = {}  # seed -> of its last evaluation
-
-    def on_start(self, model: Model, total_timesteps: int) -> None:
-        if self._bar is None:
-            self._begin(self.trainings * total_timesteps, 0)
-            self._move_meanwhile(lambda: model.evaluator.steps_played().candidates)  # of all trainings: they share a pool
-        self._totals[model.seed], self._open = total_timesteps, self._open + 1
-
-    def on_generation(self, model: Model, record: Record) -> None:
-        if record.eval_generation:
-            self._returns[model.seed] = record.eval_return
-        self._show(model)
-
-    def on_end(self, model: Model) -> None:
-        self._open -= 1
-        total = self._totals[model.seed]
-        if model.solved or model.num_timesteps >= total:
-            self._ended += 1
-            self._bar.total += model.num_timesteps - total
-        self._show(model)
-        if not self._open:
-            self._stay()
-            self._bar.close()
-
-    def _show(self, model: Model) -> None:
-        self._made[model.seed] = model.num_timesteps
-        median = f"median eval {statistics.median(self._returns.values()):.1f}, " if self._returns else ""
-        self._bar.set_postfix_str(f"{median}{self._ended} of {self.trainings} ended", refresh=False)
-        with self._moving:
-            self._bar.update(sum(self._made.values()) - self._bar.n)
-
-
-def _tqdm_class() -> Any:
-    if not in_notebook():
-        from tqdm import tqdm
-
-        return tqdm
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # without ipywidgets it is a bar of text, which does
-        from tqdm.autonotebook import tqdm as notebook_tqdm
-    return notebook_tqdm
-
-
-class ProgressLines:
-    """What a ProgressBar needs of tqdm, as lines for a stream that keeps them: one every `seconds`, and one at the end."""
-
-    def __init__(self, total: int, initial: int, seconds: float) -> None:
-        self.total, self.initial, self.n, self.seconds = total, initial, initial, seconds
-        self.disable, self._postfix, self._shown = False, "", -1
-        self._begun = self._said = time.monotonic()
-
-    def set_postfix_str(self, text: str, refresh: bool = False) -> None:  # noqa: ARG002
-        self._postfix = text
-
-    def update(self, steps: int) -> None:
-        self.n += steps
-        if time.monotonic() - self._said >= self.seconds:
-            self._say()
-
-    def refresh(self) -> None:
-        """The next line is said when its time has come."""
-
-    def close(self) -> None:
-        if self._shown < self.n:
-            self._say()
-
-    def _say(self) -> None:
-        from tqdm import tqdm
-
-        if self.disable:
-            return
-        self._said, self._shown = time.monotonic(), self.n
-        counts = (self.n, max(self.n, self.total), self._said - self._begun)
-        form = "{percentage:3.0f}% of {total_fmt} steps: {n_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
-        how = {"unit": "step", "unit_scale": True, "initial": self.initial, "bar_format": form, "postfix": self._postfix}
-        print(tqdm.format_meter(*counts, **how), file=lasting(sys.stderr), flush=True)
+    title: str
+    field: str
+    form: str
+    width: int
+    rank: int
 
 
 _COLUMNS = (
-    ("gen", "generation", "{:d}"),
-    ("steps", "timesteps", "{:d}"),
-    ("ret mean", "return_mean", "{:.1f}"),
-    ("ret max", "return_max", "{:.1f}"),
-    ("eval", "eval_return", "{:.1f}"),
-    ("rank", "eval_rank", "{:d}"),
-    ("elite", "elite_share", "{:.0%}"),
-    ("|theta|", "theta_norm", "{:.3g}"),
-    ("|grad|", "gradient_norm", "{:.3g}"),
-    ("upd ratio", "update_ratio", "{:.2g}"),
-    ("ep len", "episode_length", "{:.0f}"),
-    ("steps/s", "steps_per_second", "{:.0f}"),
-    ("util", "utilisation", "{:.0%}"),
+    _Column("gen", "generation", "{:d}", 5, 0),
+    _Column("steps", "timesteps", "{:d}", 9, 1),
+    _Column("ret mean", "return_mean", "{:.1f}", 9, 3),
+    _Column("ret max", "return_max", "{:.1f}", 9, 4),
+    _Column("eval", "eval_return", "{:.1f}", 9, 2),
+    _Column("rank", "eval_rank", "{:d}", 5, 12),
+    _Column("elite", "elite_share", "{:.0%}", 6, 9),
+    _Column("|theta|", "theta_norm", "{:.3g}", 8, 11),
+    _Column("|grad|", "gradient_norm", "{:.3g}", 8, 10),
+    _Column("upd ratio", "update_ratio", "{:.2g}", 9, 8),
+    _Column("ep len", "episode_length", "{:.0f}", 7, 5),
+    _Column("steps/s", "steps_per_second", "{:.0f}", 8, 6),
+    _Column("util", "utilisation", "{:.0%}", 5, 7),
 )
-_WIDTHS = (5, 9, 9, 9, 9, 5, 6, 8, 8, 9, 7, 8, 5)
 
 
-def console_header() -> str:
-    return " ".join(f"{title:>{width}}" for (title, _, _), width in zip(_COLUMNS, _WIDTHS, strict=True))
+def console_header(columns: int | None = None) -> str:
+    """columns: of the terminal; None for room enough."""
+    return " ".join(f"{column.title:>{column.width}}" for column in _fitting(columns))
 
 
-def console_line(record: Record) -> str:
+def console_line(record: Record, columns: int | None = None) -> str:
     untold = () if record.eval_generation else ("eval_return", "eval_rank")
-    values = ("-" if name in untold else form.format(getattr(record, name)) for _, name, form in _COLUMNS)
-    return " ".join(f"{value:>{width}}" for value, width in zip(values, _WIDTHS, strict=True))
+    shown = _fitting(columns)
+    values = ("-" if each.field in untold else each.form.format(getattr(record, each.field)) for each in shown)
+    return " ".join(f"{value:>{each.width}}" for value, each in zip(values, shown, strict=True))
+
+
+def _fitting(columns: int | None) -> Sequence[_Column]:
+    """What there is room for."""
+    room, ranks = sys.maxsize if columns is None else columns, set[int]()
+    for each in sorted(_COLUMNS, key=lambda column: column.rank):
+        room -= each.width + bool(ranks)
+        if room < 0:
+            break
+        ranks.add(each.rank)
+    return [each for each in _COLUMNS if each.rank in ranks]

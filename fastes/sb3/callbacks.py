@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from fastes.reports.callbacks import Callback, CallbackList, FunctionCallback
-from fastes.reports.console_log import ConsoleLog, ProgressBar
+from fastes.reports.console_log import ConsoleLog
+from fastes.reports.progress_bar import ProgressBar
 from fastes.sb3.files import MonitorFile
 from fastes.sb3.interface import SB3Interface
 from fastes.sb3.logged_statistics import LogStatistics
@@ -23,6 +24,7 @@ from fastes.training.record import Record
 
 # attributes that say "act when n_calls is a multiple of this"
 _PERIODS = ("eval_freq", "save_freq", "check_freq", "model_save_freq")
+_ROW_SECONDS = 1.0  # between rows of statistics
 _LINE_SECONDS = 10.0  # between lines of a progress bar in a file or a pipe
 # SB3's callbacks that only add up what a generation brought
 _SUMS = {"ProgressBarCallback", "EveryNTimesteps", "StopTrainingOnMaxEpisodes"}
@@ -176,7 +178,7 @@ def all_callbacks(model: SB3Interface, callback: Any, progress_bar: bool) -> Cal
     if model.source.monitor_file is not None:
         callbacks.insert(0, MonitorFile(model.source.monitor_file))
     if model.verbose:
-        callbacks.insert(0, ConsoleLog())
+        callbacks.insert(0, ConsoleLog(seconds=_ROW_SECONDS if model.verbose == 1 else 0.0))
     if progress_bar:
         callbacks.append(ProgressBar(line_seconds=_LINE_SECONDS))
     return CallbackList(callbacks)

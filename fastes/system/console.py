@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any, TextIO
+
+from fastes.system.forks import tell_of_forks
 
 
 class Lasting:
     """A text stream whose failures are kept and not raised; characters that it cannot encode are escaped.
+
+    On a terminal that has a BottomLine, text goes above that line.
 
     lost: why something could not be written, the empty string as long as everything could.
     """
@@ -20,6 +25,15 @@ class Lasting:
         self.lost = ""
 
     def write(self, text: str) -> int:
+        if (line := BottomLine.shown) is not None and self.isatty():
+            with line.made_way(text):
+                self.put(text)
+                self.flush()
+            return len(text)
+        return self.put(text)
+
+    def put(self, text: str) -> int:
+        """Write text where the cursor is."""
         try:
             if self.stream is not None:
                 self._write(self.stream, text)
@@ -59,13 +73,6 @@ class Lasting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__.get("stream"), name)
 
-    def __eq__(self, other: object) -> bool:
-        """Two of one stream are one, for tqdm, which asks whether a text and its bar share a screen."""
-        return self.stream is (other.stream if isinstance(other, Lasting) else other)
-
-    def __hash__(self) -> int:
-        return hash(self.stream)
-
 
 class Result(Lasting):
     """A text stream that takes the result of a command: what cannot be written is an error in words."""
@@ -79,6 +86,77 @@ class Result(Lasting):
     def _lose(self, error: Exception) -> None:
         super()._lose(error)
         raise OSError(self.lost)
+
+
+class BottomLine:
+    """The last line of a terminal, which is written again and again; what else this process writes there goes above it.
+
+    stream: of the terminal.
+
+    A text that has no line end yet has the last line to itself: the bottom line waits for its end.
+    """
+
+    shown: BottomLine | None = None  # a terminal has one bottom
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._text, self._width = lasting(stream), "", 0
+        self._is_busy = False  # with a text of others that has not ended
+        self._lock = threading.RLock()  # a signal's handler may print in the middle of a write
+        tell_of_forks(self)
+
+    @property
+    def columns(self) -> int:
+        """That a text may have."""
+        return columns_of(self._stream) - 1  # the last one would move the cursor to the next line
+
+    def show(self, text: str) -> None:
+        """Put text, of one line, in the place of the text before."""
+        with self._lock:
+            BottomLine.shown, self._text = self, text
+            if not self._is_busy:
+                self._draw(text)
+
+    def end(self, stays: bool) -> None:
+        """What is written from now on comes below what is shown, or in its place. stays: which."""
+        with self._lock:
+            BottomLine.shown = None
+            if self._width and stays:
+                self._stream.put("\n")
+                self._stream.flush()
+            elif self._width:
+                self._draw("")
+            self._text, self._width = "", 0
+
+    @contextlib.contextmanager
+    def made_way(self, text: str) -> Iterator[None]:
+        """The line is empty while another text is written, and shown again once that ends."""
+        with self._lock:
+            if self._width:
+                self._draw("")
+            yield
+            if text:
+                self._is_busy = not text.endswith("\n")
+            if self._text and not self._is_busy and BottomLine.shown is self:
+                self._draw(self._text)
+
+    def _draw(self, text: str) -> None:
+        """Over what is there. Spaces clear the rest: not every terminal knows an escape sequence for that."""
+        text = text[: self.columns]
+        self._stream.put(f"\r{text.ljust(min(self._width, self.columns))}" + ("" if text else "\r"))
+        self._stream.flush()
+        self._width = len(text)
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner: two processes would write over each other."""
+        BottomLine.shown = None
+
+
+def columns_of(terminal: TextIO) -> int:
+    """How wide it is; 80 where it does not tell."""
+    try:
+        return os.get_terminal_size(terminal.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def lasting(stream: Any) -> Any:

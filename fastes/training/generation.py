@@ -96,16 +96,19 @@ def evaluate(state: TrainingState, evaluator: Evaluator, seeds: npt.NDArray[np.i
     return evaluator.evaluate(state.strategy.theta, state.normalizer, seeds, state.episode_settings()[1])
 
 
-def confirm_target(
-    state: TrainingState, evaluator: Evaluator, pending: Pending, target: float
-) -> Steps[tuple[bool, TrainingState]]:
-    """Evaluate theta on fresh seeds: one good episode is no solution. Whether it is one, and the state that knows of it.
+def may_confirm(state: TrainingState) -> bool:
+    """Whether a target that is reached may be confirmed.
 
     After a failure, training comes first for as many steps as that took: confirming costs half of the time at most.
     """
+    return state.counters.num_timesteps >= state.counters.confirm_after
+
+
+def confirm_target(
+    state: TrainingState, evaluator: Evaluator, pending: Pending, target: float
+) -> Steps[tuple[bool, TrainingState]]:
+    """Evaluate theta on fresh seeds: one good episode is no solution. Whether it is one, and the state that knows of it."""
     counters = state.counters
-    if counters.num_timesteps < counters.confirm_after:
-        return False, state
     seeds = state.fresh_seeds(state.settings.target_episodes)
     confirmation = yield from evaluator.evaluate(pending.theta, pending.normalizer, seeds, state.episode_settings()[1])
     if confirmation.mean >= target:

@@ -15,17 +15,21 @@ from typing import Any
 from fastes.agent import FastES
 from fastes.cli.arguments import add_cluster, add_env_kwargs, add_short_help, add_workers
 from fastes.cli.setting_flags import add_settings
-from fastes.cli.train.report import Session, replay_command, report, resume_command
+from fastes.cli.train.report import Session, most_judging, replay_command, report, resume_command
 from fastes.cli.train.seeds import run_seeds
 from fastes.cli.train.start import RUNS, new, note_start, resumed, tell_start
 from fastes.errors import FastESError, WorkerError
 from fastes.models.arguments import checked_minutes
 from fastes.reports.callbacks import Callback
-from fastes.reports.console_log import ConsoleLog, ProgressBar
+from fastes.reports.console_log import ConsoleLog
+from fastes.reports.progress_bar import ProgressBar
 from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.runs.run_folder import RunFolder
 from fastes.sb3.files import EVALUATIONS, MONITOR
 from fastes.system.interrupts import Terminated, interrupts_wait
+
+_ROW_SECONDS = {True: 1.0, False: 10.0}  # on a terminal, and in a file or a pipe
+_LINE_SECONDS = 30.0  # between lines on how far the training is, in a file or a pipe
 
 _MAIN = (  # what --help shows
     "env",
@@ -45,6 +49,7 @@ _MAIN = (  # what --help shows
     "population_scale",
     "sigma",
     "learning_rate",
+    "verbose",
     "quiet",
     "help",
     "help_all",
@@ -64,7 +69,14 @@ def add_train(commands: Any) -> None:
     add_short_help(train, _MAIN)
     _add_start(train)
     _add_run_folder(train)
-    train.add_argument("--quiet", action="store_true", help="no progress bar and no line a generation")
+    shown = train.add_mutually_exclusive_group()
+    shown.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="a row for each generation (default: one per second on a terminal, one per ten seconds elsewhere)",
+    )
+    shown.add_argument("--quiet", action="store_true", help="no progress bar and no rows")
     add_settings(train)
 
 
@@ -140,19 +152,27 @@ def run_train(arguments: argparse.Namespace) -> int:
         return status
 
 
+def _row_seconds(arguments: argparse.Namespace) -> float:
+    """Between two rows of statistics."""
+    if arguments.verbose:
+        return 0.0
+    return _ROW_SECONDS[sys.stdout is not None and sys.stdout.isatty()]
+
+
 def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> int:
     note_start(model, folder)
     tell_start(arguments, model, f"seed {model.seed}, run folder {folder.shown}")
-    callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(), folder, ProgressBar()]
+    bar = ProgressBar(_LINE_SECONDS, judging=most_judging(model))
+    callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(seconds=_row_seconds(arguments)), folder, bar]
     started, before = time.perf_counter(), (model.num_timesteps, model.generation)
-    with model, StopOnSignal() as interrupt:
+    with model, StopOnSignal() as interrupt, bar:
         status = _learn(model, folder, [*callbacks, interrupt], arguments.max_minutes)
         if status:
             return status
         interrupt.training_has_ended()
         session = Session(*before, time.perf_counter() - started)
         try:
-            report(model, folder, session, interrupt.requested)
+            report(model, folder, session, interrupt.requested, bar)
         except (KeyboardInterrupt, Terminated):
             print(f"\nstopped before the report was whole; for that: {resume_command(model, folder.shown)}", file=sys.stderr)
             raise

@@ -13,7 +13,7 @@ import numpy as np
 from fastes.agent import FastES
 from fastes.errors import WorkerError
 from fastes.pools.base import Steps
-from fastes.reports.console_log import line_meanwhile
+from fastes.reports.progress_bar import ProgressBar
 from fastes.runs.run_folder import BEST, CHECKPOINT, RunFolder
 from fastes.system.installation import install_command
 from fastes.training.evaluation import Evaluation
@@ -28,16 +28,17 @@ class Session(NamedTuple):
     seconds: float
 
 
-def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool) -> None:
+def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool, bar: ProgressBar) -> None:
+    """bar: shows how far the judging is, and vanishes."""
     print(_counts(model, session))
     if model.out_of_time:
         print(f"ended by --max-minutes, before its budget; to go on: {resume_command(model, folder.shown)}")
     if interrupted:
+        bar.close()
         print(f"stopped by Ctrl-C; to go on: {resume_command(model, folder.shown)}")
     else:
-        episodes = counted(model.settings.target_episodes, "whole noise-free episode")
-        with line_meanwhile(f"playing {episodes} of the last parameters, and of the best ones"):
-            outcome = model.evaluator.finish(choose_best(model, folder))
+        outcome = model.evaluator.finish(choose_best(model, folder, bar))
+        bar.close()
         folder.note_result(outcome.kept)
         with model.as_judged():
             _tell(model, outcome)
@@ -74,29 +75,37 @@ class Outcome(NamedTuple):
         return self.last if self.best is None or self.last.mean >= self.best.mean else self.best
 
 
-def choose_best(model: FastES, folder: RunFolder) -> Steps[Outcome]:
+def most_judging(model: FastES) -> int:
+    """Noise-free episodes that `choose_best` plays at most."""
+    return 2 * model.settings.target_episodes
+
+
+def choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Steps[Outcome]:
     """Compare the last parameters with those of the best evaluation over the same seeds; best.zip gets the better ones.
 
     The last ones of a training that ended by time are those that it was judged to be.
     """
     with model.as_judged():
-        return (yield from _choose_best(model, folder))
+        return (yield from _choose_best(model, folder, bar))
 
 
-def _choose_best(model: FastES, folder: RunFolder) -> Steps[Outcome]:
+def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Steps[Outcome]:
     episodes, best = model.settings.target_episodes, None
     seeds = (
         model.state.fresh_seeds(episodes) if model.solved else np.arange(episodes, dtype=np.int64)
     )  # the confirmation once more
-    last = yield from evaluate(model.state, model.evaluator, seeds)
     chosen = model.solved or model.archive.is_raced(model.generation)
-    if not chosen and (folder.path / BEST).exists():
+    has_best = not chosen and (folder.path / BEST).exists()
+    bar.judge(model, (1 + has_best) * episodes)
+    last = yield from evaluate(model.state, model.evaluator, seeds)
+    if has_best:
         with FastES.load(folder.path / BEST, _module_id(model), 0) as best_model:
             fits = best_model.settings.normalize_obs == model.settings.normalize_obs
             evaluator = model.evaluator if fits else best_model.evaluator  # a resumed run may have changed it
             whose = best_model.state.strategy.theta, best_model.state.normalizer
             playing = evaluator.evaluate(*whose, seeds, model.state.episode_settings()[1])  # as long as the last ones' are
             best = (yield from playing) if fits else evaluator.finish(playing)
+    bar.judge(model, 0)
     outcome = Outcome(last, best)
     if outcome.kept is last:
         folder.keep_as_best(model)

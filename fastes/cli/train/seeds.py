@@ -9,14 +9,14 @@ import sys
 import time
 from collections.abc import Sequence
 
-from fastes.cli.train.report import replay_command
+from fastes.cli.train.report import most_judging, replay_command
 from fastes.cli.train.seeds_report import draw_all, how_to_go_on, report_all, solved_among, to_go_on
 from fastes.cli.train.start import Run, absolute, new_folder, new_model, note_start, place_of_runs, tell_start
 from fastes.errors import FastESError, WorkerError, check_int
 from fastes.pools.base import Steps
 from fastes.pools.shared_pool import SharedPool
 from fastes.reports.callbacks import Callback
-from fastes.reports.console_log import SeedsBar
+from fastes.reports.progress_bar import SeedsBar
 from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.seeds import MOST_SEEDS, make_models, one_pool
 from fastes.system.interrupts import Terminated, interrupts_wait
@@ -46,15 +46,14 @@ def _train(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
     one = f"seed {first.seed}, run folder {folder.shown}"
     several = f"seeds {first.seed} to {last.seed}, run folders {folder.shown} to {last_folder.shown.name}"
     tell_start(arguments, first, one if len(runs) == 1 else several)
-    callbacks = [] if arguments.quiet else [SeedsBar(len(runs))]
-    started = time.perf_counter()
-    with StopOnSignal() as interrupt, one_pool([run.model for run in runs]) as pool:
-        status = _learn(runs, pool, [*callbacks, interrupt], arguments.max_minutes)
+    bar, started = SeedsBar(len(runs), judging=most_judging(first)), time.perf_counter()
+    with StopOnSignal() as interrupt, one_pool([run.model for run in runs]) as pool, bar:
+        status = _learn(runs, pool, [interrupt] if arguments.quiet else [bar, interrupt], arguments.max_minutes)
         if status:
             return status
         interrupt.training_has_ended()
         try:
-            report_all(runs, pool, time.perf_counter() - started, interrupt.requested)
+            report_all(runs, pool, time.perf_counter() - started, interrupt.requested, bar)
         except (KeyboardInterrupt, Terminated):
             print(f"\nstopped before the report was whole; for that:\n{how_to_go_on(runs)}", file=sys.stderr)
             raise

@@ -13,15 +13,17 @@ from fastes.cli.train.start import Run
 from fastes.pools.base import Steps
 from fastes.pools.shared_pool import SharedPool
 from fastes.reports.plots import plot_curves
+from fastes.reports.progress_bar import SeedsBar
 from fastes.runs.curves import read_curve
 from fastes.runs.run_folder import BEST, CONFIG, PROGRESS
 from fastes.system.installation import install_command
 
 
-def report_all(runs: Sequence[Run], pool: SharedPool, seconds: float, interrupted: bool) -> None:
+def report_all(runs: Sequence[Run], pool: SharedPool, seconds: float, interrupted: bool, bar: SeedsBar) -> None:
     timesteps, generations = (sum(getattr(model, name) for model, _ in runs) for name in ("num_timesteps", "generation"))
     print(f"{counted(len(runs), 'seed')}: {timesteps} timesteps in {counted(generations, 'generation')}, {seconds:.1f} s")
-    outcomes = {} if interrupted else _judge(runs, pool)
+    outcomes = {} if interrupted else _judge(runs, pool, bar)
+    bar.close()
     for model, folder in runs:
         if not interrupted:
             folder.note_result(outcomes[model.seed].kept)
@@ -60,12 +62,12 @@ def to_go_on(runs: Sequence[Run], solved: Sequence[Run], how: Callable[[Sequence
     return f"{said}; to go on:\n{how(left)}" if left else said
 
 
-def _judge(runs: Sequence[Run], pool: SharedPool) -> dict[int, Outcome]:
+def _judge(runs: Sequence[Run], pool: SharedPool, bar: SeedsBar) -> dict[int, Outcome]:
     """What the parameters of each seed are worth; its best.zip gets the better ones."""
     outcomes: dict[int, Outcome] = {}
 
     def work(run: Run) -> Steps[None]:
-        outcomes[run.model.seed] = yield from choose_best(run.model, run.folder)
+        outcomes[run.model.seed] = yield from choose_best(run.model, run.folder, bar)
 
     pool.run([work(run) for run in runs])
     return outcomes

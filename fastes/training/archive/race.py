@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from fastes.pools.base import Steps
-from fastes.training.archive.snapshots import HEAT, Snapshot
+from fastes.training.archive.snapshots import FINAL, HEAT, Snapshot
 from fastes.training.evaluation import Evaluation
 from fastes.training.evaluator import Evaluator
 from fastes.training.state import TrainingState
@@ -48,6 +48,16 @@ class Race(NamedTuple):
         return sum(each.heat.timesteps + (each.final.timesteps if each.final else 0) for each in self.entrants)
 
 
+def episodes_of_race(entrants: int) -> int:
+    """How many noise-free episodes so many play."""
+    return entrants * HEAT + min(_finalists(entrants), entrants) * FINAL
+
+
+def _finalists(entrants: int) -> int:
+    """The better half, where that is not too few."""
+    return max(_LEAST_FINALISTS, math.ceil(entrants / 2))
+
+
 def run_race(state: TrainingState, evaluator: Evaluator) -> Steps[Race]:
     """Let all play HEAT noise-free episodes, and the better half FINAL further ones, whose best one wins.
 
@@ -61,7 +71,7 @@ def run_race(state: TrainingState, evaluator: Evaluator) -> Steps[Race]:
         heat = yield from evaluator.evaluate(each.theta, each.normalizer, seeds[:HEAT], episodes)
         heats.append(Entrant(each, score(heat), heat))
     heats.sort(key=lambda entrant: -entrant.score)
-    finalists = max(_LEAST_FINALISTS, math.ceil(len(heats) / 2))
+    finalists = _finalists(len(heats))
     for entrant in heats[:finalists]:
         its_theta, its_normalizer = entrant.snapshot.theta, entrant.snapshot.normalizer
         final = yield from evaluator.evaluate(its_theta, its_normalizer, seeds[HEAT:], episodes)

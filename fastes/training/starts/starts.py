@@ -75,6 +75,12 @@ class Starts:
         spent = budget > 0 and (num_timesteps - self.begun_at >= part or num_timesteps >= budget)
         return self.has_unjudged_starts and (self.judged >= self.size or spent)
 
+    def episodes_to_come(self) -> int:
+        """Noise-free ones, that are to judge the starts of this round and of later ones."""
+        if not self.has_unjudged_starts:
+            return 0
+        return self.episodes * (self.size - self.judged + sum(self.sizes[self.round + 1 :]))
+
     # --- draws ------------------------------------------------------------------------------------------------------
 
     def reached(self, num_timesteps: int) -> int:

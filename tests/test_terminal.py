@@ -1,0 +1,138 @@
+"""Risk: what a terminal shows of a training is garbled: stale copies of the bar, rows that are glued to it."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from processes import environment, fastes_command
+from terminals import BAR, shown
+
+from fastes.reports.console_log import ConsoleLog, console_header, console_line
+from fastes.training.record import Record
+
+RECORD = Record(**{name: 0.5 if kind == "float" else 1 for name, kind in Record.__annotations__.items()})
+TRAIN = ["train", "envs_for_tests:Toy-v0", "--preset", "default", "--net-arch", "4", "--target-return", "none", "--seed", "0"]
+SMALL = ["--population-size", "4", "--noise-table-size", "2000", "--env-kwargs", "step_seconds=0.0005", "noisy=true"]
+ONE = ["--workers", "1", "--starts", "2", "--archive-size", "2", "-v"]
+KINDS = {
+    "one-80": ([*ONE], 80, ["start 1 of 2: return .*", "race of 3: .* wins?, return .*", "winner of the race: return .*"]),
+    "one-120": ([*ONE], 120, ["start 1 of 2: return .*", "race of 3: .* wins?, return .*", "winner of the race: return .*"]),
+    "seeds": (["--workers", "2", "--seeds", "2"], 80, [r"median return -?\d+\.\d"]),
+}
+ROW = re.compile(r" +\d+ +\d+ +-?\d+\.\d +.*%")
+
+
+def _joined(lines: list[str], columns: int) -> list[str]:
+    """Lines as they were written: those that fill the terminal go on in the next one."""
+    joined, goes_on = list[str](), False
+    for line in lines:
+        joined[-1:] = [joined[-1] + line] if goes_on else [*joined[-1:], line]
+        goes_on = len(line) == columns
+    return joined
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bar_is_the_last_line_and_leaves_nothing_behind(kind: str, tmp_path: Path) -> None:
+    (flags, columns, said), bars = KINDS[kind], list[str]()
+
+    def look(lines: list[str]) -> None:
+        found = [number for number, line in enumerate(lines) if BAR.search(line)]
+        assert len(found) <= 1, lines
+        assert all(number == len(lines) - 1 for number in found) or kind == "seeds", lines
+        bars.extend(lines[number] for number in found)
+
+    command = [*fastes_command(), *TRAIN, *SMALL, *flags, "--total-timesteps", "800"]
+    lines = shown(command, columns, tmp_path, environment(), look)
+    assert bars
+    assert all(re.match(r" *\d+%\|.+\| .*\[\d\d:\d\d<(\?|\d\d:\d\d)", bar) for bar in bars if bar.endswith("]")), bars
+    left = [line for line in lines if BAR.search(line)]
+    assert len(left) == (kind == "seeds"), "where rows tell of the training, nothing is left of the bar"
+    whole = _joined(lines, columns)
+    assert all(any(re.fullmatch(text, line) for line in whole) for text in said), whole
+    assert sum(line.startswith("toy: ") for line in whole) >= 1, "what an environment says has a line of its own"
+    if kind != "seeds":
+        rows = [line for line in lines if line.strip()[:1].isdigit() and "timesteps in" not in line]
+        assert len(rows) > 5
+        assert all(ROW.fullmatch(row) and len(row) <= columns for row in rows), rows
+
+
+def test_there_are_few_rows_unless_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first, one a second, and the last; each with the last evaluation since the row before."""
+    rows, now = list[list[str]](), 0.0
+    monkeypatch.setattr("fastes.reports.console_log.time", SimpleNamespace(monotonic=lambda: now))
+
+    def train(seconds: float) -> list[str]:
+        nonlocal now
+        file = io.StringIO()
+        log = ConsoleLog(file, seconds=seconds)
+        log.on_start(None, 10)  # type: ignore[arg-type]
+        for generation in range(1, 11):
+            evaluated = generation % 3 == 1
+            record = RECORD._replace(
+                generation=generation,
+                eval_generation=generation * evaluated,
+                eval_return=100.0 + generation if evaluated else math.nan,
+            )
+            log.on_generation(SimpleNamespace(solved=False), record)  # type: ignore[arg-type]
+            now += 0.4
+        log.on_end(None)  # type: ignore[arg-type]
+        rows[:] = [line.split() for line in file.getvalue().splitlines()[1:]]
+        return [row[0] for row in rows]
+
+    assert train(0.0) == [str(number) for number in range(1, 11)]
+    assert train(1.0) == ["1", "4", "7", "10"]
+    assert [row[4] for row in rows] == ["101.0", "104.0", "107.0", "110.0"]
+    assert train(1.3) == ["1", "5", "9", "10"]
+    assert [row[4] for row in rows] == ["101.0", "104.0", "107.0", "110.0"]
+
+
+def test_a_narrow_terminal_has_fewer_columns() -> None:
+    whole = console_header()
+    for columns in (10, 40, 80, len(whole) - 1, len(whole), 200):
+        header = console_header(columns)
+        assert len(header) <= columns
+        assert ("eval" in header) == (columns >= 40)
+        assert (header == whole) == (columns >= len(whole))
+        assert len(console_line(RECORD, columns)) == len(header)
+
+
+def test_what_is_printed_during_learn_goes_above_its_bar(tmp_path: Path) -> None:
+    """By the user's callback, a warning, a line in parts, a logger's table and tqdm.write."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, warnings, tqdm\n"
+        "from envs_for_tests import Toy\n"
+        "from fastes import FastES\n"
+        "from fastes.sb3.logger import configure\n"
+        "def tell(model, record):\n"
+        "    print('printed')\n"
+        "    print('in ', end=''); print('parts')\n"
+        "    print('an error', file=sys.stderr)\n"
+        "    tqdm.tqdm.write('by tqdm')\n"
+        "    warnings.warn(f'warning {record.generation}')\n"
+        "env = lambda: Toy(step_seconds=0.001)\n"
+        "model = FastES(env, population_size=4, preset='default', n_workers=0, target_return='none')\n"
+        "model.set_logger(configure('log', ['stdout']))\n"
+        "model.learn(600, tell, progress_bar=True)\n"
+        "print('after')\n"
+    )
+    several = list[str]()
+
+    def look(lines: list[str]) -> None:
+        bars = [line for line in lines if BAR.search(line)]
+        several.extend(bars if len(bars) > 1 else ())
+
+    lines = shown([sys.executable, str(script)], 100, tmp_path, environment(), look)
+    assert not several
+    assert lines[-1] == "after"
+    assert re.fullmatch(r"100%\|█+\| \d+ steps \[00:\d\d<00:00, .* steps/s, eval .*\]", lines[-2]), lines[-2]
+    said = ("printed", "in parts", "an error", "by tqdm")
+    assert [lines.count(text) for text in said] == [lines.count("printed")] * 4 != [0] * 4
+    assert any(line.endswith("UserWarning: warning 1") for line in _joined(lines, 100)), lines[:20]
+    assert any(re.fullmatch(r"\| time/ +\| +\|", line) for line in lines)
