@@ -333,7 +333,8 @@ class FastES(Loop):
     ) -> FastES:
         """Read a checkpoint; runs no code from it. Training goes on exactly where it was saved.
 
-        path: of the checkpoint, or a binary file that is open.
+        path: of the checkpoint, of a run folder, or a binary file that is open. A run folder means its best.zip, as for
+            `fastes eval`; to go on training, load the checkpoint.zip in it.
         env: needed when the checkpoint cannot rebuild its own.
         n_workers, verbose, tensorboard_log, device, cluster: as in FastES.
         policy: the TorchPolicy or CallablePolicy that was trained, of which a file holds the parameters only.

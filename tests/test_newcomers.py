@@ -8,14 +8,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 
-from fastes import CheckpointError, EnvironmentUnavailable, FastES, WorkerCrashed, WorkerError
+from fastes import EnvironmentUnavailable, FastES, WorkerCrashed, WorkerError
 
 SETTINGS: dict[str, Any] = {"preset": "default", "population_size": 4, "seed": 0}
 
@@ -101,17 +100,6 @@ def test_environments_with_several_agents_are_refused_as_such() -> None:
     for env in (Parallel(), Parallel):
         with pytest.raises(TypeError, match="several agents"):
             FastES(env)  # type: ignore[arg-type]
-
-
-def test_a_run_folder_in_the_place_of_a_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"there is no checkpoint at .* \(it is a folder\)"):
-        FastES.load(tmp_path)
-    for name in ("best.zip", "checkpoint.zip"):
-        (tmp_path / name).touch()
-    with pytest.raises(CheckpointError, match="it is a run folder") as caught:
-        FastES.load(tmp_path)
-    words = f"load '{tmp_path}/best.zip' (the best parameters) or '{tmp_path}/checkpoint.zip' (the last ones)"
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("n_workers", [0, 1])

@@ -214,7 +214,7 @@ def test_a_run_that_is_named_twice_counts_once(
 
 def test_what_cannot_be_drawn_is_said(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plot", str(tmp_path)]) == 1
-    assert "expected a run folder" in capsys.readouterr().err
+    assert "is no run folder" in capsys.readouterr().err
     assert main(["plot", str(runs / "1"), "--out", str(tmp_path / "curve.doc")]) == 2
     assert ".png" in capsys.readouterr().err
     assert not (tmp_path / "curve.doc").exists()

@@ -24,7 +24,7 @@ from benchmarks.learning.runs.run_folder import Ended
 from benchmarks.published import HUMANOID_MINUTES
 from benchmarks.tables import markdown_table
 from fastes import FastES
-from fastes.runs.run_folder import find_checkpoint
+from fastes.checkpoints.locate import find_checkpoint
 
 ENV = "Humanoid-v5"
 RETURNS = (1000, 2000, 4000, 6000)  # whose core-hours are noted, as to_1000 and so on

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from benchmarks.machine import describe
 from benchmarks.tables import below_aim, markdown_table
 from fastes import FastES
-from fastes.runs.run_folder import find_checkpoint
+from fastes.checkpoints.locate import find_checkpoint
 
 ENV, SOLVED, EPISODES = "CartPole-v1", 475.0, 100
 TRAIN_AIM, IMPORT_AIM = 5.0, 0.3

@@ -16,7 +16,7 @@ FORMAT_VERSION = 1  # that is written; fastes.checkpoints.reader reads every one
 DATA_MEMBER = "data"
 ARRAYS_SUFFIX = ".safetensors"
 MAX_BYTES = 2_000_000_000  # of all arrays: from 2 GiB on zipfile would write zip64, which the reader refuses
-RUN_FILES = {"best.zip": "the best parameters", "checkpoint.zip": "the last ones"}  # of a run folder
+RUN_FILES = ("best.zip", "checkpoint.zip")  # of a run folder: the best parameters, and the last ones
 
 Arrays = dict[str, npt.NDArray[Any]]
 

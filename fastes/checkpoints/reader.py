@@ -7,7 +7,6 @@ import errno
 import io
 import json
 import os
-import reprlib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,8 +15,9 @@ from typing import IO, Any
 from safetensors import SafetensorError
 
 from fastes.checkpoints import version_1
-from fastes.checkpoints.file_format import DATA_MEMBER, FORMAT, RUN_FILES, Checkpoint, checkpoint_path
-from fastes.errors import CheckpointError, shorten, writable
+from fastes.checkpoints.file_format import DATA_MEMBER, FORMAT, Checkpoint
+from fastes.checkpoints.locate import find_checkpoint
+from fastes.errors import CheckpointError
 from fastes.system.descriptors import fill_standard_descriptors
 
 Read = Callable[[zipfile.ZipFile, IO[bytes], dict[str, Any]], Checkpoint]
@@ -29,7 +29,9 @@ _END_RECORD, _ZIP64_LOCATOR = 22, 20  # bytes, without names and comments
 
 
 def read_checkpoint(path: str | os.PathLike[str] | IO[bytes]) -> Checkpoint:
-    """Read a checkpoint (with or without its suffix .zip), or a binary file that is open, from its beginning.
+    """Read a checkpoint, or a binary file that is open, from its beginning.
+
+    path: as `find_checkpoint` takes it; of a run folder the best one is read.
 
     Raises CheckpointError that says what is wrong, TypeError for what is neither a path nor such a file.
 
@@ -40,7 +42,7 @@ def read_checkpoint(path: str | os.PathLike[str] | IO[bytes]) -> Checkpoint:
         _check_open(path)
         with _damage_is_said(path, ""):
             return _read_zip(path if path.seekable() else io.BytesIO(path.read()))
-    path = _existing(path)
+    path = find_checkpoint(path)
     with _damage_is_said(path, _hint(path)), open(path, "rb") as file:
         return _read_zip(file)
 
@@ -74,25 +76,6 @@ _OF_DAMAGE = (None, errno.EINVAL)  # what zipfile raises, or the system where a 
 def _hint(path: Path) -> str:
     backup = path.with_name(path.name + ".bak")
     return f" (the one saved before it is {backup})" if backup.is_file() else ""
-
-
-def _existing(path: str | os.PathLike[str]) -> Path:
-    try:
-        for candidate in (Path(path), checkpoint_path(path)):
-            if candidate.is_file():
-                return candidate
-        folder = _folder_hint(Path(path)) if Path(path).is_dir() else ""
-    except (OSError, ValueError) as error:  # a name that no file can have, or a folder that cannot be read
-        why = error.strerror if isinstance(error, OSError) else shorten(error)
-        raise CheckpointError(f"there is no checkpoint at {reprlib.repr(os.fspath(path))}: {why}") from error
-    raise CheckpointError(f"there is no checkpoint at {writable(str(path))}{folder}")
-
-
-def _folder_hint(folder: Path) -> str:
-    """What to do with a folder, which may be a run's."""
-    found = [name for name in RUN_FILES if (folder / name).is_file()]
-    files = [f"{writable(str(folder / name))!r} ({RUN_FILES[name]})" for name in found]
-    return f": it is a run folder, load {' or '.join(files)}" if files else " (it is a folder)"
 
 
 def _read_zip(file: IO[bytes]) -> Checkpoint:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fastes.errors import FastESError
-from fastes.runs.curves import read_curves, title_of
+from fastes.runs.curves import read_curves, runs_of, title_of
 from fastes.runs.run_folder import CONFIG, CURVE, PROGRESS
 from fastes.system.installation import install_command
 
@@ -23,7 +23,9 @@ def add_plot(commands: Any) -> None:
         "of several runs in one picture; runs that differ in their seeds alone get a median of these.",
     )
     plot.set_defaults(command="plot", env=None)
-    plot.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run folder, whether it is finished or not")
+    plot.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="a run folder, whether it is finished or not, or a folder of several"
+    )
     plot.add_argument(
         "--out", type=Path, metavar="FILE", help=f".png, .svg or .pdf (default: {CURVE} in the run, or here for several)"
     )
@@ -32,9 +34,9 @@ def add_plot(commands: Any) -> None:
 def run_plot(arguments: argparse.Namespace) -> int:
     from fastes.reports.plots import plot_curves
 
-    runs = _each_once(arguments.runs)
+    runs = _each_once([run for path in arguments.runs for run in runs_of(path, PROGRESS)])
     curves = read_curves(runs, PROGRESS, CONFIG)
-    out = arguments.out or (runs[0] / CURVE if len(curves) == 1 else Path(CURVE))
+    out = arguments.out or (runs[0] / CURVE if len(runs) == 1 else Path(CURVE))
     if out.suffix.lower() not in _SUFFIXES:
         raise ValueError(f"--out {out}: expected a name that ends in one of {', '.join(_SUFFIXES)}")
     try:

@@ -12,11 +12,11 @@ import gymnasium
 
 from fastes.agent import FastES
 from fastes.checkpoints.env_description import MAY_NAME_CODE, CannotRebuild, plain_kwargs
+from fastes.checkpoints.locate import find_checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.arguments import add_env_kwargs, parse_env_kwargs
 from fastes.envs.import_hook import register_atari
 from fastes.envs.source import MissingEnv
-from fastes.runs.run_folder import find_checkpoint
 
 
 def add_model(parser: Any) -> None:

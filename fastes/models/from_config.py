@@ -14,6 +14,7 @@ from fastes.settings import population_scale
 from fastes.settings.policy_kwargs import on_top_of
 from fastes.settings.preset_loader import DEFAULT, tomllib
 from fastes.settings.settings import SCHEDULES, Settings
+from fastes.system.near_paths import what_is_beside
 
 Made = TypeVar("Made")
 
@@ -87,6 +88,8 @@ def read_settings(path: str | os.PathLike[str], env: Any = None) -> Config:
         path = Path(path) / "config.toml"
     try:
         tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no {Path(path)}{what_is_beside(Path(path))}") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no TOML: {error!s:.200}") from error
     run, settings = tables.get("run"), tables.get("settings")

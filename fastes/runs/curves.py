@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fastes.checkpoints.locate import is_run_folder
 from fastes.errors import FastESError
 from fastes.reports.csv_log import read_progress
 from fastes.reports.plots import Curve, Numbers, Outcome
 from fastes.runs.run_config import read_config
 from fastes.settings.settings import SCHEDULES
+from fastes.system.near_paths import in_words, names_in, what_is_beside
 from fastes.training.starts.parts import round_sizes
 
 _OF_THE_END = ("target_return", "target_episodes")  # settings that change no evaluation before the end
@@ -68,15 +72,41 @@ def _with_last(at: Numbers, returns: Numbers, last: object) -> tuple[Numbers, Nu
     return at, returns
 
 
+def runs_of(path: Path, progress: str) -> list[Path]:
+    """The run folders that a path means: itself, the folder of a file that is in one, or all runs that a folder holds.
+
+    progress: the name of the file that makes a folder a run's.
+
+    Raises FastESError that says what there is in its place.
+    """
+    if path.is_file() and (path.parent / progress).exists():
+        return [path.parent]
+    if not path.is_dir():
+        what = "no run folder: expected one such as runs/CartPole-v1/1" if path.exists() else "missing"
+        raise FastESError(f"{path} is {what}{what_is_beside(path)}")
+    if os.path.lexists(path / progress) or is_run_folder(path):
+        return [path]
+    names = names_in(path)
+    if runs := [path / name for name in names if os.path.lexists(path / name / progress)]:
+        return runs
+    has = in_words(names) or "nothing"
+    raise FastESError(f"{path} is no run folder, and holds none: expected one such as runs/CartPole-v1/1; it has {has}")
+
+
 def read_curves(folders: list[Path], progress: str, config: str) -> list[Curve]:
-    """Of several runs. Raises FastESError for a folder without a whole row in its progress."""
-    curves = [read_curve(folder, folder / progress, folder / config) for folder in folders]
-    for folder, curve in zip(folders, curves, strict=True):
-        if not len(curve.steps):
-            raise FastESError(
-                f"{folder} has no evaluations in {progress}: expected a run folder such as runs/CartPole-v1/1, after its "
-                "first generations"
-            )
+    """Of several runs. Those without a whole row in their progress are left out, with a warning; FastESError where all are."""
+    curves: list[Curve] = []
+    for folder in folders:
+        curve = read_curve(folder, folder / progress, folder / config)
+        said = f"{folder} has no evaluations in {progress} yet: they come with its first generations"
+        if len(curve.steps):
+            curves.append(curve)
+        elif len(folders) == 1:
+            raise FastESError(said)
+        else:
+            warnings.warn(f"{said}. It is left out", stacklevel=2)
+    if not curves:
+        raise FastESError(f"none of {in_words([str(folder) for folder in folders])} has evaluations in {progress} yet")
     return curves
 
 

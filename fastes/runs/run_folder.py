@@ -15,10 +15,10 @@ from typing import Any
 
 import tomli_w
 
-from fastes.checkpoints.file_format import RUN_FILES, Checkpoint
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.locate import BEST, CHECKPOINT
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.envs.given.likeness import described
-from fastes.errors import CheckpointError
 from fastes.models.checkpointing import versions
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
@@ -34,7 +34,6 @@ from fastes.training.archive.race import Race
 from fastes.training.evaluation import Evaluation
 from fastes.training.record import Record
 
-BEST, CHECKPOINT = RUN_FILES
 PROGRESS, CONFIG, CURVE, RACE = "progress.csv", "config.toml", "learning_curve.png", "race.csv"
 NOTES = "notes.txt"
 
@@ -55,17 +54,6 @@ def new_run_folder(root: Path, env_name: str) -> Path:
             return parent / str(number)
         except FileExistsError:  # another training took it meanwhile
             number += 1
-
-
-def find_checkpoint(path: Path, which: str = "best") -> Path:
-    """The checkpoint file that a run folder, or a path to a file, means. which: 'best' or 'last'."""
-    if not path.is_dir():
-        return path
-    names = (BEST, CHECKPOINT) if which == "best" else (CHECKPOINT,)
-    for name in names:
-        if (path / name).is_file():
-            return path / name
-    raise CheckpointError(f"{path} holds no {' or '.join(names)}: expected a run folder such as runs/CartPole-v1/1")
 
 
 class RunFolder(Callback):

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from benchmarks.reliability.chaos.env import make_env
 from fastes import Callback, FastES
+from fastes.checkpoints.locate import CHECKPOINT
 from fastes.pools.processes.worker import die_with_parent
 from fastes.reports.console_log import ConsoleLog
-from fastes.runs.run_folder import CHECKPOINT, RunFolder
+from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import preset_for
 from fastes.training.record import Record
 

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fastes.agent import FastES
+from fastes.checkpoints.locate import BEST, CHECKPOINT
 from fastes.errors import WorkerError
 from fastes.pools.base import Steps
 from fastes.reports.progress_bar import ProgressBar
-from fastes.runs.run_folder import BEST, CHECKPOINT, RunFolder
+from fastes.runs.run_folder import RunFolder
 from fastes.system.installation import install_command
 from fastes.training.evaluation import Evaluation
 from fastes.training.generation import evaluate

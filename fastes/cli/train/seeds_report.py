@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fastes.checkpoints.locate import BEST
 from fastes.cli.train.report import Outcome, choose_best, counted, play_command, resume_command
 from fastes.cli.train.start import Run
 from fastes.pools.base import Steps
@@ -15,7 +16,7 @@ from fastes.pools.shared_pool import SharedPool
 from fastes.reports.plots import plot_curves
 from fastes.reports.progress_bar import SeedsBar
 from fastes.runs.curves import read_curve
-from fastes.runs.run_folder import BEST, CONFIG, PROGRESS
+from fastes.runs.run_folder import CONFIG, PROGRESS
 from fastes.system.installation import install_command
 
 

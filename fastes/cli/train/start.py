@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastes.agent import FastES
+from fastes.checkpoints.locate import find_checkpoint
 from fastes.cli.arguments import find_modules_here, parse_env_kwargs
 from fastes.cli.saved_model import buildable
 from fastes.cli.setting_flags import given_settings
@@ -19,7 +20,7 @@ from fastes.cli.train.report import counted
 from fastes.es.schedules import ANY_NUMBER, count_at, make_schedule
 from fastes.models.from_config import read_settings
 from fastes.policies.obs_columns import ALL
-from fastes.runs.run_folder import RunFolder, find_checkpoint, new_run_folder
+from fastes.runs.run_folder import RunFolder, new_run_folder
 from fastes.settings.preset_loader import no_preset_note
 from fastes.settings.settings import COUNTED, SCHEDULES
 

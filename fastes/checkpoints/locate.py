@@ -1,0 +1,57 @@
+"""Which file a path to a checkpoint means: itself, with or without its suffix, or that of a run folder."""
+
+from __future__ import annotations
+
+import os
+import reprlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from fastes.checkpoints.file_format import RUN_FILES, checkpoint_path
+from fastes.errors import CheckpointError, shorten, writable
+from fastes.system.near_paths import in_words, names_in, what_is_beside
+
+BEST, CHECKPOINT = RUN_FILES
+
+
+def find_checkpoint(path: str | os.PathLike[str], which: str = "best") -> Path:
+    """The checkpoint file that a path means.
+
+    path: of a file, with or without its suffix .zip, or of a run folder.
+    which: of a run folder 'best' (or the last one, before there is a best) or 'last'.
+
+    Raises CheckpointError that says what there is in its place.
+    """
+    try:
+        for candidate in _candidates(path, which):
+            if candidate.is_file():
+                return candidate
+        there = _in_place_of(Path(path), which)
+    except (OSError, ValueError) as error:  # a name that no file can have, or a folder that cannot be read
+        why = error.strerror if isinstance(error, OSError) else shorten(error)
+        raise CheckpointError(f"there is no checkpoint at {reprlib.repr(os.fspath(path))}: {why}") from error
+    raise CheckpointError(f"there is no checkpoint at {writable(str(path))}{there}")
+
+
+def _candidates(path: str | os.PathLike[str], which: str) -> Iterator[Path]:
+    if os.fspath(path) and Path(path).is_dir():
+        yield from (Path(path) / name for name in (RUN_FILES if which == "best" else (CHECKPOINT,)))
+        if Path(path).name in ("", ".."):
+            return
+    yield Path(path)
+    yield checkpoint_path(path)
+
+
+def is_run_folder(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in RUN_FILES)
+
+
+def _in_place_of(path: Path, which: str) -> str:
+    """What a path is, or what is beside it."""
+    if not path.is_dir():
+        return f": there is no such file or folder{what_is_beside(path)}"
+    names = names_in(path)
+    if runs := [name for name in names if is_run_folder(path / name)]:
+        return f" (it is a folder): name one of its runs, as in {writable(str(path / runs[-1]))}; it has {in_words(runs)}"
+    wanted = f"a run folder holds {' or '.join(RUN_FILES) if which == 'best' else CHECKPOINT}"
+    return f" (it is a folder): {wanted}, and this one {in_words(names) or 'nothing'}"
