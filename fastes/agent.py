@@ -246,6 +246,7 @@ class FastES(Loop):
             self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
             if self.source.vector_env is None:
                 self.evaluator.look()  # before there are workers: callbacks ask for the spaces
+            self.note_episode_limit()
             self.evaluator.start()
             callbacks.on_start(self, total)
             try:
@@ -276,6 +277,7 @@ class FastES(Loop):
             check_episodes(episodes)
             seeds = check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes) + np.arange(episodes, dtype=np.int64)
         with self._one_thread.using("evaluate()"):
+            self.note_episode_limit()
             return self.evaluator.finish(evaluate(self.state, self.evaluator, seeds))
 
     def replay(self, generation: int, job: int) -> Episode:
@@ -289,6 +291,7 @@ class FastES(Loop):
         what kills a worker kills this process.
         """
         with self._one_thread.using("replay()"):
+            self.note_episode_limit()
             self.evaluator.close()  # the environment that is built for it is the only one
             return replay_job(self.state, self.evaluator, generation, job)
 

@@ -27,6 +27,7 @@ from training import Result, assert_same, assert_same_state, learn, theta_of, tr
 from fastes import FastES, FastESError, WorkerError
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
+from fastes.rollout.episode import usual_limit
 
 SMALL: dict[str, Any] = {**SETTINGS, "preset": "default"}
 
@@ -697,12 +698,11 @@ class Endless(Toy):
 
 
 @pytest.fixture
-def guard_of_50(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("rollout.episode", "training.episode_cap"):
-        monkeypatch.setattr(f"fastes.{module}.STEP_GUARD", 50)
+def limit_of_50(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastes.training.state.usual_limit", lambda *_: 50)
 
 
-@pytest.mark.usefixtures("guard_of_50")
+@pytest.mark.usefixtures("limit_of_50")
 def test_episodes_without_an_end_are_cut() -> None:
     Endless.lengths.clear()
     with caught_warnings() as messages, FastES(Endless, n_workers=0, **SMALL) as model:
@@ -716,8 +716,8 @@ def test_episodes_without_an_end_are_cut() -> None:
     assert "50" in named[0]
 
 
-@pytest.mark.usefixtures("guard_of_50")
-def test_the_step_guard_says_nothing_where_there_is_a_limit(undisturbed: Result) -> None:
+@pytest.mark.usefixtures("limit_of_50")
+def test_the_usual_limit_says_nothing_where_there_is_a_limit(undisturbed: Result) -> None:
     with caught_warnings() as messages:
         records = train(Endless, 2, 0, max_episode_steps=30, **SMALL).records
         toy = train(made(Toy), 3, 0, **SMALL)
@@ -726,8 +726,8 @@ def test_the_step_guard_says_nothing_where_there_is_a_limit(undisturbed: Result)
     assert messages == []
 
 
-@pytest.mark.usefixtures("guard_of_50")
-def test_a_limit_of_the_user_may_be_beyond_the_step_guard() -> None:
+@pytest.mark.usefixtures("limit_of_50")
+def test_a_limit_of_the_user_may_be_beyond_the_usual_one() -> None:
     with caught_warnings() as messages:
         records = train(Endless, 1, 0, max_episode_steps=80, **SMALL).records
     assert [record.episode_length for record in records] == [80.0]
@@ -748,13 +748,105 @@ class Blank(gymnasium.Env[Any, Any]):
         return self.result
 
 
+def _limits(env: Any, budget: int, **settings: Any) -> tuple[int, int]:
+    """Steps after which candidates' episodes were cut, and after which evaluation's are."""
+    with FastES(env, **{**SMALL, "n_workers": 0, "population_size": 2, "policy_kwargs": {"net_arch": []}, **settings}) as model:
+        model.learn(budget)
+        lengths = {length for _, length in model.last_episodes}
+        assert len(lengths) == 1
+        return lengths.pop(), model.state.longest_episode()
+
+
+def test_an_environment_without_a_limit_gets_one_by_the_budget() -> None:
+    """Ten generations fit in, but an episode has 1,000 steps at least, and 10,000 at most."""
+    assert _limits(Blank, 1_000) == (1_000, 1_000)
+    assert _limits(Blank, 30_000) == (1_500, 1_500)
+    assert _limits(Blank, 24_000, episodes_per_candidate=2) == (1_000, 1_000)
+    assert [usual_limit(budget, 2) for budget in (0, 20_000, 199_999, 200_000, 10**9)] == [10_000, 1_000, 9_999, 10_000, 10_000]
+
+
+def test_a_small_budget_holds_within_a_generation() -> None:
+    with FastES(Blank, n_workers=0, **SMALL) as model:
+        model.learn(1_000)
+        assert model.num_timesteps == 8 * 1_000  # SMALL's population, once
+
+
 @pytest.mark.slow
 def test_the_step_guard_holds_in_workers() -> None:
     settings = {**SMALL, "population_size": 2, "policy": "LinearPolicy", "policy_kwargs": {}}
-    with caught_warnings() as messages, FastES(Blank, n_workers=2, **settings) as model:
+    with caught_warnings() as messages, FastES(Blank, n_workers=2, max_episode_steps=-1, **settings) as model:
         (record,) = learn(model, 1)
     assert record.episode_length == 1_000_000
     assert len([message for message in messages if "max_episode_steps" in message]) == 1
+
+
+class SaysSo(Blank):
+    """Has a number under a usual name, and ends by it."""
+
+    def __init__(self, steps: int, name: str = "max_steps") -> None:
+        setattr(self, name, steps)
+        self.ends = steps
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.made = 0
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        self.made += 1
+        return *self.result[:3], self.made >= self.ends, {}
+
+
+LIMITED: dict[str, Any] = {
+    "max_steps": made(SaysSo, 1_200),
+    "wrapped": lambda: gymnasium.wrappers.RecordEpisodeStatistics(SaysSo(1_200, "max_episode_steps")),
+    "TimeLimit": lambda: gymnasium.wrappers.TimeLimit(Blank(), 1_200),
+    "object": gymnasium.wrappers.TimeLimit(Blank(), 1_200),
+    "vector": lambda: gymnasium.wrappers.TimeLimit(Blank(), 1_200),
+    "processes": lambda: gymnasium.wrappers.TimeLimit(Blank(), 1_200),
+}
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_an_environment_with_a_limit_of_its_own_keeps_it(name: str) -> None:
+    env = LIMITED[name]
+    kinds = {"vector": gymnasium.vector.SyncVectorEnv, "processes": gymnasium.vector.AsyncVectorEnv}
+    if name in kinds:
+        env = kinds[name]([env, env])
+    with caught_warnings() as messages:
+        own = {"n_workers": None} if name in kinds else {}
+        assert _limits(env, 1_000, **own)[0] == 1_200
+    assert messages == []
+    if name in kinds:
+        env.close()
+
+
+def test_what_ends_itself_and_does_not_say_so_is_cut_and_named() -> None:
+    with caught_warnings() as messages:
+        assert _limits(made(SaysSo, 1_200, "horizon"), 1_000)[0] == 1_000
+    assert len(messages) == 1
+    assert "cut after 1,000 steps" in messages[0]
+
+
+def test_a_limit_is_found_after_load(tmp_path: Path) -> None:
+    with FastES(made(SaysSo, 1_200), n_workers=0, **SMALL) as model:
+        model.save(tmp_path / "model")
+    with FastES.load(tmp_path / "model", made(SaysSo, 1_200), n_workers=0) as model:
+        model.learn(1_000)
+        assert {length for _, length in model.last_episodes} == {1_200}
+
+
+def test_the_limit_is_said_at_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    with FastES(Blank, n_workers=0, verbose=1, **SMALL) as model:
+        model.learn(1_000)
+    first, header = capsys.readouterr().out.splitlines()[:2]
+    assert first == (
+        "Blank has no limit of steps that is known: an episode is cut after 1,000; "
+        "max_episode_steps sets another limit, -1 none"
+    )
+    assert header.split()[0] == "gen"
+    with FastES("CartPole-v1", n_workers=0, verbose=1, **SMALL) as model:
+        model.learn(10)
+    assert "limit" not in capsys.readouterr().out
 
 
 # --- exceptions that count as the worst return -----------------------------------------------------------------------

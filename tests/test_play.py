@@ -141,7 +141,7 @@ class Endless(Toy):
 
 def test_an_episode_without_an_end_is_that_of_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is cut where evaluation cuts it, and draws what it draws there; one's own random state stays."""
-    monkeypatch.setattr("fastes.training.state.step_guard", lambda _: 50)
+    monkeypatch.setattr("fastes.training.state.usual_limit", lambda *_: 50)
     with FastES(Endless, n_workers=0, **TINY) as model:
         before = random.getstate(), str(np.random.get_state())  # noqa: NPY002
         played = play(model, 2, first_seed=7)

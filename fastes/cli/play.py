@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastes.cli.saved_model import add_episodes, check_episodes, load_model
+from fastes.rollout.episode import STEP_GUARD
 
 if TYPE_CHECKING:
     from fastes.models.model import Model
@@ -65,9 +66,9 @@ class _Drawing:
     """Says how far the drawing of a video is: a bar on a terminal, elsewhere a line every _FRAMES_SECONDS."""
 
     def __init__(self, model: Model, episodes: int) -> None:
-        spec = model.source.spec
-        longest = model.settings.max_episode_steps or (spec.max_episode_steps if spec else None)
-        self.steps = episodes * longest if longest else math.inf
+        model.note_episode_limit()
+        longest = min(model.state.longest_episode(), model.state.episode_limit or STEP_GUARD)
+        self.steps = episodes * longest if longest < STEP_GUARD else math.inf
         self.writer: VideoWriter | None = None
         self._bar: Any = None
         self._said = time.monotonic()

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
+from fastes.envs.episode_limit import episode_limit
 from fastes.envs.rebuild import layers
 
 
@@ -17,6 +18,7 @@ class Seen(NamedTuple):
     render_modes: that it can be built with.
     kinds: its wrappers' classes, outermost first, and its own.
     names: of attributes and methods of any of these.
+    episode_limit: steps after which it ends an episode at the latest, as far as it says so; else None.
     """
 
     observation_space: gymnasium.Space[Any]
@@ -25,6 +27,7 @@ class Seen(NamedTuple):
     render_modes: tuple[str, ...]
     kinds: tuple[type, ...]
     names: frozenset[str]
+    episode_limit: int | None
 
 
 def look_at(env: gymnasium.Env[Any, Any]) -> Seen:
@@ -33,4 +36,4 @@ def look_at(env: gymnasium.Env[Any, Any]) -> Seen:
     names = frozenset(name for layer in each for name in dir(layer))
     modes = tuple((env.metadata or {}).get("render_modes") or ())
     kinds = tuple(type(layer) for layer in each)
-    return Seen(env.observation_space, env.action_space, env.render_mode, modes, kinds, names)
+    return Seen(env.observation_space, env.action_space, env.render_mode, modes, kinds, names, episode_limit(env))

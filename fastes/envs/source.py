@@ -113,7 +113,9 @@ class EnvSource:
 
     @property
     def episode_limit(self) -> int | None:
-        """Steps after which an episode is cut, as far as a spec says it."""
+        """Steps after which an environment ends an episode, as far as a spec or a vector environment says it."""
+        if self.vector_env is not None:
+            return self.vector_env.episode_limit
         return self.spec.max_episode_steps if self.spec is not None else None
 
     def preset_name(self, space: gymnasium.Space[Any]) -> str:

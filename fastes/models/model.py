@@ -181,6 +181,11 @@ class Model(FromConfig):
         noise = (0.0, False) if deterministic else (settings.action_noise, settings.sample_actions)
         return self._predictor.act(self.theta, self.normalizer, observation, noise, space, state, episode_start)
 
+    def note_episode_limit(self) -> None:
+        """Ask an environment how long its episodes are at most, unless that is known: `state` cuts those without a limit."""
+        if self.state.cuts_endless_episodes and self.source.vector_env is None:
+            self.state = self.state.limited(self.evaluator.look().episode_limit)
+
     def _use_reference(self) -> None:
         """Act and evaluate with the state's reference batch."""
         self.evaluator.reference = self._predictor.reference = self.state.reference

@@ -54,11 +54,11 @@ class StatisticsWarnings:
         if told is not None:
             longest = max(longest, int(told.evaluation.lengths.max()))
         guard = state.episode_settings()[1].max_steps
-        if not state.settings.max_episode_steps and longest >= guard:
+        if state.settings.max_episode_steps <= 0 and longest >= guard:
             self._say(
                 "steps",
                 f"an episode of generation {generation} was cut after {guard:,} steps: the environment did not end it; set "
-                "max_episode_steps",
+                "max_episode_steps to the steps that an episode should have",
             )
 
     def _check_rollback(self, state: TrainingState, generation: int) -> None:

@@ -15,13 +15,19 @@ from fastes.envs.returned import NUMBERS, NUMPY_FALSE, is_over, observation_and_
 from fastes.rollout.random_state import seed_global_random
 from fastes.rollout.step_advice import advice_on_step
 
-STEP_GUARD = 1_000_000  # steps after which an episode is cut when neither the environment nor a setting ends it
-_LEAST_GUARD = 27_000  # of a small budget: the longest game of Atari is whole, 108,000 frames, four a step
+STEP_GUARD = 1_000_000  # steps after which any episode is cut, unless a setting asks for more
+_USUAL, _LEAST, _GENERATIONS = 10_000, 1_000, 10
 
 
-def step_guard(budget: int) -> int:
-    """STEP_GUARD, or the whole budget of a training where that is less: no episode is to outlast it. At least 27,000."""
-    return min(STEP_GUARD, max(budget, _LEAST_GUARD)) if budget else STEP_GUARD
+def usual_limit(budget: int, episodes: int) -> int:
+    """Steps after which an episode is cut when neither its environment nor a setting has a limit: 10,000.
+
+    With a smaller budget it is as many as let ten generations fit in, but at least 1,000.
+
+    budget: of the training, 0 for none.
+    episodes: of a generation.
+    """
+    return min(_USUAL, max(_LEAST, budget // (_GENERATIONS * episodes))) if budget else _USUAL
 
 
 class Episode(NamedTuple):

@@ -262,6 +262,7 @@ def _play_episode(model: Model, env: Any, seed: int, writer: VideoWriter | None,
     seed_global_random(seed)
     obs, _ = observation_and_info(env.reset(seed=seed))
     total, length, before = 0.0, 0, writer.frames if writer else 0
+    model.note_episode_limit()
     limit = model.state.episode_settings()[1].max_steps  # as in evaluation: an environment may have no end
     done, state = False, None
     while not done and length < limit:

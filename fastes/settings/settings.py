@@ -166,7 +166,11 @@ class Settings(Hyperparameters):
         "episodes",
     )
     max_episode_steps: int = setting(
-        0, f"steps after which every episode is cut; 0: the environment decides, or {STEP_GUARD:,}", "episodes", low=0
+        0,
+        "steps after which every episode is cut; 0: the environment decides, one without a limit is cut after 10,000, or fewer "
+        f"where ten generations of these exceed the budget, but at least 1,000; -1: the environment decides, or {STEP_GUARD:,}",
+        "episodes",
+        low=-1,
     )
     episode_cap: str = setting(
         "none",
@@ -281,6 +285,12 @@ class Settings(Hyperparameters):
     def episodes_at(self, progress_remaining: float) -> int:
         """Episodes of a candidate when so much of the progress remains, from 1 (start) to 0 (end of the budget)."""
         return count_at(self.episodes_per_candidate, progress_remaining)
+
+    def longest_episode(self) -> int | None:
+        """Steps after which every episode is cut; None where no setting says it."""
+        if self.max_episode_steps < 0:
+            return STEP_GUARD
+        return self.max_episode_steps or None
 
     def most_episodes(self) -> int:
         """Episodes that a candidate has at most."""

@@ -20,7 +20,7 @@ class EpisodeCap:
     def __init__(self, settings: Settings) -> None:
         self.rule, self.factor, self.share = settings.episode_cap, settings.episode_cap_factor, settings.episode_cap_share
         self.until = settings.episode_cap_until
-        self.limit = settings.max_episode_steps or STEP_GUARD
+        self.limit = settings.longest_episode() or STEP_GUARD
         self.steps = self.limit if self.rule == "none" else min(settings.episode_cap_start, self.limit)
 
     def steps_at(self, progress_remaining: float) -> int:

@@ -153,7 +153,7 @@ def make_record(
         learning_rate=update.learning_rate,
         sigma=perturbations.sigma,
         episode_length=steps / (size * batch.per_candidate),
-        episode_cap=state.cap.steps_at(state.progress_remaining),
+        episode_cap=state.episode_settings()[0].max_steps,
         episodes_cut=int(batch.cuts.sum()),
         num_nonfinite=size - finite.size,
         episodes=counters.num_episodes,

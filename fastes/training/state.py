@@ -14,7 +14,7 @@ from fastes.checkpoints.file_format import Arrays
 from fastes.es.perturbations import Perturbations, draw_eval_seeds
 from fastes.es.strategy import EvolutionStrategy, Update
 from fastes.policies.choose_policy import AnySpec
-from fastes.rollout.episode import EpisodeSettings, step_guard
+from fastes.rollout.episode import STEP_GUARD, EpisodeSettings, usual_limit
 from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
 from fastes.settings.settings import Settings
@@ -46,6 +46,7 @@ class TrainingState:
     settings: what was set; from where several starts begin on, with the present one's alternatives.
     spec: the policy's.
     seed: of all draws.
+    episode_limit: steps after which the environment itself ends an episode at the latest; None where none are known of.
     strategy, normalizer, cap, population, rollback, starts, archive: the parts that a generation changes.
     pending: evaluations that are not part of a generation's statistics yet, the oldest first.
     told_last: the evaluations that were told with the last generation and after it; the one before where there is none.
@@ -57,7 +58,7 @@ class TrainingState:
     """
 
     def __init__(self, settings: Settings, spec: AnySpec, seed: int, episode_limit: int | None = None) -> None:
-        self.settings, self.spec, self.seed = settings, spec, seed
+        self.settings, self.spec, self.seed, self.episode_limit = settings, spec, seed, episode_limit
         self.strategy = EvolutionStrategy(
             spec.initial_theta(seed),
             seed=seed,
@@ -94,6 +95,12 @@ class TrainingState:
         new.counters = self.counters._replace(**counters)
         return new
 
+    def limited(self, episode_limit: int | None) -> TrainingState:
+        """This state once the environment's own limit is known."""
+        new = _shallow(self)
+        new.episode_limit = episode_limit
+        return new
+
     def begun(self, budget: int, anew: bool) -> TrainingState:
         """As `learn` begins: with so many timesteps to come, and with anew none behind.
 
@@ -118,6 +125,11 @@ class TrainingState:
         return new
 
     # --- the running generation -------------------------------------------------------------------------------------
+
+    @property
+    def cuts_endless_episodes(self) -> bool:
+        """Whether neither a setting nor the environment has a limit, so that `usual_limit` is what ends an episode."""
+        return self.episode_limit is None and self.settings.longest_episode() is None
 
     @property
     def progress_remaining(self) -> float:
@@ -182,10 +194,18 @@ class TrainingState:
     def episode_settings(self) -> tuple[EpisodeSettings, EpisodeSettings]:
         """Those of training episodes, and of noise-free ones."""
         settings, remaining = self.settings, self.progress_remaining
-        limit = settings.max_episode_steps or step_guard(self.counters.budget)
+        limit = self.longest_episode()
         how = settings.action_noise, settings.sample_actions, settings.episodes_at(remaining)
         training = EpisodeSettings(min(self.cap.steps_at(remaining), limit), *how)
         return training, EpisodeSettings(limit)
+
+    def longest_episode(self) -> int:
+        """Steps after which every episode is cut, if its environment has not ended it before."""
+        settings = self.settings
+        if (limit := settings.longest_episode()) is not None:
+            return limit
+        usual = usual_limit(self.counters.budget, settings.population_size * settings.most_episodes())
+        return min(STEP_GUARD, max(usual, (self.episode_limit or 0) + 1))
 
     # --- the next state ---------------------------------------------------------------------------------------------
 

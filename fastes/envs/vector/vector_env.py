@@ -16,6 +16,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
+from fastes.envs.episode_limit import limit_of_vector_env
 from fastes.envs.given.likeness import same
 from fastes.envs.rebuild import CHANGE_REWARDS, layers
 from fastes.errors import EnvironmentUnavailable
@@ -35,6 +36,7 @@ class VectorEnv(ABC):
     spec: of each environment; None where it cannot be known.
     plain: whether spec says all: no wrapper changes what the environments show, and all are alike.
     changes_rewards: whether a wrapper does, so that the environment's threshold says nothing of returns.
+    episode_limit: steps after which the environments end an episode at the latest; None where none are known of.
     normalizes: whether a wrapper normalises observations by running statistics.
     restarts_alone: whether an environment can start an episode while the others go on.
     in_processes: whether they are other processes or threads, which a call must not leave before they have answered.
@@ -48,6 +50,7 @@ class VectorEnv(ABC):
     spec: EnvSpec | None
     plain: bool
     changes_rewards: bool
+    episode_limit: int | None
     normalizes: bool
     restarts_alone: bool
     in_processes: bool
@@ -91,7 +94,7 @@ class VectorEnv(ABC):
         return False
 
     def _describe(self, wrappers: Sequence[Any], base: Any, ask: Callable[[], Any]) -> None:
-        """Set spec, plain and changes_rewards.
+        """Set spec, plain, changes_rewards and episode_limit.
 
         wrappers: around the vector environment `base`. ask: for how one of its environments prints, in another process.
         """
@@ -101,6 +104,7 @@ class VectorEnv(ABC):
         self.spec, alike = _spec_of(base, envs, printed)
         self.plain = alike and not wrappers
         self.changes_rewards = _changes_rewards(wrappers, envs, printed)
+        self.episode_limit = limit_of_vector_env(base, self.spec, envs, printed)
 
 
 def process_of(base: Any) -> int:

@@ -64,7 +64,7 @@ def round_sizes(number: int, rounds: int) -> list[int]:
 def usual_parts(settings: Settings, budget: int, episode_limit: int | None) -> tuple[Stride, ...]:
     """Of each round of a training with this budget. episode_limit: the environment's, None where it has none."""
     cap, strides = EpisodeCap(settings), list[Stride]()
-    limit = min(settings.max_episode_steps or STEP_GUARD, episode_limit or STEP_GUARD)
+    limit = min(settings.longest_episode() or STEP_GUARD, episode_limit or STEP_GUARD)
     limit = limit if limit < STEP_GUARD else _UNKNOWN_LENGTH
     sizes = round_sizes(settings.starts, settings.starts_rounds)
     for size in sizes:
