@@ -44,7 +44,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("cli")
     schedule = ["--sigma", "0.1", "--learning-rate", "lin_0.1_0.05"]
     budget = ["--seed", "3", "--workers", "2", "--total-timesteps", "2000"]
-    result = run_fastes("train", "CartPole-v1", *budget, *schedule, *SMALL, cwd=root)
+    result = run_fastes("train", "CartPole-v1", *budget, *schedule, *SMALL, "-v", cwd=root)
     assert result.returncode == 0, result.stderr
     (root / "stdout").write_text(result.stdout)
     (root / "stderr").write_text(result.stderr)

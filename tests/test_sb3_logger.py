@@ -10,13 +10,16 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from envs_for_tests import Toy
 from processes import environment
 
+from fastes import FastES
 from fastes.sb3 import logger as ours
+from fastes.training.record import Record
 
 TEXT = ["stdout", "log", "csv", "json"]
 # one dictionary a dump; at most one new key in each, since SB3's CSV has those of one dump in the order of a set
@@ -302,13 +305,85 @@ def test_a_wrong_format_is_refused_before_anything_is_made(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_tensorboardx_is_named_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "tensorboardX"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with pytest.raises(ImportError, match="needs tensorboardX: pip install tensorboardX"):
+class Image(NamedTuple):
+    """As SB3's."""
+
+    image: Any
+    dataformats: str
+
+
+def _without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """As if these were not installed."""
+    for package in packages:
+        for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, package, None)
+
+
+def test_a_missing_tensorboard_is_named_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _without(monkeypatch, "tensorboardX", "tensorboard")
+    with pytest.raises(ImportError, match=r"needs tensorboardX or tensorboard: pip install .*tensorboard"):
         ours.configure_run(0, tmp_path / "new", "ES")
+    with pytest.raises(ImportError, match="needs tensorboardX or tensorboard"):
+        FastES("CartPole-v1", tensorboard_log=str(tmp_path / "new"), n_workers=0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tensorboard_alone_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without tensorboardX all is there; without torch, too, images and hyper-parameters are missing, and that is said."""
+    pytest.importorskip("tensorboardX")
+    pytest.importorskip("tensorboard")
+    values: dict[str, Any] = {"x": 1.5, "flag": True, "note": "words", "many": np.arange(9.0)}
+    special = {"image": Image(np.zeros((8, 8, 3), np.uint8), "HWC")}
+    tell(ours.configure(tmp_path / "X", ["tensorboard"]), [values])
+    _without(monkeypatch, "tensorboardX")
+    tell(ours.configure(tmp_path / "itself", ["tensorboard"]), [values])
+    found = [tmp_path / name for name in ("X", "itself")]
+    assert scalars(found[1]) == scalars(found[0]) == {"x": [(0, 1.5)], "flag": [(0, 1.0)]}
+    assert texts(found[1]) == texts(found[0]) == {"note/text_summary": [(0, "words")]}
+    histogram = events(found[1]).Histograms("many")[0].histogram_value
+    assert (histogram.min, histogram.max, histogram.num, histogram.sum) == (0.0, 8.0, 9.0, 36.0)
+    assert sum(histogram.bucket) == 9.0
+    assert len(histogram.bucket) == len(histogram.bucket_limit)
+    _without(monkeypatch, "torch")
+    with pytest.warns(RuntimeWarning, match="image is left out of TensorBoard's files: that needs tensorboardX or torch"):
+        tell(ours.configure(tmp_path / "bare", ["tensorboard"]), [{**values, **special}])
+    assert scalars(tmp_path / "bare") == scalars(found[0])
+
+
+def test_images_come_from_torch_where_tensorboardx_is_missing(
+    theirs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch.utils.tensorboard")
+    special = {"image": theirs.Image(np.zeros((8, 8, 3), np.uint8), "HWC"), "hparam": theirs.HParam({"lr": 0.1}, {"x": 0.0})}
+    _without(monkeypatch, "tensorboardX")
+    tell(ours.configure(tmp_path, ["tensorboard"]), [{"x": 1.0, **special}])
+    found = events(tmp_path)
+    assert found.Tags()["images"] == ["image"]
+    assert "hparams" in found.summary_metadata["_hparams_/experiment"].plugin_data.plugin_name
+
+
+def test_the_last_known_evaluation_is_logged(tmp_path: Path) -> None:
+    """Where log_interval skips the generations with which evaluations are told."""
+    logged = list[float]()
+
+    class Format:
+        def write(self, values: dict[str, Any], *_: Any) -> None:
+            logged.append(values.get("es/eval_return", math.nan))
+
+        def close(self) -> None: ...
+
+    told = list[float]()
+
+    def note(_: Any, record: Record) -> None:
+        told.append(record.eval_return)
+
+    small: dict[str, Any] = {"population_size": 4, "preset": "default", "seed": 0, "target_return": "none"}
+    with FastES(Toy, n_workers=0, eval_every=4, eval_lag=0, **small) as model:
+        model.set_logger(ours.Logger(None, [Format()]))
+        model.learn(800, note, log_interval=2)
+    assert [math.isnan(value) for value in told[:5]] == [False, True, True, True, False]
+    assert logged == [told[number // 4 * 4] for number in range(1, len(told), 2)]
 
 
 def test_files_that_were_opened_are_closed_when_the_next_cannot_be(tmp_path: Path) -> None:
@@ -347,7 +422,7 @@ def test_torch_can_be_imported_after_tensorboardx() -> None:
     pytest.importorskip("tensorboardX")
     pytest.importorskip("torch")
     code = (
-        "from fastes.sb3.output_formats import tensorboardx; tensorboardx('summary')\n"
+        "from fastes.sb3.event_files import _module; _module('tensorboardX.summary')\n"
         "import torch; print(torch.zeros(1).sum().item())"
     )
     result = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60)

@@ -21,6 +21,7 @@ from fastes.models.checkpointing import check_env_fits
 from fastes.models.parameters import named_parameters, theta_with
 from fastes.sb3 import logger as logging
 from fastes.sb3.attributes import SB3Attributes
+from fastes.sb3.event_files import check_tensorboard
 from fastes.sb3.policy import Policy, check_device, device
 from fastes.system.cpus import available_cpus
 from fastes.system.forks import tell_of_forks
@@ -50,6 +51,8 @@ class SB3Interface(SB3Attributes):
 
     def _init_interface(self, tensorboard_log: str | None = None, stats_window_size: int = 100, device: str = "auto") -> None:
         check_device(device)
+        if tensorboard_log is not None:
+            check_tensorboard()
         self.tensorboard_log = tensorboard_log
         window = check_int("stats_window_size", stats_window_size, 1)
         self.stats_window_size = window

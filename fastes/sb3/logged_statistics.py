@@ -25,16 +25,22 @@ _KEYS = {
 
 
 class LogStatistics(Callback):
-    """Records a generation's statistics in model.logger and dumps them every log_interval generations."""
+    """Records a generation's statistics in model.logger and dumps them every log_interval generations.
+
+    Of an evaluation the last one that is known, whichever generation it was told with.
+    """
 
     def __init__(self) -> None:
         self._iterations = 0
+        self._told: Record | None = None  # the last one with an evaluation
 
     def on_start(self, model: SB3Interface, total_timesteps: int) -> None:  # noqa: ARG002
-        self._iterations = 0
+        self._iterations, self._told = 0, None
 
     def on_generation(self, model: SB3Interface, record: Record) -> None:
         self._iterations += 1
+        if record.eval_generation:
+            self._told = record
         if (
             not model.log_interval
             or self._iterations % model.log_interval
@@ -42,8 +48,9 @@ class LogStatistics(Callback):
         ):
             return
         for key, field in _KEYS.items():
-            if record.eval_generation or not field.startswith("eval_"):
-                model.logger.record(key, getattr(record, field))
+            of = self._told if field.startswith("eval_") else record
+            if of is not None:
+                model.logger.record(key, getattr(of, field))
         if model.settings.episode_cap != "none":
             model.logger.record("es/episodes_cut", record.episodes_cut)
         if model.settings.step_agreement:

@@ -5,7 +5,7 @@
     logger.dump(step=1000)
 
 Formats: stdout (a table), log (the same in log.txt), csv (progress.csv), json (progress.json, one object a line) and
-tensorboard (an event file; needs tensorboardX).
+tensorboard (an event file; needs tensorboardX or tensorboard).
 """
 
 from __future__ import annotations
@@ -13,21 +13,16 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastes.errors import suggest
-from fastes.sb3.output_formats import (
-    FORMATS,
-    CSVOutputFormat,
-    HumanOutputFormat,
-    JSONOutputFormat,
-    OutputFormat,
-    TensorBoardOutputFormat,
-    tensorboardx,
-)
+from fastes.sb3.event_files import TensorBoardOutputFormat, check_tensorboard
+from fastes.sb3.output_formats import CSVOutputFormat, HumanOutputFormat, JSONOutputFormat, OutputFormat
+from fastes.system.console import lasting
 
 __all__ = [
     "DEBUG",
@@ -45,6 +40,14 @@ __all__ = [
     "configure_run",
 ]
 
+# name in format_strings -> the format, made for a folder
+FORMATS: dict[str, Callable[[str], OutputFormat]] = {
+    "stdout": lambda folder: HumanOutputFormat(lasting(sys.stdout)),  # noqa: ARG005
+    "log": lambda folder: HumanOutputFormat(os.path.join(folder, "log.txt")),
+    "csv": lambda folder: CSVOutputFormat(os.path.join(folder, "progress.csv")),
+    "json": lambda folder: JSONOutputFormat(os.path.join(folder, "progress.json")),
+    "tensorboard": TensorBoardOutputFormat,
+}
 DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
 
 
@@ -130,7 +133,8 @@ def configure(folder: str | os.PathLike[str] | None = None, format_strings: Sequ
     format_strings: some of stdout, log, csv, json, tensorboard; without them those of $SB3_LOG_FORMAT (with commas
         between), else stdout, log and csv.
 
-    Raises ValueError for an unknown format and ImportError when tensorboardX is missing, before anything is made.
+    Raises ValueError for an unknown format and ImportError when there is neither tensorboardX nor tensorboard, before anything
+    is made.
     """
     if isinstance(format_strings, str):
         raise ValueError(f"format_strings = {format_strings!r} is one string: write [{format_strings!r}]")
@@ -141,7 +145,7 @@ def configure(folder: str | os.PathLike[str] | None = None, format_strings: Sequ
         if name not in FORMATS:
             raise ValueError(f"format {name!r} is unknown: there are {', '.join(FORMATS)}{suggest(name, FORMATS)}")
     if "tensorboard" in names:
-        tensorboardx("summary")
+        check_tensorboard()
     new = datetime.datetime.now().strftime("SB3-%Y-%m-%d-%H-%M-%S-%f")
     place = os.fspath(folder or os.environ.get("SB3_LOGDIR") or os.path.join(tempfile.gettempdir(), new))
     os.makedirs(place, exist_ok=True)

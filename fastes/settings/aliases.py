@@ -78,7 +78,9 @@ FLAG_ANSWERS = {  # where a command is told another thing than Python
     **dict.fromkeys(_REMOVED, "each generation is evaluated, over --eval-episodes episodes: leave it out"),
     **dict.fromkeys(_LAYERS, "it is --net-arch here, as in --net-arch 64 64"),
     **dict.fromkeys(("policy_kwargs",), "its keys have flags of their own, --net-arch and --activation-fn"),
-    **dict.fromkeys(("progress_bar", "log_interval", "verbose"), "progress is shown anyway, and --quiet hides it"),
+    **dict.fromkeys(
+        ("progress_bar", "log_interval", "verbose"), "progress is shown anyway: -v shows more, and --quiet nothing"
+    ),
     **dict.fromkeys(("callback", "callbacks"), f"{_IN_PYTHON} learn"),
     **dict.fromkeys(("tensorboard_log", "tensorboard", "tb_log_name"), f"{_IN_PYTHON} FastES; progress.csv has every figure"),
     "reset_num_timesteps": "--resume goes on counting",

@@ -69,14 +69,13 @@ def add_train(commands: Any) -> None:
     add_short_help(train, _MAIN)
     _add_start(train)
     _add_run_folder(train)
-    shown = train.add_mutually_exclusive_group()
-    shown.add_argument(
+    train.add_argument(
         "-v",
-        "--verbose",
+        dest="verbose",
         action="store_true",
-        help="a row for each generation (default: one per second on a terminal, one per ten seconds elsewhere)",
+        help="a row per generation, not about one per second",
     )
-    shown.add_argument("--quiet", action="store_true", help="no progress bar and no rows")
+    train.add_argument("--quiet", action="store_true", help="no progress bar and no rows")
     add_settings(train)
 
 
