@@ -7,7 +7,7 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -41,7 +41,7 @@ from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.episode import Episode
 from fastes.rollout.predictor import Predictor
-from fastes.sb3.callbacks import all_callbacks
+from fastes.sb3.callbacks import all_callbacks, reads_infos
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_loader import choose_settings
 from fastes.settings.settings import Settings
@@ -78,6 +78,8 @@ class FastES(Loop):
     verbose: 1 prints a row of statistics about once per second, 2 one per generation.
     tensorboard_log: folder for TensorBoard; None for no such log.
     stats_window_size: training episodes that ep_info_buffer keeps.
+    info_keywords: keys of infos that ep_info_buffer and Monitor files get from each episode's last step, as those of SB3's
+        Monitor, which are known where it is around env.
     device: 'auto' or 'cpu', which are the same.
     settings: any field of fastes.settings.settings.Settings, such as population_size, sigma, learning_rate.
 
@@ -102,6 +104,7 @@ class FastES(Loop):
         tensorboard_log: str | None = None,
         stats_window_size: int = 100,
         device: str = "auto",
+        info_keywords: Iterable[str] = (),
         **settings: Unpack[SettingsDict],
     ) -> None:
         fill_standard_descriptors()
@@ -117,7 +120,7 @@ class FastES(Loop):
             chosen = choose_settings(source.preset_name(shown.observation_space), preset, changes, verbose)
             spec = spec_of(wanted, chosen, shown)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
-            self._init_interface(tensorboard_log, stats_window_size, device)
+            self._init_interface(tensorboard_log, stats_window_size, device, info_keywords)
             self._set_up(source, spec, chosen, seed, n_workers, verbose, cluster)
             self._draw_reference(own)
             self.evaluator.env_shown, self.evaluator.seen = True, None if own is None else look_at(own)
@@ -244,6 +247,8 @@ class FastES(Loop):
             total, begun_at = self.num_timesteps + budget, self.generation
             callbacks = all_callbacks(self, callback, progress_bar)
             self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
+            if self.info_keywords or reads_infos(callbacks):
+                self.evaluator.tell_infos(self.info_keywords)
             if self.source.vector_env is None:
                 self.evaluator.look()  # before there are workers: callbacks ask for the spaces
             self.note_episode_limit()
@@ -332,6 +337,7 @@ class FastES(Loop):
         print_system_info: bool = False,
         force_reset: bool = True,  # noqa: ARG003
         cluster: str | None = None,
+        info_keywords: Iterable[str] = (),
         **settings: Unpack[ChangedSettings],
     ) -> FastES:
         """Read a checkpoint; runs no code from it. Training goes on exactly where it was saved.
@@ -339,7 +345,7 @@ class FastES(Loop):
         path: of the checkpoint, of a run folder, or a binary file that is open. A run folder means its best.zip, as for
             `fastes eval`; to go on training, load the checkpoint.zip in it.
         env: needed when the checkpoint cannot rebuild its own.
-        n_workers, verbose, tensorboard_log, device, cluster: as in FastES.
+        n_workers, verbose, tensorboard_log, device, cluster, info_keywords: as in FastES.
         policy: the TorchPolicy or CallablePolicy that was trained, of which a file holds the parameters only.
         env_kwargs: for gymnasium.make; given with env.
         seed: see set_random_seed.
@@ -354,7 +360,7 @@ class FastES(Loop):
         if print_system_info:
             print(f"{path} was saved with {parts.checkpoint.data.get('versions')}, here are {versions()}")
         model = cls.__new__(cls)
-        model._init_interface(tensorboard_log, device=device)
+        model._init_interface(tensorboard_log, device=device, info_keywords=info_keywords)
         model._set_up(parts.source, parts.spec, parts.settings, parts.seed, n_workers, verbose, cluster)
         restore_state(model.state, parts.checkpoint)
         model._use_reference()
@@ -376,7 +382,7 @@ class FastES(Loop):
     def with_seed(self, seed: int) -> FastES:
         """A new model: what this one was when it was new, but with another seed."""
         model = type(self).__new__(type(self))
-        model._init_interface(self.tensorboard_log, self.stats_window_size)
+        model._init_interface(self.tensorboard_log, self.stats_window_size, info_keywords=self.given_keywords)
         constructed = self.given_workers, self.verbose, self.cluster
         model._set_up(self.source, self.policy_spec, self.settings, check_seed(seed), *constructed)
         model.evaluator.env_shown, model.evaluator.seen = self.evaluator.env_shown, self.evaluator.seen
@@ -387,7 +393,11 @@ class FastES(Loop):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, in this process or in another, is what save and load give."""
-        interface = {"tensorboard_log": self.tensorboard_log, "stats_window_size": self.stats_window_size}
+        interface = {
+            "tensorboard_log": self.tensorboard_log,
+            "stats_window_size": self.stats_window_size,
+            "info_keywords": self.given_keywords,
+        }
         constructed = self.given_workers, self.verbose, interface, self.cluster
         copied = Copied(type(self), self.snapshot(), self.source, self.policy_spec, self.settings, self.seed, *constructed)
         return unpack, (pack(copied),)

@@ -195,6 +195,18 @@ def test_late_and_double_results_are_dropped() -> None:
     assert batch.rerun == 0
 
 
+def test_infos_are_those_of_the_result_that_came_first() -> None:
+    without, spec = ticket()
+    open_ = OpenTicket(1, without.request, replace(spec, info_bytes=100))
+    infos = [[({"job": job, "from": who},) for job in range(4)] for who in "abc"]
+    give(open_, 1, "a", open_.schedule.take(2))
+    give(open_, 2, "b", open_.schedule.take(2))
+    give(open_, 3, "c", np.array([0, 1]))
+    for number, whose, jobs in ((3, 2, (0, 1)), (1, 0, (0, 1)), (2, 1, (2, 3))):
+        open_.book(played(number, [1.0, 2.0])._replace(infos=tuple(infos[whose][job] for job in jobs)))
+    assert open_.batch().infos == (infos[2][0], infos[2][1], infos[1][2], infos[1][3])
+
+
 def test_sums_are_asked_for_once_and_again_where_they_are_lost() -> None:
     open_, _ = ticket(num_pairs=600)
     assert not open_.sends_rows

@@ -521,16 +521,6 @@ def test_the_file_of_a_monitor_around_the_environment_is_written(tmp_path: Path)
     assert results[0].records[-1].return_mean == plain.records[-1].return_mean
 
 
-def test_a_monitor_with_columns_of_its_own_is_warned_of(tmp_path: Path) -> None:
-    Monitor = pytest.importorskip("stable_baselines3.common.monitor").Monitor
-    env = Monitor(Toy(), str(tmp_path / "log"), info_keywords=("is_success",))
-    with caught_warnings() as messages, FastES(env, n_workers=0, **SETTINGS) as model:
-        learn(model, 1)
-    env.close()
-    assert any("info_keywords" in message for message in messages)
-    assert len((tmp_path / "log.monitor.csv").read_text().splitlines()) == 2
-
-
 def test_rows_of_one_moment_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the clock stands halfway between two microseconds, which may be rounded either way."""
     moments = (0.01 * call + 5e-7 * (call > 0) for call in itertools.count())

@@ -109,37 +109,28 @@ def chain(env: Env) -> list[tuple[str, int]]:
 
 
 def _inside_monitors(env: Env) -> tuple[Env, list[Any]]:
-    """The environment inside of SB3's Monitors, which only watch, and the writers of their files."""
-    writers = []
+    """The environment inside of SB3's Monitors, which only watch, and these."""
+    monitors: list[Any] = []
     while (type(env).__module__, type(env).__name__) == ("stable_baselines3.common.monitor", "Monitor"):
-        monitor: Any = env
-        if monitor.results_writer is not None:
-            writers.append(monitor.results_writer)
-        env = monitor.env
-    return env, writers
+        monitors.append(env)
+        env = env.env  # type: ignore[attr-defined]
+    return env, monitors
 
 
-def without_monitor(env: Env) -> tuple[Env, str | None]:
-    """The environment inside of SB3's Monitor, and the file that it writes."""
-    inner, writers = _inside_monitors(env)
-    path = None
-    for writer in writers:
-        if tuple(writer.logger.fieldnames) == ("r", "l", "t"):
-            path = writer.file_handler.name
-            continue
-        warnings.warn(
-            f"the file {writer.file_handler.name} of the Monitor stays empty: its columns {writer.logger.fieldnames} need "
-            "infos, which stay in the workers. Use Monitor without info_keywords and reset_keywords",
-            UserWarning,
-            stacklevel=5,
-        )
-    return inner, path
+def without_monitor(env: Env) -> tuple[Env, str | None, tuple[str, ...]]:
+    """The environment inside of SB3's Monitor, the file that it writes, and its info_keywords."""
+    inner, monitors = _inside_monitors(env)
+    files = [monitor.results_writer.file_handler.name for monitor in monitors if monitor.results_writer is not None]
+    return inner, files[-1] if files else None, _keywords_of(monitors, stacklevel=6)
 
 
-def unwatched(env: Env) -> Env:
-    """What a function has made, without SB3's Monitor: each worker's would write over the rows of the others."""
-    inner, writers = _inside_monitors(env)
-    for writer in writers:
+def unwatched(env: Env) -> tuple[Env, tuple[str, ...]]:
+    """What a function has made, without SB3's Monitor, and the info_keywords of that.
+
+    Each worker's Monitor would write over the rows of the others.
+    """
+    inner, monitors = _inside_monitors(env)
+    for writer in (monitor.results_writer for monitor in monitors if monitor.results_writer is not None):
         warnings.warn(
             f"the file {writer.file_handler.name} of the Monitor stays empty: each worker builds one of its own. Give the "
             "environment itself, FastES(Monitor(env, file)), or the callback fastes.sb3.files.MonitorFile(file)",
@@ -147,7 +138,19 @@ def unwatched(env: Env) -> Env:
             stacklevel=6,
         )
         writer.close()
-    return inner
+    return inner, _keywords_of(monitors, stacklevel=7)
+
+
+def _keywords_of(monitors: list[Any], stacklevel: int) -> tuple[str, ...]:
+    """The info_keywords of Monitors; a warning for reset_keywords."""
+    for name in (name for monitor in monitors for name in monitor.reset_keywords):
+        warnings.warn(
+            f"Monitor(reset_keywords=...) has {name!r}, which no file and no info will have: FastES resets environments with a "
+            "seed alone. Leave it out, or give the value in info and name it in info_keywords",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
+    return tuple(dict.fromkeys(name for monitor in monitors for name in monitor.info_keywords))
 
 
 def check_same(given: Env, rebuilt: Env) -> None:

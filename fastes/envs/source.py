@@ -60,6 +60,8 @@ class EnvSource:
     vector_env: one that is there already and is driven as it is. Single environments can be built where it has only one kind
         and no wrappers.
     monitor_file: of the SB3 Monitor around the environment that was given; the model writes there what no worker's copy could.
+    info_keywords: of this Monitor.
+    found_keywords: those of Monitors that a factory made, once it has made an environment in this process.
     """
 
     name: str
@@ -70,6 +72,8 @@ class EnvSource:
     folder: str | None = field(default_factory=lambda: _working_directory())
     vector_env: VectorEnv | None = None
     monitor_file: str | None = None
+    info_keywords: tuple[str, ...] = ()
+    found_keywords: dict[str, None] = field(default_factory=dict)
 
     def __call__(self, number: int | None = None, **extra: Any) -> Env:
         """Build one environment.
@@ -101,7 +105,9 @@ class EnvSource:
                     f"the function {self.name!r} made {made!r}, a {type(made).__name__}: expected a gymnasium.Env"
                     f"{advice_on_object(made)}"
                 )
-            return unwatched(made)
+            inner, keywords = unwatched(made)
+            self.found_keywords.update(dict.fromkeys(keywords))
+            return inner
         assert self.spec is not None
         kwargs = {**self.make_kwargs, **extra}
         if "worker_index" not in self.spec.kwargs and takes_worker_index(self.spec.entry_point):
@@ -259,8 +265,8 @@ def _source_of_spec(spec: EnvSpec, kwargs: dict[str, Any]) -> EnvSource:
 
 def _source_of_env(env: Env, kwargs: dict[str, Any]) -> EnvSource:
     check_declared(env)
-    inner, monitor_file = without_monitor(env)
-    return replace(_source_of_inner(inner, kwargs), monitor_file=monitor_file)
+    inner, monitor_file, keywords = without_monitor(env)
+    return replace(_source_of_inner(inner, kwargs), monitor_file=monitor_file, info_keywords=keywords)
 
 
 def _source_of_inner(env: Env, kwargs: dict[str, Any]) -> EnvSource:

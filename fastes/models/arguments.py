@@ -22,7 +22,7 @@ from fastes.settings.settings import Settings, setting_names
 # of FastES, beside the settings
 _OF_CONSTRUCTOR = (
     "env", "policy", "preset", "n_workers", "cluster", "seed", "env_kwargs", "verbose", "tensorboard_log",
-    "stats_window_size", "device",
+    "stats_window_size", "info_keywords", "device",
 )  # fmt: skip
 _FLATTENING = {
     "MultiInputPolicy": "MlpPolicy",

@@ -156,6 +156,19 @@ class Model(FromConfig):
         return [] if self.state.report is None else self.state.report.successes
 
     @property
+    def last_infos(self) -> list[dict[str, Any]]:
+        """The scalars in the info of each of these episodes' last step.
+
+        [] unless `info_keywords` names some, or a callback of SB3's kind has the steps told.
+        """
+        return [] if self.state.report is None else self.state.report.infos
+
+    @property
+    def info_keywords(self) -> tuple[str, ...]:
+        """Keys of infos that ep_info_buffer and Monitor files have beside r, l and t."""
+        return ()
+
+    @property
     def last_evaluation(self) -> Evaluation | None:
         """The noise-free episodes that were told last, of `last_evaluation_of`; None before the first."""
         return self.state.told_last[-1].evaluation if self.state.told_last else None

@@ -19,6 +19,7 @@ from fastes.pools.open_requests import KeptRequests, OpenRequest
 from fastes.rollout.episode import Episode, EpisodeSettings, observation_flattener
 from fastes.rollout.job import Batch, PoolSpec, Request, Terms
 from fastes.rollout.job_runner import parameter_loader
+from fastes.rollout.last_infos import write_info
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
 from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS
 from fastes.system.interrupts import handlers_kept, interrupts_wait
@@ -288,6 +289,9 @@ class _Run:
         self.returns[index] += self.total[index]
         self.successes[index] += self.vector_env.success(index)
         self.lengths[index] += self.length[index]
+        if job.is_candidate and place.layout.info_bytes:
+            info = self.vector_env.info(index)
+            write_info(place.infos[number, self.episode[index]], info, self.spec.info_keywords)
         self.episode[index] += 1
         episodes = job.terms.episodes.per_candidate if job.is_candidate else 1
         if job.is_candidate:

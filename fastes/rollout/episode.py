@@ -37,12 +37,14 @@ class Episode(NamedTuple):
     length: environment steps.
     success: see `success_of`.
     cut: 1 where a limit of FastES ended it and not the environment, else 0; of a candidate, how many of its episodes.
+    info: of the last step, as the environment gave it; None of a candidate.
     """
 
     episode_return: float
     length: int
     success: float = math.nan
     cut: int = 0
+    info: Any = None
 
 
 class EpisodeSettings(NamedTuple):
@@ -120,4 +122,4 @@ def run_episode(
         if advice := advice_on_episode(error, first):
             raise (TypeError if isinstance(error, TypeError) else ValueError)(advice) from error
         raise
-    return Episode(episode_return, length, success_of(info), cut)
+    return Episode(episode_return, length, success_of(info), cut, info)

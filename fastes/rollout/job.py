@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from fastes.envs.source import EnvSource, Pair
 from fastes.es.perturbations import Perturbations
 from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.episode import EpisodeSettings
+from fastes.rollout.last_infos import Info, read_info
 from fastes.rollout.obs_normalizer import MomentSums, ObsNormalizer
 from fastes.rollout.shared_block import (
     ACTION_NOISE,
@@ -52,6 +53,8 @@ class PoolSpec:
     num_generations: how many requests of candidates may be open at a time.
     num_evaluations: how many requests of noise-free episodes may be.
     num_tables: noise tables, one for each training that draws from a seed of its own.
+    info_bytes: room for the last info of each candidate's episode, 0 where nobody reads them.
+    info_keywords: the keys that come first where the room is short.
     spaces: of observations and actions of the parent's environment; None where it has none, or they cannot be compared.
     evaluations_first: whether noise-free episodes begin before candidates that wait at the same time: somebody waits for them.
     first_worker: the number of the pool's first environment; the others follow.
@@ -74,6 +77,8 @@ class PoolSpec:
     num_generations: int = 1
     num_evaluations: int = 1
     num_tables: int = 1
+    info_bytes: int = 0
+    info_keywords: tuple[str, ...] = ()
     spaces: Pair | None = None
     evaluations_first: bool = False
     first_worker: int = 0
@@ -82,8 +87,9 @@ class PoolSpec:
     def layout(self, n_workers: int) -> Layout:
         num_params, obs_size = self.policy.num_params, self.policy.obs_size
         sigmas = num_params if self.sigma_each else 0
+        pairs = PlaceLayout(num_params, obs_size, self.num_pairs, self.episodes, 0, sigmas, self.window_size)
         return Layout(
-            candidates=PlaceLayout(num_params, obs_size, self.num_pairs, self.episodes, 0, sigmas, self.window_size),
+            candidates=replace(pairs, info_bytes=self.info_bytes),
             evaluation=PlaceLayout(num_params, obs_size, 0, self.episodes, self.num_evals),
             num_generations=self.num_generations if self.num_pairs else 0,
             num_evaluations=self.num_evaluations,
@@ -180,6 +186,7 @@ class Batch:
     rerun: jobs run again because their worker died.
     penalised: what one of the exceptions said that were made a return of NaN, or ''.
     per_candidate: episodes of each candidate.
+    infos: of each candidate, in job order, what the infos of its episodes' last steps said; () where nobody reads them.
     """
 
     returns: npt.NDArray[np.float64]
@@ -191,6 +198,7 @@ class Batch:
     rerun: int
     penalised: str
     per_candidate: int = 1
+    infos: tuple[tuple[Info, ...], ...] = ()
 
     def moment_sums(self) -> MomentSums:
         """Sums of `moments`."""
@@ -208,6 +216,7 @@ class Batch:
             rerun=self.rerun + later.rerun,
             penalised=self.penalised or later.penalised,
             per_candidate=self.per_candidate,
+            infos=self.infos + later.infos,
         )
 
 
@@ -297,4 +306,12 @@ def collect(place: Place, request: Request, jobs: npt.NDArray[np.int64], rerun: 
         rerun=rerun,
         penalised=penalised,
         per_candidate=request.episodes.per_candidate,
+        infos=_infos_in(place, jobs, request.episodes.per_candidate),
     )
+
+
+def _infos_in(place: Place, jobs: npt.NDArray[np.int64], per_candidate: int) -> tuple[tuple[Info, ...], ...]:
+    """What the infos of the jobs' episodes said; () where the place has no room for them."""
+    if not place.layout.num_pairs or not place.layout.info_bytes:
+        return ()
+    return tuple(tuple(map(read_info, place.infos[job, :per_candidate])) for job in jobs.tolist())

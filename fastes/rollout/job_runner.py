@@ -15,6 +15,7 @@ from fastes.es.perturbations import write_candidate
 from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.episode import Episode, observation_flattener, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, Terms
+from fastes.rollout.last_infos import write_info
 from fastes.rollout.shared_block import EPISODE, EVALUATION_STEPS, JOB, STEPS, Block, Place, PlaceLayout
 from fastes.rollout.space_checks import check_spaces
 
@@ -81,8 +82,9 @@ class JobRunner:
             played = Episode(math.nan, int(row[counted]) - steps_before)
             if candidate:
                 place.moments[job] = math.nan
+                place.infos[job : job + 1] = 0
             self._rebuild()
-        place.returns[job], place.lengths[job], place.successes[job], place.cuts[job] = played
+        place.returns[job], place.lengths[job], place.successes[job], place.cuts[job] = played[:4]
         place.seconds[job] = time.perf_counter() - started
         _core.commit(place.committed, job, ticket)
         _core.commit(row, JOB, -1)  # whoever sees this sees the flag
@@ -99,6 +101,8 @@ class JobRunner:
             result = run_episode(self.env, actor, seed, terms.episodes, key, self.flatten)
             total, length = total + result.episode_return, length + result.length
             successes, cuts = successes + result.success, cuts + result.cut
+            if place.layout.info_bytes:
+                write_info(place.infos[job, episode], result.info, self.spec.info_keywords)
         place.moments[job] = actor.observation_moments
         return Episode(total / episodes, length, successes / episodes, cuts)
 

@@ -60,6 +60,7 @@ class PlaceLayout:
     num_evals: room for noise-free episodes, 0 for candidates.
     num_sigmas: num_params where each parameter has a sigma of its own, else 0.
     window_size: parameters that a pair perturbs, 0 for all.
+    info_bytes: room for the last info of each candidate's episode, 0 for none.
     """
 
     num_params: int
@@ -69,6 +70,7 @@ class PlaceLayout:
     num_evals: int
     num_sigmas: int = 0
     window_size: int = 0
+    info_bytes: int = 0
 
     @property
     def num_jobs(self) -> int:
@@ -98,6 +100,7 @@ class PlaceLayout:
             "cuts": ((jobs,), "i8"),
             "seconds": ((jobs,), "f8"),
             "moments": ((2 * self.num_pairs, 2, self.obs_size), "f8"),
+            "infos": ((2 * self.num_pairs, self.episodes, self.info_bytes), "u1"),  # JSON, see last_infos.py
             "committed": ((jobs,), "i8"),  # written last: the ticket under which the slot was filled
         }
 
@@ -195,6 +198,7 @@ class Place:
     cuts: npt.NDArray[np.int64]
     seconds: npt.NDArray[np.float64]
     moments: npt.NDArray[np.float64]
+    infos: npt.NDArray[np.uint8]
     committed: npt.NDArray[np.int64]
 
     def __init__(self, layout: PlaceLayout, memory: mmap.mmap, at: int, unclaimed: npt.NDArray[np.int64], block: Block) -> None:

@@ -7,7 +7,6 @@ Nothing here imports SB3: whatever has `init_callback`, `on_training_start`, `on
 from __future__ import annotations
 
 import inspect
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from fastes.reports.callbacks import Callback, CallbackList, FunctionCallback
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.progress_bar import ProgressBar
+from fastes.sb3.episode_infos import StepInfo, info_of
 from fastes.sb3.files import MonitorFile
 from fastes.sb3.interface import SB3Interface
 from fastes.sb3.logged_statistics import LogStatistics
@@ -47,8 +47,8 @@ class StepCallback(Callback):
     CheckpointCallback, WandbCallback and what derives from them) are called once in a generation in which they are due,
     however often that is; EveryNTimesteps, StopTrainingOnMaxEpisodes and progress bars once a generation. Any other is called
     for each step. Of a step, `locals` has dones, infos, rewards and new_obs as arrays of n_envs: an episode's return is the
-    reward of its last step, where infos holds SB3's {'episode': {'r', 'l', 't'}}; new_obs is zeros, since observations stay
-    in the workers.
+    reward of its last step, where infos holds SB3's {'episode': {'r', 'l', 't'}} and the scalars of the environment's own
+    info; new_obs is zeros, since observations stay in the workers.
     """
 
     def __init__(self, callback: Any) -> None:
@@ -96,7 +96,7 @@ class StepCallback(Callback):
             callback.num_timesteps = model.num_timesteps
             answers = [self._tell(child, model) for child in children]  # each is told, whatever the others say
             return all(answers)
-        if any(isinstance(getattr(callback, name, None), int) for name in _PERIODS):
+        if _is_periodic(callback):
             return _tell_periodic(callback, model, calls)
         kinds = {kind.__name__ for kind in type(callback).__mro__}
         if kinds & _SUMS:
@@ -111,6 +111,20 @@ class StepCallback(Callback):
             if not callback.on_step():
                 return False
         return True
+
+
+def reads_infos(callback: Any) -> bool:
+    """Whether a callback, or one in it, is told of each step, and so of infos."""
+    if isinstance(callback, StepCallback):
+        return reads_infos(callback.callback)
+    if isinstance(children := getattr(callback, "callbacks", None), list):
+        return any(map(reads_infos, children))
+    kinds = {kind.__name__ for kind in type(callback).__mro__}
+    return counts_steps(callback) and not _is_periodic(callback) and not kinds & _SUMS
+
+
+def _is_periodic(callback: Any) -> bool:
+    return any(isinstance(getattr(callback, name, None), int) for name in _PERIODS)
 
 
 def _watch_no_gradients(callback: Any) -> None:
@@ -149,7 +163,7 @@ def _no_end(n_envs: int) -> dict[str, Any]:
     return {
         "dones": np.zeros(n_envs, dtype=bool),
         "rewards": np.zeros(n_envs, dtype=np.float32),
-        "infos": [{} for _ in range(n_envs)],
+        "infos": [StepInfo() for _ in range(n_envs)],
     }
 
 
@@ -157,7 +171,8 @@ def _steps(model: SB3Interface) -> Iterator[dict[str, Any]]:
     """What `locals` has of each call of the generation; the same object for all in which no episode ends."""
     between, n_envs = _no_end(model.n_envs), model.n_envs
     row, at = between, 0  # at: how many steps of the row are taken
-    for (episode_return, length), success in zip(model.last_episodes, model.last_successes, strict=True):
+    keywords, infos = model.info_keywords, model.last_infos or [{}] * len(model.last_episodes)
+    for (episode_return, length), success, info in zip(model.last_episodes, model.last_successes, infos, strict=True):
         if not length:  # it failed in its reset: there is no step to tell of it
             continue
         at += length
@@ -166,8 +181,8 @@ def _steps(model: SB3Interface) -> Iterator[dict[str, Any]]:
             row, at = between, at - n_envs
         row = _no_end(n_envs) if row is between else row
         row["dones"][at - 1], row["rewards"][at - 1] = True, episode_return
-        info: dict[str, Any] = {"episode": {"r": episode_return, "l": length, "t": model.elapsed}}
-        row["infos"][at - 1] = info if math.isnan(success) else {**info, "is_success": success > 0.5}
+        episode = {"r": episode_return, "l": length, "t": model.elapsed}
+        row["infos"][at - 1] = info_of(info, episode, success, keywords)
     if at:
         yield row
 

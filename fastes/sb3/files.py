@@ -8,6 +8,7 @@ import json
 import os
 import time
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ import numpy.typing as npt
 from fastes.checkpoints.file_format import undated
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
+from fastes.sb3.episode_infos import keywords_in
 from fastes.system.atomic_files import append_whole, write_bytes
 from fastes.system.interrupts import interrupts_wait
 from fastes.training.record import Record
 
 MONITOR, EVALUATIONS = "monitor.csv", "evaluations.npz"
-_COLUMNS = b"r,l,t\r\n"  # the line ends of Python's csv module, as SB3 writes them
 _TICK = 1e-6  # seconds, the last digit of t: rows of one moment differ, so that a sort by t keeps their order
 
 
@@ -67,7 +68,9 @@ class _GenerationFile(Callback):
 
 
 class MonitorFile(_GenerationFile):
-    """The CSV file of SB3's Monitor: a row of r, l, t for each candidate, in job order, written once a generation.
+    """The CSV file of SB3's Monitor: a row of r, l, t and the model's info_keywords for each candidate, in job order.
+
+    It is written once a generation. An info that lacks a keyword leaves its cell empty.
 
     path: '.monitor.csv' is appended unless it ends in monitor.csv; of a folder, monitor.csv in it. r: return, rounded to 6
     digits (with episodes_per_candidate above 1 the mean of the candidate's episodes); l: steps; t: seconds from t_start to
@@ -88,13 +91,14 @@ class MonitorFile(_GenerationFile):
         self.path = Path(name).absolute()  # an environment may leave the working directory
         self._start = self._owed = b""
         self._t_start = 0.0
+        self._keywords: tuple[str, ...] = ()
 
     def _read(self, model: Model) -> tuple[dict[str, Any], bytes, int] | None:
         """What there is to go on with, as of `_read_monitor`; None where there is nothing."""
         _check_file(self.path)
         if not model.num_timesteps or not self.path.exists() or not self.path.stat().st_size:
             return None
-        return _read_monitor(self.path, _with_rows(model))
+        return _read_monitor(self.path, _with_rows(model), model.info_keywords)
 
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
         self._reported, self._owed = None, b""
@@ -106,7 +110,8 @@ class MonitorFile(_GenerationFile):
         if before:
             header["num_timesteps"] = before
         self._t_start = header["t_start"]
-        self._start = f"#{json.dumps(header)}\n".encode() + _COLUMNS
+        self._keywords = model.info_keywords
+        self._start = f"#{json.dumps(header)}\n".encode() + _columns(self._keywords)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(self.path, self._start + rows)
 
@@ -115,8 +120,11 @@ class MonitorFile(_GenerationFile):
             return
         text, episodes = io.StringIO(), model.last_episodes
         first = round(time.time() - self._t_start - _TICK * len(episodes), 6)  # else two rows may be rounded to one moment
-        rows = ((round(r, 6), length, round(first + _TICK * n, 6)) for n, (r, length) in enumerate(episodes, 1))
-        csv.writer(text).writerows(rows)
+        infos = model.last_infos or [{}] * len(episodes)
+        for n, ((r, length), info) in enumerate(zip(episodes, infos, strict=True), 1):
+            found = keywords_in(info, self._keywords)
+            cells = [" ".join(v.split()) if isinstance(v := found.get(name, ""), str) else v for name in self._keywords]
+            csv.writer(text).writerow([round(r, 6), length, round(first + _TICK * n, 6), *cells])
         self._owed += text.getvalue().encode()
 
     def flush(self) -> None:
@@ -136,23 +144,31 @@ def _check_file(path: Path) -> None:
         raise ValueError(f"{path} is no regular file: move it away or choose another path")
 
 
-def _read_monitor(path: Path, num_timesteps: int) -> tuple[dict[str, Any], bytes, int]:
+def _columns(keywords: Sequence[str]) -> bytes:
+    """The line of their names, with the line end of Python's csv module, as SB3 writes it."""
+    text = io.StringIO()
+    csv.writer(text).writerow(["r", "l", "t", *keywords])
+    return text.getvalue().encode()
+
+
+def _read_monitor(path: Path, num_timesteps: int, keywords: Sequence[str]) -> tuple[dict[str, Any], bytes, int]:
     """A file's first line, its rows of the first num_timesteps, and how many of these have no rows."""
     first, columns, *lines = [*path.read_bytes().splitlines(keepends=True), b"", b""]
     try:
         header = json.loads(first.removeprefix(b"#"))
         steps = int(header.pop("num_timesteps", 0))
-        if not (first.startswith(b"#") and columns == _COLUMNS and isinstance(header["t_start"], (int, float))):
+        if not (first.startswith(b"#") and columns == _columns(keywords) and isinstance(header["t_start"], (int, float))):
             raise ValueError
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
-            f"{path} starts with {(first + columns)[:100]!r}: expected the CSV file of a Monitor with the columns r,l,t to go "
-            "on with; move it away or choose another path"
+            f"{path} starts with {(first + columns)[:100]!r}: expected the CSV file of a Monitor with the columns "
+            f"{_columns(keywords).decode().strip()} to go on with; move it away or choose another path"
         ) from error
     rows = []
     for line in lines:
-        cells = line.split(b",")
-        if len(cells) != 3 or not line.endswith(b"\n") or not cells[1].isdigit() or steps + int(cells[1]) > num_timesteps:
+        cells = line.split(b",", 3)
+        is_whole = len(cells) == 3 + bool(keywords) and line.endswith(b"\n") and cells[1].isdigit()
+        if not is_whole or steps + int(cells[1]) > num_timesteps:
             break
         steps += int(cells[1])
         rows.append(line)

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -19,8 +19,10 @@ from fastes.envs.source import EnvArgument, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.models.checkpointing import check_env_fits
 from fastes.models.parameters import named_parameters, theta_with
+from fastes.rollout.last_infos import LEFT_OUT, ROOM
 from fastes.sb3 import logger as logging
 from fastes.sb3.attributes import SB3Attributes
+from fastes.sb3.episode_infos import checked_keywords, keywords_in
 from fastes.sb3.event_files import check_tensorboard
 from fastes.sb3.policy import Policy, check_device, device
 from fastes.system.cpus import available_cpus
@@ -42,20 +44,29 @@ class _Recent(NamedTuple):
 class SB3Interface(SB3Attributes):
     """What a Stable-Baselines3 algorithm has beside learn, predict, save and load.
 
-    Attributes: ep_info_buffer, deque of {'r', 'l', 't'} of the last stats_window_size training episodes (of candidates:
-    with noise on the parameters); ep_success_buffer, their is_success, where infos have one; tensorboard_log; logger.
+    Attributes: ep_info_buffer, deque of {'r', 'l', 't' and the info_keywords} of the last stats_window_size training episodes
+    (of candidates: with noise on the parameters); ep_success_buffer, their is_success, where infos have one; tensorboard_log;
+    logger.
     """
 
     given_workers: int | None  # None for one a usable core
     cluster: str | None
 
-    def _init_interface(self, tensorboard_log: str | None = None, stats_window_size: int = 100, device: str = "auto") -> None:
+    def _init_interface(
+        self,
+        tensorboard_log: str | None = None,
+        stats_window_size: int = 100,
+        device: str = "auto",
+        info_keywords: Iterable[str] = (),
+    ) -> None:
         check_device(device)
         if tensorboard_log is not None:
             check_tensorboard()
         self.tensorboard_log = tensorboard_log
         window = check_int("stats_window_size", stats_window_size, 1)
         self.stats_window_size = window
+        self.given_keywords = checked_keywords(info_keywords)
+        self._warned_keywords: set[str] = set()
         self._recent = _Recent(None, deque(maxlen=window), deque(maxlen=window))
         self.log_interval: int | None = 1
         self.tb_log_name = "FastES"
@@ -236,8 +247,13 @@ class SB3Interface(SB3Attributes):
             self._logger = logging.configure_run(0, self.tensorboard_log, tb_log_name, reset_num_timesteps)
 
     @property
+    def info_keywords(self) -> tuple[str, ...]:
+        """Those that were given, and those of SB3's Monitor around the environment."""
+        return tuple(dict.fromkeys((*self.given_keywords, *self.source.info_keywords, *self.source.found_keywords)))
+
+    @property
     def ep_info_buffer(self) -> deque[dict[str, Any]]:
-        """{'r', 'l', 't'} of the last training episodes."""
+        """{'r', 'l', 't'} of the last training episodes, with the info_keywords that their last infos had."""
         return self._recent.infos
 
     @property
@@ -253,9 +269,34 @@ class SB3Interface(SB3Attributes):
         elapsed = round(self.elapsed, 6)
         infos, successes = recent.infos.copy(), recent.successes.copy()
         # an episode that failed has a return of NaN, and no mean would be a number while it is among the last
-        infos.extend({"r": r, "l": length, "t": elapsed} for r, length in report.episodes if math.isfinite(r))
+        keywords = self.info_keywords
+        told = report.infos or [{}] * len(report.episodes)
+        infos.extend(
+            {"r": r, "l": length, "t": elapsed, **keywords_in(info, keywords)}
+            for (r, length), info in zip(report.episodes, told, strict=True)
+            if math.isfinite(r)
+        )
         successes.extend(success for success in report.successes if not math.isnan(success))
         self._recent = _Recent(report, infos, successes)
+        self._warn_of_infos(report)
+
+    def _warn_of_infos(self, report: Report) -> None:
+        """Once of each keyword that no info had, and of infos that had no room."""
+        for name in self.info_keywords:
+            if report.infos and name not in self._warned_keywords and not any(keywords_in(i, (name,)) for i in report.infos):
+                self._warned_keywords.add(name)
+                known = sorted({key for info in report.infos for key in info})
+                self._warn(
+                    f"info_keywords has {name!r}, and no episode's last info had it as a number, a truth value or a word: they "
+                    f"had {known}"
+                )
+        left = max((info.get(LEFT_OUT, 0) for info in report.infos), default=0)
+        if left and LEFT_OUT not in self._warned_keywords:
+            self._warned_keywords.add(LEFT_OUT)
+            self._warn(
+                f"{left} items of an episode's last info had no room in {ROOM} bytes: name those that you need in "
+                "info_keywords, which come first"
+            )
 
     def dump_logs(self, iteration: int = 0) -> None:
         """Write what SB3's algorithms write each iteration, and whatever else was recorded."""

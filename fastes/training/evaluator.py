@@ -22,6 +22,7 @@ from fastes.pools.base import Pool, Steps, make_pool
 from fastes.pools.shared_pool import SharedPool
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
+from fastes.rollout.last_infos import ROOM
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.space_checks import comparable
 from fastes.settings.settings import Settings
@@ -66,12 +67,17 @@ class Evaluator:
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
         self.reference: npt.NDArray[Any] | None = None  # the reference batch of a policy that needs one
         self.seen: Seen | None = None  # that environment: workers' have to have the same spaces
+        self._info_bytes, self._info_keywords = 0, tuple[str, ...]()
         self._pool: Pool | None = None
         self._shared: SharedPool | None = None  # in the place of a pool of its own
         self._table_number = 0  # of the pool's noise tables
         self._ahead: set[tuple[int, int]] = set()  # rounds and places of starts that play beside the present one, or did
         self._running: list[tuple[Float32, int]] = []  # thetas whose noise-free episodes are played, and the tickets
         tell_of_forks(self)
+
+    def tell_infos(self, keywords: Sequence[str] = ()) -> None:
+        """From the next `start` on, generations come with the infos of their episodes' last steps, these keys first."""
+        self._info_bytes, self._info_keywords = ROOM, tuple(keywords)
 
     def pool_spec(self, training: bool = True) -> PoolSpec:
         """What a pool is made for; evaluation alone needs no noise table."""
@@ -93,6 +99,8 @@ class Evaluator:
             num_evaluations=((settings.evaluations_at_once() if training else 0) + 1) * (1 + ahead),
             spaces=None if self.seen is None else comparable((self.seen.observation_space, self.seen.action_space)),
             evaluations_first=not settings.eval_lag,
+            info_bytes=self._info_bytes if training else 0,
+            info_keywords=self._info_keywords,
             references=() if self.reference is None else (self.reference,),
         )
 
@@ -140,13 +148,15 @@ class Evaluator:
         return max(self.settings.eval_episodes, others) if training else others
 
     def start(self, training: bool = True) -> Pool:
-        """The pool; one that was started for evaluation has no room for training and is started anew."""
+        """The pool; one that has no room for training, or none for the infos that are wanted now, is started anew."""
         fill_standard_descriptors()
         if self._shared is not None:
             return self._shared.start(self.pool_spec())
         if self._pool is not None and training and not self._pool.spec.num_pairs:
             self._pool.close()
             self._pool, self._running = None, []
+        if self._pool is not None and training and self._pool.spec.info_bytes < self._info_bytes:
+            self.close()
         if self._pool is None:
             if isinstance(self.source.factory, MissingEnv):
                 self.source.factory()  # raises here, and not in every worker

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fastes.rollout.job import Batch
+from fastes.rollout.last_infos import Info
 
 
 class Record(NamedTuple):
@@ -69,11 +70,13 @@ class Report(NamedTuple):
 
     episodes: (return, length) of each; of several for a candidate all have their mean return.
     successes: 1.0, 0.0 or NaN.
+    infos: what the infos of their last steps said; [] where nobody reads them.
     """
 
     record: Record
     episodes: list[tuple[float, int]]
     successes: list[float]
+    infos: list[Info]
 
 
 def report_of(record: Record, batch: Batch) -> Report:
@@ -85,4 +88,4 @@ def report_of(record: Record, batch: Batch) -> Report:
         for number in range(each)
     ]
     successes = [success for success in batch.successes.ravel().tolist() for _ in range(each)]
-    return Report(record, episodes, successes)
+    return Report(record, episodes, successes, [info for infos in batch.infos for info in infos])

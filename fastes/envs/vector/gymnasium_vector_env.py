@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
@@ -13,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from fastes.envs.returned import flags_of, rewards_of, success_of
+from fastes.envs.returned import flags_of, rewards_of
 from fastes.envs.vector.vector_env import (
     AGENTS,
     SEEDED_BEFORE,
@@ -157,20 +156,33 @@ class GymnasiumVectorEnv(VectorEnv):
             self._over = dones.copy()
         return rewards, dones
 
-    def success(self, index: int) -> float:
-        if isinstance(self._infos, list):  # DictInfoToList
-            return success_of(self._infos[index].get("final_info", self._infos[index]))
-        for infos in (self._infos.get("final_info", {}), self._infos):
-            known = infos.get("_is_success") if isinstance(infos, dict) else None
-            if known is not None and known[index]:
-                return success_of({"is_success": infos["is_success"][index]})
-        return math.nan
+    def info(self, index: int) -> Mapping[str, Any]:
+        row: Any = self._infos[index] if isinstance(self._infos, list) else _row_of(self._infos, index)
+        row = row if isinstance(row, Mapping) else {}  # a list is DictInfoToList's, or SuperSuit's
+        final: Any = row.get("final_info")
+        return final if isinstance(final, Mapping) else row
 
     def frozen(self) -> contextlib.AbstractContextManager[None]:
         return switched_off(self._statistics, "update_running_mean")
 
     def has_seen_nothing(self) -> bool:
         return any(float(wrapper.obs_rms.count) < 1.0 for wrapper in self._statistics)
+
+
+def _row_of(infos: Mapping[str, Any], index: int) -> dict[str, Any]:
+    """The info of one environment out of those of all, as gymnasium.vector adds them up: '_key' says which have a key."""
+    found = {}
+    for key, values in infos.items():
+        known = infos.get(f"_{key}")
+        if key.startswith("_") and key[1:] in infos:
+            continue
+        if known is not None and not known[index]:
+            continue
+        if isinstance(values, Mapping):
+            found[key] = _row_of(values, index)
+        elif isinstance(values, (np.ndarray, list, tuple)) and len(values) > index:
+            found[key] = values[index]
+    return found
 
 
 def _with_rows(observations: Any, indices: list[int], rows: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes.envs.rebuild import LIVES
-from fastes.envs.returned import flags_of, rewards_of, success_of
+from fastes.envs.returned import flags_of, rewards_of
 from fastes.envs.vector.vector_env import (
     SEEDED_BEFORE,
     Rows,
@@ -179,8 +179,8 @@ class Sb3VectorEnv(VectorEnv):
         rewards = rewards if self._rewards_of is None else self._rewards_of.get_original_reward()
         return rewards_of(rewards, self.num_envs), flags_of("dones", dones, self.num_envs)
 
-    def success(self, index: int) -> float:
-        return success_of(self._infos[index])
+    def info(self, index: int) -> Mapping[str, Any]:
+        return self._infos[index]
 
     def frozen(self) -> contextlib.AbstractContextManager[None]:
         return switched_off(self.statistics, "training")

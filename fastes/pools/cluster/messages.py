@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.rollout.episode import EpisodeSettings
+from fastes.rollout.last_infos import Info
 from fastes.rollout.obs_normalizer import ObsNormalizer
 
 Float32 = npt.NDArray[np.float32]
@@ -135,6 +136,7 @@ class Played(NamedTuple):
     busy_seconds: summed over the node's workers.
     rerun: jobs run again because their worker died.
     penalised: what one of the exceptions said that were made a return of NaN, or ''.
+    infos: see `Batch`.
     """
 
     number: int
@@ -146,6 +148,7 @@ class Played(NamedTuple):
     busy_seconds: float
     rerun: int
     penalised: str
+    infos: tuple[tuple[Info, ...], ...] = ()
 
 
 class Failed(NamedTuple):

@@ -9,6 +9,7 @@ import numpy as np
 from fastes.pools.cluster.messages import Float64, Int64, Played
 from fastes.pools.cluster.schedule import Schedule
 from fastes.rollout.job import Batch, PoolSpec, Request
+from fastes.rollout.last_infos import Info
 from fastes.rollout.obs_normalizer import EXACT_ABOVE, MomentSums
 
 
@@ -35,6 +36,7 @@ class OpenTicket:
         self._returns, self._successes = np.zeros(len(jobs)), np.zeros(len(jobs))
         self._lengths, self._cuts = (np.zeros(len(jobs), dtype=np.int64) for _ in range(2))
         self._rows = np.zeros((len(jobs) if self.sends_rows else 0, 2, self._obs_size))
+        self._infos: list[tuple[Info, ...]] = [()] * len(jobs) if self.is_candidates and spec.info_bytes else []
         self._busy_seconds, self._rerun, self._penalised = 0.0, 0, ""
 
     @property
@@ -51,6 +53,9 @@ class OpenTicket:
         self._successes[at], self._cuts[at] = played.successes[fresh], played.cuts[fresh]
         if self.sends_rows and played.rows is not None:
             self._rows[at] = played.rows[fresh]
+        if self._infos:
+            for place, job in zip(at.tolist(), fresh.tolist(), strict=True):
+                self._infos[place] = played.infos[job]
         if len(fresh):
             self._busy_seconds += played.busy_seconds * len(fresh) / len(played.returns)
             self._rerun += played.rerun
@@ -96,6 +101,7 @@ class OpenTicket:
             rerun=self._rerun + self.schedule.rerun,
             penalised=self._penalised,
             per_candidate=self.request.episodes.per_candidate,
+            infos=tuple(self._infos),
         )
 
     def _moments(self) -> Float64 | MomentSums:

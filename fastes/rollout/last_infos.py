@@ -1,0 +1,69 @@
+"""What the info of an episode's last step says, as it travels in shared memory: JSON in the room of its job's slot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+ROOM = 2048  # bytes for each episode
+LEFT_OUT = "fastes.left_out"  # the key of how many items did not fit
+_OWN = ("r", "l", "t")  # of SB3's and Gymnasium's info["episode"]: a report has its own
+_SCALARS = (bool, int, float, str)
+Info = dict[str, Any]
+
+
+def write_info(room: npt.NDArray[np.uint8], info: Any, keywords: Sequence[str]) -> None:
+    """Write the scalars of an info into the room of its episode, uint8 (n,).
+
+    keywords: the keys that come first; where the others do not fit, their number is written in their place.
+    """
+    found = scalars_of(info)
+    text = _as_json(found)
+    if len(text) >= len(room):
+        text = _as_json(_shortened(found, keywords, len(room)))
+    room[: len(text)] = np.frombuffer(text, dtype=np.uint8)
+    room[len(text)] = 0
+
+
+def read_info(room: npt.NDArray[np.uint8]) -> Info:
+    """What `write_info` wrote; nothing for an episode that failed."""
+    text = bytes(room).partition(b"\0")[0]
+    return json.loads(text) if text else {}
+
+
+def scalars_of(info: Any) -> Info:
+    """An info's numbers, truth values and words, NumPy's and 0-d arrays included, and those of a Monitor in info['episode']."""
+    if not isinstance(info, Mapping):
+        return {}
+    found = {key: scalar for key, value in info.items() if isinstance(key, str) and (scalar := _scalar(value)) is not None}
+    if isinstance(episode := info.get("episode"), Mapping):
+        more = {key: scalar for key, scalar in scalars_of(episode).items() if key not in _OWN}
+        return {**found, "episode": more} if more else found
+    return found
+
+
+def _scalar(value: Any) -> bool | int | float | str | None:
+    """None for what is no scalar."""
+    if type(value) in _SCALARS:
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, (np.generic, np.ndarray)) and value.shape == () and value.dtype.kind in "biufU":
+        return value.item()  # type: ignore[no-any-return]
+    return None
+
+
+def _as_json(info: Info) -> bytes:
+    return json.dumps(info, separators=(",", ":")).encode() if info else b""
+
+
+def _shortened(info: Info, keywords: Sequence[str], room: int) -> Info:
+    """As many items as fit, the keywords' first, and how many are left out."""
+    kept: Info = {LEFT_OUT: len(info)}
+    for key in (*(name for name in keywords if name in info), *info):
+        longer = {**kept, key: info[key], LEFT_OUT: kept[LEFT_OUT] - (key not in kept)}
+        if len(_as_json(longer)) < room:
+            kept = longer
+    return kept
