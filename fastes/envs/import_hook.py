@@ -1,4 +1,4 @@
-"""The environments of FastES in Gymnasium's registry, without importing Gymnasium for it.
+"""What follows the import of a module: the environments of FastES in Gymnasium's registry, without importing it for that.
 
 Gymnasium 1.0 loads no plugins any more (it knows no entry points): who imports a package registers its environments.
 """
@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.abc import Loader
     from importlib.machinery import ModuleSpec
     from types import ModuleType
@@ -68,35 +68,43 @@ def has_ale_py() -> bool:
 
 def register_with_gymnasium() -> None:
     """Register now where Gymnasium is imported already, and else as soon as it is."""
-    if _REGISTRY in sys.modules:
-        register_envs()
-    elif not any(isinstance(finder, _AfterGymnasium) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _AfterGymnasium())
+    after_import(_REGISTRY, register_envs)
 
 
-class _AfterGymnasium:
-    """A finder that finds what the finders after it find, and registers once that is executed.
+def after_import(name: str, then: Callable[[], object]) -> None:
+    """Call a function now where a module is imported already, and else as soon as it is."""
+    if name in sys.modules:
+        then()
+    elif not any(isinstance(finder, _AfterImport) and finder.name == name for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterImport(name, then))
+
+
+class _AfterImport:
+    """A finder that finds what the finders after it find, and calls a function once that is executed.
 
     It stays: taking it out would make an import that runs in another thread skip a finder.
     """
 
+    def __init__(self, name: str, then: Callable[[], object]) -> None:
+        self.name, self.then = name, then
+
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != _REGISTRY:
+        if name != self.name:
             return None
         for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             spec = finder.find_spec(name, path, target)
             if spec is not None and spec.loader is not None:
-                _register_after(spec.loader)
+                _call_after(spec.loader, self.then)
                 return spec
         return None
 
 
-def _register_after(loader: Loader) -> None:
-    """Registration follows the loader's work; the loader stays the object that it is, for who looks at the module."""
+def _call_after(loader: Loader, then: Callable[[], object]) -> None:
+    """A function follows the loader's work; the loader stays the object that it is, for who looks at the module."""
     execute = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
         execute(module)
-        register_envs()
+        then()
 
     loader.exec_module = exec_module  # type: ignore[method-assign]

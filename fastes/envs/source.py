@@ -19,6 +19,7 @@ from fastes.envs.copies import Copies, made_by, takes_worker_index
 from fastes.envs.declared_spaces import check_declared
 from fastes.envs.import_hook import ATARI, register_atari, register_envs
 from fastes.envs.missing import entry_point_advice, package_missing, unknown_id_advice
+from fastes.envs.mujoco_messages import listen_to_mujoco, mujoco_listened_to
 from fastes.envs.old_interface import advice_on_object
 from fastes.envs.rebuild import (
     Wrapping,
@@ -83,8 +84,9 @@ class EnvSource:
 
         Handlers of SIGINT, SIGTERM and SIGHUP stay as they are, whatever the environment installs.
         """
-        with handlers_kept(), numbered(worker_index() if number is None else number):
+        with handlers_kept(), numbered(worker_index() if number is None else number), mujoco_listened_to() as built:
             env = self._build(extra)
+            built.append(env)
         try:
             check_declared(env)
         except BaseException:
@@ -168,6 +170,7 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
     Specs are resolved here, so that workers do not need what this process has registered. Raises EnvironmentUnavailable
     for an unknown id, ValueError for an Env that cannot be rebuilt, TypeError for anything else.
     """
+    listen_to_mujoco()
     kwargs = dict(env_kwargs or {})
     if kwargs.get("render_mode") == "human":
         del kwargs["render_mode"]  # as of an Env: workers have nobody to show it to

@@ -1,0 +1,77 @@
+"""MuJoCo's warnings: each is told once, where a user can act on it, and no MUJOCO_LOG.TXT is left in the working directory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fastes.envs.import_hook import after_import
+from fastes.system.console import lasting
+
+_UNSTABLE = (
+    "MuJoCo then starts the simulation anew within the episode. Smaller actions help, or a smaller timestep in the model's "
+    "XML; actions that are not finite cause it, too"
+)
+_WHERE = re.compile(r"\s+at \w+ -?\d+|\s*Time = -?[\d.e+-]+\.?")  # what differs from one time to the next
+_told: set[str] = set()
+_of_models: list[str] | None = None  # warnings since a build began; None where none is running
+
+
+def listen_to_mujoco() -> None:
+    """Take MuJoCo's warnings from now on, in this process, unless another handler takes them; MuJoCo need not be imported."""
+    after_import("mujoco", _take_warnings)
+
+
+def _take_warnings() -> None:
+    mujoco = sys.modules["mujoco"]
+    if hasattr(mujoco, "set_mju_user_warning") and mujoco.get_mju_user_warning() is None:
+        mujoco.set_mju_user_warning(_meet)
+
+
+def _meet(message: str) -> None:
+    """A warning of MuJoCo's. Called by its C code: nothing may be raised here."""
+    if _of_models is not None:
+        _of_models.append(message)
+        return
+    text = _WHERE.sub("", message).strip().rstrip(".")
+    if text not in _told:
+        _told.add(text)
+        advice = f" {_UNSTABLE}." if "unstable" in text else ""
+        with contextlib.suppress(Exception):  # the same words in all workers: their parent shows a line once
+            print(f"fastes: warning: MuJoCo says: {text}.{advice}", file=lasting(sys.stderr), flush=True)
+
+
+@contextlib.contextmanager
+def mujoco_listened_to() -> Iterator[list[Any]]:
+    """Meanwhile an environment is built, which is put into the list: what MuJoCo says of its model is told afterwards.
+
+    Only of a model of the user's own: nobody will edit those that packages bring.
+    """
+    global _of_models
+    listen_to_mujoco()
+    before, _of_models = _of_models, []
+    built: list[Any] = []
+    try:
+        yield built
+    finally:
+        messages, _of_models = _of_models, before
+        model = getattr(getattr(built[0], "unwrapped", None), "fullpath", "") if built else ""
+        if not _is_installed(str(model)):
+            _tell_of_model(str(model) or "a model", messages)
+
+
+def _tell_of_model(model: str, messages: Sequence[str]) -> None:
+    for message in messages:
+        if (text := f"MuJoCo says of {model}: {message}") not in _told:
+            _told.add(text)
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+def _is_installed(path: str) -> bool:
+    """Whether a file belongs to a package, so that its user will not edit it."""
+    return any(part in ("site-packages", "dist-packages") for part in path.split(os.sep))
