@@ -39,6 +39,7 @@ from fastes.pools.cluster.connection import check_cluster
 from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
+from fastes.rollout.env_calls import CalledEnv
 from fastes.rollout.episode import Episode
 from fastes.rollout.predictor import Predictor
 from fastes.sb3.callbacks import all_callbacks, reads_infos
@@ -142,11 +143,12 @@ class FastES(Loop):
         self.source, self.verbose = source, verbose
         self.n_workers = self._checked_workers(source, n_workers)
         self.cluster = None if cluster is None else check_cluster(cluster, source, n_workers)
-        self._env: Env | None = None
+        self._env: CalledEnv | None = None
         check_model_memory(spec, settings.archive_size)
         self.state = TrainingState(settings, spec, seed, source.episode_limit)
         vars(self).update(settings=settings, seed=seed)  # W&B and others list vars(model); the properties come first
-        self.evaluator = Evaluator(source, spec, settings, self.state.strategy.table, self.n_workers, self.cluster)
+        how = self.state.strategy.table, self.n_workers, self.cluster, self.state.env_calls
+        self.evaluator = Evaluator(source, spec, settings, *how)
         self._predictor = Predictor(spec, settings.normalize_obs, seed)
         self._odd = StatisticsWarnings()
         self._one_thread = OneThread()
@@ -180,8 +182,8 @@ class FastES(Loop):
         if self.source.vector_env is not None:
             return self.source.vector_env.env
         if self._env is None:
-            self._env = self.evaluator.build()
-        return self._env
+            self._env = CalledEnv(self.evaluator.build, self.state.env_calls)
+        return self._env.get()
 
     @env.deleter
     def env(self) -> None:
@@ -363,6 +365,11 @@ class FastES(Loop):
         model._init_interface(tensorboard_log, device=device, info_keywords=info_keywords)
         model._set_up(parts.source, parts.spec, parts.settings, parts.seed, n_workers, verbose, cluster)
         restore_state(model.state, parts.checkpoint)
+        if left_out := model.state.env_calls.left_out():
+            model._warn(
+                f"the checkpoint does not hold {', '.join(left_out)}, which environments were given: call it again on "
+                "model.get_env() before learn or evaluate"
+            )
         model._use_reference()
         model.set_random_seed(seed)
         model._check_statistics()
@@ -376,6 +383,7 @@ class FastES(Loop):
         constructed = copied.n_workers, copied.verbose, copied.cluster
         model._set_up(copied.source, copied.spec, copied.settings, copied.seed, *constructed)
         restore_state(model.state, copied.checkpoint)
+        model.state.env_calls.restore(copied.env_calls)
         model._use_reference()
         return model
 
@@ -399,7 +407,8 @@ class FastES(Loop):
             "info_keywords": self.given_keywords,
         }
         constructed = self.given_workers, self.verbose, interface, self.cluster
-        copied = Copied(type(self), self.snapshot(), self.source, self.policy_spec, self.settings, self.seed, *constructed)
+        what = self.snapshot(), self.source, self.policy_spec, self.settings, self.seed
+        copied = Copied(type(self), *what, *constructed, self.state.env_calls.made)
         return unpack, (pack(copied),)
 
     def close(self) -> None:

@@ -185,7 +185,7 @@ def test_nothing_imports_torch_or_ray() -> None:
     found = {name: sorted(imports_of(name) & heavy) for name in module_files() if imports_of(name) & heavy}
     assert found == {
         "pools.cluster.connection": [":ray"],
-        "sb3.interface": [":stable_baselines3"],  # only where SB3 is in use already
+        "sb3.training_envs": [":stable_baselines3"],  # only where SB3 is in use already
         "policies.torch_policy": [":torch"],  # in functions: the user has made a module
     }
     assert not [name for name in module_files() if "envs.atari.game" in imports_of(name)]

@@ -33,6 +33,7 @@ from fastes.policies.layers.convolution import ImageConvolution
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_spec import PolicySpec
+from fastes.rollout.env_calls import EnvCall, calls_from_json, calls_to_json
 from fastes.settings.policy_kwargs import plain_policy_kwargs
 from fastes.settings.settings import SCHEDULES, Settings, setting_names
 from fastes.system.memory import check_memory
@@ -115,6 +116,8 @@ def checkpoint_of(state: TrainingState, source: EnvSource) -> Checkpoint:
             data[key] = values
         if its_arrays:
             arrays[group] = its_arrays
+    if len(state.env_calls):
+        data["env_calls"] = calls_to_json(state.env_calls)
     return Checkpoint(data, arrays)  # type: ignore[arg-type]
 
 
@@ -371,6 +374,7 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     state.normalizer.load_state(groups["normalizer"])
     state.reference = _reference_in(groups.get("reference", {}), state.spec)
     like = state.normalizer, state.strategy.theta, state.settings
+    state.env_calls.restore(_env_calls_in(checkpoint))
     state.pending = load_pending(checkpoint.data.get("pending"), groups.get("pending", {}), *like)
     state.archive.load_state(checkpoint.data.get("archive"), groups.get("archive", {}), *like)
     if settings.get("episode_cap", "none") == "none":  # the file's cap is its limit, where one that is new does not begin
@@ -383,6 +387,14 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
         raise damaged("best_eval_return", best)
     tallies = {name: counters[name] for name in Counters._fields if name in counters}
     state.counters = Counters(**tallies, best_eval_return=-math.inf if best is None else best)
+
+
+def _env_calls_in(checkpoint: Checkpoint) -> tuple[EnvCall, ...]:
+    """What environments were given, or CheckpointError."""
+    try:
+        return calls_from_json(checkpoint.data.get("env_calls", []))
+    except ValueError as error:
+        raise CheckpointError(f"the checkpoint's 'env_calls' are damaged or were edited: {error}") from error
 
 
 def _with_sigmas(arrays: Arrays, factor: float) -> Arrays:

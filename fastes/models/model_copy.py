@@ -12,6 +12,7 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.envs.source import EnvSource, MissingEnv
 from fastes.models.checkpointing import source_from
 from fastes.policies.choose_policy import AnySpec
+from fastes.rollout.env_calls import EnvCall
 from fastes.settings.settings import Settings
 
 
@@ -24,6 +25,7 @@ class Copied(NamedTuple):
     n_workers, verbose: as they were given.
     interface: other arguments of the constructor, by name.
     cluster: as it was given.
+    env_calls: that environments were given, those with arguments that a checkpoint cannot hold too.
 
     Workers, logger and callbacks stay behind.
     """
@@ -38,6 +40,7 @@ class Copied(NamedTuple):
     verbose: int
     interface: dict[str, Any]
     cluster: str | None = None
+    env_calls: tuple[EnvCall, ...] = ()
 
 
 def pack(copied: Copied) -> bytes:

@@ -22,12 +22,16 @@ def replay_job(state: TrainingState, evaluator: Evaluator, generation: int, job:
             number = generation - 1
             of = next((pending for pending in state.pending if pending.generation == number), None)
             drawn_as = state.drawn_as(number) if of is None else of.drawn_as
+            calls = state.env_calls.sent(None if of is None else of.calls)
             if of is not None:
                 theta, normalizer = of.theta, of.normalizer
-            request = Request(theta, normalizer, evaluation, eval_seeds=state.eval_seeds(drawn_as), generation=number)
+            request = Request(
+                theta, normalizer, evaluation, eval_seeds=state.eval_seeds(drawn_as), generation=number, calls=calls
+            )
             return pool.play(job - candidates, request)
         table.place(pool.noise_table())
-        return pool.play(job, Request(theta, normalizer, training, state.perturbations(candidates // 2)))
+        perturbations, calls = state.perturbations(candidates // 2), state.env_calls.sent()
+        return pool.play(job, Request(theta, normalizer, training, perturbations, calls=calls))
     finally:
         table.release()  # it must not stay in this pool's memory
         pool.close()

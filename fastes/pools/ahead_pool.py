@@ -259,7 +259,7 @@ def _mark_of(request: Request) -> _Mark:
 
 def are_same(first: Request, second: Request) -> bool:
     """Whether two requests give the same results: all but the number of the generation, which only errors name."""
-    settings = [(r.episodes, r.table, r.first_pair, r.normalizer.clip) for r in (first, second)]
+    settings = [(r.episodes, r.table, r.first_pair, r.normalizer.clip, r.calls) for r in (first, second)]
     if settings[0] != settings[1] or not _equal(first.eval_seeds, second.eval_seeds) or not _equal(first.jobs, second.jobs):
         return False
     a, b = first.normalizer, second.normalizer

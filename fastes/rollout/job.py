@@ -12,11 +12,13 @@ import numpy.typing as npt
 from fastes.envs.source import EnvSource, Pair
 from fastes.es.perturbations import Perturbations
 from fastes.policies.choose_policy import AnySpec
+from fastes.rollout.env_calls import EnvCall
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.last_infos import Info, read_info
 from fastes.rollout.obs_normalizer import MomentSums, ObsNormalizer
 from fastes.rollout.shared_block import (
     ACTION_NOISE,
+    CALLS,
     GENERATION,
     MAX_STEPS,
     NUM_TABLE,
@@ -126,6 +128,7 @@ class Request(NamedTuple):
     jobs: numbers of the jobs to run, int64 (n,); None for all.
     table: which of the pool's noise tables the candidates are drawn from.
     strategy: an EvolutionStrategy in the state that the candidates are of, for pools whose nodes take its steps, too.
+    calls: that environments have been given when they play it, in order.
     """
 
     theta: npt.NDArray[np.float32]
@@ -138,6 +141,7 @@ class Request(NamedTuple):
     jobs: npt.NDArray[np.int64] | None = None
     table: int = 0
     strategy: Any = None
+    calls: tuple[EnvCall, ...] = ()
 
 
 class StepsPlayed(NamedTuple):
@@ -269,7 +273,7 @@ def publish(place: Place, request: Request) -> npt.NDArray[np.int64]:
     perturbations, normalizer, settings = request.perturbations, request.normalizer, request.episodes
     generation = request.generation if perturbations is None else perturbations.generation
     words, numbers = place.words, place.numbers
-    words[NUM_TABLE], words[GENERATION] = request.table, generation
+    words[NUM_TABLE], words[GENERATION], words[CALLS] = request.table, generation, place.calls.number(request.calls)
     words[MAX_STEPS], words[SAMPLE], words[PER_CANDIDATE] = settings.max_steps, settings.sample, settings.per_candidate
     numbers[SIGMA] = 0.0 if perturbations is None else perturbations.sigma
     numbers[OBS_CLIP], numbers[ACTION_NOISE] = normalizer.clip, settings.action_noise

@@ -13,10 +13,11 @@ from fastes import _core
 from fastes.envs.source import Env
 from fastes.es.perturbations import write_candidate
 from fastes.policies.choose_policy import AnySpec
+from fastes.rollout.env_calls import FORGET, in_force, make_call
 from fastes.rollout.episode import Episode, observation_flattener, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, Terms
 from fastes.rollout.last_infos import write_info
-from fastes.rollout.shared_block import EPISODE, EVALUATION_STEPS, JOB, STEPS, Block, Place, PlaceLayout
+from fastes.rollout.shared_block import CALLS, EPISODE, EVALUATION_STEPS, JOB, STEPS, Block, Place, PlaceLayout
 from fastes.rollout.space_checks import check_spaces
 
 
@@ -36,7 +37,7 @@ class JobRunner:
     ) -> None:
         self.spec, self.block, self.row, self.whole = spec, block, block.workers[slot], whole
         self.around: Callable[[Env], Any] = lambda env: env  # what noise-free episodes are played in
-        self.env = self._build()
+        self.env, self._called = self._build(), 0  # and the number of the last call that it was given
         try:
             self.flatten = observation_flattener(self.env.observation_space)
             self.actor = spec.policy.make_actor()
@@ -50,13 +51,18 @@ class JobRunner:
         self._terms = Terms.of(block.places[0])
 
     def begin(self, place: Place, ticket: int) -> Terms:
-        """What the jobs of a request share. Its normaliser snapshot is taken over, unless it is that of the last job."""
+        """What the jobs of a request share. Its normaliser snapshot is taken over, unless it is that of the last job.
+
+        The environment has been given the request's calls then, and no others.
+        """
         if self._terms.ticket != ticket:
             self._terms = terms = Terms.of(place, ticket)
             if self.spec.normalize_obs:
                 self.actor.set_normalizer(place.obs_mean, place.obs_inv_std, terms.obs_clip)
             if self.spec.policy.needs_reference:
                 self.actor.set_reference(place.reference)
+        if self._called != (wanted := int(place.words[CALLS])):
+            self._give_calls(wanted)
         return self._terms
 
     def run(self, place: Place, ticket: int, job: int, on_penalty: Callable[[Exception], None]) -> None:
@@ -117,7 +123,18 @@ class JobRunner:
         """A new environment: who knows what state the exception left the old one in."""
         with self.whole():
             self.close()
-            self.env = self._build()
+            self.env, self._called = self._build(), 0
+
+    def _give_calls(self, wanted: int) -> None:
+        """Those up to a number. An environment that was given others is built anew."""
+        way = self.block.calls.way(self._called, wanted)
+        if way is None or FORGET in [call.kind for call in way]:
+            self._rebuild()
+            way = self.block.calls.way(0, wanted) or []
+        for call in in_force(way):
+            self.env = make_call(self.env, call)
+        self._called = wanted
+        check_spaces(self.env, self.spec)
 
     def _build(self) -> Env:
         env = self.spec.source()

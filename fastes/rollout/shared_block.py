@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastes.rollout.env_calls import CallRecords
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.limits import OUT_OF_DESCRIPTORS
 from fastes.system.memory import in_bytes
@@ -43,6 +44,7 @@ GENERATION = 1  # as the strategy counts, from 0; -1 for no generation's
 MAX_STEPS = 2  # of the request's episodes
 SAMPLE = 3  # whether actions are sampled
 PER_CANDIDATE = 4  # episodes, at most as many as there is room for
+CALLS = 5  # number of the last call that its environments have been given
 # and of its numbers
 SIGMA = 0  # of the candidates' noise
 OBS_CLIP = 1  # where normalised observations are clipped
@@ -81,7 +83,7 @@ class PlaceLayout:
         jobs = self.num_jobs
         return {
             # written by the parent before it opens the request
-            "words": ((5,), "i8"),  # columns: see above
+            "words": ((6,), "i8"),  # columns: see above
             "numbers": ((3,), "f8"),
             "theta": ((self.num_params,), "f4"),
             "sigma_each": ((self.num_sigmas,), "f4"),
@@ -177,7 +179,7 @@ def _room(shape: tuple[int, ...], dtype: str) -> int:
 class Place:
     """The arrays of one request, under the names of `PlaceLayout.arrays`, and what it shares with the others.
 
-    unclaimed: (1,), the word of its unclaimed jobs.
+    unclaimed: (1,), the word of its unclaimed jobs. calls: those of all requests.
     """
 
     words: npt.NDArray[np.int64]
@@ -203,7 +205,7 @@ class Place:
 
     def __init__(self, layout: PlaceLayout, memory: mmap.mmap, at: int, unclaimed: npt.NDArray[np.int64], block: Block) -> None:
         self.layout, self.unclaimed = layout, unclaimed
-        self._tables, self._references = block.noise, block.references
+        self._tables, self._references, self.calls = block.noise, block.references, block.calls
         _lay(self, layout.arrays(), memory, at)
 
     @property
@@ -225,7 +227,7 @@ class Block:
     The parent makes it, workers open its descriptor `fd`. shared: False for a pool that has no workers, whose memory a forked
     copy of the process must not write into.
 
-    places: of the requests. Other attributes are the arrays of `Layout.shared`.
+    places: of the requests. calls: that their environments are given. Other attributes are the arrays of `Layout.shared`.
     """
 
     unclaimed: npt.NDArray[np.int64]
@@ -238,6 +240,7 @@ class Block:
         size = layout.size()
         self.fd = fd if fd is not None else anonymous_file(size) if shared else -1
         self.places: list[Place] = []
+        self.calls = CallRecords()
         try:
             memory = mmap.mmap(self.fd, size, flags=mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             at = _lay(self, layout.shared(), memory, 0)

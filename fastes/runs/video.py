@@ -139,12 +139,12 @@ def _no_screen() -> Iterator[None]:
 
 def _build(model: Model, mode: str | None) -> Any:
     if mode is None:
-        return model.source()
+        return model.evaluator.build()
     if mode == "human" and sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
         raise RenderError("a window needs a display and this machine has none (DISPLAY is not set): write a --video instead")
     source = model.source
     try:
-        env = source(render_mode=mode)
+        env = model.evaluator.build(render_mode=mode)
     except EnvironmentUnavailable:
         raise
     except Exception as error:

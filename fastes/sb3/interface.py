@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import sys
 import time
 import warnings
 from collections import deque
@@ -25,6 +23,7 @@ from fastes.sb3.attributes import SB3Attributes
 from fastes.sb3.episode_infos import checked_keywords, keywords_in
 from fastes.sb3.event_files import check_tensorboard
 from fastes.sb3.policy import Policy, check_device, device
+from fastes.sb3.training_envs import training_envs
 from fastes.system.cpus import available_cpus
 from fastes.system.forks import tell_of_forks
 from fastes.training.evaluator import Evaluator
@@ -137,24 +136,16 @@ class SB3Interface(SB3Attributes):
         return self.source.vector_env.num_envs if self.source.vector_env is not None else 1
 
     def get_env(self) -> Any:
-        """The vector environment that was given; else an SB3 VecEnv of one environment of the kind that is trained on.
+        """The vector environment that was given; else what stands for all environments of the training: see TrainingEnvs.
 
-        Callbacks know it as `training_env`. Where SB3 is not in use, an object with num_envs, observation_space and
-        action_space. Training happens in the workers' own environments.
+        An SB3 VecEnv where SB3 is in use. Callbacks know it as `training_env`: its set_attr, env_method and set_options reach
+        every environment that plays.
         """
         if self.source.vector_env is not None:
             return self.source.vector_env.env
         if self._vec_env is None:
-            sb3 = sys.modules.get("stable_baselines3")
-            self._vec_env = _OneEnv(self.env) if sb3 is None else _dummy_vec_env(self._drawing_env(), self.seed)
+            self._vec_env = training_envs(self.evaluator, self.seed)
         return self._vec_env
-
-    def _drawing_env(self) -> Env:
-        """One that renders frames where it can, as SB3 makes them: `env` is made as those of the workers, which do not."""
-        if "rgb_array" in (self.env.metadata or {}).get("render_modes", ()) and self.env.render_mode is None:
-            with contextlib.suppress(Exception):
-                return self.source(render_mode="rgb_array")
-        return self.env  # type: ignore[no-any-return]
 
     def set_env(self, env: EnvArgument, force_reset: bool = True) -> None:  # noqa: ARG002
         """Train on another environment with the same spaces; CheckpointMismatch for other ones.
@@ -168,7 +159,8 @@ class SB3Interface(SB3Attributes):
         check_env_fits(source, self.policy_spec, self.settings, self.given_workers, stacklevel=2)
         wanted = available_cpus() if self.given_workers is None else self.given_workers
         n_workers = 0 if source.vector_env is not None else wanted
-        evaluator = Evaluator(source, self.policy_spec, self.settings, self.strategy.table, n_workers, self.cluster)
+        how = self.policy_spec, self.settings, self.strategy.table, n_workers, self.cluster, self.state.env_calls
+        evaluator = Evaluator(source, *how)
         self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
         self.state = self.state.in_new_env()
         self._use_reference()
@@ -318,22 +310,3 @@ class SB3Interface(SB3Attributes):
         """SB3's older name."""
         warnings.warn("model._dump_logs() is deprecated, as in SB3: use model.dump_logs()", UserWarning, stacklevel=2)
         self.dump_logs(*arguments)
-
-
-class _OneEnv:
-    """What callbacks ask of `training_env`, without SB3."""
-
-    num_envs = 1
-
-    def __init__(self, env: Env) -> None:
-        self.envs, self.render_mode = [env], env.render_mode
-        self.observation_space, self.action_space = env.observation_space, env.action_space
-
-
-def _dummy_vec_env(env: Env, seed: int) -> Any:
-    from stable_baselines3.common.monitor import Monitor
-    from stable_baselines3.common.vec_env import DummyVecEnv
-
-    vec_env = DummyVecEnv([lambda: Monitor(env)])
-    vec_env.seed(seed)  # of the first reset: a script that plays on it sees the same episodes each time
-    return vec_env

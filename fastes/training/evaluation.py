@@ -92,6 +92,7 @@ class Pending(NamedTuple):
     counts: for what rollback_drop knows; not so after a rollback, or in another start.
     is_told: whether it was told already, when a training had ended.
     alternatives: of its start, where that is not the present one: see Settings.alternatives.
+    calls: how many of the training's calls its environments are given.
     """
 
     generation: int
@@ -103,6 +104,7 @@ class Pending(NamedTuple):
     counts: bool = True
     is_told: bool = False
     alternatives: dict[str, Any] = _NONE
+    calls: int = 0
 
 
 class Told(NamedTuple):
@@ -122,6 +124,9 @@ def state_of(pending: Sequence[Pending]) -> tuple[list[dict[str, Any]] | None, A
     if not pending:
         return None, {}
     data = [{name: value for name, value in each._asdict().items() if name in _KINDS} for each in pending]
+    for record in data:
+        if not record["calls"]:
+            del record["calls"]
     arrays: Arrays = {}
     for number, each in enumerate(pending):
         arrays |= numbered_policy(number, each.theta, each.normalizer) | {f"{number}.returns": each.returns.copy()}
@@ -163,7 +168,7 @@ def load_pending(
         raise CheckpointError(f"the checkpoint's 'pending' is {reprlib.repr(data)}: the file is damaged or was edited")
     found, left = [], dict(arrays)
     for number, each in enumerate(data):
-        values = check_record(f"pending.{number}", with_alternatives(each), _KINDS)
+        values = check_record(f"pending.{number}", _with_calls(with_alternatives(each)), _KINDS)
         its_settings = check_alternatives(values["alternatives"], settings)
         its_theta, its_normalizer = take_policy(number, left, normalizer, theta, its_settings)
         returns = left.pop(f"{number}.returns", np.zeros((1, 1)))
@@ -178,6 +183,11 @@ def load_pending(
     return tuple(found)
 
 
+def _with_calls(record: object) -> object:
+    """A record that names none, with none."""
+    return {"calls": 0, **record} if isinstance(record, dict) else record
+
+
 def _is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
@@ -189,4 +199,5 @@ _KINDS: Kinds = {
     "counts": _is_flag,
     "is_told": _is_flag,
     "alternatives": lambda value: isinstance(value, dict),
+    "calls": is_count,
 }

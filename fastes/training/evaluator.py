@@ -20,6 +20,7 @@ from fastes.policies.choose_policy import AnySpec
 from fastes.pools.ahead_pool import AheadPool
 from fastes.pools.base import Pool, Steps, make_pool
 from fastes.pools.shared_pool import SharedPool
+from fastes.rollout.env_calls import EnvCalls, made_on
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
 from fastes.rollout.last_infos import ROOM
@@ -46,6 +47,7 @@ class Evaluator:
     table: the noise table, which moves into the pool's memory.
     n_workers: processes, 0 for none.
     cluster: the address of a Ray cluster that plays instead.
+    env_calls: that environments are given; None for none.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Evaluator:
         table: NoiseTable,
         n_workers: int,
         cluster: str | None = None,
+        env_calls: EnvCalls | None = None,
     ) -> None:
         if source.vector_env is not None and settings.on_env_error != "stop":
             raise ValueError(
@@ -64,6 +67,7 @@ class Evaluator:
             )
         self.source, self.policy, self.settings, self.table = source, policy, settings, table
         self.n_workers, self.cluster = n_workers, cluster
+        self.env_calls = EnvCalls() if env_calls is None else env_calls
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
         self.reference: npt.NDArray[Any] | None = None  # the reference batch of a policy that needs one
         self.seen: Seen | None = None  # that environment: workers' have to have the same spaces
@@ -130,7 +134,7 @@ class Evaluator:
             self._ahead.add(part)
 
             def work(pool: Pool) -> Steps[None]:
-                other = Evaluator(self.source, self.policy, self.settings, self.table, self.n_workers)
+                other = Evaluator(self.source, self.policy, self.settings, self.table, self.n_workers, env_calls=self.env_calls)
                 other._pool = pool
                 return play(other)
 
@@ -192,8 +196,8 @@ class Evaluator:
         return self.seen
 
     def build(self, **extra: Any) -> Env:
-        """An environment of this process, beside those that play. extra: as of EnvSource."""
-        return self.source(self.own_number, **extra)
+        """An environment of this process, beside those that play, after the calls so far. extra: as of EnvSource."""
+        return made_on(self.source(self.own_number, **extra), self.env_calls.made)
 
     @property
     def own_number(self) -> int:
@@ -229,7 +233,14 @@ class Evaluator:
         self.table.place_once(pool.noise_table(self._table_number))
         number = self._table_number
         request = Request(
-            perturbations.theta, normalizer, episodes, perturbations, first_pair=first_pair, table=number, strategy=strategy
+            perturbations.theta,
+            normalizer,
+            episodes,
+            perturbations,
+            first_pair=first_pair,
+            table=number,
+            strategy=strategy,
+            calls=self.env_calls.sent(),
         )
         ticket = pool.submit(request)
         if then is not None:
@@ -237,16 +248,20 @@ class Evaluator:
         return (yield from _batch_of(pool, ticket))
 
     def begin_evaluation(
-        self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int
+        self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int, calls: int
     ) -> int:
         """Begin noise-free episodes of a generation's theta, one for each environment seed, unless they have begun.
 
-        They are known by theta, the very array: nobody writes to one. Returns the ticket.
+        They are known by theta, the very array: nobody writes to one. calls: how many of the training's calls their
+        environments are given. Returns the ticket.
         """
         pool = self._started()
         if (begun := self._begun(theta)) is not None:
             return begun
-        asked = Request(theta, normalizer, episodes, eval_seeds=seeds, generation=generation, table=self._table_number)
+        its_calls = self.env_calls.sent(calls)
+        asked = Request(
+            theta, normalizer, episodes, eval_seeds=seeds, generation=generation, table=self._table_number, calls=its_calls
+        )
         ticket = pool.submit(asked)
         self._running = [*(each for each in self._running if pool.knows(each[1])), (theta, ticket)]
         return ticket
@@ -262,10 +277,10 @@ class Evaluator:
         return next(known, None)
 
     def finish_evaluation(
-        self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int
+        self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int, calls: int
     ) -> Steps[Evaluation]:
         """What these gave; they begin here where they have not."""
-        ticket = self.begin_evaluation(theta, normalizer, seeds, episodes, generation)
+        ticket = self.begin_evaluation(theta, normalizer, seeds, episodes, generation, calls)
         batch = yield from _batch_of(self._started(), ticket)
         self._running = [each for each in self._running if each[1] != ticket]
         return Evaluation(batch.returns, batch.lengths, seeds)
@@ -287,7 +302,8 @@ class Evaluator:
         pool, returns, lengths = self.start(training=False), [], []
         for at in range(0, len(seeds), pool.spec.num_evals):
             part = seeds[at : at + pool.spec.num_evals]
-            request = Request(theta, normalizer, episodes, eval_seeds=part, table=self._table_number)
+            calls = self.env_calls.sent()
+            request = Request(theta, normalizer, episodes, eval_seeds=part, table=self._table_number, calls=calls)
             batch = yield from _batch_of(pool, pool.submit(request))
             returns.append(batch.returns)
             lengths.append(batch.lengths)

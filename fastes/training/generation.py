@@ -38,7 +38,9 @@ def run_generation(state: TrainingState, evaluator: Evaluator) -> Steps[Generati
         for pending in state.to_evaluate()[: state.settings.evaluations_at_once()]:  # a longer lag that was loaded has more
             if not evaluator.has_begun(pending.theta):
                 seeds = state.eval_seeds(pending.drawn_as)
-                evaluator.begin_evaluation(pending.theta, pending.normalizer, seeds, evaluation, pending.generation)
+                evaluator.begin_evaluation(
+                    pending.theta, pending.normalizer, seeds, evaluation, pending.generation, pending.calls
+                )
 
     def once_begun() -> None:
         if state.settings.eval_lag:
@@ -60,7 +62,7 @@ def finish_evaluation(state: TrainingState, evaluator: Evaluator, pending: Pendi
     """Wait for the noise-free episodes of a generation's theta."""
     seeds = state.eval_seeds(pending.drawn_as)
     of, episodes = (pending.theta, pending.normalizer), state.episode_settings()[1]
-    return Told(pending, (yield from evaluator.finish_evaluation(*of, seeds, episodes, pending.generation)))
+    return Told(pending, (yield from evaluator.finish_evaluation(*of, seeds, episodes, pending.generation, pending.calls)))
 
 
 def play_start(state: TrainingState, evaluator: Evaluator) -> Steps[None]:

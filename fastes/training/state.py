@@ -14,6 +14,7 @@ from fastes.checkpoints.file_format import Arrays
 from fastes.es.perturbations import Perturbations, draw_eval_seeds
 from fastes.es.strategy import EvolutionStrategy, Update
 from fastes.policies.choose_policy import AnySpec
+from fastes.rollout.env_calls import EnvCalls
 from fastes.rollout.episode import STEP_GUARD, EpisodeSettings, usual_limit
 from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
@@ -81,6 +82,7 @@ class TrainingState:
         self.report: Report | None = None
         self.is_reported = True
         self.reference: npt.NDArray[Any] | None = None
+        self.env_calls = EnvCalls()  # shared by all states that follow: nothing takes a call back
 
     def copied(self) -> TrainingState:
         """A state whose parts can be changed without changing this one's."""
@@ -167,7 +169,8 @@ class TrainingState:
         if generation % self.settings.eval_every or any(pending.theta is self.strategy.theta for pending in self.pending):
             return ()
         drawn_as, timesteps = self.drawn_as(generation), self.counters.num_timesteps
-        return (Pending(generation, drawn_as, timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS),)
+        calls = len(self.env_calls)
+        return (Pending(generation, drawn_as, timesteps, self.strategy.theta, self.normalizer, _NO_RETURNS, calls=calls),)
 
     def due(self, batch: Batch) -> tuple[tuple[Pending, ...], tuple[Pending, ...]]:
         """Once the running generation's candidates are played: the evaluations to be told with it, and those that wait on."""

@@ -173,4 +173,5 @@ def terms_of(open_: OpenTicket, parameters: Theta | Held | Step | Whole) -> Term
         request.episodes,
         request.table,
         open_.sends_rows,
+        request.calls,
     )

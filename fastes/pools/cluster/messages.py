@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fastes.rollout.env_calls import EnvCall
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.last_infos import Info
 from fastes.rollout.obs_normalizer import ObsNormalizer
@@ -81,6 +82,7 @@ class Terms(NamedTuple):
     episodes: settings of the episodes.
     table: which of the pool's noise tables the candidates are drawn from.
     sends_rows: whether every candidate's moments come back with its return; else they are asked for as a sum.
+    calls: that environments have been given when they play it, in order.
     """
 
     ticket: int
@@ -92,6 +94,7 @@ class Terms(NamedTuple):
     episodes: EpisodeSettings
     table: int
     sends_rows: bool
+    calls: tuple[EnvCall, ...] = ()
 
 
 class Range(NamedTuple):

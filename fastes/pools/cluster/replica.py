@@ -180,6 +180,7 @@ class KnownRequests:
             terms.eval_seeds,
             terms.generation,
             table=terms.table,
+            calls=terms.calls,
         )
 
     def _table(self, number: int, seed: int) -> NoiseTable:

@@ -90,9 +90,9 @@ def main(arguments: tuple[int, ...]) -> None:
     connection = Connection(given.connection_fd)
     with told(given.connection_fd):
         start: Start = cloudpickle.loads(os.pread(given.start_fd, given.start_size, 0))
-    os.close(given.start_fd)
+    os.set_inheritable(given.start_fd, False)
     with output_lasts(), contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        serve(connection, start, given.slot)
+        serve(connection, start, given)
 
 
 def die_with_parent(parent_pid: int) -> None:
@@ -174,11 +174,12 @@ def die_first_when_memory_is_short() -> None:
         file.write(str(adjustment))
 
 
-def serve(connection: Connection, start: Start, slot: int) -> None:
+def serve(connection: Connection, start: Start, given: Arguments) -> None:
     """Build the environment and run jobs until the parent hangs up or asks this process to leave; then close it."""
     _core.use_variant(start.kernels)
-    block = Block(start.layout, start.memory_fd)
+    block, slot = Block(start.layout, start.memory_fd), given.slot
     block.close()
+    block.calls.read_from(given.start_fd, given.start_size)
     row, runner = block.workers[slot], None
     signals = Signals(row)
     try:

@@ -62,6 +62,7 @@ class Payload:
         self.fd = anonymous_file(self.size)
         with open(self.fd, "wb", closefd=False) as file:
             file.write(content)
+        block.calls.write_to(self.fd, self.size)  # behind it
 
     def close(self) -> None:
         if self.fd >= 0:

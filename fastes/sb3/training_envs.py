@@ -1,0 +1,238 @@
+"""The environments of a training as SB3 knows them, a VecEnv: calls go to all that play, in whatever process they are."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import sys
+import warnings
+from functools import cache
+from typing import Any, NoReturn
+
+import gymnasium
+
+from fastes.envs.seen import Seen
+from fastes.rollout.env_calls import ENV_METHOD, FORGET, SET_ATTR, SET_OPTIONS, CalledEnv, EnvCalls
+from fastes.training.evaluator import Evaluator
+
+Env = gymnasium.Env[Any, Any]
+_REFUSED = {
+    "reset": "each episode begins with a reset where it is played: set_options(options) gives it options",
+    "step": "episodes are played in the workers: step() of what get_env() returns plays one here, beside the training",
+    "close": "model.close() ends the workers and closes their environments",
+}
+
+
+class TrainingEnvs:
+    """What `get_env` returns, and callbacks know as `training_env`: stands for all environments of a training.
+
+    `set_attr`, `env_method` and `set_options` are recorded, and every environment is given them, in order, before it plays a
+    request that begins afterwards. `get_attr`, `reset`, `step` and `render` use an environment of this process, which is
+    given the same calls; it is built when one of them is first used.
+    """
+
+    num_envs = 1
+
+    def __init__(self, evaluator: Evaluator, seed: int) -> None:
+        self._evaluator, self._first_seed = evaluator, seed
+        seen = self._seen
+        self.observation_space, self.action_space = seen.observation_space, seen.action_space
+        self.render_mode = "rgb_array" if "rgb_array" in seen.render_modes else seen.render_mode
+        self.metadata = {"render_modes": list(seen.render_modes)}
+        self._own = CalledEnv(self._built, evaluator.env_calls)
+
+    @property
+    def _seen(self) -> Seen:
+        return self._evaluator.look()
+
+    @property
+    def _calls(self) -> EnvCalls:
+        return self._evaluator.env_calls
+
+    # --- calls to all -----------------------------------------------------------------------------------------------
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Set an attribute in every environment, in the outermost layer that has it.
+
+        From the next request on: candidates of the next generation, and evaluations that begin with it or later.
+        """
+        _check_all(indices)
+        if attr_name not in self._seen.names and not self._was_set(attr_name):
+            warnings.warn(
+                f"set_attr({attr_name!r}, ...): the environment had no such attribute when it was built, so it is set in "
+                f"the innermost one{_suggestion(attr_name, self._seen)}",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._calls.record(SET_ATTR, attr_name, value)
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+        """Call a method of every environment, from the next request on as `set_attr`. What it returns is not known here.
+
+        Raises AttributeError where environments have no such method, and for what they return as soon as it is used.
+        """
+        _check_all(indices)
+        if method_name in _REFUSED:
+            raise ValueError(f"env_method({method_name!r}) cannot be called in workers: {_REFUSED[method_name]}")
+        if method_name == "render":
+            return [self._own.get().render()]
+        if method_name not in self._seen.names and not self._was_set(method_name) and "__getattr__" not in self._seen.names:
+            raise AttributeError(
+                f"the environment has no method {method_name!r}, nor has a wrapper{_suggestion(method_name, self._seen)}"
+            )
+        self._calls.record(ENV_METHOD, method_name, *method_args, **method_kwargs)
+        return [_NotKnown(method_name)]
+
+    def set_options(self, options: dict[str, Any] | list[dict[str, Any]] | None = None) -> None:
+        """Options for `reset` of all episodes from the next request on; None or {} for none again.
+
+        In SB3's VecEnvs they are those of the next reset alone.
+        """
+        given = options[0] if isinstance(options, list) and len(options) == 1 else options
+        if not isinstance(given, dict | None):
+            raise TypeError(f"options = {options!r} is a {type(options).__name__}: expected a dict for reset(options=...)")
+        self._calls.record(SET_OPTIONS, "", given or None)
+
+    def forget_calls(self) -> None:
+        """All calls so far: environments are built anew, without them."""
+        self._calls.record(FORGET, "forget_calls()")
+
+    def _was_set(self, name: str) -> bool:
+        return any(call.name == name for call in self._calls.made if call.kind == SET_ATTR)
+
+    # --- one of this process ----------------------------------------------------------------------------------------
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """[its value] in an environment of this process, which was given the same calls and has played nothing."""
+        _check_all(indices)
+        if attr_name == "render_mode":
+            return [self.render_mode]
+        return [self._own.get().get_wrapper_attr(attr_name)]
+
+    def has_attr(self, attr_name: str) -> bool:
+        return attr_name in self._seen.names or self._was_set(attr_name)
+
+    def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
+        """[whether one of the environments' wrappers is of this class]."""
+        _check_all(indices)
+        return [any(issubclass(kind, wrapper_class) for kind in (*self._seen.kinds[:-1], *self._around()))]
+
+    def _around(self) -> tuple[type, ...]:
+        """Wrappers of the one of this process alone."""
+        return ()
+
+    @property
+    def envs(self) -> list[Env]:
+        """[the environment of this process]."""
+        return [self._own.get()]
+
+    def _built(self) -> Env:
+        """One that renders frames where it can, as SB3 makes them: those of the workers do not."""
+        if self.render_mode == "rgb_array" != self._seen.render_mode:
+            with contextlib.suppress(Exception):
+                return self._evaluator.build(render_mode="rgb_array")
+            self.render_mode = None
+        return self._evaluator.build()
+
+    def close(self) -> None:
+        """Close the one of this process; those that play are the training's."""
+        self._own.close()
+
+
+class _NotKnown:
+    """Stands for what a method returned in the workers; whatever uses it learns that it is not known here."""
+
+    def __init__(self, method: str) -> None:
+        object.__setattr__(self, "_method", method)
+
+    def __repr__(self) -> str:
+        return f"<what env_method({object.__getattribute__(self, '_method')!r}) returns in the workers>"
+
+
+def _not_known(answer: _NotKnown, *_: Any, **__: Any) -> NoReturn:
+    name = object.__getattribute__(answer, "_method")
+    raise TypeError(
+        f"what env_method({name!r}) returns is not known: it is called in the environments of workers, before they play the "
+        "next generation. Read an attribute with get_attr(name), put numbers into infos, or give the model a VecEnv, whose "
+        "environments are in reach"
+    )
+
+
+for _name in ("bool", "len", "iter", "getitem", "call", "int", "float", "index", "array", "eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(_NotKnown, f"__{_name}__", _not_known)
+for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "getattr", "contains", "format"):
+    setattr(_NotKnown, f"__{_name}__", _not_known)
+
+
+def _check_all(indices: Any) -> None:
+    """ValueError for anything but all environments: which worker plays what is left to chance."""
+    if indices is None or (indices == 0 if isinstance(indices, int) else list(indices) == [0]):
+        return
+    raise ValueError(
+        f"indices = {indices!r}: get_env() stands for all environments of the training as one, number 0, since any of them may "
+        "play any episode: leave indices out"
+    )
+
+
+def _suggestion(name: str, seen: Seen) -> str:
+    close = difflib.get_close_matches(name, [each for each in seen.names if not each.startswith("_")], n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def training_envs(evaluator: Evaluator, seed: int) -> TrainingEnvs:
+    """An SB3 VecEnv where SB3 is in use. seed: of the first reset here: a script that plays sees the same episodes again."""
+    kind = TrainingEnvs if sys.modules.get("stable_baselines3") is None else _vec_env_kind()
+    return kind(evaluator, seed)
+
+
+@cache
+def _vec_env_kind() -> type[TrainingEnvs]:
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+
+    class TrainingVecEnv(TrainingEnvs, VecEnv):  # type: ignore[misc]
+        """The same as a VecEnv, so that it can be played on here."""
+
+        def __init__(self, evaluator: Evaluator, seed: int) -> None:
+            TrainingEnvs.__init__(self, evaluator, seed)  # SB3's would ask for attributes of an environment
+            self.reset_infos: list[dict[str, Any]] = [{}]
+            self.metadata = {"render_modes": ["human", "rgb_array"] if self.render_mode == "rgb_array" else []}
+            self._seeds: list[int | None] = [None]
+            self._options: list[dict[str, Any]] = [{}]
+            self._played: Any = None
+
+        def _around(self) -> tuple[type, ...]:
+            return (Monitor,)
+
+        def _vec_env(self) -> Any:
+            env = self._own.get()
+            if self._played is None or self._played.envs[0].env is not env:
+                self._played = DummyVecEnv([lambda: Monitor(env)])
+                self._played.seed(self._first_seed)
+            return self._played
+
+        def seed(self, seed: int | None = None) -> Any:
+            """Of the next reset here. Seeds of the training are the model's: set_random_seed."""
+            return self._vec_env().seed(seed)
+
+        def reset(self) -> Any:
+            observations = self._vec_env().reset()
+            self.reset_infos = self._vec_env().reset_infos
+            return observations
+
+        def step_async(self, actions: Any) -> None:
+            self._vec_env().step_async(actions)
+
+        def step_wait(self) -> Any:
+            answer = self._vec_env().step_wait()
+            self.reset_infos = self._vec_env().reset_infos
+            return answer
+
+        def get_images(self) -> Any:
+            return self._vec_env().get_images()
+
+        def close(self) -> None:
+            self._played = None
+            TrainingEnvs.close(self)
+
+    return TrainingVecEnv

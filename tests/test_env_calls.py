@@ -1,0 +1,307 @@
+"""Calls on `model.get_env()`: every environment that plays is given them, at the same moment, whoever plays it."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+import pickle
+import signal
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from training import Result, assert_same, assert_same_state, without_times
+
+from fastes import Callback, CheckpointError, FastES, WorkerError
+from fastes.rollout.env_calls import CallRecords, EnvCalls
+from fastes.training.record import Record
+
+SETTINGS: dict[str, Any] = {
+    "seed": 0,
+    "noise_table_size": 10_000,
+    "population_size": 8,
+    "preset": "default",
+    "eval_lag": 1,
+    "eval_episodes": 2,
+}
+
+
+class Levels(gymnasium.Env[Any, Any]):
+    """Rewards depend on its level, on how often it was raised, and on reset's options."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.level, self.raised, self.bonus, self.weights = 0.0, 0, 0.0, np.zeros(2)
+
+    def raise_by(self, amount: float, times: int = 1) -> int:
+        self.level += amount * times
+        self.raised += 1
+        return self.raised
+
+    def refuse(self) -> None:
+        raise RuntimeError("it will not")
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.time, self.bonus = 0, (options or {}).get("bonus", 0.0)
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        reward = float(action) + 10 * self.level + 1000 * self.raised + 1e5 * self.bonus + 1e6 * float(self.weights.sum())
+        return self._observation(), reward, self.time == 3, False, {}
+
+    def _observation(self) -> Any:
+        return self.np_random.random(2, dtype=np.float32)
+
+
+class Wrapped(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Around it, so that attributes are found inside."""
+
+
+def make() -> Any:
+    return Wrapped(Levels())
+
+
+class Curriculum(Callback):
+    """Calls after generations, by number; a worker is killed after those of `kills`."""
+
+    def __init__(self, calls: dict[int, Callable[[Any], object]], kills: tuple[int, ...] = ()) -> None:
+        self.calls, self.kills = calls, kills
+        self.records: list[Record] = []
+        self.returns: list[float] = []
+
+    def on_generation(self, model: Any, record: Record) -> bool:
+        self.records.append(record)
+        self.returns.append(model.last_episodes[0][0])
+        self.calls.get(record.generation, lambda _: None)(model.get_env())
+        if record.generation in self.kills:
+            pool = model.evaluator._pool
+            os.kill(pool._workers[0].process.pid, signal.SIGKILL)
+            pool._workers[0].process.wait()
+        return True
+
+
+CALLS: dict[int, Callable[[Any], object]] = {
+    1: lambda envs: envs.set_attr("level", 2.0),
+    2: lambda envs: [envs.env_method("raise_by", 1.0, times=2), envs.set_attr("weights", np.array([0.5, 0.5]))],
+    3: lambda envs: envs.set_options({"bonus": 1.0}),
+    5: lambda envs: [envs.set_options(None), envs.env_method("raise_by", 3.0)],
+    6: lambda envs: envs.forget_calls(),
+}
+
+
+def train(n_workers: int, kills: tuple[int, ...] = (), generations: int = 8) -> tuple[Result, Curriculum]:
+    curriculum = Curriculum(CALLS, kills)
+    with FastES(make, n_workers=n_workers, **SETTINGS) as model:
+        model.learn(24 * generations, curriculum)
+        return Result(model.snapshot(), curriculum.records), curriculum
+
+
+def test_every_worker_is_given_the_calls_at_the_same_moment() -> None:
+    """Candidates from the next generation on; an evaluation plays as its theta's candidates did, however late it is told."""
+    first, curriculum = train(0)
+    rounded = [round(each / 3) for each in curriculum.returns]
+    expected = [0, 20, 1000040 + 1000, 1101040, 1101040, 1002070, 0, 0]
+    assert [abs(r - e) <= 1 for r, e in zip(rounded, expected, strict=True)] == [True] * 8, rounded
+    told = [(record.eval_generation, round(record.eval_return / 3)) for record in first.records if record.eval_generation]
+    assert [abs(value - expected[of - 1]) <= 1 for of, value in told] == [True] * len(told), told
+    assert len(told) >= 6
+    for n_workers in (1, 2):
+        again, _ = train(n_workers)
+        assert_same(first, again)
+
+
+def test_a_worker_in_the_place_of_a_killed_one_is_given_them_too() -> None:
+    first, _ = train(0)
+    with pytest.warns(RuntimeWarning, match="died"):
+        again, _ = train(2, kills=(2, 5))
+    assert [{**without_times(record), "jobs_rerun": 0} for record in first.records] == [
+        {**without_times(record), "jobs_rerun": 0} for record in again.records
+    ]
+    assert_same_state(first.state, again.state)
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_a_training_that_goes_on_elsewhere_has_them(n_workers: int, tmp_path: Path) -> None:
+    """A file, a copy and a pickle, with an evaluation pending that began before the last calls."""
+    calls = {
+        1: lambda envs: envs.env_method("raise_by", 1.0),
+        3: lambda envs: envs.set_attr("level", 5),
+        4: lambda envs: envs.env_method("raise_by", 0.5),
+    }
+    with FastES(make, n_workers=n_workers, **SETTINGS) as model:
+        model.learn(24 * 4, Curriculum(calls))
+        model.save(tmp_path / "model")
+        others = [FastES.load(tmp_path / "model", make, n_workers), copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+        model.learn(24 * 3, reset_num_timesteps=False)
+        for other in others:
+            with other:
+                assert other.env.unwrapped.level == model.env.unwrapped.level == 5.5
+                other.learn(24 * 3, reset_num_timesteps=False)
+                assert_same_state(model.snapshot(), other.snapshot())
+                assert other.evaluate(3).mean == model.evaluate(3).mean
+
+
+def test_what_a_file_cannot_hold_is_said_and_a_copy_has_it(tmp_path: Path) -> None:
+    with FastES(make, n_workers=0, **SETTINGS) as model:
+        model.get_env().set_attr("weights", np.ones(2))
+        model.get_env().set_attr("level", 3)
+        model.save(tmp_path / "model")
+        with copy.deepcopy(model) as other:
+            assert other.env.unwrapped.weights.tolist() == [1.0, 1.0]
+        with pytest.warns(UserWarning, match=r"does not hold set_attr\('weights', array"):
+            loaded = FastES.load(tmp_path / "model", make, 0)
+        with loaded:
+            assert loaded.env.unwrapped.level == 3
+            assert loaded.env.unwrapped.weights.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        None,
+        {},
+        [1],
+        [{"kind": "set_attr", "name": "level", "args": [], "kwargs": {}}],
+        [{"kind": "set_attr", "name": "__class__", "args": [1], "kwargs": {}}],
+        [{"kind": "env_method", "name": "load", "args": ["/etc/passwd"], "kwargs": {}}],
+        [{"kind": "exec", "name": "x", "args": [1], "kwargs": {}}],
+        [{"kind": "set_options", "name": "", "args": [3], "kwargs": {}}],
+        [{"kind": "forget_calls", "name": "", "args": [], "kwargs": {}, "more": 1}],
+    ],
+)
+def test_calls_in_a_file_that_mean_nothing_are_errors(calls: Any) -> None:
+    file = io.BytesIO()
+    with FastES(make, n_workers=0, **SETTINGS) as model:
+        model.save(file)
+    changed = io.BytesIO()
+    with zipfile.ZipFile(file) as before, zipfile.ZipFile(changed, "w") as after:
+        for name in before.namelist():
+            content = before.read(name)
+            if name == "data":
+                content = json.dumps({**json.loads(content), "env_calls": calls}).encode()
+            after.writestr(name, content)
+    changed.seek(0)
+    with pytest.raises(CheckpointError, match="env_calls"):
+        FastES.load(changed, make, 0)
+
+
+def test_attributes_are_read_from_an_environment_that_was_given_the_calls() -> None:
+    with FastES(make, n_workers=1, **SETTINGS) as model:
+        envs = model.get_env()
+        envs.set_attr("level", 1)
+        envs.env_method("raise_by", 1.5)
+        assert envs.get_attr("level") == [2.5]
+        envs.env_method("raise_by", 1.5)
+        assert envs.get_attr("level") == [4.0], "the one that is there follows"
+        assert envs.env_is_wrapped(Wrapped) == [True]
+        assert envs.env_is_wrapped(gymnasium.wrappers.TimeLimit) == [False]
+        assert envs.has_attr("level")
+        assert not envs.has_attr("levels")
+
+
+def test_calls_that_cannot_be_right_say_what_works() -> None:
+    with FastES(make, n_workers=0, **SETTINGS) as model:
+        envs = model.get_env()
+        with pytest.raises(AttributeError, match=r"no method 'raise_to'.*did you mean 'raise_by'"):
+            envs.env_method("raise_to", 1)
+        with pytest.raises(ValueError, match="set_options"):
+            envs.env_method("reset")
+        with pytest.raises(ValueError, match=r"indices = \[3\]: "):
+            envs.set_attr("level", 1, indices=[3])
+        with pytest.warns(UserWarning, match=r"no such attribute.*did you mean 'level'"):
+            envs.set_attr("levle", 1)
+        with pytest.raises(TypeError, match="cannot be sent"):
+            envs.set_attr("level", (each for each in ()))
+        (answer,) = envs.env_method("raise_by", 1.0)
+        assert "raise_by" in repr(answer)
+        for use in (bool, float, list, lambda a: a + 1, lambda a: a.level, np.asarray):
+            with pytest.raises(TypeError, match="what env_method\\('raise_by'\\) returns is not known"):
+                use(answer)
+
+
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_a_call_that_fails_in_a_worker_is_named_and_can_be_forgotten(n_workers: int) -> None:
+    with FastES(make, n_workers=n_workers, **SETTINGS) as model:
+        model.get_env().env_method("refuse")
+        with pytest.raises(WorkerError, match=r"env_method\('refuse'\) failed in the environment: RuntimeError: it will not"):
+            model.learn(24)
+        model.get_env().forget_calls()
+        model.learn(24)
+
+
+def test_the_same_attribute_set_again_before_anything_plays_is_one_call() -> None:
+    calls = EnvCalls()
+    for value in range(5):
+        calls.record("set_attr", "level", value)
+    assert len(calls) == 1
+    calls.sent()
+    calls.record("set_attr", "level", 5)
+    assert len(calls) == 2, "environments may have played in between"
+
+
+def test_a_way_leads_from_one_list_of_calls_to_another(tmp_path: Path) -> None:
+    """As a worker reads them from its parent's file, of several trainings."""
+    first, second = EnvCalls(), EnvCalls()
+    for name in ("a", "b", "c"):
+        first.record("set_attr", name, 1)
+    for name in ("a", "d"):
+        second.record("set_attr", name, 1)
+    written, read = CallRecords(), CallRecords()
+    with open(tmp_path / "calls", "w+b") as file:
+        two = written.number(first.made[:2])
+        written.write_to(file.fileno(), 0)
+        three, other = written.number(first.made), written.number(second.made)
+        read.read_from(file.fileno(), 0)
+
+        def names(have: int, want: int) -> list[str] | None:
+            way = read.way(have, want)
+            return None if way is None else [call.name for call in way]
+
+        assert names(0, two) == ["a", "b"]
+        assert names(two, three) == ["c"]
+        assert names(three, two) is None
+        assert names(three, other) is None
+        assert names(0, other) == ["a", "d"]
+        assert names(three, 0) is None
+        assert names(0, 0) == []
+
+
+def test_an_sb3_callback_trains_a_curriculum_and_its_vec_env_can_be_played_here() -> None:
+    pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import VecEnv
+
+    class Rising(BaseCallback):
+        def _on_step(self) -> bool:
+            return True
+
+        def _on_rollout_end(self) -> None:
+            assert isinstance(self.training_env, VecEnv)
+            self.training_env.set_attr("level", self.model.generation)
+
+    results = []
+    for n_workers in (0, 2):
+        with FastES(make, n_workers=n_workers, **SETTINGS) as model:
+            model.learn(24 * 4, Rising())
+            assert model.last_episodes[0][0] > 3 * 10 * 3, "the last generation played on level 3"
+            results.append(model.snapshot())
+            assert model._vec_env is not None
+            assert model._vec_env._played is None, "nothing was built for it"
+            mean, _ = evaluate_policy(model, model.get_env(), n_eval_episodes=2, warn=True)
+            assert mean >= 3 * 10 * 4
+            assert model.get_env().env_is_wrapped(Monitor) == [True]
+            model.get_env().set_options({"bonus": 1.0})
+            assert evaluate_policy(model, model.get_env(), n_eval_episodes=2)[0] >= 3e5
+    assert_same_state(results[0], results[1])
