@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fastes.es.strategy import EvolutionStrategy
     from fastes.policies.callable_policy import CallablePolicy
     from fastes.policies.torch_policy import TorchPolicy
+    from fastes.porting import import_policy
     from fastes.reports.callbacks import Callback
     from fastes.runs.video import play
     from fastes.seeds import train_seeds
@@ -46,6 +47,7 @@ _HOMES = {
     "Settings": "settings.settings",
     "EvolutionStrategy": "es.strategy",
     "TorchPolicy": "policies.torch_policy",
+    "import_policy": "porting",
     "play": "runs.video",
     "train_seeds": "seeds",
 }
@@ -66,6 +68,7 @@ __all__ = [
     "WorkerCrashed",
     "WorkerError",
     "WorkerTimeout",
+    "import_policy",
     "play",
     "train_seeds",
 ]

@@ -187,6 +187,7 @@ def test_nothing_imports_torch_or_ray() -> None:
         "pools.cluster.connection": [":ray"],
         "sb3.training_envs": [":stable_baselines3"],  # only where SB3 is in use already
         "policies.torch_policy": [":torch"],  # in functions: the user has made a module
+        "weights.torch_module": [":torch"],  # of policy.to_torch(), which is asked for
     }
     assert not [name for name in module_files() if "envs.atari.game" in imports_of(name)]
 

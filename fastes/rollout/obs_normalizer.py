@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastes.errors import check_int
+from fastes.number_array import number_array
+
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 State = dict[str, Float64 | Int64]
@@ -103,7 +106,7 @@ def _usable(moments: Float64, counts: Int64) -> tuple[npt.NDArray[np.bool_], int
 class ObsNormalizer:
     """Mean, std and count of every observation that candidates saw; workers get a snapshot each generation.
 
-    mean, std: float64 (obs_size,). Without data the mean is 0 and the std 1.
+    mean, std: float64 (obs_size,), read-only. Without data the mean is 0 and the std 1. `given` is the way to set them.
     clip: normalised observations are clipped to +-clip.
     std_floor: no std is smaller, so that a nearly constant component is not blown up.
     """
@@ -111,19 +114,40 @@ class ObsNormalizer:
     def __init__(self, obs_size: int, clip: float = 5.0, std_floor: float = 1e-2) -> None:
         self.obs_size, self.clip, self.std_floor = obs_size, clip, std_floor
         self.count = 0
-        self.mean: Float64 = np.zeros(obs_size)
-        self.squares: Float64 = np.zeros(obs_size)  # sum of squared deviations from the mean
+        self.mean: Float64 = _read_only(np.zeros(obs_size))
+        self.squares: Float64 = _read_only(np.zeros(obs_size))  # sum of squared deviations from the mean
         self.skipped = 0  # episodes left out because an observation was not finite
 
     @property
     def std(self) -> Float64:
         if self.count == 0:
-            return np.ones(self.obs_size)
-        return np.maximum(np.sqrt(self.squares / self.count), self.std_floor)
+            return _read_only(np.ones(self.obs_size))
+        return _read_only(np.maximum(np.sqrt(self.squares / self.count), self.std_floor))
+
+    def given(self, mean: npt.ArrayLike, std: npt.ArrayLike, count: int) -> ObsNormalizer:
+        """One with this one's limits and these statistics, (obs_size,) each, as if of count observations.
+
+        ValueError for other shapes, values that are not finite, and a std below std_floor, which would be raised to it.
+        """
+        values = [number_array(name, value, "numbers, (n,)") for name, value in (("mean", mean), ("std", std))]
+        for name, array in zip(("mean", "std"), values, strict=True):
+            if array.shape != (self.obs_size,):
+                raise ValueError(f"{name} has shape {array.shape}: expected ({self.obs_size},), a number per observed value")
+            if not np.isfinite(array).all():
+                raise ValueError(f"{name} has values that are not finite: expected finite numbers only")
+        if (low := np.flatnonzero(~(values[1] >= self.std_floor))).size:
+            raise ValueError(
+                f"std[{low[0]}] = {values[1][low[0]]:g} is below obs_std_floor = {self.std_floor:g}, to which it would be "
+                "raised: expected at least that, or a model with a smaller obs_std_floor"
+            )
+        count = check_int("count", count, 1, 10**15)
+        counts = np.array([count, self.skipped], dtype=np.int64)
+        return self.like({"mean": values[0], "squares": values[1] * values[1] * count, "counts": counts})
 
     def merge(self, moments: Float64 | MomentSums, counts: Int64) -> None:
         """Add episodes: moments (jobs, 2, obs_size), sums of obs - mean and of its square; counts (jobs,), observations."""
-        self.mean, self.squares, self.count, self.skipped = self.merged(moments, counts)
+        mean, squares, self.count, self.skipped = self.merged(moments, counts)
+        self.mean, self.squares = _read_only(mean), _read_only(squares)
 
     def merged(self, moments: Float64 | MomentSums, counts: Int64) -> tuple[Float64, Float64, int, int]:
         """Mean, squares, count and skipped then; changes nothing.
@@ -174,9 +198,15 @@ class ObsNormalizer:
         return _state(self.mean, self.squares, self.count, self.skipped)
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]) -> None:
-        self.mean = np.array(state["mean"], dtype=np.float64)
-        self.squares = np.array(state["squares"], dtype=np.float64)
+        self.mean = _read_only(np.array(state["mean"], dtype=np.float64))
+        self.squares = _read_only(np.array(state["squares"], dtype=np.float64))
         self.count, self.skipped = (int(n) for n in state["counts"])
+
+
+def _read_only(array: Float64) -> Float64:
+    """States of a training share it, and a write to std, which is computed, would be lost."""
+    array.flags.writeable = False
+    return array
 
 
 def _state(mean: Float64, squares: Float64, count: int, skipped: int) -> State:

@@ -128,6 +128,17 @@ class SB3Interface(SB3Attributes):
             theta_with(self.policy_spec, self.theta, given, exact_match, ("set_parameters()", "exact_match"))
         )
 
+    def set_obs_statistics(self, mean: npt.ArrayLike, std: npt.ArrayLike, count: int) -> None:
+        """Set the statistics by which observations are normalised, (values that are observed,) each.
+
+        count: observations that they are of: training goes on from there, and the more there are, the less it moves them.
+
+        ValueError for other shapes, values that are not finite, a std below obs_std_floor, and with normalize_obs=False.
+        """
+        if not self.settings.normalize_obs:
+            raise ValueError("normalize_obs is off: statistics of observations would change nothing")
+        self.state = self.state.given(self.theta, self.normalizer.given(mean, std, count))
+
     # --- environment ------------------------------------------------------------------------------------------------
 
     @property

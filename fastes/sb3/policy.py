@@ -22,6 +22,8 @@ from fastes.policies.policy_spec import PolicySpec
 from fastes.policies.torch_policy import TorchSpec
 from fastes.rollout.predictor import Predictor
 from fastes.training.state import TrainingState
+from fastes.weights.exported import exported
+from fastes.weights.onnx_model import onnx_bytes
 
 # fmt: off
 _OF_TORCH = (
@@ -113,6 +115,45 @@ class Policy:
 
     def _set(self, theta: npt.ArrayLike) -> None:
         self._model.state = self._model.state.given(theta)
+
+    # --- for other libraries ----------------------------------------------------------------------------------------
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Everything between an observation and its deterministic action as NumPy arrays, as numpy.savez takes them.
+
+        `layers.0.weight` and so on as in state_dict; activation_fn; outputs ('unit', 'tanh', 'bins' or 'logits'); where
+        observations are normalised mean, std and clip; where a part is read columns; of a Box low and high; of choices nvec and
+        start. `fastes.import_policy` takes it, and a file of it. ValueError for policies that are more than dense layers.
+        """
+        return exported(self._model).arrays()
+
+    def to_torch(self) -> Any:
+        """A torch module: observations (n, *observation shape) -> actions, as predict(deterministic=True) gives them.
+
+        Normalisation, bounds and choices are in it. Its parameters have the names of state_dict. ValueError for policies that
+        are more than dense layers.
+        """
+        of = exported(self._model)
+        from fastes.weights.torch_module import ActionModule
+
+        return ActionModule(of)
+
+    def to_onnx(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
+        """Write an ONNX model: `observation`, float32 (n, *observation shape), -> `action`, as to_torch gives them.
+
+        Needs the package onnx (extra onnx), ImportError without. ValueError for policies that are more than dense layers.
+        """
+        of = exported(self._model)
+        try:
+            import onnx
+        except ImportError as error:
+            raise ImportError("to_onnx() needs the package onnx: pip install fastes[onnx]") from error
+        written = onnx_bytes(of, onnx)
+        if isinstance(path, (str, os.PathLike)):
+            with open(path, "wb") as file:
+                file.write(written)
+        else:
+            path.write(written)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 

@@ -384,10 +384,14 @@ class TrainingState:
         new.is_reported = True
         return new
 
-    def given(self, theta: npt.ArrayLike) -> TrainingState:
-        """With parameters (num_params,) that were not learned here: what is known of others is forgotten."""
+    def given(self, theta: npt.ArrayLike, normalizer: ObsNormalizer | None = None) -> TrainingState:
+        """With parameters (num_params,) that were not learned here: what is known of others is forgotten.
+
+        normalizer: with other statistics of observations; None for the present ones.
+        """
         new = self.copied()
         new.strategy.theta = theta
+        new.normalizer = new.normalizer if normalizer is None else normalizer
         new.rollback.reset()
         new.starts.end()
         new._note_draws(self.starts)

@@ -1,0 +1,1 @@
+"""Policies as weights: those of other libraries, and for them."""

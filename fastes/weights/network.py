@@ -1,0 +1,204 @@
+"""A network of dense layers that another library has trained, and the policy that gives the same actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.errors import suggest
+from fastes.number_array import number_array
+from fastes.policies.action_head import ActionHead, actions_in_words, head_from
+
+Float64 = npt.NDArray[np.float64]
+OUTPUTS = {  # what the last layer's outputs are -> the action_mapping that makes actions of them
+    "actions": "clip",
+    "unit": "clip",
+    "tanh": "squash",
+    "bins": "bins",
+    "logits": "clip",
+}
+OUTPUTS_IN_WORDS = (
+    "outputs='actions' (the actions themselves, clipped to their bounds), 'tanh' (their tanh spans the bounds), or 'unit' "
+    "(-1 to 1 spans the bounds)"
+)
+NO_CLIP = 1e30  # standard deviations: as good as none
+_KNOWN_WELL = 1_000_000  # observations that statistics count as where nothing says how many they are of
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of observations, float64 (n,): what is subtracted, and what is divided by. clip: +- so many of the latter."""
+
+    mean: Float64
+    std: Float64
+    clip: float = NO_CLIP
+    count: int = _KNOWN_WELL
+
+
+@dataclass(frozen=True)
+class Network:
+    """Dense layers, an activation between them, and what goes in and comes out.
+
+    weights: of each layer, float64 (outputs, inputs). biases: (outputs,), or None.
+    activation: between layers.
+    outputs: what those of the last layer are, one of OUTPUTS; 'logits' for actions that are choices; None for unknown.
+    statistics: of observations, None where these are not normalised.
+    action_space: that it was trained in; None for unknown.
+    columns: values of an observation that it reads, empty for all.
+    num_bins: of 'bins'.
+    """
+
+    weights: tuple[Float64, ...]
+    biases: tuple[Float64 | None, ...]
+    activation: str
+    outputs: str | None
+    statistics: Statistics | None = None
+    action_space: Any = None
+    columns: tuple[int, ...] = ()
+    num_bins: int = 0
+
+    @property
+    def inputs(self) -> int:
+        return int(self.weights[0].shape[1])
+
+    @property
+    def has_bias(self) -> bool:
+        return any(bias is not None for bias in self.biases)
+
+    @property
+    def policy(self) -> str:
+        """The name of a policy that can be the same."""
+        return "LinearPolicy" if len(self.weights) == 1 else "MlpPolicy"
+
+    def policy_kwargs(self, use_bias: bool) -> dict[str, Any]:
+        """What such a policy needs."""
+        kwargs: dict[str, Any] = {"action_mapping": OUTPUTS[self.outputs or "logits"], "use_bias": use_bias}
+        if self.num_bins:
+            kwargs["num_bins"] = self.num_bins
+        if self.policy == "MlpPolicy":
+            kwargs |= {"net_arch": [len(weight) for weight in self.weights[:-1]], "activation_fn": self.activation}
+        return kwargs
+
+    def settings(self) -> dict[str, Any]:
+        """Settings under which observations reach it as they did."""
+        columns: Any = list(self.columns) or "all"
+        if self.statistics is None:
+            return {"obs_columns": columns, "normalize_obs": False}
+        normalized = {"obs_clip": self.statistics.clip, "obs_std_floor": float(self.statistics.std.min()) / 2}
+        return {"obs_columns": columns, "normalize_obs": True, **normalized}
+
+    def fitted(self, head: ActionHead) -> Network:
+        """The same for an action space, whose bounds -1 to 1 stand for here. ValueError for other actions."""
+        size = len(self.weights[-1])
+        if size != head.num_outputs:
+            raise ValueError(f"the policy has {size} outputs, the environment needs {head.num_outputs}, {head.outputs}")
+        chooses = head.kind in ("categorical", "binary")
+        if chooses and self.outputs in (None, "actions"):  # 'actions' are what plain arrays are, unless something else is said
+            return replace(self, outputs="logits")
+        if self.outputs is None:
+            raise ValueError(f"the policy does not say what its outputs are: pass {OUTPUTS_IN_WORDS}")
+        if chooses != (self.outputs == "logits"):
+            given = "logits of choices" if self.outputs == "logits" else f"outputs={self.outputs!r}"
+            raise ValueError(f"the policy has {given}, the environment has {actions_in_words(head)}")
+        if self.action_space is not None and (own := head_from(self.action_space, self.policy_kwargs(True))) != head:
+            raise ValueError(
+                f"the policy was trained on {actions_in_words(own)}, the environment has {actions_in_words(head)}: pass the "
+                "environment that it was trained in, with its wrappers"
+            )
+        return self._spanning(head) if self.outputs == "actions" else self
+
+    def _spanning(self, head: ActionHead) -> Network:
+        """Outputs that are actions, as numbers that span the bounds from -1 to 1: (action - middle) / half of the span."""
+        low, high = np.array(head.low), np.array(head.high)
+        bounded = np.isfinite(low) & np.isfinite(high)
+        with np.errstate(invalid="ignore"):
+            half, middle = np.where(bounded, (high - low) / 2, 1.0), np.where(bounded, (high + low) / 2, 0.0)
+        if not half.all():
+            raise ValueError("the environment has an action component whose bounds are equal: there is nothing to choose in it")
+        *biases, bias = self.biases
+        if bias is not None or middle.any():
+            bias = ((0.0 if bias is None else bias) - middle) / half
+        return replace(self, weights=(*self.weights[:-1], self.weights[-1] / half[:, None]), biases=(*biases, bias))
+
+    def parameters(self) -> dict[str, Float64]:
+        """Those of a policy with biases where it has any, by the names of FastES.get_parameters."""
+        named = {}
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            named[f"layers.{i}.weight"] = weight
+            if self.has_bias:
+                named[f"layers.{i}.bias"] = np.zeros(len(weight)) if bias is None else bias
+        return named
+
+
+def checked_network(
+    layers: Sequence[tuple[Any, Any]],
+    activation: Any,
+    outputs: str | None,
+    statistics: Statistics | None = None,
+    activations: Sequence[str] = ("tanh", "relu", "elu"),
+    **more: Any,
+) -> Network:
+    """A network of layers (weight, bias or None), as arrays or tensors. ValueError for shapes that do not follow each other."""
+    weights: list[Float64] = []
+    biases: list[Float64 | None] = []
+    for i, (weight, bias) in enumerate(layers):
+        matrix = number_array(f"the weights of layer {i}", weight, "numbers, (outputs, inputs)")
+        if matrix.ndim != 2 or not matrix.size:
+            raise ValueError(f"the weight of layer {i} has shape {matrix.shape}: expected (outputs, inputs)")
+        if weights and matrix.shape[1] != len(weights[-1]):
+            raise ValueError(
+                f"the weight of layer {i} has shape {matrix.shape}, (outputs, inputs), and layer {i - 1} has "
+                f"{len(weights[-1])} outputs: pass weights as torch has them, with .T where they are (inputs, outputs)"
+            )
+        vector = None if bias is None else number_array(f"the biases of layer {i}", bias, "numbers, (outputs,)")
+        if vector is not None and vector.shape != (len(matrix),):
+            raise ValueError(f"the bias of layer {i} has shape {vector.shape}: expected ({len(matrix)},), a number per output")
+        if not np.isfinite(matrix).all() or (vector is not None and not np.isfinite(vector).all()):
+            raise ValueError(f"layer {i} has values that are not finite: expected finite numbers only")
+        weights.append(matrix)
+        biases.append(vector)
+    if outputs is not None and outputs not in OUTPUTS:
+        raise ValueError(f"outputs = {outputs!r:.100}: expected one of {tuple(OUTPUTS)}{suggest(outputs, OUTPUTS)}")
+    name = activation if isinstance(activation, str) else getattr(activation, "__name__", repr(activation))
+    if name.lower() not in activations:
+        raise ValueError(
+            f"activation_fn = {activation!r}: a FastES policy has one of {activations} between its layers. "
+            "fastes.TorchPolicy(module) takes any network"
+        )
+    network = Network(tuple(weights), tuple(biases), name.lower(), outputs, statistics, **more)
+    return network if statistics is None else _without_constants(network, statistics)
+
+
+def checked_statistics(mean: Any, std: Any, clip: Any = None, count: int = _KNOWN_WELL) -> Statistics:
+    """Statistics (n,); std may be infinite where a component counts for nothing. ValueError for other values."""
+    means, stds = (number_array(name, value, "numbers, (n,)") for name, value in (("mean", mean), ("std", std)))
+    if means.ndim != 1 or means.shape != stds.shape:
+        raise ValueError(f"mean has shape {means.shape} and std {stds.shape}: expected both to be (observation values,)")
+    if not np.isfinite(means).all():
+        raise ValueError("mean has values that are not finite: expected finite numbers only")
+    if not (stds > 0.0).all():
+        at = int(np.flatnonzero(~(stds > 0.0))[0])
+        raise ValueError(
+            f"std[{at}] = {stds[at]:g}: expected positive numbers, or infinity for a value that counts for nothing"
+        )
+    limit = NO_CLIP if clip is None else float(number_array("clip", clip, "a number"))
+    if not limit > 0.0:
+        raise ValueError(f"clip = {limit:g}: expected a positive number of standard deviations, or None")
+    return Statistics(means, stds, min(limit, NO_CLIP), max(int(count), 1))
+
+
+def _without_constants(network: Network, statistics: Statistics) -> Network:
+    """A component that is divided by infinity is 0 for the policy: its weights may be, too."""
+    if statistics.mean.shape != (network.inputs,):
+        raise ValueError(
+            f"mean and std are of {len(statistics.mean)} observation values, the first layer's weight "
+            f"{network.weights[0].shape} reads {network.inputs}: expected (outputs, inputs), as torch has it"
+        )
+    constant = np.isinf(statistics.std)
+    first = np.where(constant, 0.0, network.weights[0])
+    own = replace(statistics, std=np.where(constant, 1.0, statistics.std))
+    return replace(network, weights=(first, *network.weights[1:]), statistics=own)

@@ -1,0 +1,144 @@
+"""The actors of Stable-Baselines3 and sb3-contrib, as they are in memory, and plain torch modules of dense layers.
+
+Nothing here imports torch: whoever has such a module has it. Sources: `predict` and `_predict` in
+stable_baselines3/common/policies.py, sac/policies.py, td3/policies.py, dqn/policies.py, sb3_contrib/ars/policies.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from fastes.weights.network import Network, Statistics, checked_network, checked_statistics
+
+_ANY_NETWORK = "fastes.TorchPolicy(module) takes any network"
+_ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "ELU": "elu"}
+
+
+def is_sb3(source: Any) -> bool:
+    """Whether this is an algorithm of SB3, its policy, or any other torch module."""
+    return _is_module(source) or _is_module(getattr(source, "policy", None))
+
+
+def _is_module(item: Any) -> bool:
+    return any(f"{base.__module__}.{base.__name__}" == "torch.nn.modules.module.Module" for base in type(item).__mro__)
+
+
+def network_of_sb3(source: Any, outputs: str | None, statistics: Statistics | None) -> Network:
+    """The network that `source.predict(..., deterministic=True)` asks.
+
+    outputs: of a plain module, one of OUTPUTS; None where the policy says it.
+    statistics: of observations; None for those of the algorithm's VecNormalize, if it has one.
+    ValueError for what no FastES policy can be.
+    """
+    policy = source if _is_module(source) else source.policy
+    if statistics is None and policy is not source:
+        statistics = _statistics_of(source)
+    if not hasattr(policy, "action_space"):
+        return _network(policy, [policy], outputs, statistics)
+    _check_observations(policy)
+    modules, found = _actor(policy)
+    if outputs not in (None, found):
+        raise ValueError(f"outputs = {outputs!r}: those of {type(policy).__name__} are {found!r}; leave it out")
+    return _network(policy, modules, found, statistics, policy.action_space)
+
+
+def _actor(policy: Any) -> tuple[list[Any], str]:
+    """The modules from observations to outputs, and what these are."""
+    boxed = isinstance(policy.action_space, spaces.Box)
+    actor = getattr(policy, "actor", None) or policy
+    if hasattr(policy, "lstm_actor"):
+        raise ValueError(f"{type(policy).__name__} remembers: recurrent policies cannot be imported. {_ANY_NETWORK}")
+    if hasattr(policy, "mlp_extractor") and hasattr(policy, "action_net"):  # PPO, A2C, TRPO
+        extractor = getattr(policy, "pi_features_extractor", policy.features_extractor)
+        squashes = boxed and policy.squash_output  # gSDE
+        return [extractor, policy.mlp_extractor.policy_net, policy.action_net], _of(boxed, "tanh" if squashes else "actions")
+    if hasattr(actor, "latent_pi") and hasattr(actor, "mu"):  # SAC, TQC
+        return [actor.features_extractor, actor.latent_pi, actor.mu], "tanh"
+    if boxed and hasattr(actor, "mu"):  # TD3, DDPG
+        return [actor.features_extractor, actor.mu], "tanh"
+    if hasattr(policy, "action_net"):  # ARS
+        return [policy.features_extractor, policy.action_net], _of(boxed, "tanh" if policy.squash_output else "actions")
+    q_net = getattr(policy, "q_net", policy)
+    if not boxed and _is_module(getattr(q_net, "q_net", None)):  # DQN
+        return [q_net.features_extractor, q_net.q_net], "logits"
+    raise ValueError(
+        f"{type(policy).__name__} is none of the policies of PPO, A2C, TRPO, SAC, TQC, TD3, DDPG, DQN and ARS: pass its actor "
+        f"as a torch.nn.Sequential of dense layers, with outputs=. {_ANY_NETWORK}"
+    )
+
+
+def _of(boxed: bool, outputs: str) -> str:
+    return outputs if boxed else "logits"
+
+
+def _check_observations(policy: Any) -> None:
+    """ValueError for observations that SB3 turns into other numbers than FastES does."""
+    space = policy.observation_space
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        raise ValueError(
+            f"{type(policy).__name__} sees {type(space).__name__} observations, which SB3 and FastES put together in different "
+            f"orders: it cannot be imported. {_ANY_NETWORK}"
+        )
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3:
+        raise ValueError(f"{type(policy).__name__} sees images: only policies of dense layers can be imported. {_ANY_NETWORK}")
+
+
+def _network(
+    policy: Any, modules: list[Any], outputs: str | None, statistics: Statistics | None, action_space: Any = None
+) -> Network:
+    layers: list[tuple[Any, Any]] = []
+    between: list[str | None] = []  # the activation behind each layer
+    for module in (leaf for each in modules for leaf in _leaves(each)):
+        kind = type(module).__name__
+        if kind == "Linear":
+            layers.append((module.weight, module.bias))
+            between.append(None)
+        elif kind in _ACTIVATIONS and layers and between[-1] is None and getattr(module, "alpha", 1.0) == 1.0:
+            between[-1] = _ACTIVATIONS[kind]
+        elif kind != "Identity" and not (kind == "Flatten" and not layers):
+            raise ValueError(
+                f"{type(policy).__name__} has {module!r:.100} in its actor: expected dense layers with Tanh, ReLU or ELU "
+                f"between them. {_ANY_NETWORK}"
+            )
+    if not layers:
+        raise ValueError(f"{type(policy).__name__} has no dense layer: expected some. {_ANY_NETWORK}")
+    *hidden, last = between
+    if len(set(hidden)) > 1 or (hidden and hidden[0] is None):
+        raise ValueError(
+            f"{type(policy).__name__} has {hidden} between its layers: expected the same activation everywhere. {_ANY_NETWORK}"
+        )
+    if last is not None and (last != "tanh" or outputs not in (None, "tanh")):
+        raise ValueError(f"{type(policy).__name__} has {last} behind its last layer: expected none, or tanh. {_ANY_NETWORK}")
+    if last == "tanh":
+        outputs = "tanh"
+    return checked_network(layers, hidden[0] if hidden else "tanh", outputs, statistics, action_space=action_space)
+
+
+def _leaves(module: Any) -> Iterator[Any]:
+    """The modules that are run, in order. FlattenExtractor only flattens."""
+    if type(module).__name__ in ("Sequential", "FlattenExtractor"):
+        for child in module.children():
+            yield from _leaves(child)
+    else:
+        yield module
+
+
+def _statistics_of(algorithm: Any) -> Statistics | None:
+    """Those of its VecNormalize."""
+    normalizing = getattr(algorithm, "get_vec_normalize_env", lambda: None)()
+    return None if normalizing is None else statistics_of_vec_normalize(normalizing)
+
+
+def statistics_of_vec_normalize(normalizing: Any) -> Statistics | None:
+    """Of a VecNormalize; None where it normalises rewards only."""
+    if not normalizing.norm_obs:
+        return None
+    found = normalizing.obs_rms
+    if isinstance(found, dict):
+        raise ValueError(f"{normalizing} normalises Dict observations: a policy that sees them cannot be imported")
+    mean, std = np.ravel(found.mean), np.ravel(np.sqrt(found.var + normalizing.epsilon))
+    return checked_statistics(mean, std, normalizing.clip_obs, int(found.count))
