@@ -390,22 +390,6 @@ def test_an_environment_without_a_limit_has_none_when_it_is_loaded(given: str, t
             assert set(model.evaluate(1).lengths) == {203}
 
 
-def test_numbers_that_were_set_in_an_environment_are_warned_of() -> None:
-    env = gymnasium.make("CartPole-v1")
-
-    def told() -> list[str]:
-        with caught_warnings() as messages:
-            make_env_source(env)
-        return messages
-
-    assert told() == []
-    env.unwrapped.gravity = 20.0
-    (message,) = told()
-    assert message.startswith("gravity of the environment is 20.0, and 9.8 in those that workers build")
-    env.reset()
-    assert told() == [], "who was reset counts what happens"
-
-
 @pytest.mark.parametrize("way", ["set_env", "load"])
 def test_a_window_in_each_worker_is_refused_later_too(way: str, tmp_path: Path) -> None:
     def shown() -> Any:

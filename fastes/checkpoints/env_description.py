@@ -11,6 +11,7 @@ import gymnasium
 
 from fastes.envs.atari.options import DEFAULTS, ale_id
 from fastes.envs.copies import Copies
+from fastes.envs.given.changes import shortened
 from fastes.envs.given.likeness import described, same
 from fastes.envs.import_hook import ATARI, is_atari, register_atari
 from fastes.envs.source import EnvSource, make_env_source
@@ -58,12 +59,14 @@ def to_json(source: EnvSource) -> dict[str, Any] | None:
 
 def reason_for_none(source: EnvSource) -> str:
     """Why `to_json` has nothing to say, in words; '' where it has."""
-    if isinstance(source.factory, Copies):
+    if isinstance(source.factory, Copies) and source.changes is None:
         return f"it was a copy of an object, {source.name!r}"
-    if source.factory is not None:
+    if source.factory is not None and source.changes is None:
         return f"it was made by {source.name!r}, a factory"
     if source.vector_env is not None and not source.rebuilds:
         return f"it was the vector environment {source.vector_env.env}"
+    if source.changes is not None:
+        return f"{shortened(source.changes.names)} had been set in the object that was given, {source.name!r}"
     if source.wrappers:
         return f"the wrappers {', '.join(wrapper.name for wrapper in source.wrappers)} were around {source.name!r}"
     if source.spec is not None and not source.rebuilds:

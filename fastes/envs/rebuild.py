@@ -162,37 +162,6 @@ def check_same(given: Env, rebuilt: Env) -> None:
             raise ValueError(f"its spec makes one with {name} {getattr(rebuilt, name)} instead of {getattr(given, name)}")
 
 
-def warn_of_attributes(given: Env, build: Callable[[], Env]) -> None:
-    """Warn of numbers that were set in an environment since it was made: those that workers build do not have them.
-
-    build: as workers do. What differs in each environment, as a process's number or a clock does, nobody has set. One that
-    was reset counts what happens in it: nothing can be said of that.
-    """
-    were_reset = [layer.has_reset for layer in layers(given) if isinstance(layer, OrderEnforcing)]
-    if any(were_reset) or not were_reset or not (differing := _numbers_that_differ(given, build)):
-        return
-    again = _numbers_that_differ(given, build)
-    for name, (value, other) in differing.items():
-        if again.get(name) == (value, other):
-            warnings.warn(
-                f"{name} of the environment is {value!r}, and {other!r} in those that workers build from its spec: pass a "
-                "function that builds and changes it, as FastES(make_env), or an argument of gymnasium.make",
-                UserWarning,
-                stacklevel=4,
-            )
-
-
-def _numbers_that_differ(given: Env, build: Callable[[], Env]) -> dict[str, tuple[Any, Any]]:
-    """Attributes that are another number in an environment that is built now: name -> both."""
-    built = build()
-    try:
-        mine, theirs = vars(given.unwrapped), vars(built.unwrapped)
-        pairs = {name: (value, theirs[name]) for name, value in mine.items() if name in theirs}
-    finally:
-        built.close()
-    return {name: pair for name, pair in pairs.items() if {*map(type, pair)} <= {int, float, bool} and pair[0] != pair[1]}
-
-
 def check_for_workers(env: Env, n_workers: int | None, stacklevel: int) -> None:
     """ValueError for one that would open a window in each worker; a warning where what wrappers keep differs in each.
 

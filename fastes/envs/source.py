@@ -13,10 +13,12 @@ from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils import EzPickle
 
 from fastes.envs.atari.options import of_game, plays_screens, preset_id
 from fastes.envs.copies import Copies, made_by, takes_worker_index
 from fastes.envs.declared_spaces import check_declared
+from fastes.envs.given.changes import CannotCarry, Changes, changes_of
 from fastes.envs.import_hook import ATARI, register_atari, register_envs
 from fastes.envs.missing import entry_point_advice, package_missing, unknown_id_advice
 from fastes.envs.mujoco_messages import listen_to_mujoco, mujoco_listened_to
@@ -25,10 +27,10 @@ from fastes.envs.rebuild import (
     Wrapping,
     as_code,
     check_same,
+    layers,
     own,
     taken_apart,
     unwatched,
-    warn_of_attributes,
     without_monitor,
 )
 from fastes.envs.vector.gymnasium_vector_env import GymnasiumVectorEnv
@@ -60,6 +62,7 @@ class EnvSource:
     folder: the working directory when it was described, in which workers start: an environment may leave it.
     vector_env: one that is there already and is driven as it is. Single environments can be built where it has only one kind
         and no wrappers.
+    changes: what was set in the environment that was given, since it was made.
     monitor_file: of the SB3 Monitor around the environment that was given; the model writes there what no worker's copy could.
     info_keywords: of this Monitor.
     found_keywords: those of Monitors that a factory made, once it has made an environment in this process.
@@ -75,6 +78,7 @@ class EnvSource:
     monitor_file: str | None = None
     info_keywords: tuple[str, ...] = ()
     found_keywords: dict[str, None] = field(default_factory=dict)
+    changes: Changes | None = None
 
     def __call__(self, number: int | None = None, **extra: Any) -> Env:
         """Build one environment.
@@ -109,7 +113,7 @@ class EnvSource:
                 )
             inner, keywords = unwatched(made)
             self.found_keywords.update(dict.fromkeys(keywords))
-            return inner
+            return self._changed(inner)
         assert self.spec is not None
         kwargs = {**self.make_kwargs, **extra}
         if "worker_index" not in self.spec.kwargs and takes_worker_index(self.spec.entry_point):
@@ -117,6 +121,11 @@ class EnvSource:
         env = _make(self.spec, kwargs)
         for wrapper in self.wrappers:
             env = wrapper.around(env)
+        return self._changed(env)
+
+    def _changed(self, env: Env) -> Env:
+        if self.changes is not None:
+            self.changes.apply(env)
         return env
 
     @property
@@ -133,14 +142,19 @@ class EnvSource:
     @property
     def rebuilds(self) -> bool:
         """Whether `spec` alone says how to build one."""
-        if self.spec is None or self.spec.additional_wrappers or self.wrappers or gymnasium.registry.get(self.spec.id) is None:
+        if self.spec is None or self.spec.additional_wrappers or self.wrappers or self.changes is not None:
+            return False
+        if gymnasium.registry.get(self.spec.id) is None:
             return False
         return self.vector_env is None or self.vector_env.plain
 
     @property
     def reward_threshold(self) -> float | None:
-        """The registered reward_threshold: an environment counts as solved there. None where a wrapper changes rewards."""
-        changed = self.vector_env is not None and self.vector_env.changes_rewards
+        """The registered reward_threshold, at which an environment counts as solved; None if rewards may be others.
+
+        Wrappers change rewards, and so may what was set in the environment.
+        """
+        changed = self.changes is not None or (self.vector_env is not None and self.vector_env.changes_rewards)
         if self.spec is None or changed or any(wrapper.changes_rewards for wrapper in self.wrappers):
             return None
         return self.spec.reward_threshold
@@ -183,10 +197,7 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
     if (vector_env := vector_env_of(env)) is not None:
         return _source_of_vector_env(vector_env, kwargs)
     if isinstance(env, gymnasium.Env):
-        source = _source_of_env(env, kwargs)
-        if source.factory is None:  # copies have what was set
-            warn_of_attributes(env, replace(source, make_kwargs={}))
-        return source
+        return _source_of_env(env, kwargs)
     if callable(env):
         if kwargs:
             raise ValueError(f"env_kwargs = {kwargs!r} cannot reach a factory: pass lambda: factory(**env_kwargs) as env")
@@ -277,14 +288,26 @@ def _source_of_inner(env: Env, kwargs: dict[str, Any]) -> EnvSource:
         return _source_of_copies(env, kwargs)
     try:
         spec, wrappers = taken_apart(env)
-        rebuilt = EnvSource(spec.id, spec, None, {}, wrappers)()
-        try:
-            check_same(env, rebuilt)
-        finally:
-            rebuilt.close()
+        source = EnvSource(spec.id, spec, None, {}, wrappers)
+        changes = changes_of(env, lambda number: _like(env, source, number))
     except Exception as error:
         return _copied_instead(env, kwargs, error)
-    return EnvSource(spec.id, spec, None, kwargs, wrappers)
+    return replace(source, make_kwargs=kwargs, changes=changes)
+
+
+def _like(given: Env, source: EnvSource, number: int) -> Env:
+    """An environment to compare with one that was given, drawn as that one where this opens no window.
+
+    Raises ValueError if it differs visibly.
+    """
+    drawn = {"render_mode": "rgb_array"} if getattr(given, "render_mode", None) == "rgb_array" else {}
+    built = source(number, **drawn)
+    try:
+        check_same(given, built)
+    except BaseException:
+        built.close()
+        raise
+    return built
 
 
 def _copied_instead(env: Env, kwargs: dict[str, Any], reason: Exception) -> EnvSource:
@@ -292,6 +315,8 @@ def _copied_instead(env: Env, kwargs: dict[str, Any], reason: Exception) -> EnvS
     try:
         copies = _source_of_copies(env, kwargs)
     except Exception as error:
+        if isinstance(reason, CannotCarry):
+            raise _cannot_be_carried(env, reason) from reason
         why = error.__cause__ or error
         raise _cannot_be_rebuilt(f"environment {env}", reason, f" or copied ({why})", as_code(env)) from reason
     return replace(copies, name=env.spec.id if env.spec is not None else copies.name)
@@ -301,12 +326,25 @@ def _source_of_copies(env: Env, kwargs: dict[str, Any]) -> EnvSource:
     _check_no_kwargs(kwargs, env)
     try:
         copies = Copies(env)
+        strict = any(isinstance(layer, EzPickle) for layer in layers(env))  # other classes say what copies are without
+        changes = changes_of(env, lambda _: copies(), strict)
+    except CannotCarry as error:
+        raise _cannot_be_carried(env, error) from error
     except Exception as error:
         raise ValueError(
             f"the environment {env} has no spec, and it cannot be copied ({error}), as workers need to: pass a function that "
             "builds it instead, such as FastES(lambda: MyEnv())"
         ) from error
-    return EnvSource(_name_of(copies), None, copies, {})
+    return EnvSource(_name_of(copies), None, copies, {}, changes=changes)
+
+
+def _cannot_be_carried(env: Env, reason: CannotCarry) -> ValueError:
+    lines = "".join(f"        {name} = ...\n" for name in reason.names[:3] if name.startswith("env."))
+    return ValueError(
+        f"the environment {env} was changed after it was made, and workers cannot be given what is different: {reason}. Pass a "
+        f"function that builds it and makes the change:\n\n    def make_env():\n        env = {as_code(env)}\n{lines}"
+        "        return env\n\n    FastES(make_env)"
+    )
 
 
 def _cannot_be_rebuilt(

@@ -13,7 +13,7 @@ import hashlib
 import pathlib
 import random
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -131,12 +131,11 @@ def described(value: Any) -> str:
 def ways_that_differ(one: Layout, other: Layout) -> list[Way]:
     """Ways to parts that are not in both, or differ, shortest first; of parts within each other the outer one alone."""
     mine, theirs = one.contents, other.contents
+    differing = [way for way, content in mine.items() if not content.same_as(theirs.get(way))]
+    differing += [way for way in theirs if way not in mine]
     found: dict[Way, None] = {}
-    for way in sorted({*mine, *theirs}, key=len):
-        if any(way[:end] in found for end in range(len(way))):
-            continue
-        content = mine.get(way)
-        if content is None or not content.same_as(theirs.get(way)):
+    for way in sorted(differing, key=len):
+        if not any(way[:end] in found for end in range(len(way))):
             found[way] = None
     return list(found)
 
@@ -148,19 +147,19 @@ def layout(thing: Any) -> Layout:
     return found
 
 
-def layout_of_layers(layers: Collection[Any], left_out: Collection[str]) -> Layout:
+def layout_of_layers(layers: Sequence[Any], is_left_out: Callable[[Any, str], bool], places: Mapping[int, int]) -> Layout:
     """What the layers of an environment hold, each known by its place.
 
-    left_out: attributes of layers that do not count.
+    is_left_out: whether an attribute of a layer does not count.
+    places: id of any layer -> the place by which it is known, which layers that do not count share with the one within.
     """
     found = Layout()
-    for index, layer in enumerate(layers):
-        found.ways[id(layer)] = (Step("layer", index),)
+    found.ways.update({number: (Step("layer", place),) for number, place in places.items()})
     for index, layer in enumerate(layers):
         way = (Step("layer", index),)
         found.contents[way] = _content(layer)
-        inner = ((*way, Step("attribute", name)) for name, _ in _attributes(layer) if name not in left_out)
-        _lay_out(found, [(each, _attribute(layer, each[-1].key), 0) for each in inner])
+        names = [name for name, _ in _attributes(layer) if not is_left_out(layer, name)]
+        _lay_out(found, [((*way, Step("attribute", name)), _attribute(layer, name), 0) for name in names])
     return found
 
 
@@ -367,13 +366,17 @@ def _properties(thing: Any) -> Iterator[tuple[str, Any]]:
         if name.startswith("_"):
             continue
         try:
-            value = getattr(thing, name)
+            value = _property(thing, name)
         except Exception:
             continue
-        if not _is_of_swig(thing) or type(value) in _PLAIN:
+        if not _is_of_swig(thing) or type(value) in _PLAIN or type(value) is tuple:
             yield name, value
-        elif "Vec" in type(value).__name__:
-            yield name, tuple(value)
+
+
+def _property(thing: Any, name: str) -> Any:
+    """Of a foreign object; Box2D's vectors as tuples, which it takes as well."""
+    value = getattr(thing, name)
+    return tuple(value) if _is_of_swig(value) and "Vec" in type(value).__name__ else value
 
 
 def _reduced(thing: Any) -> Iterator[tuple[Step, Any]]:
@@ -396,7 +399,7 @@ def part_of(thing: Any, way: Way) -> Any:
     """What is at the end of a way. Raises LookupError or AttributeError where the way ends before."""
     for step in way:
         if step.kind == "attribute":
-            thing = getattr(thing, step.key) if _is_foreign(thing) else _attribute(thing, step.key)
+            thing = _property(thing, step.key) if _is_foreign(thing) else _attribute(thing, step.key)
         elif step.kind == "part":
             raise LookupError(f"no way leads to {in_words(way)}")
         else:
