@@ -26,11 +26,12 @@ from fastes.models.arguments import (
     refuse_arguments,
     spec_of,
 )
-from fastes.models.checkpointing import read_parts, restore_state, settings_among, versions
+from fastes.models.checkpointing import checked_objects, print_versions, read_parts, restore_state, settings_among, versions
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.one_thread import OneThread
 from fastes.models.reference_batch import draw_reference
 from fastes.models.replay import replay_job
+from fastes.models.user_attributes import set_attributes
 from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.layers.recurrent_state import State
@@ -351,27 +352,32 @@ class FastES(Loop):
         policy: the TorchPolicy or CallablePolicy that was trained, of which a file holds the parameters only.
         env_kwargs: for gymnasium.make; given with env.
         seed: see set_random_seed.
-        custom_objects: SB3's. Only settings are taken, and not a learning rate of 0: it says that the model will only act.
-        print_system_info: print the versions that the checkpoint was saved with.
+        custom_objects: what replaces the file's, by name, as in SB3: settings, seed, and attributes that were set on the
+            model. Other names change nothing, nor does a learning rate of 0, which says that the model will only act.
+        print_system_info: print the versions here, and those that the checkpoint was saved with.
         force_reset: SB3's, changes nothing: every episode starts with a reset.
         settings: fields to change, such as a learning_rate that was a function.
 
         Raises CheckpointError that says what is wrong with the file.
         """
-        parts = read_parts(path, env, n_workers, env_kwargs, policy, {**settings_among(custom_objects or {}), **settings})
+        replaced = checked_objects(custom_objects)
         if print_system_info:
-            print(f"{path} was saved with {parts.checkpoint.data.get('versions')}, here are {versions()}")
+            print_versions("CURRENT SYSTEM INFO", versions(torch=True))
+        parts = read_parts(path, env, n_workers, env_kwargs, policy, {**settings_among(replaced), **settings})
+        if print_system_info:
+            print_versions("SAVED MODEL SYSTEM INFO", parts.checkpoint.data.get("versions"))
         model = cls.__new__(cls)
         model._init_interface(tensorboard_log, device=device, info_keywords=info_keywords)
         model._set_up(parts.source, parts.spec, parts.settings, parts.seed, n_workers, verbose, cluster)
         restore_state(model.state, parts.checkpoint)
+        set_attributes(model, parts.checkpoint, replaced)
         if left_out := model.state.env_calls.left_out():
             model._warn(
                 f"the checkpoint does not hold {', '.join(left_out)}, which environments were given: call it again on "
                 "model.get_env() before learn or evaluate"
             )
         model._use_reference()
-        model.set_random_seed(seed)
+        model.set_random_seed(replaced.get("seed") if seed is None else seed)
         model._check_statistics()
         return model
 
@@ -383,6 +389,7 @@ class FastES(Loop):
         constructed = copied.n_workers, copied.verbose, copied.cluster
         model._set_up(copied.source, copied.spec, copied.settings, copied.seed, *constructed)
         restore_state(model.state, copied.checkpoint)
+        set_attributes(model, copied.checkpoint, {})
         model.state.env_calls.restore(copied.env_calls)
         model._use_reference()
         return model

@@ -400,6 +400,30 @@ def test_max_episodes_counts_episodes(sb3: Any) -> None:
         assert model.num_episodes == 48, "2 generations of 8 candidates with 3 episodes"
 
 
+@pytest.mark.parametrize("num_envs", [0, 3])
+def test_max_episodes_are_counted_for_each_environment(sb3: Any, num_envs: int) -> None:
+    """As a callback of the same rule counts that is told each step."""
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    class Counting(sb3.BaseCallback):  # type: ignore[misc]
+        episodes = stopped_at = 0
+
+        def _on_step(self) -> bool:
+            if not self.stopped_at:
+                self.episodes += int(self.locals["dones"].sum())
+                self.stopped_at = self.n_calls if self.episodes >= 13 * max(num_envs, 1) else 0
+            return True
+
+    env: Any = DummyVecEnv([Toy] * num_envs) if num_envs else Toy
+    stop, counting = sb3.StopTrainingOnMaxEpisodes(13), Counting()
+    with FastES(env, n_workers=None if num_envs else 0, **SETTINGS) as model:
+        model.learn(10**6, [counting, stop])
+        assert model.num_episodes == (40 if num_envs else 16), "whole generations of 8"
+    assert stop.n_episodes == counting.episodes
+    assert 13 * max(num_envs, 1) <= stop.n_episodes < 14 * max(num_envs, 1)
+    assert stop.n_calls == counting.stopped_at
+
+
 def test_a_callback_with_a_bar_of_its_own_is_left_alone(sb3: Any) -> None:
     class Own(sb3.BaseCallback):  # type: ignore[misc]
         pbar = None

@@ -170,6 +170,23 @@ def read_parts(
     return Parts(checkpoint, source, spec, settings, seed_from(checkpoint))
 
 
+def checked_objects(custom_objects: Mapping[str, Any] | None) -> dict[str, Any]:
+    """SB3's custom_objects as a dict; TypeError for anything but a mapping of names."""
+    if custom_objects is None:
+        return {}
+    if not isinstance(custom_objects, Mapping) or any(not isinstance(name, str) for name in custom_objects):
+        raise TypeError(f"custom_objects = {custom_objects!r:.100}: expected a dict by name, as in {{'learning_rate': 0.01}}")
+    return dict(custom_objects)
+
+
+def print_versions(title: str, found: object) -> None:
+    """Print versions under a title, a line each, as SB3 does."""
+    print(f"== {title} ==")
+    for name, version in (found if isinstance(found, dict) else {}).items():
+        print(f"- {name}: {version}")
+    print()
+
+
 def settings_among(custom_objects: Mapping[str, Any]) -> dict[str, Any]:
     """Those of SB3's custom_objects that are settings. A learning rate of 0 says that the model will only act: left out."""
     found = {key: value for key, value in custom_objects.items() if key in setting_names()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import IO, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from fastes.es.strategy import EvolutionStrategy
 from fastes.models.checkpointing import checkpoint_of
 from fastes.models.from_config import FromConfig
 from fastes.models.saved_names import check_saved_names
+from fastes.models.user_attributes import ATTRIBUTES, attributes_of
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.layers.recurrent_state import State
 from fastes.rollout.job import StepsPlayed
@@ -203,9 +204,12 @@ class Model(FromConfig):
         """Act and evaluate with the state's reference batch."""
         self.evaluator.reference = self._predictor.reference = self.state.reference
 
-    def snapshot(self) -> Checkpoint:
-        """Everything a checkpoint holds, as copies."""
-        return checkpoint_of(self.state, self.source)
+    def snapshot(self, exclude: Collection[str] = (), include: Collection[str] = ()) -> Checkpoint:
+        """Everything a checkpoint holds, as copies. exclude, include: names of attributes that were set on the model."""
+        checkpoint = checkpoint_of(self.state, self.source)
+        if attributes := attributes_of(self, exclude, include):
+            checkpoint.data[ATTRIBUTES] = attributes
+        return checkpoint
 
     def save(
         self,
@@ -216,11 +220,13 @@ class Model(FromConfig):
         """Write a checkpoint to path ('.zip' is added when missing): whole or not at all, the previous one stays as .bak.
 
         path: or a binary file that is open for writing, such as io.BytesIO().
-        exclude, include: SB3's, and change nothing: a checkpoint always holds the whole training, and nothing else. ValueError
-            for a part of it that is to be left out, and for what it cannot hold.
+        exclude, include: names of attributes that you have set on the model. Those that are numbers, words, None, or lists
+            and dicts of these are saved, as in SB3, and `load` sets them again; include those that begin with an underscore.
+            A checkpoint always holds the whole training. ValueError for a part of it that is to be left out, and for what it
+            cannot hold; TypeError for an included attribute of another kind, a warning for one that is not included.
         """
-        check_saved_names(exclude, include)
+        snapshot = self.snapshot(*check_saved_names(exclude, include))
         if isinstance(path, (str, os.PathLike)):
-            write_checkpoint(path, self.snapshot())
+            write_checkpoint(path, snapshot)
         else:
-            write_into(path, self.snapshot())
+            write_into(path, snapshot)

@@ -1,4 +1,4 @@
-"""SB3's `exclude` and `include` of `save`, which change nothing: a checkpoint always holds the whole training."""
+"""SB3's `exclude` and `include` of `save`: a checkpoint always holds the whole training, and what else is asked for."""
 
 from __future__ import annotations
 
@@ -20,21 +20,25 @@ _NEVER_HELD = {
 # fmt: on
 
 
-def check_saved_names(exclude: Iterable[str] | None, include: Iterable[str] | None) -> None:
-    """ValueError for what cannot be left out, and for what a checkpoint cannot hold; TypeError for what are no names.
+def check_saved_names(exclude: Iterable[str] | None, include: Iterable[str] | None) -> tuple[set[str], set[str]]:
+    """Both as sets, of which `include` wins.
+
+    ValueError for what cannot be left out, and for what a checkpoint cannot hold; TypeError for what are no names.
 
     Other names stand for what SB3's algorithms have and FastES has not, and change nothing.
     """
     held = _HELD | set(setting_names())
-    for name in _names("exclude", exclude):
+    left, wanted = set(_names("exclude", exclude)), set(_names("include", include))
+    for name in sorted(left):
         if name in held:
             raise ValueError(
                 f"save(exclude=[{name!r}]): a checkpoint always holds the whole training, and {name!r} is a part of it; leave "
                 "it out of exclude. model.get_parameters() are the parameters alone"
             )
-    for name in _names("include", include):
+    for name in sorted(wanted):
         if name in _NEVER_HELD:
             raise ValueError(f"save(include=[{name!r}]): a checkpoint cannot hold {name!r}; {_NEVER_HELD[name]}")
+    return left - wanted, wanted
 
 
 def _names(argument: str, names: Iterable[str] | None) -> list[str]:

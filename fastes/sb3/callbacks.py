@@ -27,7 +27,9 @@ _PERIODS = ("eval_freq", "save_freq", "check_freq", "model_save_freq")
 _ROW_SECONDS = 1.0  # between rows of statistics
 _LINE_SECONDS = 10.0  # between lines of a progress bar in a file or a pipe
 # SB3's callbacks that only add up what a generation brought
-_SUMS = {"ProgressBarCallback", "EveryNTimesteps", "StopTrainingOnMaxEpisodes"}
+_SUMS = {"ProgressBarCallback", "EveryNTimesteps"}
+
+_ENDS = "StopTrainingOnMaxEpisodes"  # which counts the ends of episodes alone
 
 
 def counts_steps(callback: object) -> bool:
@@ -45,10 +47,10 @@ class StepCallback(Callback):
 
     Callbacks that act every so many calls (`eval_freq`, `save_freq`, `check_freq`, `model_save_freq`: EvalCallback,
     CheckpointCallback, WandbCallback and what derives from them) are called once in a generation in which they are due,
-    however often that is; EveryNTimesteps, StopTrainingOnMaxEpisodes and progress bars once a generation. Any other is called
-    for each step. Of a step, `locals` has dones, infos, rewards and new_obs as arrays of n_envs: an episode's return is the
-    reward of its last step, where infos holds SB3's {'episode': {'r', 'l', 't'}} and the scalars of the environment's own
-    info; new_obs is zeros, since observations stay in the workers.
+    however often that is; EveryNTimesteps and progress bars once a generation; StopTrainingOnMaxEpisodes for each step that
+    ends an episode, until it has enough. Any other is called for each step. Of a step, `locals` has dones, infos, rewards and
+    new_obs as arrays of n_envs: an episode's return is the reward of its last step, where infos holds SB3's {'episode':
+    {'r', 'l', 't'}} and the scalars of the environment's own info; new_obs is zeros, since observations stay in the workers.
     """
 
     def __init__(self, callback: Any) -> None:
@@ -99,12 +101,12 @@ class StepCallback(Callback):
         if _is_periodic(callback):
             return _tell_periodic(callback, model, calls)
         kinds = {kind.__name__ for kind in type(callback).__mro__}
+        if _ENDS in kinds:
+            return _tell_ends(callback, model, calls)
         if kinds & _SUMS:
             callback.n_calls += calls - 1
             if "ProgressBarCallback" in kinds:
                 callback.pbar.update(steps - model.n_envs)  # on_step adds the rest
-            elif "StopTrainingOnMaxEpisodes" in kinds:
-                callback.update_locals({"dones": np.ones(len(model.last_episodes), dtype=bool)})
             return bool(callback.on_step())
         for step in _steps(model):
             callback.update_locals(step)
@@ -120,7 +122,7 @@ def reads_infos(callback: Any) -> bool:
     if isinstance(children := getattr(callback, "callbacks", None), list):
         return any(map(reads_infos, children))
     kinds = {kind.__name__ for kind in type(callback).__mro__}
-    return counts_steps(callback) and not _is_periodic(callback) and not kinds & _SUMS
+    return counts_steps(callback) and not _is_periodic(callback) and not kinds & {*_SUMS, _ENDS}
 
 
 def _is_periodic(callback: Any) -> bool:
@@ -141,6 +143,18 @@ def _watch_no_gradients(callback: Any) -> None:
             RuntimeWarning,
             stacklevel=5,
         )
+
+
+def _tell_ends(callback: Any, model: SB3Interface, calls: int) -> bool:
+    """Tell a callback that counts episodes of the steps in which some end, until it has enough."""
+    before, is_training = callback.n_calls, True
+    for call, step in enumerate(_steps(model)):
+        if is_training and step["dones"].any():
+            callback.n_calls = before + call
+            callback.update_locals(step)
+            is_training = bool(callback.on_step())
+    callback.n_calls, callback.num_timesteps = before + calls if is_training else callback.n_calls, model.num_timesteps
+    return is_training
 
 
 def _tell_periodic(callback: Any, model: SB3Interface, calls: int) -> bool:

@@ -1,0 +1,83 @@
+"""Attributes that a user has set on a model: a checkpoint holds them, as SB3's do, where they are JSON values."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import warnings
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from fastes.checkpoints.field_checks import damaged
+from fastes.checkpoints.file_format import Checkpoint
+
+ATTRIBUTES = "attributes"  # the key in a checkpoint's data
+# of FastES's own, beside what its classes name
+_OWN = {"logger_was_set", "log_interval", "tb_log_name", "tensorboard_log", "given_keywords"}
+_MOST_BYTES = 1 << 20
+_DEEPEST = 32
+
+
+def attributes_of(model: object, exclude: Collection[str] = (), include: Collection[str] = ()) -> dict[str, Any]:
+    """A model's attributes for a checkpoint: name -> JSON value.
+
+    Names that begin with an underscore are left out unless they are included. TypeError for one that is included and that a
+    file cannot hold; a warning for any other.
+    """
+    kept: dict[str, Any] = {}
+    for name, value in vars(model).items():
+        wanted = not name.startswith("_") or (name in include and not name.startswith("__"))
+        if not wanted or name in exclude or _is_own(type(model), name):
+            continue
+        try:
+            kept[name] = _plain(value, _DEEPEST)
+            if len(json.dumps(kept[name])) > _MOST_BYTES:
+                raise ValueError(f"it is longer than {_MOST_BYTES:,} bytes")
+        except ValueError as error:
+            kept.pop(name, None)
+            message = (
+                f"model.{name} is a {type(value).__name__} that a checkpoint cannot hold ({error}): it holds numbers, words, "
+                "None, and lists and dicts of these, and runs no code"
+            )
+            if name in include:
+                raise TypeError(f"save(include=[{name!r}]): {message}") from None
+            warnings.warn(
+                f"{message}. Set it again after load; save(exclude=[{name!r}]) silences this", UserWarning, stacklevel=4
+            )
+    return kept
+
+
+def set_attributes(model: object, checkpoint: Checkpoint, instead: Mapping[str, Any]) -> None:
+    """Give a model those of its file; of any that `instead` has, too, the value is its. Raises CheckpointError."""
+    found = checkpoint.data.get(ATTRIBUTES, {})
+    if not isinstance(found, dict):
+        raise damaged(ATTRIBUTES, found)
+    for name, value in found.items():
+        if not name.isidentifier() or name.startswith("__") or _is_own(type(model), name):
+            raise damaged(f"{ATTRIBUTES}.{name:.50}", value)
+        vars(model)[name] = instead.get(name, value)
+
+
+def _is_own(kind: type, name: str) -> bool:
+    """Whether FastES, or a class on top of it, has an attribute of that name."""
+    return name in _OWN or hasattr(kind, name) or any(name in inspect.get_annotations(base) for base in kind.__mro__)
+
+
+def _plain(value: Any, deepest: int) -> Any:
+    """A value as JSON gives it back: tuples are lists. ValueError, which says why not, for any other."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int) and abs(value) < 2**63:
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    if deepest and isinstance(value, (list, tuple)):
+        return [_plain(item, deepest - 1) for item in value]
+    if deepest and isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {str(key): _plain(item, deepest - 1) for key, item in value.items()}
+    raise ValueError(f"{value!r:.60} is no JSON value")
