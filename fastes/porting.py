@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, cast
 
 from fastes.agent import FastES
-from fastes.envs.source import EnvArgument
+from fastes.envs.source import EnvArgument, make_env_source
 from fastes.models.parameters import theta_with
 from fastes.policies.action_head import ActionHead
 from fastes.weights.arrays import network_of_arrays, network_of_file
@@ -49,7 +50,7 @@ def import_policy(
         (their tanh spans the bounds), 'unit' (-1 to 1 spans the bounds), 'logits' (of choices).
     mean, std: of observations, (n,), which reach the policy as (observation - mean) / std. clip: then clipped to +- this; None
         for not at all.
-    vec_normalize: SB3's VecNormalize that has these statistics; that of a model is used without.
+    vec_normalize: SB3's VecNormalize that has these statistics; without, that of a model is used, unless env normalises itself.
     arguments: of FastES, such as seed, n_workers or a setting. The statistics stay as they are, unless obs_freeze_after=0 has
         them go on with training.
 
@@ -58,7 +59,15 @@ def import_policy(
     """
     if odd := [name for name in _OF_THE_SOURCE if name in arguments]:
         raise TypeError(f"{odd[0]} = {arguments[odd[0]]!r} follows from the policy that is imported: leave it out")
-    network = _network_of(source, activation_fn, outputs, _statistics(mean, std, clip, vec_normalize))
+    statistics = _statistics(mean, std, clip, vec_normalize)
+    network = _network_of(source, activation_fn, outputs, statistics)
+    if network.statistics is not None and _normalizes(env):
+        if not is_sb3(source) or statistics is not None:
+            raise ValueError(
+                f"{env} normalises observations by itself, and the policy would do so again by mean and std: pass an "
+                "environment that does not, such as its id"
+            )
+        network = replace(network, statistics=None)  # those of an algorithm whose VecNormalize was trained with
     model = _model(network, env, network.has_bias, arguments)
     try:
         fitted = _fitted(network, model)
@@ -74,6 +83,12 @@ def import_policy(
         model.close()
         raise
     return model
+
+
+def _normalizes(env: EnvArgument) -> bool:
+    """Whether it is a vector environment whose wrappers do."""
+    vector_env = make_env_source(env).vector_env if hasattr(env, "num_envs") else None
+    return vector_env is not None and bool(vector_env.normalizes)
 
 
 def _statistics(mean: Any, std: Any, clip: float | None, vec_normalize: Any) -> Statistics | None:

@@ -191,6 +191,9 @@ def ars_arrays(actions: int = 4) -> tuple[Any, Any, Any]:
     return draw.normal(size=(actions, INPUTS)), draw.normal(size=INPUTS), draw.uniform(0.01, 3.0, INPUTS)
 
 
+WEIGHT, MEAN, STD = ars_arrays()
+
+
 def ars_actions(weight: Any, mean: Any, std: Any, space: spaces.Box = BOX) -> Any:
     """As run_policy.py of github.com/modestyachts/ARS acts, clipped to the space; float64."""
     actions = [np.clip(np.dot(weight, (ob - mean) / std), np.ravel(space.low), np.ravel(space.high)) for ob in observations()]
@@ -245,6 +248,26 @@ def test_a_file_of_objects_is_not_read(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_what_is_no_file_of_arrays_is_said(tmp_path: Path) -> None:
+    (tmp_path / "text.npz").write_text("weights")
+    np.savez(tmp_path / "whole.npz", weight=WEIGHT)
+    (tmp_path / "half.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:200])
+    np.save(tmp_path / "half.npy", WEIGHT)
+    (tmp_path / "half.npy").write_bytes((tmp_path / "half.npy").read_bytes()[:200])
+    for name, said in (
+        ("text.npz", "cannot be read.*numpy.savez"),
+        ("half.npz", "cannot be read"),
+        ("half.npy", "cannot be read"),
+    ):
+        with pytest.raises(ValueError, match=f"{name}.*{said}"):
+            import_policy(tmp_path / name, env_of(BOX))
+    for name in ("whole.npz", "one.npy", "one.npz"):
+        np.save(tmp_path / "one.npy", WEIGHT)
+        np.savez(tmp_path / "one.npz", WEIGHT)
+        with import_policy(str(tmp_path / name), env_of(BOX), **SETTINGS) as model:
+            assert_same_actions(acted(model), ars_actions(WEIGHT, np.zeros(INPUTS), np.ones(INPUTS)))
+
+
 def mlp(**more: Any) -> dict[str, Any]:
     draw = np.random.default_rng(0)
     sizes = [(6, INPUTS), (6, 6), (4, 6)]
@@ -264,9 +287,6 @@ def test_layers_are_taken_as_torch_has_them() -> None:
     named = {name: value for name, value in given.items() if name.startswith("layers")}
     with import_policy(named, env_of(BOX), activation_fn="relu", outputs="actions", **SETTINGS) as model:
         assert_same_actions(acted(model), np.clip(x, BOX.low, BOX.high).astype(np.float32))
-
-
-WEIGHT, MEAN, STD = ars_arrays()
 
 
 @pytest.mark.parametrize(
@@ -420,6 +440,13 @@ def test_statistics_come_from_vec_normalize() -> None:
         assert model.normalizer.count == int(normalizing.obs_rms.count)
     with import_policy(algorithm.policy, env_of(FINITE), vec_normalize=normalizing, **SETTINGS) as model:
         assert_same_actions(acted(model), expected)
+    normalizing.training = False
+    with import_policy(algorithm, normalizing, **{**SETTINGS, "n_workers": None}) as model:
+        assert not model.settings.normalize_obs, "the environment does it"
+        found = model.predict(normalizing.normalize_obs(observations()), deterministic=True)[0]
+        assert_same_actions(found, expected)
+    with pytest.raises(ValueError, match="normalises observations by itself"):
+        import_policy(algorithm, normalizing, mean=MEAN, std=STD)
     with pytest.raises(TypeError, match="leave these out"):
         import_policy(algorithm, env_of(FINITE), vec_normalize=normalizing, mean=MEAN, std=STD)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -67,11 +69,15 @@ def network_of_file(path: str | os.PathLike[str], **how: Any) -> Network:
             "ARS.load(path), torch.load(path, weights_only=True). A checkpoint of FastES is read by FastES.load(path)"
         )
     try:
-        found = np.load(name, allow_pickle=False)
-        arrays = found if isinstance(found, np.ndarray) else {key: found[key] for key in found.files}
-    except ValueError as error:
+        with open(name, "rb") as file:
+            if not file.read(6).startswith((b"PK", b"\x93NUMPY")):
+                raise ValueError("expected what numpy.savez or numpy.save has written")
+            file.seek(0)
+            found = np.load(file, allow_pickle=False)
+            arrays = found if isinstance(found, np.ndarray) else {key: found[key] for key in found.files}
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         if "allow_pickle" not in str(error):
-            raise ValueError(f"{name!r} cannot be read: {error}") from error
+            raise ValueError(f"{name!r} cannot be read, it is damaged or no file of arrays: {error}") from error
         raise ValueError(
             f"{name!r} holds Python objects, as ARS's lin_policy_plus.npz does, and reading these can run any code that the "
             "file has. If you trust it, read it yourself and pass what you get: weight, mean, std = "
