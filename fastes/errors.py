@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import difflib
 import operator
+import re
 import traceback
 from collections.abc import Callable, Iterable
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 
 
 class FastESError(Exception):
@@ -108,6 +111,12 @@ def writable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def shown(value: object, most: int = 200) -> str:
+    """What an argument is, for a message: without the addresses of functions and objects, and of no more characters."""
+    text = _ADDRESS.sub("", repr(value))
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def shorten(error: Exception) -> str:
     """What an error says, without megabytes of a file that it quotes."""
     return f"{error!s:.500}"
@@ -130,7 +139,7 @@ def check_int(name: str, value: object, low: int, high: int | None = None) -> in
             raise TypeError
         number = operator.index(value)  # type: ignore[arg-type]  # NumPy's bool raises here
     except TypeError:
-        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected an int") from None
+        raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected an int") from None
     if number < low or (high is not None and number > high):
         limit = f"at least {low}" if high is None else f"from {low} to {high}"
         raise ValueError(f"{name} = {number} is out of range: expected an int {limit}")

@@ -15,7 +15,7 @@ from typing import IO, Any
 from safetensors import SafetensorError
 
 from fastes.checkpoints import version_1
-from fastes.checkpoints.file_format import DATA_MEMBER, FORMAT, Checkpoint
+from fastes.checkpoints.file_format import DATA_MEMBER, FORMAT, RUN_FILES, Checkpoint
 from fastes.checkpoints.locate import find_checkpoint
 from fastes.errors import CheckpointError
 from fastes.system.descriptors import fill_standard_descriptors
@@ -75,7 +75,10 @@ _OF_DAMAGE = (None, errno.EINVAL)  # what zipfile raises, or the system where a 
 
 def _hint(path: Path) -> str:
     backup = path.with_name(path.name + ".bak")
-    return f" (the one saved before it is {backup})" if backup.is_file() else ""
+    if backup.is_file():
+        return f" (the one saved before it is {backup})"
+    beside = [name for name in RUN_FILES if name != path.name and path.with_name(name).is_file()]
+    return f"; beside it {'is' if len(beside) == 1 else 'are'} {' and '.join(beside)}" if beside else ""
 
 
 def _read_zip(file: IO[bytes]) -> Checkpoint:
@@ -99,6 +102,9 @@ def _check_end(file: IO[bytes]) -> None:
     size = file.seek(0, os.SEEK_END)
     if size == 0:
         raise CheckpointError("the file is empty")
+    file.seek(0)
+    if file.read(2) != b"PK":
+        raise CheckpointError("no checkpoint: it is no zip file")
     file.seek(max(0, size - _END_RECORD - _ZIP64_LOCATOR))
     locator, end = (tail := file.read())[:-_END_RECORD], tail[-_END_RECORD:]
     file.seek(0)

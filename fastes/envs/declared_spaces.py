@@ -6,6 +6,8 @@ from typing import Any
 
 from gymnasium import spaces
 
+from fastes.errors import shown
+
 _EXAMPLES = {
     "observation_space": "gymnasium.spaces.Box(-1.0, 1.0, (3,))",
     "action_space": "gymnasium.spaces.Discrete(2)",
@@ -28,4 +30,4 @@ def check_declared(env: Any) -> None:
         old = (
             ". It is a space of the old gym: import spaces from gymnasium" if type(space).__module__.startswith("gym.") else ""
         )
-        raise TypeError(f"{name} of the environment {kind} is {space!r:.100}, a {type(space).__name__}: {expected}{old}")
+        raise TypeError(f"{name} of the environment {kind} is {shown(space, 100)}, a {type(space).__name__}: {expected}{old}")

@@ -26,6 +26,11 @@ def advice_on_object(thing: object) -> str:
     """What to do with something that is no gymnasium.Env but has its methods; '' for anything else."""
     if isinstance(thing, gymnasium.Env) or not all(callable(getattr(thing, name, None)) for name in ("reset", "step")):
         return ""
+    if hasattr(thing, "num_envs"):
+        return (
+            ". It is a vector environment: pass it itself as env, FastES(make()) and not FastES(make), to have it driven as it "
+            "is; or, to have it played by workers, a function that returns one of its environments"
+        )
     if hasattr(thing, "possible_agents") or hasattr(thing, "agents"):
         return (
             ". It has several agents, as PettingZoo's environments do, and FastES trains one: write a gymnasium.Env that gives "

@@ -38,7 +38,7 @@ from fastes.envs.vector.sb3_vec_env import Sb3VectorEnv, VecEnv, is_vec_env
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.envs.worker_number import numbered, worker_index
 from fastes.envs.worker_registry import portable
-from fastes.errors import EnvironmentUnavailable
+from fastes.errors import EnvironmentUnavailable, shown
 from fastes.system.interrupts import handlers_kept
 
 register_envs()  # again, for a process whose import hooks have kept ours from seeing Gymnasium
@@ -108,7 +108,7 @@ class EnvSource:
             made = made_by(self.factory, extra.get("render_mode"))
             if not isinstance(made, gymnasium.Env):
                 raise TypeError(
-                    f"the function {self.name!r} made {made!r}, a {type(made).__name__}: expected a gymnasium.Env"
+                    f"the function {self.name!r} made {shown(made)}, a {type(made).__name__}: expected a gymnasium.Env"
                     f"{advice_on_object(made)}"
                 )
             inner, keywords = unwatched(made)
@@ -200,10 +200,10 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
         return _source_of_env(env, kwargs)
     if callable(env):
         if kwargs:
-            raise ValueError(f"env_kwargs = {kwargs!r} cannot reach a factory: pass lambda: factory(**env_kwargs) as env")
+            raise ValueError(f"env_kwargs = {shown(kwargs)} cannot reach a factory: pass lambda: factory(**env_kwargs) as env")
         return EnvSource(_name_of(env), None, env, {})
     raise TypeError(
-        f"env = {env!r} is a {type(env).__name__}: expected an environment id such as 'CartPole-v1', a gymnasium.Env, an "
+        f"env = {shown(env)} is a {type(env).__name__}: expected an environment id such as 'CartPole-v1', a gymnasium.Env, an "
         "EnvSpec, a vector environment, or a function without arguments, or of the worker's index, that returns an "
         f"Env{advice_on_object(env)}"
     )
@@ -218,7 +218,7 @@ def vector_env_of(env: object) -> VectorEnv | None:
 
 def _check_no_kwargs(kwargs: Mapping[str, Any], env: object) -> None:
     if kwargs:
-        raise ValueError(f"env_kwargs = {kwargs!r} cannot reach {env}, which exists already: pass them where it is made")
+        raise ValueError(f"env_kwargs = {shown(kwargs)} cannot reach {env}, which exists already: pass them where it is made")
 
 
 def _source_of_vector_env(vector_env: VectorEnv, kwargs: Mapping[str, Any]) -> EnvSource:

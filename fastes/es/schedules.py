@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastes.errors import check_int, whole
+from fastes.errors import check_int, shown, whole
 from fastes.portable_math import exp, log
 
 Schedule = Callable[[float], float]
@@ -135,7 +135,7 @@ def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE
             raise ValueError(f"{name} = {value!r} goes over more than a float can hold: expected {allowed.forms}")
         return _Linear(first, last)
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {allowed.forms}")
+        raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected {allowed.forms}")
     return _Constant(checked_value(name, value, allowed))
 
 
@@ -146,7 +146,7 @@ def checked_value(name: str, value: float, allowed: Allowed = POSITIVE) -> float
     except OverflowError:
         number = math.inf
     except (TypeError, ValueError):
-        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {allowed.forms}") from None
+        raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected {allowed.forms}") from None
     if not allowed.has(number):
         raise ValueError(f"{name} = {value!r} is not a {allowed.number}: expected {allowed.forms}")
     return number
@@ -159,7 +159,7 @@ def checked_count(name: str, value: object, allowed: Whole) -> int | str:
     """
     if not isinstance(value, str):
         if callable(value):
-            raise TypeError(f"{name} = {value!r} is a function: expected {allowed.forms}")
+            raise TypeError(f"{name} = {shown(value)} is a function: expected {allowed.forms}")
         try:
             return check_int(name, whole(value), allowed.low, allowed.high)
         except (TypeError, ValueError) as error:

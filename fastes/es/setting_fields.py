@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastes.errors import check_int, suggest
+from fastes.errors import check_int, shown, suggest
 
 _REAL = (int, float, np.integer, np.floating)
 
@@ -25,9 +25,9 @@ def setting(default: Any, text: str, group: str, **kind: Any) -> Any:
 def checked_number(name: str, value: object, expected: str) -> float:
     """A number that is none of NaN, or an error that says what was expected."""
     if isinstance(value, str):
-        raise ValueError(f"{name} = {value!r}: expected {expected}")
+        raise ValueError(f"{name} = {shown(value)}: expected {expected}")
     if isinstance(value, bool) or not isinstance(value, _REAL):
-        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected {expected}")
+        raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected {expected}")
     try:
         number = float(value)
     except OverflowError:
@@ -43,11 +43,11 @@ def checked(name: str, value: Any, kind: object, limits: Mapping[str, Any]) -> A
         return check_int(name, value, limits["low"], limits.get("high", 2**62))
     if kind == "bool":
         if not isinstance(value, bool):
-            raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected True or False")
+            raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected True or False")
     elif kind == "float":
         return _checked_float(name, value, limits)
     elif "choices" in limits and (not isinstance(value, str) or value not in limits["choices"]):
-        raise ValueError(f"{name} = {value!r}: expected one of {limits['choices']}{suggest(value, limits['choices'])}")
+        raise ValueError(f"{name} = {shown(value)}: expected one of {limits['choices']}{suggest(value, limits['choices'])}")
     elif isinstance(value, np.generic):
         return value.item()
     return value
@@ -60,5 +60,5 @@ def _checked_float(name: str, value: Any, limits: Mapping[str, Any]) -> float:
     low, above = limits.get("low", -math.inf), limits.get("above", -math.inf)
     high, below = limits.get("high", math.inf), limits.get("below", math.inf)
     if not (math.isfinite(value) and low <= value <= high and above < value < below):
-        raise ValueError(f"{name} = {value!r} is out of range: {limits['help']}")
+        raise ValueError(f"{name} = {shown(value)} is out of range: {limits['help']}")
     return float(value)

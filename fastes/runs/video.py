@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes.util
+import importlib.util
 import math
 import os
 import sys
@@ -32,6 +34,9 @@ _HINT = (
     "apt-get install libegl1; Fedora: dnf install mesa-libEGL) and leave MUJOCO_GL unset or set it to 'egl'. A window "
     "(--render) needs a display. Classic control and toy text environments need pygame-ce: "
 )
+_WITH_PYGAME = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.box2d")
+_GL = {"egl": "EGL", "osmesa": "OSMesa"}  # what MuJoCo draws with -> the system's library
+_WITH_GL = ("gymnasium.envs.mujoco", "gymnasium_robotics")
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
@@ -120,6 +125,22 @@ def play_episodes(
                     yield played
         finally:
             env.close()
+
+
+def can_draw(model: Model) -> bool:
+    """Whether a video of a model's environment can be made, as far as that can be known without trying it."""
+    try:
+        seen = model.evaluator.look()
+    except Exception:  # an environment may be built elsewhere alone
+        return False
+    if importlib.util.find_spec("imageio_ffmpeg") is None or "rgb_array" not in seen.render_modes:
+        return False
+    modules = [kind.__module__ for kind in seen.kinds]
+    if any(module.startswith(_WITH_PYGAME) for module in modules):
+        return importlib.util.find_spec("pygame") is not None
+    if any(module.startswith(_WITH_GL) for module in modules) and sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        return ctypes.util.find_library(_GL.get(os.environ.get("MUJOCO_GL", "egl"), "GL")) is not None
+    return True
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fastes.errors import shown
 from fastes.reports.callbacks import Callback, CallbackList, FunctionCallback
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.progress_bar import ProgressBar
@@ -230,8 +231,8 @@ def as_callback(callback: Any) -> Callback:
     if callable(callback):
         return StepCallback(_Function(callback)) if takes_locals(callback) else FunctionCallback(callback)
     raise TypeError(
-        f"callback = {callback!r} is a {type(callback).__name__}: expected a Callback of FastES or SB3, a function or a list "
-        "of them"
+        f"callback = {shown(callback)} is a {type(callback).__name__}: expected a Callback of FastES or SB3, a function or a "
+        "list of them"
     )
 
 

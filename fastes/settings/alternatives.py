@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastes.errors import suggest
+from fastes.errors import shown, suggest
 
 # settings that change no shape of an array, no place in a pool, and not how long a generation is
 ALTERNATIVES = (
@@ -21,7 +21,7 @@ _EXAMPLE = "{'alive_bonus': [0, 1], 'sigma': [0.02, 0.05, 0.1]}"
 def plain_alternatives(value: object) -> dict[str, list[Any]]:
     """A copy as JSON knows it; TypeError or ValueError for what is no table of alternatives."""
     if not isinstance(value, Mapping):
-        raise TypeError(f"starts_alternatives = {value!r}: expected a dict of lists such as {_EXAMPLE}")
+        raise TypeError(f"starts_alternatives = {shown(value)}: expected a dict of lists such as {_EXAMPLE}")
     for name in value:
         if name not in ALTERNATIVES:
             raise ValueError(
@@ -33,7 +33,9 @@ def plain_alternatives(value: object) -> dict[str, list[Any]]:
 
 def _plain_row(name: str, row: object) -> list[Any]:
     if not isinstance(row, (list, tuple, np.ndarray)) or not len(row):
-        raise TypeError(f"starts_alternatives has {name!r}: {row!r}: expected a list of at least one value, as in {_EXAMPLE}")
+        raise TypeError(
+            f"starts_alternatives has {name!r}: {shown(row)}: expected a list of at least one value, as in {_EXAMPLE}"
+        )
     if len(row) > _MOST:
         raise ValueError(f"starts_alternatives has {len(row):,} values for {name!r}: expected at most {_MOST}")
     if any(callable(value) for value in row):

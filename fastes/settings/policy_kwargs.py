@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastes.errors import shown
 from fastes.policies.images.cnn import CNN_KWARGS
 from fastes.policies.mlp import IMAGE_POLICIES
 
@@ -19,7 +20,7 @@ def plain_policy_kwargs(value: object) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise TypeError(f"policy_kwargs = {value!r}: expected a dict such as {{'net_arch': [64, 64]}}")
+        raise TypeError(f"policy_kwargs = {shown(value)}: expected a dict such as {{'net_arch': [64, 64]}}")
     plain = {key: _plain(item) for key, item in value.items()}
     if isinstance(layers := plain.get("net_arch"), list) and len(layers) == 1 and isinstance(layers[0], dict):
         warnings.warn(

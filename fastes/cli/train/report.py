@@ -16,6 +16,7 @@ from fastes.errors import WorkerError
 from fastes.pools.base import Steps
 from fastes.reports.progress_bar import ProgressBar
 from fastes.runs.run_folder import RunFolder
+from fastes.runs.video import can_draw
 from fastes.system.installation import install_command
 from fastes.training.evaluation import Evaluation
 from fastes.training.generation import evaluate
@@ -152,8 +153,9 @@ def _env_flag(model: FastES) -> str:
 
 
 def play_command(model: FastES, folder: RunFolder) -> str:
-    video = f"{re.split('[/:]', model.source.name)[-1]}.mp4"
-    return f"fastes play {shlex.quote(str(folder.shown))}{_env_flag(model)} --video {video}"
+    """With a video where one can be drawn."""
+    video = f" --video {re.split('[/:]', model.source.name)[-1]}.mp4" if can_draw(model) else ""
+    return f"fastes play {shlex.quote(str(folder.shown))}{_env_flag(model)}{video}"
 
 
 def resume_command(model: FastES, path: Path) -> str:

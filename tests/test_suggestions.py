@@ -1,0 +1,113 @@
+"""Risk: a message suggests what does not work, or shows what tells a reader nothing."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from envs_for_tests import Toy
+
+from fastes import FastES
+from fastes.cli.main import main
+from fastes.errors import CheckpointError, shown
+from fastes.runs.video import can_draw
+
+TRAIN = [
+    "--preset",
+    "default",
+    "--population-size",
+    "2",
+    "--net-arch",
+    "4",
+    "--target-return",
+    "none",
+    "--workers",
+    "0",
+    "--quiet",
+]
+
+
+class Undrawn(Toy):
+    """Cannot be drawn."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered() -> Any:
+    gymnasium.register("Undrawn-v0", entry_point=Undrawn)
+    yield
+    del gymnasium.registry["Undrawn-v0"]
+
+
+@pytest.mark.parametrize(("env", "drawn"), [("CartPole-v1", True), ("Undrawn-v0", False)])
+def test_the_command_that_plays_a_run_works(
+    env: str, drawn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in ("imageio_ffmpeg", "pygame"):
+        pytest.importorskip(module)
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", env, *TRAIN, "--total-timesteps", "20"]) == 0
+    command = shlex.split(capsys.readouterr().out.splitlines()[-1].partition("to play it back: fastes ")[2])
+    assert ("--video" in command) == drawn
+    assert main(command) == 0
+    assert f"{env}.mp4" in command or not drawn
+
+
+def test_no_video_is_offered_where_a_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FastES("CartPole-v1", n_workers=0) as model:
+        assert can_draw(model)
+        for module in ("imageio_ffmpeg", "pygame"):
+            with monkeypatch.context() as patch:
+                patch.delitem(sys.modules, module, raising=False)
+                patch.setattr("importlib.util.find_spec", lambda name, missing=module: None if name == missing else object())
+                assert not can_draw(model)
+
+
+@pytest.mark.parametrize("name", ["progress.csv", "config.toml"])
+def test_another_file_of_a_run_folder_is_no_damaged_checkpoint(name: str, tmp_path: Path) -> None:
+    for each, content in (("checkpoint.zip", b""), ("best.zip", b""), (name, b"generation,timesteps\n")):
+        (tmp_path / each).write_bytes(content)
+    with pytest.raises(CheckpointError) as error:
+        FastES.load(tmp_path / name)
+    assert str(error.value) == f"{tmp_path / name}: no checkpoint: it is no zip file; beside it are best.zip and checkpoint.zip"
+
+
+def test_a_function_that_makes_a_vector_environment_is_told_so() -> None:
+    with pytest.raises(
+        TypeError, match=r"a \w+: expected a gymnasium\.Env\. It is a vector environment: pass it itself"
+    ) as error:
+        FastES(lambda: gymnasium.make_vec("CartPole-v1", num_envs=2), n_workers=0)
+    assert "old gym" not in str(error.value)
+    FastES(gymnasium.make_vec("CartPole-v1", num_envs=2)).close()
+
+
+@pytest.mark.parametrize("wrong", [{"a": lambda: 1}, [Toy()], object(), lambda: 1])
+def test_no_address_is_shown(wrong: Any) -> None:
+    assert " at 0x" in repr(wrong)
+    assert " at 0x" not in shown(wrong)
+    calls: list[Any] = [
+        lambda: FastES(Toy, policy_kwargs=wrong),
+        lambda: FastES(Toy, population_size=wrong),
+        lambda: FastES(Toy, rollback_drop=wrong),
+        lambda: FastES(Toy, optimizer=wrong),
+        lambda: FastES(Toy, starts_alternatives=wrong),
+        lambda: FastES(Toy, seed=wrong),
+        lambda: FastES(Toy, n_workers=0).learn(10, callback={"a": wrong}),
+    ]
+    if not callable(wrong):
+        calls += [lambda: FastES(wrong), lambda: FastES(lambda: wrong), lambda: FastES(Toy, sigma=wrong)]
+    for number, call in enumerate(calls):
+        with pytest.raises((TypeError, ValueError)) as error:
+            call()
+        assert " at 0x" not in str(error.value), number
+
+
+def test_shown_keeps_what_is_no_address() -> None:
+    assert shown("born at 0x12 street") == "'born at 0x12 street'"
+    assert shown(3) == "3"
+    assert shown("x" * 500) == "'" + "x" * 199 + "..."
