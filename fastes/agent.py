@@ -250,6 +250,7 @@ class FastES(Loop):
             total, begun_at = self.num_timesteps + budget, self.generation
             callbacks = all_callbacks(self, callback, progress_bar)
             self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
+            self._warn_of_mask_method()
             if self.info_keywords or reads_infos(callbacks):
                 self.evaluator.tell_infos(self.info_keywords)
             if self.source.vector_env is None:

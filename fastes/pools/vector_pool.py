@@ -16,6 +16,7 @@ from fastes import _core
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of
 from fastes.pools.open_requests import KeptRequests, OpenRequest
+from fastes.rollout.action_masks import has_mask
 from fastes.rollout.episode import Episode, EpisodeSettings, observation_flattener
 from fastes.rollout.job import Batch, PoolSpec, Request, Terms
 from fastes.rollout.job_runner import parameter_loader
@@ -292,6 +293,7 @@ class _Run:
         if job.is_candidate and place.layout.info_bytes:
             info = self.vector_env.info(index)
             write_info(place.infos[number, self.episode[index]], info, self.spec.info_keywords)
+        place.masks[number] = has_mask(self.vector_env.info(index))
         self.episode[index] += 1
         episodes = job.terms.episodes.per_candidate if job.is_candidate else 1
         if job.is_candidate:

@@ -191,6 +191,7 @@ class Batch:
     penalised: what one of the exceptions said that were made a return of NaN, or ''.
     per_candidate: episodes of each candidate.
     infos: of each candidate, in job order, what the infos of its episodes' last steps said; () where nobody reads them.
+    has_masks: whether one of the last infos of candidates had an action mask.
     """
 
     returns: npt.NDArray[np.float64]
@@ -203,6 +204,7 @@ class Batch:
     penalised: str
     per_candidate: int = 1
     infos: tuple[tuple[Info, ...], ...] = ()
+    has_masks: bool = False
 
     def moment_sums(self) -> MomentSums:
         """Sums of `moments`."""
@@ -221,6 +223,7 @@ class Batch:
             penalised=self.penalised or later.penalised,
             per_candidate=self.per_candidate,
             infos=self.infos + later.infos,
+            has_masks=self.has_masks or later.has_masks,
         )
 
 
@@ -311,6 +314,7 @@ def collect(place: Place, request: Request, jobs: npt.NDArray[np.int64], rerun: 
         penalised=penalised,
         per_candidate=request.episodes.per_candidate,
         infos=_infos_in(place, jobs, request.episodes.per_candidate),
+        has_masks=bool(place.layout.num_pairs and place.masks[jobs].any()),
     )
 
 

@@ -13,6 +13,7 @@ from fastes import _core
 from fastes.envs.source import Env
 from fastes.es.perturbations import write_candidate
 from fastes.policies.choose_policy import AnySpec
+from fastes.rollout.action_masks import has_mask
 from fastes.rollout.env_calls import FORGET, in_force, make_call
 from fastes.rollout.episode import Episode, observation_flattener, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, Terms
@@ -109,6 +110,7 @@ class JobRunner:
             successes, cuts = successes + result.success, cuts + result.cut
             if place.layout.info_bytes:
                 write_info(place.infos[job, episode], result.info, self.spec.info_keywords)
+            place.masks[job] = has_mask(result.info)
         place.moments[job] = actor.observation_moments
         return Episode(total / episodes, length, successes / episodes, cuts)
 

@@ -103,6 +103,7 @@ class PlaceLayout:
             "seconds": ((jobs,), "f8"),
             "moments": ((2 * self.num_pairs, 2, self.obs_size), "f8"),
             "infos": ((2 * self.num_pairs, self.episodes, self.info_bytes), "u1"),  # JSON, see last_infos.py
+            "masks": ((jobs,), "u1"),  # 1 where the last info of a candidate had an action mask
             "committed": ((jobs,), "i8"),  # written last: the ticket under which the slot was filled
         }
 
@@ -201,6 +202,7 @@ class Place:
     seconds: npt.NDArray[np.float64]
     moments: npt.NDArray[np.float64]
     infos: npt.NDArray[np.uint8]
+    masks: npt.NDArray[np.uint8]
     committed: npt.NDArray[np.int64]
 
     def __init__(self, layout: PlaceLayout, memory: mmap.mmap, at: int, unclaimed: npt.NDArray[np.int64], block: Block) -> None:

@@ -17,6 +17,7 @@ from fastes.envs.source import EnvArgument, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.models.checkpointing import check_env_fits
 from fastes.models.parameters import named_parameters, theta_with
+from fastes.rollout.action_masks import METHOD, masks_are_not_used
 from fastes.rollout.last_infos import LEFT_OUT, ROOM
 from fastes.sb3 import logger as logging
 from fastes.sb3.attributes import SB3Attributes
@@ -65,7 +66,7 @@ class SB3Interface(SB3Attributes):
         window = check_int("stats_window_size", stats_window_size, 1)
         self.stats_window_size = window
         self.given_keywords = checked_keywords(info_keywords)
-        self._warned_keywords: set[str] = set()
+        self._said: set[str] = set()
         self._recent = _Recent(None, deque(maxlen=window), deque(maxlen=window))
         self.log_interval: int | None = 1
         self.tb_log_name = "FastES"
@@ -284,22 +285,40 @@ class SB3Interface(SB3Attributes):
         self._warn_of_infos(report)
 
     def _warn_of_infos(self, report: Report) -> None:
-        """Once of each keyword that no info had, and of infos that had no room."""
+        """Once of each keyword that no info had, of infos that had no room, and of action masks."""
+        if report.has_masks:
+            self._warn_of_masks("info['action_mask']")
         for name in self.info_keywords:
-            if report.infos and name not in self._warned_keywords and not any(keywords_in(i, (name,)) for i in report.infos):
-                self._warned_keywords.add(name)
+            if report.infos and name not in self._said and not any(keywords_in(i, (name,)) for i in report.infos):
+                self._said.add(name)
                 known = sorted({key for info in report.infos for key in info})
                 self._warn(
                     f"info_keywords has {name!r}, and no episode's last info had it as a number, a truth value or a word: they "
                     f"had {known}"
                 )
         left = max((info.get(LEFT_OUT, 0) for info in report.infos), default=0)
-        if left and LEFT_OUT not in self._warned_keywords:
-            self._warned_keywords.add(LEFT_OUT)
+        if left and LEFT_OUT not in self._said:
+            self._said.add(LEFT_OUT)
             self._warn(
                 f"{left} items of an episode's last info had no room in {ROOM} bytes: name those that you need in "
                 "info_keywords, which come first"
             )
+
+    def _warn_of_masks(self, where: str) -> None:
+        """Once that action masks are not used. where: what offers them."""
+        if METHOD not in self._said:
+            self._said.add(METHOD)
+            self._warn(masks_are_not_used(where))
+
+    def _warn_of_mask_method(self) -> None:
+        """Of environments that have the method of sb3-contrib's MaskablePPO, as far as one was seen here."""
+        vector_env, seen = self.source.vector_env, self.evaluator.seen
+        if vector_env is None:
+            offers = seen is not None and METHOD in seen.names
+        else:
+            offers = getattr(vector_env.env, "has_attr", lambda _: False)(METHOD)
+        if offers:
+            self._warn_of_masks(f"{METHOD}()")
 
     def dump_logs(self, iteration: int = 0) -> None:
         """Write what SB3's algorithms write each iteration, and whatever else was recorded."""

@@ -71,12 +71,14 @@ class Report(NamedTuple):
     episodes: (return, length) of each; of several for a candidate all have their mean return.
     successes: 1.0, 0.0 or NaN.
     infos: what the infos of their last steps said; [] where nobody reads them.
+    has_masks: whether one of these had an action mask.
     """
 
     record: Record
     episodes: list[tuple[float, int]]
     successes: list[float]
     infos: list[Info]
+    has_masks: bool
 
 
 def report_of(record: Record, batch: Batch) -> Report:
@@ -88,4 +90,4 @@ def report_of(record: Record, batch: Batch) -> Report:
         for number in range(each)
     ]
     successes = [success for success in batch.successes.ravel().tolist() for _ in range(each)]
-    return Report(record, episodes, successes, [info for infos in batch.infos for info in infos])
+    return Report(record, episodes, successes, [info for infos in batch.infos for info in infos], batch.has_masks)

@@ -139,7 +139,7 @@ class Played(NamedTuple):
     busy_seconds: summed over the node's workers.
     rerun: jobs run again because their worker died.
     penalised: what one of the exceptions said that were made a return of NaN, or ''.
-    infos: see `Batch`.
+    infos, has_masks: see `Batch`.
     """
 
     number: int
@@ -152,6 +152,7 @@ class Played(NamedTuple):
     rerun: int
     penalised: str
     infos: tuple[tuple[Info, ...], ...] = ()
+    has_masks: bool = False
 
 
 class Failed(NamedTuple):

@@ -37,7 +37,7 @@ class OpenTicket:
         self._lengths, self._cuts = (np.zeros(len(jobs), dtype=np.int64) for _ in range(2))
         self._rows = np.zeros((len(jobs) if self.sends_rows else 0, 2, self._obs_size))
         self._infos: list[tuple[Info, ...]] = [()] * len(jobs) if self.is_candidates and spec.info_bytes else []
-        self._busy_seconds, self._rerun, self._penalised = 0.0, 0, ""
+        self._busy_seconds, self._rerun, self._penalised, self._has_masks = 0.0, 0, "", False
 
     @property
     def is_finished(self) -> bool:
@@ -60,6 +60,7 @@ class OpenTicket:
             self._busy_seconds += played.busy_seconds * len(fresh) / len(played.returns)
             self._rerun += played.rerun
             self._penalised = played.penalised or self._penalised
+            self._has_masks |= played.has_masks
         return True
 
     def sums_to_ask_for(self) -> dict[Hashable, Int64]:
@@ -102,6 +103,7 @@ class OpenTicket:
             penalised=self._penalised,
             per_candidate=self.request.episodes.per_candidate,
             infos=tuple(self._infos),
+            has_masks=self._has_masks,
         )
 
     def _moments(self) -> Float64 | MomentSums:
