@@ -475,6 +475,7 @@ def test_what_no_policy_here_can_be_is_said() -> None:
     for source, said in (
         (limited, r"SACPolicy has Hardtanh\(min_val=-2.0"),
         (limited.policy.state_dict(), "'actor.mu.0.weight': SAC with use_sde limits"),
+        (sb3_model("PPO", Shaped(FINITE), use_sde=True, policy_kwargs={"net_arch": []}).policy.state_dict(), "pass outputs="),
         (sb3_model("PPO", Shaped(FINITE), policy_kwargs={"activation_fn": nn.GELU}), "ActorCriticPolicy has GELU"),
         (nn.Sequential(first, nn.Tanh(), nn.Linear(4, 4), nn.ReLU(), last), r"\['tanh', 'relu'\] between its layers"),
         (nn.Sequential(first, last), r"\[None\] between its layers"),

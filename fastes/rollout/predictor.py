@@ -54,7 +54,7 @@ class Predictor:
         self._actors = [self._actor]
         self._remembers = bool(getattr(self._actor, "hooks", ()))  # then each row of a batch has an actor of its own
         self._cells = cells_of(spec.layers)
-        self._loaded: tuple[npt.NDArray[np.float32] | None, ObsNormalizer | None, int] = (None, None, -1)
+        self._loaded: tuple[npt.NDArray[np.float32] | None, int] = (None, -1)
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
@@ -136,8 +136,8 @@ class Predictor:
     def _load(self, theta: npt.NDArray[np.float32], normalizer: ObsNormalizer, rows: int) -> None:
         while self._remembers and len(self._actors) < rows:
             self._actors.append(self._fresh_actor())
-            self._loaded = (None, None, -1)
-        if self._loaded[0] is theta and self._loaded[1] is normalizer and self._loaded[2] == normalizer.count:
+            self._loaded = (None, -1)
+        if self._loaded[0] is theta and self._loaded[1] == normalizer.count:
             return
         for actor in self._actors:
             actor.parameters[:] = theta
@@ -146,7 +146,7 @@ class Predictor:
             if self.reference is not None:
                 actor.set_reference(self.reference)
                 actor.fold()
-        self._loaded = (theta, normalizer, normalizer.count)
+        self._loaded = (theta, normalizer.count)
 
     def _rows(self, observation: Any, flat_space: Any) -> tuple[Any, bool]:
         """Observations as rows, and whether there was just one."""

@@ -99,8 +99,8 @@ def _act(graph: _Graph, of: Exported) -> str:
     if head.kind == "squash":
         graph.add("Tanh")
     graph.cast("float64")
-    least, most, half, middle = of.scales()
-    for kind, values in (("Max", least), ("Min", most), ("Mul", half), ("Add", middle), ("Max", head.low), ("Min", head.high)):
+    half, middle = of.spans()
+    for kind, values in (("Mul", half), ("Add", middle), ("Max", head.low), ("Min", head.high)):
         graph.add(kind, np.array(values))
     return head.dtype
 

@@ -31,8 +31,7 @@ class ActionModule(torch.nn.Module):  # type: ignore[misc]
         self._keep("columns", of.columns)
         self._keep("mean", of.mean)
         self._keep("inverse_std", None if of.std is None else 1.0 / of.std)
-        names = ("least", "most", "scale", "shift")
-        for name, values in zip(names, of.scales() if of.head.low else (None,) * 4, strict=True):
+        for name, values in zip(("scale", "shift"), of.spans(), strict=True):
             self._keep(name, values)
         self._keep("low", np.array(of.head.low))
         self._keep("high", np.array(of.head.high))
@@ -62,5 +61,4 @@ class ActionModule(torch.nn.Module):  # type: ignore[misc]
         if head.kind == "bins":
             y = y.reshape(len(y), head.size, head.num_bins).argmax(dim=2).double() / (head.num_bins - 1) * 2.0 - 1.0
         y = (torch.tanh(y) if head.kind == "squash" else y).double()
-        actions = y.clamp(self.least, self.most) * self.scale + self.shift
-        return actions.clamp(self.low, self.high).to(getattr(torch, head.dtype)).reshape(shape)
+        return (y * self.scale + self.shift).clamp(self.low, self.high).to(getattr(torch, head.dtype)).reshape(shape)
