@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from fastes.envs.closing import close_env
 from fastes.envs.rebuild import check_for_workers
 from fastes.envs.seen import look_at
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
@@ -128,8 +129,7 @@ class FastES(Loop):
             self.evaluator.env_shown, self.evaluator.seen = True, None if own is None else look_at(own)
         finally:  # none is kept beside those that play: it may hold a port or a licence
             if own is not None:
-                with contextlib.suppress(Exception):
-                    own.close()
+                close_env(own, source.name)
 
     def _set_up(
         self,
@@ -403,8 +403,11 @@ class FastES(Loop):
         model._set_up(self.source, self.policy_spec, self.settings, check_seed(seed), *constructed)
         model.evaluator.env_shown, model.evaluator.seen = self.evaluator.env_shown, self.evaluator.seen
         if self.policy_spec.needs_reference:
-            with contextlib.closing(self.evaluator.build()) as env:
+            env = self.evaluator.build()
+            try:
                 model._draw_reference(env)
+            finally:
+                close_env(env, self.source.name)
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -420,16 +423,20 @@ class FastES(Loop):
         return unpack, (pack(copied),)
 
     def close(self) -> None:
-        """End the workers and close the environment. The model can still predict, save, and learn again."""
-        evaluator, env = getattr(self, "evaluator", None), getattr(self, "_env", None)
-        self._env = None
-        try:
-            if evaluator is not None:
-                evaluator.close()
+        """End the workers and close the environment. The model can still predict, save, and learn again.
+
+        What the environment's close raises is a RuntimeWarning. FastESError while another thread is in learn or evaluate.
+        """
+        if not hasattr(self, "_one_thread"):  # it was never set up
+            return
+        with self._one_thread.using("close()"):
+            env, self._env = self._env, None
+            try:
+                self.evaluator.close()
                 self._close_vec_env()
-        finally:
-            if env is not None:
-                env.close()
+            finally:
+                if env is not None:
+                    env.close()
 
     def leave_to_parent(self) -> None:
         """See forks.Owner: a forked copy neither uses nor closes the environment, which may hold a window or a socket."""

@@ -36,6 +36,10 @@ cdef class Actor(ActorMemory):
         check_length("steps", steps.shape[0], 1)
         self.steps = steps
 
+    def refuse_with(self, refusal not None):
+        """From now on `act`, `observe` and `choose` begin by calling refusal(), which does not return."""
+        self.refusal = refusal
+
     def set_normalizer(self, const double[::1] mean not None, const double[::1] inv_std not None, double clip):
         """From now on observations reach the first layer as clip((obs - mean) * inv_std, -clip, clip)."""
         check_length("mean", mean.shape[0], self.obs_size)
@@ -80,7 +84,9 @@ cdef class Actor(ActorMemory):
         self.ready = True
 
     cdef refuse(self):
-        """Why it cannot act: TypeError or ValueError."""
+        """Why it cannot act: TypeError or ValueError, or what its refusal does."""
+        if self.refusal is not None:
+            self.refusal()
         if not self.c.num_layers:
             raise TypeError("this policy has no layers: call observe and choose, or its own act")
         raise ValueError("this policy has virtual batch normalisation: call set_reference and fold before it acts")
@@ -150,7 +156,7 @@ cdef class Actor(ActorMemory):
         cdef fastes_obs_dtype obs_dtype
         cdef cnp.ndarray array = self.as_input(obs, &obs_dtype)
         cdef void *data = cnp.PyArray_DATA(array)
-        if not self.ready:
+        if not self.ready or self.refusal is not None:
             self.refuse()
         self.steps[0] += 1
         if self.scalar_action:
@@ -170,6 +176,8 @@ cdef class Actor(ActorMemory):
         """
         cdef fastes_obs_dtype obs_dtype
         cdef cnp.ndarray array = self.as_input(obs, &obs_dtype)
+        if self.refusal is not None:
+            self.refuse()
         self.steps[0] += 1
         kernels.observe(&self.c, cnp.PyArray_DATA(array), obs_dtype, &self.scratch0[0], self.counting)
         return self.observation
@@ -177,6 +185,8 @@ cdef class Actor(ActorMemory):
     def choose(self, outputs):
         """The second half of `act`: the action for outputs float32 (num_outputs,), of any shape with as many values."""
         cdef cnp.ndarray array
+        if self.refusal is not None:
+            self.refuse()
         if type(outputs) is not cnp.ndarray or cnp.PyArray_TYPE(<cnp.ndarray>outputs) != cnp.NPY_FLOAT32:
             kind = f"dtype {outputs.dtype}" if isinstance(outputs, np.ndarray) else f"type {type(outputs).__name__}"
             raise TypeError(f"the policy's outputs have {kind}: expected a float32 array")

@@ -9,6 +9,7 @@ cdef class ActorMemory:
     cdef readonly int64_t state_size
     cdef readonly object observation
     cdef bint counting, scalar_action, ready
+    cdef object refusal  # what is called instead of observing, once there is one
     cdef int action_type, action_ndim
     cdef cnp.npy_intp[32] action_dims
     cdef object params_array, moments_array, states_array, obs_shape, cast, reference

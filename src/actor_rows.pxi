@@ -26,7 +26,7 @@ def act_rows(list actors not None, observations not None, actions not None):
         if not isinstance(actors[row], Actor):  # None, too, which Cython lets pass as an Actor
             raise TypeError(f"actors[{row}] = {actors[row]!r:.100} is a {type(actors[row]).__name__}: expected an Actor")
         actor = <Actor>actors[row]
-        if not actor.ready:
+        if not actor.ready or actor.refusal is not None:
             actor.refuse()
         if cnp.PyArray_SIZE(obs) // n != actor.full_size:
             raise ValueError(f"observation has shape {np.shape(obs)[1:]}, the policy expects {actor.obs_shape}")

@@ -200,7 +200,7 @@ class Clock:
 class Watched:
     """A worker that does nothing."""
 
-    ready = True
+    ready, owes_an_answer = True, False
 
     def __init__(self) -> None:
         self.row, self.stopped = np.zeros(8, dtype=np.int64), False

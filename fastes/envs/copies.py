@@ -11,6 +11,7 @@ import gymnasium
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.wrappers import HumanRendering
 
+from fastes.envs.closing import close_env
 from fastes.envs.rebuild import check_same, layers
 from fastes.envs.worker_number import worker_index
 
@@ -37,7 +38,7 @@ class Copies:
         try:
             check_same(env, copy)
         finally:
-            copy.close()
+            close_env(copy)
 
     def __call__(self) -> Env:
         copy: Env = cloudpickle.loads(self._pickled)

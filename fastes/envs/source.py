@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import importlib
@@ -16,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import EzPickle
 
 from fastes.envs.atari.options import of_game, plays_screens, preset_id
+from fastes.envs.closing import close_env
 from fastes.envs.copies import Copies, made_by, takes_worker_index
 from fastes.envs.declared_spaces import check_declared
 from fastes.envs.given.changes import CannotCarry, Changes, changes_of
@@ -39,6 +39,7 @@ from fastes.envs.vector.vector_env import VectorEnv
 from fastes.envs.worker_number import numbered, worker_index
 from fastes.envs.worker_registry import portable
 from fastes.errors import EnvironmentUnavailable, shown
+from fastes.system.forks import CopiesEndHere
 from fastes.system.interrupts import handlers_kept
 
 register_envs()  # again, for a process whose import hooks have kept ours from seeing Gymnasium
@@ -88,14 +89,14 @@ class EnvSource:
 
         Handlers of SIGINT, SIGTERM and SIGHUP stay as they are, whatever the environment installs.
         """
-        with handlers_kept(), numbered(worker_index() if number is None else number), mujoco_listened_to() as built:
+        alone = CopiesEndHere(f"the environment {self.name}")
+        with handlers_kept(), numbered(worker_index() if number is None else number), mujoco_listened_to() as built, alone:
             env = self._build(extra)
             built.append(env)
         try:
             check_declared(env)
         except BaseException:
-            with contextlib.suppress(Exception):
-                env.close()
+            close_env(env, self.name)
             raise
         return env
 
@@ -274,7 +275,7 @@ def _source_of_spec(spec: EnvSpec, kwargs: dict[str, Any]) -> EnvSource:
     try:
         return _source_of_env(env, kwargs)
     finally:
-        env.close()
+        close_env(env, spec.id)
 
 
 def _source_of_env(env: Env, kwargs: dict[str, Any]) -> EnvSource:
@@ -305,7 +306,7 @@ def _like(given: Env, source: EnvSource, number: int) -> Env:
     try:
         check_same(given, built)
     except BaseException:
-        built.close()
+        close_env(built, source.name)
         raise
     return built
 

@@ -21,6 +21,7 @@ from fastes.checkpoints.field_checks import MAX_COUNTER, Kinds, check_arrays, ch
 from fastes.checkpoints.file_format import Arrays, Checkpoint
 from fastes.checkpoints.policy_description import check_same_layers, describe_policy, spec_from
 from fastes.checkpoints.reader import read_checkpoint
+from fastes.envs.closing import close_env
 from fastes.envs.rebuild import check_for_workers
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten
@@ -295,7 +296,7 @@ def check_env_fits(source: EnvSource, spec: AnySpec, settings: Settings, n_worke
                 )
     finally:
         if source.vector_env is None:
-            env.close()
+            close_env(env, source.name)
     if (shape, flattened, head) != (spec.obs_shape, spec.flattened, spec.head):
         offered, wanted = (
             f"observations {each}{' that are flattened' if is_flattened else ''} and {actions_in_words(its_head)}"

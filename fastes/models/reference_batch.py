@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
+from fastes.envs.closing import close_env
 from fastes.envs.source import Env, EnvSource
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, summary_of, trace_of
@@ -21,6 +22,7 @@ from fastes.policies.layers.batch_norm import REFERENCE_SIZE
 from fastes.rollout.episode import EpisodeSettings, observation_flattener, run_episode
 from fastes.rollout.job import PENALISE
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
+from fastes.system.forks import CopiesEndHere
 from fastes.system.interrupts import interrupts_wait
 
 Batch = npt.NDArray[Any]
@@ -32,8 +34,8 @@ _MOST_FAILURES = 20  # episodes in a row that fail; of as many seeds one at leas
 class _RandomActor:
     """Acts uniformly at random, and keeps what it sees."""
 
-    def __init__(self, action_space: Any, obs_shape: tuple[int, ...], seed: int) -> None:
-        self.full_size = int(np.prod(obs_shape))
+    def __init__(self, action_space: Any, obs_shape: tuple[int, ...], seed: int, copies_end: CopiesEndHere) -> None:
+        self.full_size, self._copies_end = int(np.prod(obs_shape)), copies_end
         self.seen: list[Batch] = []
         self._space, self._shape = copy.deepcopy(action_space), obs_shape
         self._space.seed(seed)
@@ -42,6 +44,7 @@ class _RandomActor:
         """It remembers nothing that an episode's beginning would change."""
 
     def act(self, obs: Any) -> Any:
+        self._copies_end.check()
         self.seen.append(as_read(obs, self._shape))
         return self._space.sample()
 
@@ -69,8 +72,9 @@ def draw_reference(spec: AnySpec, source: EnvSource, env: Env | VectorEnv, seed:
     if not spec.needs_reference:
         return None
     seeds = draw_eval_seeds(seed, _DRAWN_AS, _MOST_FAILURES * REFERENCE_SIZE).tolist()
-    actor = _RandomActor(env.action_space, spec.obs_shape, seeds[0])
-    with global_random_kept(), one_thread():
+    copies_end = CopiesEndHere(f"the environment {source.name}")
+    actor = _RandomActor(env.action_space, spec.obs_shape, seeds[0], copies_end)
+    with global_random_kept(), one_thread(), copies_end:
         if isinstance(env, VectorEnv):
             _play_vector_env(source, env, actor, seeds)
         else:
@@ -96,16 +100,10 @@ def _play(source: EnvSource, env: Env, actor: _RandomActor, seeds: list[int], pe
                 if not penalises or failures == _MOST_FAILURES:
                     raise _in_words(error, source, env_seed) from error
                 _warn_once(known, error, _where(source, env_seed))
-                _close(env)
+                close_env(env, source.name)
                 built.close()
                 env = source()  # who knows what state the exception left the old one in
-                built.callback(_close, env)
-
-
-def _close(env: Env) -> None:
-    """What it raises changes nothing."""
-    with contextlib.suppress(Exception):
-        env.close()
+                built.callback(close_env, env, source.name)
 
 
 def _warn_once(known: set[str], error: Exception, where: str) -> None:

@@ -98,7 +98,7 @@ class SerialPool(KeptRequests):
         runner, self._runner = self._runner, None
         self._requests.forget()
         if runner is not None:
-            runner.env.close()
+            runner.close()
 
     def leave_to_parent(self) -> None:
         """See forks.Owner: a forked copy builds an environment of its own."""

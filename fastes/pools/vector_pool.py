@@ -23,6 +23,7 @@ from fastes.rollout.job_runner import parameter_loader
 from fastes.rollout.last_infos import write_info
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
 from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS
+from fastes.system.forks import CopiesEndHere, end_copy, tell_of_forks
 from fastes.system.interrupts import handlers_kept, interrupts_wait
 
 _IDLE = -1
@@ -71,6 +72,13 @@ class VectorPool(KeptRequests):
         head = spec.policy.head
         one_call = self._flatten is None and head is not None and np.dtype(head.dtype) == vector_env.action_space.dtype
         self._in_one_call = one_call and type(self._actors[0]) is _core.Actor
+        self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
+        tell_of_forks(self)
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner: a forked copy that comes back from the environment's step plays no further one."""
+        for actor in self._actors:
+            actor.refuse_with(lambda: end_copy(self._copies_end.what))
 
     def start(self) -> None:
         """Nothing to start: the environment is there."""
@@ -124,7 +132,8 @@ class VectorPool(KeptRequests):
         run = _Run(self, jobs)
         with handlers_kept(), global_random_kept(), one_thread():
             try:
-                run.to_the_end()
+                with self._copies_end:
+                    run.to_the_end()
             except Exception as error:
                 origin = _ORIGINS[origin_of(error)]
                 generation = max(job.terms.generation for job in jobs)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import cloudpickle
 import gymnasium
 
+from fastes.envs.closing import close_env
 from fastes.envs.rebuild import layers
 from fastes.errors import summary_of
 
@@ -186,7 +187,7 @@ def made_on(env: Env, calls: Sequence[EnvCall]) -> Env:
         for call in in_force(calls):
             env = make_call(env, call)
     except BaseException:
-        env.close()
+        close_env(env)
         raise
     return env
 
@@ -217,7 +218,7 @@ class CalledEnv:
     def close(self) -> None:
         env = self.let_go()
         if env is not None:
-            env.close()
+            close_env(env)
 
     def let_go(self) -> Env | None:
         """The environment, of which this one knows no more."""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from fastes import _core
+from fastes.envs.closing import close_env
 from fastes.envs.source import Env
 from fastes.es.perturbations import write_candidate
 from fastes.policies.choose_policy import AnySpec
@@ -20,6 +21,7 @@ from fastes.rollout.job import PENALISE, PoolSpec, Terms
 from fastes.rollout.last_infos import write_info
 from fastes.rollout.shared_block import CALLS, EPISODE, EVALUATION_STEPS, JOB, STEPS, Block, Place, PlaceLayout
 from fastes.rollout.space_checks import check_spaces
+from fastes.system.forks import CopiesEndHere, end_copy, tell_of_forks
 
 
 class JobRunner:
@@ -37,6 +39,7 @@ class JobRunner:
         whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self.spec, self.block, self.row, self.whole = spec, block, block.workers[slot], whole
+        self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
         self.around: Callable[[Env], Any] = lambda env: env  # what noise-free episodes are played in
         self.env, self._called = self._build(), 0  # and the number of the last call that it was given
         try:
@@ -50,6 +53,11 @@ class JobRunner:
         self.load_parameters = parameter_loader(block.layout.candidates, spec.policy)
         self._folded = 0  # the ticket of an evaluation for whose theta the actor has its statistics
         self._terms = Terms.of(block.places[0])
+        tell_of_forks(self)
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner: a forked copy that comes back from env.step or env.reset plays no further step."""
+        self.actor.refuse_with(lambda: end_copy(self._copies_end.what))
 
     def begin(self, place: Place, ticket: int) -> Terms:
         """What the jobs of a request share. Its normaliser snapshot is taken over, unless it is that of the last job.
@@ -79,9 +87,11 @@ class JobRunner:
         steps_before = int(row[counted])
         row[EPISODE] = 0
         row[JOB] = job
-        terms = self.begin(place, ticket)
+        with self._copies_end:
+            terms = self.begin(place, ticket)
         try:
-            played = (self._run_candidate if candidate else self._run_evaluation)(place, job, terms)
+            with self._copies_end:
+                played = (self._run_candidate if candidate else self._run_evaluation)(place, job, terms)
         except Exception as error:
             if self.spec.on_env_error != PENALISE:
                 raise
@@ -143,15 +153,13 @@ class JobRunner:
         try:
             check_spaces(env, self.spec)
         except BaseException:
-            with contextlib.suppress(Exception):
-                env.close()
+            close_env(env, self.spec.source.name)
             raise
         return env
 
     def close(self) -> None:
-        """Close the environment; what it raises changes nothing."""
-        with contextlib.suppress(Exception):
-            self.env.close()
+        """Close the environment; what it raises is said, and changes nothing."""
+        close_env(self.env, self.spec.source.name)
 
 
 Load = Callable[[_core.Actor, Place, int, float], None]

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fastes.envs.closing import close_env
 from fastes.envs.returned import is_over, observation_and_info, reward_of
 from fastes.errors import EnvironmentUnavailable, FastESError
 from fastes.models.model import Model
 from fastes.rollout.random_state import global_random_kept, seed_global_random
 from fastes.runs.mujoco_view import follow_robot
+from fastes.system.forks import CopiesEndHere
 from fastes.system.installation import install_command
 
 Frame = npt.NDArray[np.uint8]
@@ -120,11 +122,11 @@ def play_episodes(
                         on_start(writer)
                 for number in range(episodes):
                     seed = first_seed + number
-                    with global_random_kept():
-                        played = Played(seed, *_play_episode(model, env, seed, writer, mode == "human"))
+                    with global_random_kept(), CopiesEndHere(f"the environment {model.source.name}") as copies_end:
+                        played = Played(seed, *_play_episode(model, env, seed, writer, mode == "human", copies_end))
                     yield played
         finally:
-            env.close()
+            close_env(env, model.source.name)
 
 
 def can_draw(model: Model) -> bool:
@@ -171,7 +173,7 @@ def _build(model: Model, mode: str | None) -> Any:
     except Exception as error:
         raise RenderError(f"{source.name} cannot be drawn: {type(error).__name__}: {error}. {_advice(error)}") from error
     if env.render_mode != mode:
-        env.close()
+        close_env(env, source.name)
         raise RenderError(
             f"the environment's factory made render_mode={env.render_mode!r}: it has to make {mode!r} to be shown, so let it "
             "take a parameter render_mode and pass that on"
@@ -279,7 +281,9 @@ def _writer(
     writer.close()
 
 
-def _play_episode(model: Model, env: Any, seed: int, writer: VideoWriter | None, window: bool) -> tuple[float, int, int]:
+def _play_episode(
+    model: Model, env: Any, seed: int, writer: VideoWriter | None, window: bool, copies_end: CopiesEndHere
+) -> tuple[float, int, int]:
     seed_global_random(seed)
     obs, _ = observation_and_info(env.reset(seed=seed))
     total, length, before = 0.0, 0, writer.frames if writer else 0
@@ -294,6 +298,7 @@ def _play_episode(model: Model, env: Any, seed: int, writer: VideoWriter | None,
         action, state = model.predict(obs, state, episode_start=not length, deterministic=True)
         action = action[()] if isinstance(action, np.ndarray) else action  # a choice as an int, as in training
         obs, reward, terminated, truncated, _ = env.step(action)
+        copies_end.check()
         total, length, done = total + reward_of(reward), length + 1, is_over(terminated, truncated)
     return total, length, (writer.frames - before) if writer else 0
 

@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from fastes.envs.closing import close_env
 from fastes.envs.source import EnvArgument, make_env_source
 from fastes.errors import check_int, check_seed
 from fastes.models.checkpointing import check_env_fits
@@ -198,7 +199,7 @@ class SB3Interface(SB3Attributes):
         """Close what get_env has built; one that was given is its owner's."""
         vec_env, self._vec_env = self._vec_env, None
         if hasattr(vec_env, "close"):
-            vec_env.close()
+            close_env(vec_env, self.source.name)
 
     def get_vec_normalize_env(self) -> Any:
         """The VecNormalize of the VecEnv that was given, None where there is none: FastES normalises by itself then."""

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fastes.envs.closing import close_env
 from fastes.envs.source import EnvArgument
 from fastes.models.checkpointing import Parts, read_parts, restore_state
 from fastes.models.model import Model
@@ -241,7 +242,7 @@ class _Acting(Model):
             env: Any = self.source.vector_env or self.source()
             self._spaces = env.observation_space, env.action_space
             if self.source.vector_env is None:
-                env.close()
+                close_env(env, self.source.name)
         return self._spaces
 
     observation_space = property(lambda self: self._both_spaces()[0])

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from fastes.envs.closing import close_env
 from fastes.envs.seen import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.errors import WorkerError
@@ -190,8 +191,7 @@ class Evaluator:
             try:
                 self.seen = look_at(env)
             finally:
-                with contextlib.suppress(Exception):
-                    env.close()
+                close_env(env, self.source.name)
             self.env_shown = True
         return self.seen
 

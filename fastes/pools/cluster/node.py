@@ -14,6 +14,7 @@ from typing import NamedTuple
 import cloudpickle
 import numpy as np
 
+from fastes.envs.closing import close_env
 from fastes.envs.worker_registry import register
 from fastes.errors import shorten, summary_of
 from fastes.pools.cluster.messages import (
@@ -105,8 +106,7 @@ class Node:
         try:
             check_spaces(env, spec)
         finally:
-            with contextlib.suppress(Exception):
-                env.close()
+            close_env(env, spec.source.name)
         places = places_for(spec, self.workers)
         spare = spare_workers(spec, self.workers)
         spec = replace(spec, num_generations=places, num_evaluations=places)

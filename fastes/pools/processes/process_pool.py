@@ -197,7 +197,7 @@ class ProcessPool(Workforce):
                 self._show(worker)
             elif (not self._receive(worker, channel == "message") or channel == "exit") and self._has(worker):
                 self._replace(worker)
-        for unwell, fault in self._watch.check(list(self._workers.values())):
+        for unwell, fault in self._watch.check(list(self._workers.values()), bool(self._requests.unfinished())):
             if self._has(unwell):
                 unwell.killed_for = fault
                 self._replace(unwell)

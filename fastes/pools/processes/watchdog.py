@@ -1,9 +1,9 @@
-"""Noticing workers that neither work nor die: stopped by a signal, or in an env.step that never returns."""
+"""Noticing workers that neither work nor die: stopped by a signal, in an env.step that never returns, or silent."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from fastes.pools.processes.worker_process import Worker
@@ -59,8 +59,11 @@ class Watch:
             return self.timeout
         return max(_FLOOR, _FACTOR * self._longest) if self._longest else _UNLEARNED
 
-    def check(self, workers: Iterable[Worker]) -> list[tuple[Worker, str]]:
-        """(worker, what is wrong with it) of each that has to be replaced; looks at most once a TICK."""
+    def check(self, workers: Collection[Worker], awaited: bool = True) -> list[tuple[Worker, str]]:
+        """(worker, what is wrong with it) of each that has to be replaced; looks at most once a TICK.
+
+        awaited: whether a request has jobs that are not done. Where no worker is at one of them, all workers are late.
+        """
         now = self.clock()
         passed = min(now - self._looked_at, _PAUSE)
         if passed < TICK:
@@ -68,12 +71,13 @@ class Watch:
         self._looked_at = now
         self._counted += passed
         before, self._seen = self._seen, {}
-        return [(worker, fault) for worker in workers if (fault := self._fault(worker, before.get(worker), passed))]
+        all_late = awaited and not any(map(_is_busy, workers))
+        return [(worker, fault) for worker in workers if (fault := self._fault(worker, before.get(worker), passed, all_late))]
 
-    def _fault(self, worker: Worker, before: _Seen | None, passed: float) -> str:
+    def _fault(self, worker: Worker, before: _Seen | None, passed: float, all_late: bool) -> str:
         stopped = worker.is_stopped()
         state = int(worker.row[JOB]), int(worker.row[[STEPS, EVALUATION_STEPS]].sum()), worker.ready
-        busy = state[0] >= 0 or not worker.ready
+        busy = all_late or _is_busy(worker)
         waited = before.waited + passed if before is not None and before.state == state and busy else 0.0
         self._seen[worker] = _Seen(state, waited, stopped)
         if stopped and before is not None and before.stopped:  # after Ctrl-Z and `fg`, a parent may wake before its workers
@@ -83,3 +87,8 @@ class Watch:
             return ""
         what = "without a step of its environment" if worker.ready else "while it built its environment"
         return f"{HUNG}: {limit:.3g} s {what} (setting step_timeout)"
+
+
+def _is_busy(worker: Worker) -> bool:
+    """Whether it has something to do: a job, its environment to build, or an offer of jobs that it has not answered."""
+    return int(worker.row[JOB]) >= 0 or not worker.ready or worker.owes_an_answer

@@ -42,6 +42,7 @@ from fastes.rollout.shared_block import (
     Layout,
 )
 from fastes.system.console import output_lasts
+from fastes.system.forks import CopiesEndHere
 from fastes.system.interrupts import STOP_SIGNALS
 
 LEAVE_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGTERM)  # one that environments leave alone, where there is one
@@ -88,10 +89,12 @@ def main(arguments: tuple[int, ...]) -> None:
     die_first_when_memory_is_short()
     os.set_inheritable(given.connection_fd, False)
     connection = Connection(given.connection_fd)
-    with told(given.connection_fd):
+    os.register_at_fork(after_in_child=connection.close)  # what an environment forks hears and says nothing
+    with told(given.connection_fd), CopiesEndHere("the import of what builds the environment"):
         start: Start = cloudpickle.loads(os.pread(given.start_fd, given.start_size, 0))
     os.set_inheritable(given.start_fd, False)
-    with output_lasts(), contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+    hung_up = contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError)
+    with output_lasts(), hung_up, CopiesEndHere(f"the environment {start.spec.source.name}"):
         serve(connection, start, given)
 
 

@@ -95,7 +95,9 @@ def tell_and_end(error: Exception) -> NoReturn:
 
 
 def tell(error: Exception) -> None:
-    """Send a Failed of no job. By hand: importing multiprocessing may be what does not work."""
+    """Send a Failed of no job, unless this is a forked copy. By hand: importing multiprocessing may be what does not work."""
+    if not is_worker():
+        return
     failed = failure(LOADING, 0, error)
     if error.__traceback__ is None:  # it was not raised: the way to here is what tells
         failed = failed._replace(trace=_shortened(writable("".join(traceback.format_stack(sys._getframe(1)))), 6000))

@@ -110,12 +110,17 @@ class Worker:
         """Of its environment: 0 before it is built, OPEN or CLOSED."""
         return int(_core.committed(self.row, STAGE))
 
+    @property
+    def owes_an_answer(self) -> bool:
+        """Whether it has not come back from the last offer that it was told of: it plays, or should begin to."""
+        return self.idle_after < self.sent_offer
+
     def offer(self, number: int) -> bool:
         """Tell it that there are jobs, unless it has not answered the last offer: messages to a slow one must not pile up.
 
         Whether it was told.
         """
-        if self.idle_after < self.sent_offer or number <= self.sent_offer:
+        if self.owes_an_answer or number <= self.sent_offer:
             return False
         self.sent_offer = number
         try:

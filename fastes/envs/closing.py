@@ -1,0 +1,53 @@
+"""Closing an environment: whatever it does then is said, and does no harm to what has been trained."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from fastes.errors import summary_of
+from fastes.system.forks import CopiesEndHere
+
+LATE_SECONDS = 10.0  # workers are killed before, with a warning of their parent's
+
+
+def close_env(env: Any, name: str | None = None) -> None:
+    """Close an environment; what that raises, SystemExit too, is a RuntimeWarning. Ctrl-C is raised.
+
+    name: of the environment, in messages; that of its class by default.
+    """
+    name = type(getattr(env, "unwrapped", env)).__name__ if name is None else name
+    try:
+        with _lateness_said(name), CopiesEndHere(f"env.close of {name}"):
+            env.close()
+    except (Exception, SystemExit) as error:
+        warnings.warn(
+            f"env.close of {name} raised {summary_of(error)}; nothing else is lost, but what it has started may go on",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+@contextlib.contextmanager
+def _lateness_said(name: str) -> Iterator[None]:
+    """Say on stderr that the block takes long: this process cannot end what runs in it, the user can."""
+    timer = threading.Timer(
+        LATE_SECONDS, _say, (f"env.close of {name} has not returned for {LATE_SECONDS:g} s: Ctrl-C ends it",)
+    )
+    timer.daemon = True
+    if not sys.is_finalizing():  # a finaliser's thread would never begin, and be waited for
+        with contextlib.suppress(RuntimeError):  # no thread can be started
+            timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(Exception):
+        print(text, file=sys.stderr, flush=True)
