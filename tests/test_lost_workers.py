@@ -27,6 +27,7 @@ from fastes.es.perturbations import draw_eval_seeds
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.processes.watchdog import Watch
 from fastes.pools.processes.worker_process import Worker
+from fastes.rollout.shared_block import EVALUATION_STEPS
 
 
 @pytest.mark.parametrize("n_workers", [1, 3])
@@ -203,7 +204,7 @@ class Watched:
     ready, owes_an_answer = True, False
 
     def __init__(self) -> None:
-        self.row, self.stopped = np.zeros(8, dtype=np.int64), False
+        self.row, self.stopped = np.zeros(EVALUATION_STEPS + 1, dtype=np.int64), False
 
     def is_stopped(self) -> bool:
         return self.stopped

@@ -20,6 +20,7 @@ class Owner(Protocol):
 
 _owners: WeakSet[Owner] = WeakSet()
 _left: list[object] = []
+TOLD = "fastes: a process that"  # how what `end_copy` says begins
 
 
 def tell_of_forks(owner: Owner) -> None:
@@ -72,7 +73,7 @@ def end_copy(what: str, error: BaseException | None = None) -> NoReturn:
             traceback.print_exception(error)
         how = "returned" if error is None else f"raised {type(error).__name__}"
         print(
-            f"a process that {what} has forked {how} where the process that forked it goes on; it was ended. Let the forked "
+            f"{TOLD} {what} has forked {how} where the process that forked it goes on; it was ended. Let the forked "
             "process end by os._exit, or use multiprocessing or subprocess",
             file=sys.stderr,
             flush=True,

@@ -30,6 +30,7 @@ from fastes.pools.unsendable import cannot_be_sent
 from fastes.rollout.job import PoolSpec
 from fastes.rollout.shared_block import CLAIMING, JOB, LEAVE, READY, STAGE, Block, anonymous_file
 from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.forks import TOLD
 from fastes.system.interrupts import born_blocked
 
 _SINGLE_THREAD = dict.fromkeys(
@@ -158,6 +159,8 @@ class Worker:
     def read_stderr(self) -> tuple[list[str], bool]:
         """The lines that came since the last call, without those of a start whose output the parent has shown itself.
 
+        But with what is said of copies that the start has forked.
+
         And whether more may come: an environment may close or redirect it.
         """
         lines, open_ = [], True
@@ -173,10 +176,9 @@ class Worker:
         self.stderr_tail.extend(line for line in lines if line not in ("", READY_MARK))
         if self._show_lines:
             return [line for line in lines if line != READY_MARK], open_
-        if READY_MARK not in lines:
-            return [], open_
-        self._show_lines = True
-        return lines[lines.index(READY_MARK) + 1 :], open_
+        self._show_lines = READY_MARK in lines
+        shown_from = lines.index(READY_MARK) + 1 if self._show_lines else len(lines)
+        return [line for line in lines[:shown_from] if line.startswith(TOLD)] + lines[shown_from:], open_
 
     def last_output(self) -> str:
         """The end of what it wrote to stderr, an unfinished line too."""
