@@ -839,3 +839,13 @@ def test_module_and_command_are_the_same(tmp_path: Path) -> None:
     module = [sys.executable, "-m", "fastes", "--version"]
     result = subprocess.run(module, cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert result.stdout == run_fastes("--version", cwd=tmp_path).stdout == f"fastes {__version__}\n"
+
+
+def test_help_shows_the_defaults_that_an_environment_without_a_preset_gets() -> None:
+    commands = next(action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    helps = {action.dest: action.help for action in commands.choices["train"]._actions}
+    with FastES("Toy-v0", n_workers=0) as model, FastES("Toy-v0", "MlpPolicy", n_workers=0) as network:
+        for name, value in load_preset("general").items():
+            assert getattr(model.settings, name) == value
+            other = f"; of a network: {getattr(network.settings, name)}" if name != "policy" else ""
+            assert helps[name].endswith(f"(default: {value}{other})"), name

@@ -13,7 +13,7 @@ from typing import Any
 
 from fastes.cli.main import build_parser
 from fastes.settings.alternatives import ALTERNATIVES
-from fastes.settings.preset_loader import all_presets
+from fastes.settings.preset_loader import GENERAL, all_presets, load_preset
 from fastes.settings.settings import grouped_fields
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -79,7 +79,8 @@ POLICY_FLAGS = (
 SETTINGS_HEAD = """# Settings
 
 Every setting is a keyword of `FastES(env, ...)` and a flag of `fastes train`: `population_size` is `--population-size`. The
-default holds where the [preset](../presets.md) of the environment says nothing.
+default holds where the [preset](../presets.md) of the environment says nothing. An environment that has no preset gets
+{general} unless it is given a network.
 [Choosing settings](../guide/choosing-settings.md) says what to change first.
 
 `population_scale=k` (`--population-scale K`) is no setting of its own: as a training begins, it multiplies `population_size`,
@@ -117,7 +118,8 @@ def settings_page() -> str:
     first = sorted((item for item in items if item.name in FIRST), key=lambda item: FIRST.index(item.name))
     rest = [item for item in items if item.name not in FIRST]
     without = [item for item in rest if item.name not in MEASURED and item.name not in OTHER_ENDS]
-    lines = [SETTINGS_HEAD, "## Those that matter first\n", *_table(first)]
+    general = ", ".join(f"`{name}={value!r}`" for name, value in load_preset(GENERAL).items())
+    lines = [SETTINGS_HEAD.format(general=general), "## Those that matter first\n", *_table(first)]
     for group in dict.fromkeys(item.metadata["group"] for item in rest):
         of_group = [item for item in rest if item.metadata["group"] == group and item not in without]
         lines += [f"\n## {group.capitalize()}\n", *_table(of_group)] if of_group else []

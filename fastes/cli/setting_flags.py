@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -14,6 +14,7 @@ from fastes.policies.layers.layer import ACTIVATIONS
 from fastes.policies.layers.recurrent import CELLS
 from fastes.policies.mlp import POLICIES
 from fastes.policies.recurrent import HIDDEN_SIZE, KWARGS
+from fastes.settings.preset_loader import GENERAL, load_preset
 from fastes.settings.settings import COUNTED, Settings, grouped_fields
 
 _POLICY_KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins", *CNN_KWARGS, *KWARGS)
@@ -21,21 +22,27 @@ _EXAMPLE = """'{"alive_bonus": [0, 1]}', in quotes for the shell"""
 
 
 def add_settings(parser: Any) -> None:
+    """Their help shows what an environment without a preset gets, and in brackets what it gets with a network."""
+    general = load_preset(GENERAL)
     groups: dict[str, Any] = {}
     for item in grouped_fields():
         group = item.metadata["group"]
         if group not in groups:
             groups[group] = parser.add_argument_group(group)
-        _add_setting(groups[group], item)
+        _add_setting(groups[group], item, general)
 
 
-def _add_setting(group: Any, item: Any) -> None:
+def _add_setting(group: Any, item: Any, general: Mapping[str, Any]) -> None:
     flag, text = "--" + item.name.replace("_", "-"), item.metadata["help"].replace("%", "%%")
+    if item.name == "policy":  # its values are the metavar
+        text = text.partition("; ")[2]
     if item.name == "policy_kwargs":
         _add_policy_kwargs(group)
         return
     default = item.default if item.default is not MISSING else {}
-    text = f"{text} (default: {default})"
+    own = general.get(item.name, default)
+    with_network = "" if own == default or item.name == "policy" else f"; of a network: {default}"
+    text = f"{text} (default: {own}{with_network})"
     if item.type.startswith("dict"):
         group.add_argument(flag, type=_table, metavar="JSON", help=text)
         return
@@ -52,7 +59,7 @@ def _add_setting(group: Any, item: Any) -> None:
 
 def _add_policy_kwargs(group: Any) -> None:
     """A flag for each of _POLICY_KWARGS."""
-    layers = "sizes of hidden layers, those behind features and cells (default: 64 64 of MlpPolicy, else none)"
+    layers = "sizes of hidden layers, those behind features and cells (default: 64 64 of MlpPolicy, none of others)"
     group.add_argument("--net-arch", type=int, nargs="*", metavar="N", help=layers)
     activations = "between layers (default: tanh; relu of a CnnPolicy)"
     group.add_argument("--activation-fn", metavar=_one_of(ACTIVATIONS), help=activations)

@@ -60,8 +60,8 @@ def add_train(commands: Any) -> None:
     train = commands.add_parser(
         "train",
         help="train a policy on all cores",
-        description="Train a policy. Settings without a flag come from the environment's preset; defaults below hold where "
-        "that says nothing.",
+        description="Train a policy. Settings without a flag come from the environment's preset. The defaults below are of an "
+        "environment that has none.",
         usage="%(prog)s [env] [flags]",
         add_help=False,
     )
@@ -99,7 +99,7 @@ def _add_start(train: Any) -> None:
     add_cluster(train)
     train.add_argument(
         "--preset",
-        help="settings to start from: an environment id, 'general', 'default', 'paper' or 'ars' (default: the environment's)",
+        help="whose settings to start from: an environment id, general, default, paper or ars",
     )
     train.add_argument(
         "--config",
@@ -112,8 +112,7 @@ def _add_start(train: Any) -> None:
         "--population-scale",
         type=int,
         metavar="K",
-        help="K times the candidates a generation that the preset or --config says, with the learning rate that suits them: "
-        "for many cores (default: 1)",
+        help="K times the preset's candidates per generation, and a learning rate for them (default: 1)",
     )
 
 
