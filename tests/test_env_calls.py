@@ -139,14 +139,22 @@ def test_a_training_that_goes_on_elsewhere_has_them(n_workers: int, tmp_path: Pa
         4: lambda envs: envs.env_method("raise_by", 0.5),
     }
     with FastES(make, n_workers=n_workers, **SETTINGS) as model:
-        model.learn(24 * 4, Curriculum(calls))
-        model.save(tmp_path / "model")
-        others = [FastES.load(tmp_path / "model", make, n_workers), copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
-        model.learn(24 * 3, reset_num_timesteps=False)
+        kept: list[Any] = []
+
+        def keep(of: Any, record: Record) -> None:
+            if record.generation == 4:
+                of.save(tmp_path / "model")
+                kept.extend([copy.deepcopy(of), pickle.loads(pickle.dumps(of))])
+
+        whole = Curriculum(calls)
+        model.learn(24 * 7, [whole, keep])
+        others = [FastES.load(tmp_path / "model", make, n_workers), *kept]
         for other in others:
             with other:
                 assert other.env.unwrapped.level == model.env.unwrapped.level == 5.5
-                other.learn(24 * 3, reset_num_timesteps=False)
+                rest = Curriculum({})
+                other.learn(24 * 3, rest, reset_num_timesteps=False)
+                assert [record.eval_return for record in rest.records] == [record.eval_return for record in whole.records[4:]]
                 assert_same_state(model.snapshot(), other.snapshot())
                 assert other.evaluate(3).mean == model.evaluate(3).mean
 

@@ -70,6 +70,7 @@ OTHER_ENDS = {  # budgets, evaluation, memory, faults: nothing is learned by the
     "max_episode_steps",
     "on_env_error",
     "step_timeout",
+    "worker_max_episodes",
 }
 POLICY_FLAGS = (
     *("--net-arch", "--activation-fn", "--use-bias", "--action-mapping", "--num-bins"),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import RecordConstructorArgs
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordVideo, TimeLimit
 
 from fastes.envs.given.likeness import alike
 from fastes.envs.worker_registry import portable
@@ -151,6 +151,13 @@ def _keywords_of(monitors: list[Any], stacklevel: int) -> tuple[str, ...]:
             stacklevel=stacklevel,
         )
     return tuple(dict.fromkeys(name for monitor in monitors for name in monitor.info_keywords))
+
+
+def number_videos(env: Env, index: int) -> None:
+    """Gymnasium's RecordVideo names files by its episodes, which each worker counts: those of others get their number, too."""
+    for layer in layers(env):
+        if index and isinstance(layer, RecordVideo):
+            layer.name_prefix = f"{layer.name_prefix}-worker-{index}"
 
 
 def check_same(given: Env, rebuilt: Env) -> None:

@@ -28,6 +28,7 @@ from fastes.envs.rebuild import (
     as_code,
     check_same,
     layers,
+    number_videos,
     own,
     taken_apart,
     unwatched,
@@ -92,6 +93,7 @@ class EnvSource:
         alone = CopiesEndHere(f"the environment {self.name}")
         with handlers_kept(), numbered(worker_index() if number is None else number), mujoco_listened_to() as built, alone:
             env = self._build(extra)
+            number_videos(env, worker_index())
             built.append(env)
         try:
             check_declared(env)

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import pickle
 import sys
+import warnings
 
 import cloudpickle
 import gymnasium
@@ -37,7 +38,11 @@ def own_registrations() -> bytes:
 
 
 def register(registrations: bytes) -> None:
-    """Register in a worker what `own_registrations` found in its parent; what cannot be loaded there stays out."""
+    """Register in a worker what `own_registrations` found in its parent; what cannot be loaded there stays out.
+
+    Modules that register the same when they are imported are not warned of, as each worker would print it.
+    """
+    warnings.filterwarnings("ignore", r".*Overriding environment .* already in registry")
     for env_id, pickled in pickle.loads(registrations).items():
         with contextlib.suppress(Exception):
             gymnasium.registry[env_id] = cloudpickle.loads(pickled)

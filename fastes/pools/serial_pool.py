@@ -77,6 +77,8 @@ class SerialPool(KeptRequests):
 
         try:
             runner.run(open_.place, open_.ticket, job, penalise)
+            if runner.is_worn:
+                runner.renew()
         except Exception as error:
             runner.close()  # who knows what state it is in
             self._runner = None

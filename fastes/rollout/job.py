@@ -49,6 +49,7 @@ class PoolSpec:
     normalize_obs: whether observations are normalised.
     on_env_error: 'stop' lets an exception of the environment end the round, 'penalise' makes it a return of NaN.
     step_timeout: seconds after which a worker without an env.step counts as hung; None learns it from the episodes.
+    worker_max_episodes: after so many a new process takes a worker's place; 0 for never.
     env_shown: whether the parent has built an environment: what that prints need not be shown again.
     sigma_each: whether each parameter has a sigma of its own.
     window_size: parameters that a pair perturbs, 0 for all.
@@ -73,6 +74,7 @@ class PoolSpec:
     normalize_obs: bool
     on_env_error: str = "stop"
     step_timeout: float | None = None
+    worker_max_episodes: int = 0
     env_shown: bool = True
     sigma_each: bool = False
     window_size: int = 0

@@ -51,6 +51,7 @@ class JobRunner:
         self._counted = STEPS  # the column in which the actor counts
         self.actor.count_steps(self.row[STEPS : STEPS + 1])
         self.load_parameters = parameter_loader(block.layout.candidates, spec.policy)
+        self._episodes = 0  # that this environment has played
         self._folded = 0  # the ticket of an evaluation for whose theta the actor has its statistics
         self._terms = Terms.of(block.places[0])
         tell_of_forks(self)
@@ -102,6 +103,7 @@ class JobRunner:
                 place.infos[job : job + 1] = 0
             self._rebuild()
         place.returns[job], place.lengths[job], place.successes[job], place.cuts[job] = played[:4]
+        self._episodes += terms.episodes.per_candidate if candidate else 1
         place.seconds[job] = time.perf_counter() - started
         _core.commit(place.committed, job, ticket)
         _core.commit(row, JOB, -1)  # whoever sees this sees the flag
@@ -130,6 +132,16 @@ class JobRunner:
             self._folded = terms.ticket if self.spec.policy.needs_reference else 0
         self.actor.count_moments(False)
         return run_episode(self.around(self.env), self.actor, int(place.eval_seed[job]), terms.episodes, 0, self.flatten)
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether the environment has played as many episodes as one may."""
+        return 0 < self.spec.worker_max_episodes <= self._episodes
+
+    def renew(self) -> None:
+        """A new environment."""
+        self._rebuild()
+        self._episodes = 0
 
     def _rebuild(self) -> None:
         """A new environment: who knows what state the exception left the old one in."""

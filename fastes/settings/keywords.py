@@ -47,6 +47,7 @@ class _Settings(MoreHyperparameters, total=False):
     episode_cap_until: float
     on_env_error: str
     step_timeout: float | str
+    worker_max_episodes: int
     obs_columns: str | Sequence[int | str]
     normalize_obs: bool
     obs_warmup: bool

@@ -212,6 +212,12 @@ class Settings(Hyperparameters):
         "seconds without an env.step after which a worker is replaced; 'auto': learned from the episodes",
         "faults",
     )
+    worker_max_episodes: int = setting(
+        0,
+        "episodes after which a new process takes a worker's place, for environments that leak memory; 0: never",
+        "faults",
+        low=0,
+    )
 
     obs_columns: str | Sequence[int | str] = setting(
         ALL,

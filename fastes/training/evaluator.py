@@ -66,6 +66,11 @@ class Evaluator:
                 f"on_env_error = {settings.on_env_error!r} needs environments of FastES's own: an exception in a vector "
                 "environment belongs to no single episode. Pass the environment's id, or a function that builds one, as env"
             )
+        if source.vector_env is not None and settings.worker_max_episodes:
+            raise ValueError(
+                f"worker_max_episodes = {settings.worker_max_episodes!r} needs environments of FastES's own: a vector "
+                "environment that was given is not built anew. Pass the environment's id, or a function that builds one, as env"
+            )
         self.source, self.policy, self.settings, self.table = source, policy, settings, table
         self.n_workers, self.cluster = n_workers, cluster
         self.env_calls = EnvCalls() if env_calls is None else env_calls
@@ -97,6 +102,7 @@ class Evaluator:
             normalize_obs=settings.normalize_obs,
             on_env_error=settings.on_env_error,
             step_timeout=settings.timeout(),
+            worker_max_episodes=settings.worker_max_episodes,
             env_shown=self.env_shown,
             sigma_each=training and settings.sigma_adaptation == "per_parameter",
             window_size=window_size(settings.perturbed_share, self.policy.num_params) if training else 0,

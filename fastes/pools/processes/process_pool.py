@@ -15,8 +15,9 @@ from fastes import _core
 from fastes.errors import WorkerError
 from fastes.pools.open_requests import OpenRequest, OpenRequests, steps_in
 from fastes.pools.processes.losses import Losses
+from fastes.pools.processes.shutdown import warn_of_late
 from fastes.pools.processes.watchdog import TICK, Watch
-from fastes.pools.processes.worker import LOOK
+from fastes.pools.processes.worker import LOOK, WORN
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed
 from fastes.pools.processes.worker_process import OFFER_BYTES, Worker
 from fastes.pools.processes.workforce import Workforce
@@ -211,6 +212,8 @@ class ProcessPool(Workforce):
                 if len(message) == OFFER_BYTES:
                     worker.idle_after = int.from_bytes(message, "little")
                     worker.offer(self._offer)  # it was late where there is a newer one
+                elif message == WORN:
+                    self._renew(worker)
                 elif message != LOOK:
                     self._meet_failure(worker, pickle.loads(message))
         except (EOFError, OSError):
@@ -278,6 +281,13 @@ class ProcessPool(Workforce):
             raise loss.error
         else:
             self._fail(open_, loss.error)
+
+    def _renew(self, worker: Worker) -> None:
+        """Let one that holds no job close its environment and end, and start another in its place."""
+        with interrupts_wait():
+            late = self._see_off([worker])
+        warn_of_late(self.spec.source.name, late)
+        self.start()
 
     def _note_orphans(self) -> None:
         """A lost worker may have claimed a job of any request that is open now."""

@@ -47,6 +47,7 @@ from fastes.system.interrupts import STOP_SIGNALS
 
 LEAVE_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGTERM)  # one that environments leave alone, where there is one
 LOOK = b""  # what tells the parent that a job is done, of a request that has none left to claim: it may be finished
+WORN = b"worn"  # that a worker has played as many episodes as one may, and waits for its end
 _STAY_SECONDS = 0.001
 READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr, not shown
 
@@ -258,10 +259,10 @@ def build(
 ) -> JobRunner | None:
     """What runs jobs; None where an exception kept it from being built, of which the parent is told."""
     try:
+        register(registrations)
         with warnings.catch_warnings():
             if spec.env_shown:
                 warnings.simplefilter("ignore")
-            register(registrations)
             runner = JobRunner(spec, block, slot, signals.whole)
         limit_threads()
         close_before_end(signals.whole()(runner.close))  # a signal to leave would cut it short
@@ -297,6 +298,10 @@ def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], 
                 return  # what comes next may be a job of another request, and nobody knows what state the environment is in
             if row[LEAVE]:
                 return  # the environment has swallowed the exception, or taken over the signal
+            if runner.is_worn:
+                connection.send_bytes(WORN)
+                connection.recv_bytes()  # until the parent hangs up
+                return
             owes_a_look = not _core.committed(place.unclaimed, 0) & UNCLAIMED
         connection.send_bytes(offer)  # nothing is left to claim after it
 
