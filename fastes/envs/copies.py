@@ -12,6 +12,7 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.wrappers import HumanRendering
 
 from fastes.envs.closing import close_env
+from fastes.envs.given.classes import send_by_value
 from fastes.envs.rebuild import check_same, layers
 from fastes.envs.worker_number import worker_index
 
@@ -32,6 +33,8 @@ class Copies:
             raise ValueError(f"{env} shows itself on a screen, and workers have none")
         if getattr(env, "render_mode", None) == "human":
             raise ValueError("it has render_mode='human', and workers open no windows: make it without")
+        self.kinds = [type(layer) for layer in layers(env)]
+        send_by_value(self.kinds)
         self._pickled = cloudpickle.dumps(env)
         self.__name__ = type(env.unwrapped).__name__
         copy = self()

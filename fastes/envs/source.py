@@ -6,7 +6,8 @@ import copy
 import functools
 import importlib
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from fastes.envs.closing import close_env
 from fastes.envs.copies import Copies, made_by, takes_worker_index
 from fastes.envs.declared_spaces import check_declared
 from fastes.envs.given.changes import CannotCarry, Changes, changes_of
+from fastes.envs.given.classes import ClassState, loaded_env_classes, send_by_value, state_of_classes
 from fastes.envs.import_hook import ATARI, register_atari, register_envs
 from fastes.envs.missing import entry_point_advice, package_missing, unknown_id_advice
 from fastes.envs.mujoco_messages import listen_to_mujoco, mujoco_listened_to
@@ -65,6 +67,7 @@ class EnvSource:
     vector_env: one that is there already and is driven as it is. Single environments can be built where it has only one kind
         and no wrappers.
     changes: what was set in the environment that was given, since it was made.
+    classes: of the environment, as the process has them that has sent this one here.
     monitor_file: of the SB3 Monitor around the environment that was given; the model writes there what no worker's copy could.
     info_keywords: of this Monitor.
     found_keywords: those of Monitors that a factory made, once it has made an environment in this process.
@@ -81,6 +84,7 @@ class EnvSource:
     info_keywords: tuple[str, ...] = ()
     found_keywords: dict[str, None] = field(default_factory=dict)
     changes: Changes | None = None
+    classes: ClassState | None = None
 
     def __call__(self, number: int | None = None, **extra: Any) -> Env:
         """Build one environment.
@@ -92,7 +96,7 @@ class EnvSource:
         """
         alone = CopiesEndHere(f"the environment {self.name}")
         with handlers_kept(), numbered(worker_index() if number is None else number), mujoco_listened_to() as built, alone:
-            env = self._build(extra)
+            env = self._built_with_its_classes(extra)
             number_videos(env, worker_index())
             built.append(env)
         try:
@@ -101,6 +105,29 @@ class EnvSource:
             close_env(env, self.name)
             raise
         return env
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is sent to another process, which imports classes anew."""
+        kinds = list(self._kinds())
+        send_by_value(kinds)
+        spec = self.spec and portable(self.spec)
+        return {**vars(self), "spec": spec, "classes": state_of_classes(kinds)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+    def _kinds(self) -> Iterator[Any]:
+        """Classes and functions that build an environment, as far as they are known."""
+        if self.spec is not None:
+            entry_point = self.spec.entry_point
+            module, _, name = entry_point.partition(":") if isinstance(entry_point, str) else ("", "", "")
+            yield getattr(sys.modules.get(module), name, None) if module else entry_point
+        yield from (wrapper.kind for wrapper in self.wrappers)
+        if isinstance(self.factory, Copies):
+            yield from self.factory.kinds
+        elif self.factory is not None:
+            yield self.factory.func if isinstance(self.factory, functools.partial) else self.factory
+            yield from loaded_env_classes()
 
     def _build(self, extra: Mapping[str, Any]) -> Env:
         if self.vector_env is not None and not self.rebuilds:
@@ -125,6 +152,17 @@ class EnvSource:
         for wrapper in self.wrappers:
             env = wrapper.around(env)
         return self._changed(env)
+
+    def _built_with_its_classes(self, extra: Mapping[str, Any]) -> Env:
+        """What a function imports is known once it has built one; that is built again where its class had to be changed."""
+        if self.classes is None:
+            return self._build(extra)
+        self.classes.apply(imports=self.spec is not None)
+        env = self._build(extra)
+        if self.classes.apply(imports=False):
+            close_env(env)
+            env = self._build(extra)
+        return env
 
     def _changed(self, env: Env) -> Env:
         if self.changes is not None:

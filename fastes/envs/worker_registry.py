@@ -12,13 +12,17 @@ import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from fastes.envs.given.classes import is_found_anew, send_by_value
+
 
 def portable(spec: EnvSpec) -> EnvSpec:
-    """The spec, with its class in place of a name that only this process's `__main__` knows."""
+    """The spec, with its class in place of a name that only this process knows."""
     module, _, name = spec.entry_point.partition(":") if isinstance(spec.entry_point, str) else ("", "", "")
-    found = getattr(sys.modules["__main__"], name, None) if module == "__main__" else None
-    if found is None:
+    if module not in sys.modules or (module != "__main__" and is_found_anew(module)):
         return spec
+    if (found := getattr(sys.modules[module], name, None)) is None:
+        return spec
+    send_by_value([found])
     spec = copy.copy(spec)
     spec.entry_point = found
     return spec

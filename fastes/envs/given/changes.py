@@ -21,6 +21,7 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import HumanRendering, OrderEnforcing, PassiveEnvChecker, RenderCollection, TimeLimit
 
+from fastes.envs.closing import close_env
 from fastes.envs.given.likeness import Layout, Step, Way, draws, in_words, layout_of_layers, part_of, same, ways_that_differ
 
 Env = gymnasium.Env[Any, Any]
@@ -242,8 +243,7 @@ def _built(env: Env) -> Iterator[Env]:
     try:
         yield env
     finally:
-        with contextlib.suppress(Exception):
-            env.close()
+        close_env(env)
 
 
 def _is_within(way: Way, ways: Collection[Way]) -> bool:

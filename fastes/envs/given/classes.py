@@ -1,0 +1,169 @@
+"""Classes of environments as this process has them, for processes that import them anew.
+
+A worker imports a class from its file. It would not have the methods and values that were replaced on the class here, and finds
+nothing where only this process knows the module: one that was made in memory, or loaded from a file beside sys.path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import importlib
+import os
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+import gymnasium
+import numpy as np
+
+from fastes.envs.given.likeness import same
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, enum.Enum, np.generic, np.ndarray, gymnasium.Space)
+
+
+@dataclass(frozen=True)
+class ClassState:
+    """What this process's classes have that an import might not give.
+
+    members: (module, name of the class) -> name of a member -> the member, pickled.
+    made_in: the process, where nothing is to be done.
+    """
+
+    members: dict[tuple[str, str], dict[str, bytes]]
+    made_in: int = field(default_factory=os.getpid)
+
+    def apply(self, imports: bool = True) -> bool:
+        """Give classes of this process what differs; whether anything did.
+
+        imports: import their modules; else only those that are imported already.
+        """
+        if os.getpid() == self.made_in:
+            return False
+        found = False
+        for (module, name), members in self.members.items():
+            if imports or module in sys.modules:
+                with contextlib.suppress(ImportError, AttributeError):  # whoever needs it says more
+                    found |= _give(_named(importlib.import_module(module), name), members)
+        return found
+
+
+def state_of_classes(kinds: Iterable[Any]) -> ClassState | None:
+    """What to give to the classes of environments elsewhere; None for nothing."""
+    members: dict[tuple[str, str], dict[str, bytes]] = {}
+    for kind in _with_bases(kinds):
+        found = {name: content for name, member in vars(kind).items() if (content := _pickled(kind, name, member))}
+        if found:
+            members[kind.__module__, kind.__qualname__] = found
+    return ClassState(members) if members else None
+
+
+def loaded_env_classes(kind: Any = gymnasium.Env) -> Iterator[Any]:
+    """Classes of environments and wrappers that this process has imported beside Gymnasium's own."""
+    for sub in kind.__subclasses__():
+        if not sub.__module__.startswith("gymnasium."):
+            yield sub
+        yield from loaded_env_classes(sub)
+
+
+def is_found_anew(module: str) -> bool:
+    """Whether an interpreter with the same sys.path finds the module that this process has under that name."""
+    known = sys.modules.get(module)
+    root = module.partition(".")[0]
+    if known is None or root == "__main__" or root in sys.stdlib_module_names or root in sys.builtin_module_names:
+        return True
+    package = module.rpartition(".")[0]
+    path = getattr(sys.modules.get(package), "__path__", None) if package else None
+    for finder in sys.meta_path:
+        with contextlib.suppress(Exception):
+            if (spec := finder.find_spec(module, path)) is not None:
+                own = getattr(known, "__file__", None)
+                return own is None or spec.origin is None or os.path.realpath(own) == os.path.realpath(spec.origin)
+    return False
+
+
+def send_by_value(kinds: Iterable[Any]) -> None:
+    """Let cloudpickle send these classes and functions whole where their modules are not found anew."""
+    for module in {str(getattr(base, "__module__", "")) for kind in kinds for base in getattr(kind, "__mro__", (kind,))}:
+        if module in sys.modules and not is_found_anew(module):
+            cloudpickle.register_pickle_by_value(sys.modules[module])
+
+
+def _with_bases(kinds: Iterable[Any]) -> list[type]:
+    """Classes and those that they derive from which are imported by name, each once."""
+    bases = {base: None for kind in kinds if isinstance(kind, type) for base in kind.__mro__}
+    return [base for base in bases if _is_imported(base)]
+
+
+def _is_imported(kind: type) -> bool:
+    module = kind.__module__
+    if module.partition(".")[0] in {"__main__", *sys.stdlib_module_names} or kind in (gymnasium.Env, gymnasium.Wrapper):
+        return False
+    with contextlib.suppress(AttributeError):
+        return _named(sys.modules.get(module), kind.__qualname__) is kind and is_found_anew(module)
+    return False
+
+
+def _named(module: Any, name: str) -> Any:
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def _pickled(kind: type, name: str, member: Any) -> bytes | None:
+    """A member that an import might not give; None for what it does give, or what cannot be said."""
+    if isinstance(member, (types.FunctionType, staticmethod, classmethod, property)):
+        member = _replaced(kind, name, member)
+        if member is None:
+            return None
+    elif name.startswith(("__", "_abc_")) or not _is_plain(member):  # Python's own names
+        return None
+    with contextlib.suppress(Exception):
+        return bytes(cloudpickle.dumps(member))
+    return None
+
+
+def _is_plain(member: Any) -> bool:
+    if type(member) in (list, tuple, set, frozenset):
+        return all(map(_is_plain, member))
+    if type(member) is dict:
+        return all(map(_is_plain, (*member, *member.values())))
+    return isinstance(member, _PLAIN)
+
+
+def _replaced(kind: type, name: str, member: Any) -> Any:
+    """A method that is not written in its class, as far as can be seen, so that pickle takes it whole; None for others."""
+    if isinstance(member, (staticmethod, classmethod)):
+        inner = _replaced(kind, name, member.__func__)
+        return None if inner is None else type(member)(inner)
+    if isinstance(member, property):
+        fget, fset, fdel = (_replaced(kind, name, part) for part in (member.fget, member.fset, member.fdel))
+        return property(fget or member.fget, fset or member.fset, fdel or member.fdel) if fget or fset or fdel else None
+    if not isinstance(member, types.FunctionType):
+        return None
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if member.__code__.co_filename == file and member.__qualname__ == f"{kind.__qualname__}.{name}":
+        return None
+    with contextlib.suppress(AttributeError):
+        found = _named(sys.modules.get(member.__module__), member.__qualname__)
+        own_name = member.__module__ == kind.__module__ and member.__qualname__.startswith(f"{kind.__qualname__}.")
+        if found is member and not own_name:
+            return member
+    closure = member.__closure__
+    clone = types.FunctionType(member.__code__, member.__globals__, member.__name__, member.__defaults__, closure)
+    clone.__kwdefaults__, clone.__qualname__, clone.__module__ = member.__kwdefaults__, member.__qualname__, member.__module__
+    vars(clone).update(vars(member))
+    return clone
+
+
+def _give(kind: Any, members: dict[str, bytes]) -> bool:
+    found = False
+    for name, content in members.items():
+        member = cloudpickle.loads(content)
+        if name not in vars(kind) or not same(vars(kind)[name], member):
+            setattr(kind, name, member)
+            found = True
+    return found
