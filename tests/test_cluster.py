@@ -139,6 +139,26 @@ def test_a_cluster_gives_the_bits_of_one_machine(
         assert set(sent.kinds) == {"Theta"}
 
 
+class Says(Uneven):
+    """Says in info with which seed an episode began, and which action it allows."""
+
+    def step(self, action: Any) -> Any:
+        *rest, _ = super().step(action)
+        return *rest, {"seed": -1 if self.env_seed is None else self.env_seed, "action_mask": [1, 1]}
+
+
+def test_infos_come_from_all_nodes_in_job_order(cluster: Cluster) -> None:
+    own = {**SETTINGS, "episodes_per_candidate": 2, "info_keywords": ("seed",)}
+    told = []
+    for where in ({"n_workers": 0}, {"cluster": cluster.address}):
+        with caught_warnings() as messages, FastES(Says, **where, **own) as model:  # type: ignore[arg-type]
+            learn(model, 2)
+            told.append(model.last_infos)
+        assert sum("action masks" in message for message in messages) == 1
+    assert told[0] == told[1]
+    assert len({info["seed"] for info in told[0]}) == 8, "4 pairs of 2 episodes"
+
+
 def test_starts_and_a_rollback_are_met_with_whole_states(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {**SETTINGS, "starts": 2, "starts_share": 0.5, "rollback_drop": 0.01}
     scalars(monkeypatch, True)
