@@ -250,15 +250,18 @@ def _monitored(kind: Any) -> Any:
 def test_monitors_in_a_vecenv() -> None:
     vec = pytest.importorskip("stable_baselines3.common.vec_env")
     monitor = pytest.importorskip("stable_baselines3.common.monitor")
-    callback = Ends()
-    env = vec.DummyVecEnv([functools.partial(_monitored, monitor.Monitor)] * 3)
-    with FastES(env, info_keywords=("far",), **SETTINGS) as model:
-        _learn_with(model, callback)
-        assert all("far" in info for info in model.ep_info_buffer)
+    buffers = []
+    for env in (
+        vec.DummyVecEnv([functools.partial(_monitored, monitor.Monitor)] * 3),
+        vec.VecMonitor(vec.DummyVecEnv([Telling] * 3), info_keywords=("far",)),
+    ):
+        with FastES(env, **SETTINGS) as model:
+            learn(model, 2)
+            buffers.append([info["far"] for info in model.ep_info_buffer])
     with FastES(Telling, n_workers=0, info_keywords=("far",), **SETTINGS) as model:
         learn(model, 2)
         expected = [info["far"] for info in model.ep_info_buffer]
-    assert [info["far"] for info in model.ep_info_buffer] == expected
+    assert buffers == [expected] * 2
 
 
 def test_keywords_of_a_reset_are_warned_of(tmp_path: Path) -> None:

@@ -264,8 +264,9 @@ def _check_no_kwargs(kwargs: Mapping[str, Any], env: object) -> None:
 
 def _source_of_vector_env(vector_env: VectorEnv, kwargs: Mapping[str, Any]) -> EnvSource:
     _check_no_kwargs(kwargs, vector_env.env)
-    spec = vector_env.spec
-    return EnvSource(spec.id if spec else type(vector_env.env).__name__, spec, None, {}, vector_env=vector_env)
+    spec, keywords = vector_env.spec, vector_env.info_keywords
+    name = spec.id if spec else type(vector_env.env).__name__
+    return EnvSource(name, spec, None, {}, vector_env=vector_env, info_keywords=keywords)
 
 
 def _name_of(factory: Any) -> str:

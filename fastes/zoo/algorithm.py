@@ -7,6 +7,7 @@ from typing import Any
 
 from fastes import agent
 from fastes.agent import CallbackArgument
+from fastes.envs.vector.sb3_vec_env import is_vec_env, keywords_of
 from fastes.errors import FastESError
 from fastes.reports.callbacks import Callback
 from fastes.sb3.files import MonitorFile
@@ -33,6 +34,7 @@ class FastES(agent.FastES):
         self, env: Any, policy: Any = None, *, n_workers: int | None = None, preset: str = DEFAULT, **named: Any
     ) -> None:
         source = single_environments(env) if n_workers != 0 else None
+        named.setdefault("info_keywords", keywords_of(env) if is_vec_env(env) else ())
         if preset == GENERAL:
             policy, preset = _general_or_network(policy, named)
         super().__init__(source or env, policy, n_workers=n_workers, preset=preset, **plain_schedules(named))
@@ -42,6 +44,7 @@ class FastES(agent.FastES):
     def load(cls, path: Any, env: Any = None, n_workers: int | None = None, **named: Any) -> FastES:
         """See fastes.FastES.load; hyper-parameters may come with it, as for training that goes on."""
         named.pop("preset", None)
+        named.setdefault("info_keywords", keywords_of(env) if is_vec_env(env) else ())
         source = single_environments(env) if env is not None and n_workers != 0 else None
         model: Any = super().load(path, source or env, n_workers, **plain_schedules(named))
         model._given = env if source is not None or model.source.vector_env is not None else None

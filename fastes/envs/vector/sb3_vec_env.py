@@ -75,6 +75,7 @@ class Sb3VectorEnv(VectorEnv):
         self._seeds_each = bool(base & _KNOWN)
         self.restarts_alone = self._seeds_each and all(kinds_of(wrapper) & _PASSING for wrapper in self._wrappers)
         self._check_monitors()
+        self.info_keywords = keywords_of(env)
         self._warn_of_lives()
         self._rewards_of = self._source_of_rewards()
         self._describe(self._wrappers, self._base, lambda: self._base.env_method("__str__", indices=[0])[0])
@@ -187,6 +188,15 @@ class Sb3VectorEnv(VectorEnv):
 
     def has_seen_nothing(self) -> bool:
         return any(wrapper.norm_obs and _count(wrapper.obs_rms) < 1.0 for wrapper in self.statistics)
+
+
+def keywords_of(env: Any) -> tuple[str, ...]:
+    """The info_keywords of the Monitors and VecMonitors in a VecEnv."""
+    *wrappers, base = chain_of(env, "venv")
+    given = [vars(wrapper).get("info_keywords", ()) for wrapper in wrappers]
+    if (has_attr := getattr(base, "has_attr", None)) is not None and has_attr("info_keywords"):
+        given += base.get_attr("info_keywords")
+    return tuple(dict.fromkeys(name for names in given for name in names))
 
 
 def _count(statistics: Any) -> float:

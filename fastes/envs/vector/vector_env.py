@@ -42,6 +42,7 @@ class VectorEnv(ABC):
     restarts_alone: whether an environment can start an episode while the others go on.
     in_processes: whether they are other processes or threads, which a call must not leave before they have answered.
     made_in: the process that started them.
+    info_keywords: of SB3's Monitors and VecMonitors in it.
     """
 
     env: Any
@@ -56,6 +57,7 @@ class VectorEnv(ABC):
     restarts_alone: bool
     in_processes: bool
     made_in: int
+    info_keywords: tuple[str, ...] = ()
 
     def check_process(self) -> None:
         """EnvironmentUnavailable in a forked copy of the process that started the environments: both would speak to them."""
