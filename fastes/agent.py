@@ -245,7 +245,7 @@ class FastES(Loop):
         refuse_arguments(removed)
         budget = checked_timesteps(total_timesteps, self.settings, least=1 if reset_num_timesteps else 0)
         ends_at = time.monotonic() + 60.0 * checked_minutes(max_minutes)
-        with self._one_thread.using("learn()"), output_lasts():
+        with self.alone("learn()"), output_lasts():
             self.state = self.state.begun(budget, reset_num_timesteps)
             total, begun_at = self.num_timesteps + budget, self.generation
             callbacks = all_callbacks(self, callback, progress_bar)
@@ -285,7 +285,7 @@ class FastES(Loop):
         else:
             check_episodes(episodes)
             seeds = check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes) + np.arange(episodes, dtype=np.int64)
-        with self._one_thread.using("evaluate()"):
+        with self.alone("evaluate()"):
             self.note_episode_limit()
             return self.evaluator.finish(evaluate(self.state, self.evaluator, seeds))
 
@@ -299,7 +299,7 @@ class FastES(Loop):
         Returns the mean return of the job's episodes and their total length. What the environment raises comes as it is, and
         what kills a worker kills this process.
         """
-        with self._one_thread.using("replay()"):
+        with self.alone("replay()"):
             self.note_episode_limit()
             self.evaluator.close()  # the environment that is built for it is the only one
             return replay_job(self.state, self.evaluator, generation, job)
@@ -429,7 +429,7 @@ class FastES(Loop):
         """
         if not hasattr(self, "_one_thread"):  # it was never set up
             return
-        with self._one_thread.using("close()"):
+        with self.alone("close()"):
             env, self._env = self._env, None
             try:
                 self.evaluator.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager
 from typing import IO, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fastes.envs.source import EnvSource
 from fastes.es.strategy import EvolutionStrategy
 from fastes.models.checkpointing import checkpoint_of
 from fastes.models.from_config import FromConfig
+from fastes.models.one_thread import OneThread
 from fastes.models.saved_names import check_saved_names
 from fastes.models.user_attributes import ATTRIBUTES, attributes_of
 from fastes.policies.choose_policy import AnySpec
@@ -41,7 +43,8 @@ def _counter(name: str) -> Any:
         return getattr(model.state.counters, name)
 
     def put(model: Model, value: Any) -> None:
-        model.state = model.state.counting(**{name: value})
+        with model.alone(f"setting {name}"):
+            model.state = model.state.counting(**{name: value})
 
     return property(get, put)
 
@@ -58,6 +61,7 @@ class Model(FromConfig):
     n_workers: int
     verbose: int
     _predictor: Predictor
+    _one_thread: OneThread
     observation_space: Any
     out_of_time = False  # whether max_minutes ended the last `learn`
     _pool_steps = StepsPlayed()  # of the evaluator's pool when steps were booked last
@@ -187,13 +191,20 @@ class Model(FromConfig):
         """Noise-free return at which `learn` stops; infinity for never."""
         return self.settings.target(self.source.reward_threshold)
 
+    def alone(self, what: str) -> AbstractContextManager[None]:
+        """A block that works on the state or the workers: FastESError while another thread does. what: as in 'learn()'."""
+        return self._one_thread.using(what)
+
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
     ) -> tuple[Any, State | None]:
         """See FastES.predict."""
         settings, space = self.settings, self.observation_space if self.policy_spec.flattened else None
         noise = (0.0, False) if deterministic else (settings.action_noise, settings.sample_actions)
-        return self._predictor.act(self.theta, self.normalizer, observation, noise, space, state, episode_start)
+        now = self.state  # a thread that trains replaces it at any moment: parameters and statistics are those of one
+        given = observation, noise, space, state, episode_start
+        with self._predictor.lock:
+            return self._predictor.act(now.strategy.theta, now.normalizer, *given)
 
     def note_episode_limit(self) -> None:
         """Ask an environment how long its episodes are at most, unless that is known: `state` cuts those without a limit."""

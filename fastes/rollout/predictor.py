@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fastes.rollout.episode import observation_flattener
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.observation_rows import observation_rows
 from fastes.rollout.random_state import one_thread
+from fastes.system.forks import tell_of_forks
 
 
 class Choice(np.ndarray[Any, np.dtype[Any]]):
@@ -56,6 +58,12 @@ class Predictor:
         self._cells = cells_of(spec.layers)
         self._loaded: tuple[npt.NDArray[np.float32] | None, int] = (None, -1)
         self.seed(seed)
+        self.lock = threading.RLock()  # to be held round `act`: its actors' memory is there once
+        tell_of_forks(self)
+
+    def leave_to_parent(self) -> None:
+        """See forks.Owner: a thread that held the lock is not there in a copy."""
+        self.lock = threading.RLock()
 
     def seed(self, seed: int) -> None:
         """Where the noise of actions that are not deterministic starts."""

@@ -126,9 +126,10 @@ class SB3Interface(SB3Attributes):
             )
         if odd := sorted(set(parameters) - {"policy"}):
             raise ValueError(f"set_parameters() got {odd}: expected {{'policy': {{name: array}}}}, there is no other network")
-        self.state = self.state.given(
-            theta_with(self.policy_spec, self.theta, given, exact_match, ("set_parameters()", "exact_match"))
-        )
+        with self.alone("set_parameters()"):
+            self.state = self.state.given(
+                theta_with(self.policy_spec, self.theta, given, exact_match, ("set_parameters()", "exact_match"))
+            )
 
     def set_obs_statistics(self, mean: npt.ArrayLike, std: npt.ArrayLike, count: int) -> None:
         """Set the statistics by which observations are normalised, (values that are observed,) each.
@@ -139,7 +140,8 @@ class SB3Interface(SB3Attributes):
         """
         if not self.settings.normalize_obs:
             raise ValueError("normalize_obs is off: statistics of observations would change nothing")
-        self.state = self.state.given(self.theta, self.normalizer.given(mean, std, count))
+        with self.alone("set_obs_statistics()"):
+            self.state = self.state.given(self.theta, self.normalizer.given(mean, std, count))
 
     # --- environment ------------------------------------------------------------------------------------------------
 
@@ -167,17 +169,18 @@ class SB3Interface(SB3Attributes):
         again, as after `load`. Begin with a new model where rewards mean something else.
         Every episode starts with a reset, so force_reset changes nothing.
         """
-        self.close()  # no environment is beside the one that is built now
-        source = make_env_source(env)
-        check_env_fits(source, self.policy_spec, self.settings, self.given_workers, stacklevel=2)
-        wanted = available_cpus() if self.given_workers is None else self.given_workers
-        n_workers = 0 if source.vector_env is not None else wanted
-        how = self.policy_spec, self.settings, self.strategy.table, n_workers, self.cluster, self.state.env_calls
-        evaluator = Evaluator(source, *how)
-        self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
-        self.state = self.state.in_new_env()
-        self._use_reference()
-        self._check_statistics()
+        with self.alone("set_env()"):
+            self.close()  # no environment is beside the one that is built now
+            source = make_env_source(env)
+            check_env_fits(source, self.policy_spec, self.settings, self.given_workers, stacklevel=2)
+            wanted = available_cpus() if self.given_workers is None else self.given_workers
+            n_workers = 0 if source.vector_env is not None else wanted
+            how = self.policy_spec, self.settings, self.strategy.table, n_workers, self.cluster, self.state.env_calls
+            evaluator = Evaluator(source, *how)
+            self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
+            self.state = self.state.in_new_env()
+            self._use_reference()
+            self._check_statistics()
 
     def _check_statistics(self) -> None:
         """Warn of wrappers whose statistics do not fit a model that was trained before."""
@@ -216,12 +219,13 @@ class SB3Interface(SB3Attributes):
         """Draw noise and environment seeds from another seed from now on; parameters stay. None changes nothing."""
         if seed is None or seed == self.seed:
             return
-        state = self.state.reseeded(check_seed(seed))
-        self.evaluator.close()
-        self.state = state
-        vars(self).update(seed=seed)
-        self._predictor.seed(seed)
-        self.evaluator.table = self.strategy.table
+        with self.alone("set_random_seed()"):
+            state = self.state.reseeded(check_seed(seed))
+            self.evaluator.close()
+            self.state = state
+            vars(self).update(seed=seed)
+            self._predictor.seed(seed)
+            self.evaluator.table = self.strategy.table
 
     # --- statistics -------------------------------------------------------------------------------------------------
 

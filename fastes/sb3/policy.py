@@ -15,6 +15,7 @@ from fastes.envs.closing import close_env
 from fastes.envs.source import EnvArgument
 from fastes.models.checkpointing import Parts, read_parts, restore_state
 from fastes.models.model import Model
+from fastes.models.one_thread import OneThread
 from fastes.models.parameters import named_parameters, theta_of_vector, theta_with, vector_of
 from fastes.policies.choose_policy import check_model_memory
 from fastes.policies.custom_policy import CustomPolicy
@@ -115,7 +116,8 @@ class Policy:
         self._set(theta_of_vector(self._model.policy_spec, self._model.theta, vector))
 
     def _set(self, theta: npt.ArrayLike) -> None:
-        self._model.state = self._model.state.given(theta)
+        with self._model.alone("loading parameters"):
+            self._model.state = self._model.state.given(theta)
 
     # --- for other libraries ----------------------------------------------------------------------------------------
 
@@ -236,6 +238,7 @@ class _Acting(Model):
         self._predictor = Predictor(parts.spec, parts.settings.normalize_obs, parts.seed)
         self._predictor.reference = self.state.reference
         self._spaces: tuple[Any, Any] | None = None
+        self._one_thread = OneThread()
 
     def _both_spaces(self) -> tuple[Any, Any]:
         if self._spaces is None:
