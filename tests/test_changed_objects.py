@@ -209,6 +209,36 @@ def test_an_object_that_was_only_played_is_rebuilt_from_its_id(tmp_path: Path) -
         assert make_env_source(env).changes is None
 
 
+def test_comparing_films_nothing(tmp_path: Path) -> None:
+    """The videos that are there are the user's."""
+    pytest.importorskip("moviepy")
+    pytest.importorskip("pygame")
+    env = wrappers.RecordVideo(gymnasium.make("CartPole-v1", render_mode="rgb_array"), str(tmp_path), disable_logger=True)
+    env.unwrapped.gravity = 5.0
+    env.reset(seed=0)
+    env.step(0)
+    (tmp_path / "rl-video-episode-0.mp4").write_text("mine")
+    assert make_env_source(env).changes is not None
+    assert (tmp_path / "rl-video-episode-0.mp4").read_text() == "mine"
+    env.recorded_frames.clear()
+    env.close()
+
+
+@pytest.mark.parametrize("error", [SystemExit, RuntimeError])
+def test_an_environment_that_ends_the_play_is_compared_all_the_same(error: Any) -> None:
+    class Ending(Configured):
+        def step(self, action: Any) -> Any:
+            raise error("over")
+
+    gymnasium.register("Ending-v0", Ending)
+    try:
+        env = gymnasium.make("Ending-v0")
+        env.unwrapped.level = 3
+        assert make_env_source(env)().unwrapped.level == 3
+    finally:
+        del gymnasium.registry["Ending-v0"]
+
+
 def test_what_may_be_set_or_played_is_warned_of() -> None:
     env = gymnasium.make(ID)
     for _ in range(4):

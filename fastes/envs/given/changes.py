@@ -19,15 +19,16 @@ from typing import Any, NamedTuple
 import cloudpickle
 import gymnasium
 import numpy as np
-from gymnasium.wrappers import HumanRendering, OrderEnforcing, PassiveEnvChecker, RenderCollection, TimeLimit
+from gymnasium.wrappers import HumanRendering, OrderEnforcing, PassiveEnvChecker, RecordVideo, RenderCollection, TimeLimit
 
 from fastes.envs.closing import close_env
 from fastes.envs.given.likeness import Layout, Step, Way, draws, in_words, layout_of_layers, part_of, same, ways_that_differ
+from fastes.system.forks import CopiesEndHere
 
 Env = gymnasium.Env[Any, Any]
 _STEPS = 3  # of playing
 _NAMED = 4  # changes in a message
-_WATCH_ALONE = {"RecordEpisodeStatistics", "RecordVideo", "Monitor"}  # what these count changes no episode
+_WATCH_ALONE = {"RecordEpisodeStatistics", "RecordVideo", "Monitor"}  # wrappers: what these count changes no episode
 _SAID_ELSEWHERE = {"NormalizeObservation", "NormalizeReward"}  # wrappers whose statistics are warned of in any case
 
 
@@ -82,7 +83,7 @@ def changes_of(given: Env, build: Callable[[int], Env], strict: bool = True) -> 
     differing = [way for way in ways_that_differ(mine, new) if not _is_drawn(given, way)]
     if not differing:
         return None
-    with _built(build(1)) as env:
+    with _built(_once_more(build)) as env:
         varying = ways_that_differ(new, _laid_out(env))  # as a process's number or a clock does
         differing = [way for way in differing if not _is_within(way, varying)]
         if not differing:
@@ -95,7 +96,7 @@ def changes_of(given: Env, build: Callable[[int], Env], strict: bool = True) -> 
         changed = [way for way in changed if way not in lasting]
     if not changed or (changes := _pickled(given, changed, mine, new, strict)) is None:
         return None
-    with _built(build(1)) as env:
+    with _built(_once_more(build)) as env:
         changes.apply(env)
         missing = ways_that_differ(mine, _laid_out(env))
         after = _after_reset(env)
@@ -114,7 +115,7 @@ def changes_of(given: Env, build: Callable[[int], Env], strict: bool = True) -> 
 
 def _gives(changes: Changes, build: Callable[[int], Env], expected: Layout) -> bool:
     """Whether an environment with these changes holds that once it is reset."""
-    with _built(build(1)) as env:
+    with _built(_once_more(build)) as env:
         changes.apply(env)
         found = _after_reset(env)
     return found is not None and not ways_that_differ(found, expected)
@@ -178,6 +179,8 @@ def _is_left_out(layer: Any, name: str) -> bool:
         return True
     if not isinstance(layer, gymnasium.Wrapper):
         return False
+    if type(layer).__name__ in _WATCH_ALONE:
+        return True
     return name in ("env", "_cached_spec", "_saved_kwargs") or (type(layer) is TimeLimit and name == "_max_episode_steps")
 
 
@@ -227,7 +230,8 @@ def _undisturbed() -> Iterator[None]:
     """Python's and NumPy's global generators are afterwards as before, and nothing is raised or warned of."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
-        with contextlib.suppress(Exception), warnings.catch_warnings():
+        alone = CopiesEndHere("the environment, which is compared with the one that was given")
+        with contextlib.suppress(Exception, SystemExit), warnings.catch_warnings(), alone:
             warnings.simplefilter("ignore")
             random.seed(1)
             np.random.seed(1)  # noqa: NPY002
@@ -237,9 +241,19 @@ def _undisturbed() -> Iterator[None]:
         np.random.set_state(numpy)  # noqa: NPY002
 
 
+def _once_more(build: Callable[[int], Env]) -> Env:
+    """Another one, of the next number; what building warns of is said."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return build(1)
+
+
 @contextlib.contextmanager
 def _built(env: Env) -> Iterator[Env]:
-    """An environment that is closed afterwards."""
+    """An environment that is closed afterwards, and films nothing meanwhile: its videos would replace those that are there."""
+    for layer in _all_layers(env):
+        if isinstance(layer, RecordVideo):
+            layer.episode_trigger = layer.step_trigger = None
     try:
         yield env
     finally:
@@ -258,7 +272,7 @@ def _is_drawn(given: Env, way: Way) -> bool:
 
 
 def _is_counted_elsewhere(given: Env, way: Way) -> bool:
-    return type(counted_layers(given)[way[0].key]).__name__ in _WATCH_ALONE | _SAID_ELSEWHERE
+    return type(counted_layers(given)[way[0].key]).__name__ in _SAID_ELSEWHERE
 
 
 def _warn_of_lasting(given: Env, ways: Sequence[Way], mine: Layout, new: Layout) -> None:
