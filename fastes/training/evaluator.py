@@ -32,6 +32,7 @@ from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import tell_of_forks
 from fastes.training.archive.snapshots import FINAL
 from fastes.training.evaluation import Evaluation
+from fastes.training.idle_pools import end_idle, used
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
@@ -73,6 +74,7 @@ class Evaluator:
             )
         self.source, self.policy, self.settings, self.table = source, policy, settings, table
         self.n_workers, self.cluster = n_workers, cluster
+        self.uses = 0  # works that are done with its pool at this moment
         self.env_calls = EnvCalls() if env_calls is None else env_calls
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
         self.reference: npt.NDArray[Any] | None = None  # the reference batch of a policy that needs one
@@ -171,6 +173,7 @@ class Evaluator:
         if self._pool is None:
             if isinstance(self.source.factory, MissingEnv):
                 self.source.factory()  # raises here, and not in every worker
+            end_idle(self)
             pool = make_pool(self.pool_spec(training), self.n_workers, self.cluster)
             try:
                 pool.start()  # their environments are built while the parent draws the noise table
@@ -317,6 +320,10 @@ class Evaluator:
 
     def finish(self, steps: Steps[_Result]) -> _Result:
         """Do work of the methods above, and wait where they wait."""
+        with used(self):
+            return self._finish(steps)
+
+    def _finish(self, steps: Steps[_Result]) -> _Result:
         self._forget_abandoned()
         try:
             while True:
@@ -332,6 +339,11 @@ class Evaluator:
             raise
         finally:
             steps.close()
+
+    @property
+    def has_pool(self) -> bool:
+        """Whether it has one of its own here; nodes of a cluster are not counted."""
+        return self._pool is not None and self.cluster is None
 
     def _forget_abandoned(self) -> None:
         """An exception may come between a request and its collection: nobody would free its place any more."""
