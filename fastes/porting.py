@@ -38,10 +38,10 @@ def import_policy(
     True
 
     source:
-        - a model of SB3's PPO, A2C, SAC, TD3, DDPG, DQN or sb3-contrib's ARS, TRPO, TQC, or its policy;
-        - a torch.nn.Sequential of dense layers;
-        - a dict of arrays or tensors: `policy.to_arrays()` of a model, a state_dict of any of these, or `layers.0.weight`
-          (outputs, inputs), `layers.0.bias` (outputs,), `layers.1.weight` and so on;
+        - a model of SB3's PPO, A2C, SAC, TD3, DDPG, DQN or sb3-contrib's ARS, TRPO, TQC, RecurrentPPO, or its policy;
+        - a torch.nn.Sequential of dense layers, or of convolutions and dense layers;
+        - a dict of arrays or tensors: `policy.to_arrays()` of a model; a state_dict of any of these, if it has dense layers
+          alone; or `layers.0.weight` (outputs, inputs), `layers.0.bias` (outputs,), `layers.1.weight` and so on;
         - (weight, mean, std) as ARS's authors' code saves it, or one weight (outputs, inputs);
         - the path of a .npz or .npy file with such arrays. No code of a file is run: files that hold objects are refused.
     env: the environment that it acts in, as FastES takes it.
@@ -125,7 +125,7 @@ def _model(network: Network, env: EnvArgument, use_bias: bool, arguments: dict[s
 def _fitted(network: Network, model: FastES) -> Network:
     """The network for the model's action space; ValueError where the environment is another one."""
     spec = model.policy_spec
-    if spec.obs_size != network.inputs:
+    if network.front is None and spec.obs_size != network.inputs:
         raise ValueError(
             f"the policy's first weight, {network.weights[0].shape}, reads {network.inputs} observation values, the "
             f"environment has {spec.obs_size}: expected (outputs, inputs), as torch has it, of a policy for this environment"

@@ -425,6 +425,50 @@ def test_actors_of_sb3_act_the_same(name: str, space: Any, policy: str, more: di
             assert_same_actions(acted(model).astype(expected.dtype), expected)
 
 
+class Screen(Shaped):
+    """An image that is not square, its channels last."""
+
+    observation_space = spaces.Box(0, 255, (44, 52, 3), np.uint8)
+
+    def _observed(self) -> Any:
+        return self.np_random.integers(0, 256, (44, 52, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("name", ["PPO", "SAC", "DQN"])
+def test_actors_that_see_act_the_same(name: str) -> None:
+    space = spaces.Discrete(3) if name == "DQN" else FINITE
+    more: dict[str, Any] = {"policy_kwargs": {"features_extractor_kwargs": {"features_dim": 16}}}
+    if name != "PPO":
+        more["buffer_size"] = 10
+        more["policy_kwargs"]["net_arch"] = [8]
+    algorithm = sb3_model(name, Screen(space), "CnnPolicy", **more)
+    images = np.random.default_rng(0).integers(0, 256, (40, 44, 52, 3), dtype=np.uint8)
+    expected = algorithm.predict(images, deterministic=True)[0]
+    assert len(np.unique(expected)) > 1
+    with import_policy(algorithm, lambda: Screen(space), noise_table_size=200_000, **SETTINGS) as model:
+        assert model.settings.policy == "CnnPolicy"
+        found = model.predict(images, deterministic=True)[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    with pytest.raises(ValueError, match=r"features_extractor\.cnn.*only policies of dense layers"):
+        import_policy(algorithm.policy.state_dict(), lambda: Screen(space), activation_fn="relu", **SETTINGS)
+
+
+def test_an_actor_that_remembers_acts_the_same() -> None:
+    kwargs = {"lstm_hidden_size": 6, "n_lstm_layers": 2, "net_arch": [7]}
+    algorithm = sb3_model("RecurrentPPO", Shaped(FINITE), "MlpLstmPolicy", policy_kwargs=kwargs)
+    state: Any = None
+    remembered: Any = None
+    starts = np.ones(10, dtype=bool)
+    with import_policy(algorithm, env_of(FINITE), **SETTINGS) as model:
+        for rows in observations(60).reshape(6, 10, INPUTS):
+            expected, state = algorithm.predict(rows, state, starts, deterministic=True)
+            found, remembered = model.predict(rows, remembered, starts, deterministic=True)
+            assert_same_actions(found, expected)
+            for ours, theirs in zip(remembered, state, strict=True):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+            starts = np.arange(10) % 3 == 0
+
+
 def test_statistics_come_from_vec_normalize() -> None:
     pytest.importorskip("stable_baselines3")
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
@@ -483,7 +527,10 @@ def test_what_no_policy_here_can_be_is_said() -> None:
         (nn.Sequential(first, nn.Tanh(), last, nn.ReLU()), "relu behind its last layer"),
         (nn.Sequential(nn.Conv1d(1, 1, 1), first), "Conv1d"),
         (nn.Sequential(nn.ReLU(), first), "has ReLU"),
-        (nn.Sequential(), "no dense layer"),
+        (nn.Sequential(), "0 dense layers"),
+        (nn.Sequential(nn.Conv2d(1, 1, 3, padding=1), nn.ReLU(), first, nn.ReLU(), last), "square kernels without padding"),
+        (nn.Sequential(nn.LSTM(INPUTS, 4, bidirectional=True), last), "one direction"),
+        (nn.Sequential(first, nn.Tanh(), nn.LSTM(4, 4), last), "has LSTM"),
     ):
         with pytest.raises(ValueError, match=said):
             import_policy(source, env_of(FINITE), n_workers=0)

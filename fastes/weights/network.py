@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,6 +40,24 @@ class Statistics:
 
 
 @dataclass(frozen=True)
+class Front:
+    """Layers in front of the dense ones: convolutions of an image, or LSTM cells.
+
+    policy: the name of a policy that has such.
+    layers: the parameters of each under torch's names, float64.
+    kwargs: policy_kwargs for them.
+    inputs: values of an observation that they read beside an image.
+    features: dense layers that belong to what sees the image.
+    """
+
+    policy: str
+    layers: tuple[Mapping[str, Float64], ...]
+    kwargs: Mapping[str, Any]
+    inputs: int = 0
+    features: int = 0
+
+
+@dataclass(frozen=True)
 class Network:
     """Dense layers, an activation between them, and what goes in and comes out.
 
@@ -50,6 +68,7 @@ class Network:
     action_space: that it was trained in; None for unknown.
     columns: values of an observation that it reads, empty for all.
     num_bins: of 'bins'.
+    front: what is in front of these layers, None for nothing.
     """
 
     weights: tuple[Float64, ...]
@@ -60,18 +79,21 @@ class Network:
     action_space: Any = None
     columns: tuple[int, ...] = ()
     num_bins: int = 0
+    front: Front | None = None
 
     @property
     def inputs(self) -> int:
-        return int(self.weights[0].shape[1])
+        return int(self.weights[0].shape[1]) if self.front is None else self.front.inputs
 
     @property
     def has_bias(self) -> bool:
-        return any(bias is not None for bias in self.biases)
+        return self.front is not None or any(bias is not None for bias in self.biases)
 
     @property
     def policy(self) -> str:
         """The name of a policy that can be the same."""
+        if self.front is not None:
+            return self.front.policy
         return "LinearPolicy" if len(self.weights) == 1 else "MlpPolicy"
 
     def policy_kwargs(self, use_bias: bool) -> dict[str, Any]:
@@ -79,9 +101,10 @@ class Network:
         kwargs: dict[str, Any] = {"action_mapping": OUTPUTS[self.outputs or "logits"], "use_bias": use_bias}
         if self.num_bins:
             kwargs["num_bins"] = self.num_bins
-        if self.policy == "MlpPolicy":
-            kwargs |= {"net_arch": [len(weight) for weight in self.weights[:-1]], "activation_fn": self.activation}
-        return kwargs
+        hidden = [len(weight) for weight in self.weights[:-1]]
+        if self.front is not None:
+            return kwargs | {**self.front.kwargs, "net_arch": hidden[self.front.features :], "activation_fn": self.activation}
+        return kwargs | {"net_arch": hidden, "activation_fn": self.activation} if hidden else kwargs
 
     def settings(self) -> dict[str, Any]:
         """Settings under which observations reach it as they did."""
@@ -117,8 +140,7 @@ class Network:
         bounded = np.isfinite(low) & np.isfinite(high)
         with np.errstate(invalid="ignore"):
             half, middle = np.where(bounded, (high - low) / 2, 1.0), np.where(bounded, (high + low) / 2, 0.0)
-        if not half.all():
-            raise ValueError("the environment has an action component whose bounds are equal: there is nothing to choose in it")
+        half[half == 0.0] = 1.0  # of bounds that are equal: any output is that action
         *biases, bias = self.biases
         if bias is not None or middle.any():
             bias = ((0.0 if bias is None else bias) - middle) / half
@@ -126,8 +148,9 @@ class Network:
 
     def parameters(self) -> dict[str, Float64]:
         """Those of a policy with biases where it has any, by the names of FastES.get_parameters."""
-        named = {}
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        front = () if self.front is None else self.front.layers
+        named = {f"layers.{i}.{name}": value for i, layer in enumerate(front) for name, value in layer.items()}
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True), len(front)):
             named[f"layers.{i}.weight"] = weight
             if self.has_bias:
                 named[f"layers.{i}.bias"] = np.zeros(len(weight)) if bias is None else bias
@@ -193,12 +216,18 @@ def checked_statistics(mean: Any, std: Any, clip: Any = None, count: int = _KNOW
 
 def _without_constants(network: Network, statistics: Statistics) -> Network:
     """A component that is divided by infinity is 0 for the policy: its weights may be, too."""
+    if network.front is not None and network.front.features:
+        raise ValueError("mean and std were given for a policy that sees images: those are not normalised here")
     if statistics.mean.shape != (network.inputs,):
         raise ValueError(
             f"mean and std are of {len(statistics.mean)} observation values, the first layer's weight "
             f"{network.weights[0].shape} reads {network.inputs}: expected (outputs, inputs), as torch has it"
         )
     constant = np.isinf(statistics.std)
+    if network.front is not None:
+        if constant.any():
+            raise ValueError("std has values that are not finite: expected finite numbers for a policy that remembers")
+        return network
     first = np.where(constant, 0.0, network.weights[0])
     own = replace(statistics, std=np.where(constant, 1.0, statistics.std))
     return replace(network, weights=(first, *network.weights[1:]), statistics=own)
