@@ -176,3 +176,35 @@ def test_envpool_that_answers_for_a_part_is_refused() -> None:
     env = envpool.make("CartPole-v1", env_type="gymnasium", num_envs=4, batch_size=2)
     with pytest.raises(ValueError, match=r"batch_size = 2.*Leave batch_size out"):
         FastES(env)
+
+
+@pytest.mark.filterwarnings("ignore:.*precision lowered")
+def test_envpool_in_a_vecenv() -> None:
+    """As EnvPool's own example wraps it for SB3."""
+    envpool = pytest.importorskip("envpool")
+    wrappers = pytest.importorskip("stable_baselines3.common.vec_env")
+
+    class Adapter(wrappers.VecEnvWrapper):  # type: ignore[misc, name-defined]
+        def __init__(self, env: Any) -> None:
+            self.venv, self.num_envs, self.render_mode, self.reset_infos = env, env.num_envs, None, [{}] * env.num_envs
+            self.observation_space, self.action_space = env.observation_space, env.action_space
+
+        def reset(self) -> Any:
+            return self.venv.reset()[0]
+
+        def step_async(self, actions: Any) -> None:
+            self.actions = actions
+
+        def step_wait(self) -> Any:
+            observations, rewards, terminated, truncated, _ = self.venv.step(self.actions)
+            dones = terminated | truncated
+            if dones.any():
+                observations[dones] = self.venv.reset(np.flatnonzero(dones).astype(np.int32))[0]
+            return observations, rewards, dones, [{}] * self.num_envs
+
+    env = Adapter(envpool.make("CartPole-v1", env_type="gymnasium", num_envs=3, seed=5))
+    own = {"seed": 1, "population_size": 12, "preset": "default", "target_return": "none"}
+    with caught_warnings() as messages, FastES(env, **own) as model:
+        learn(model, 2)
+        assert all(episode_return == length >= 8 for episode_return, length in model.last_episodes)
+    assert sum("takes no seed once it is made" in message for message in messages) == 1

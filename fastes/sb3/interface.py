@@ -318,11 +318,7 @@ class SB3Interface(SB3Attributes):
     def _warn_of_mask_method(self) -> None:
         """Of environments that have the method of sb3-contrib's MaskablePPO, as far as one was seen here."""
         vector_env, seen = self.source.vector_env, self.evaluator.seen
-        if vector_env is None:
-            offers = seen is not None and METHOD in seen.names
-        else:
-            offers = getattr(vector_env.env, "has_attr", lambda _: False)(METHOD)
-        if offers:
+        if (seen is not None and METHOD in seen.names) or (vector_env is not None and vector_env.has_method(METHOD)):
             self._warn_of_masks(f"{METHOD}()")
 
     def dump_logs(self, iteration: int = 0) -> None:

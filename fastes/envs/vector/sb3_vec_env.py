@@ -109,10 +109,7 @@ class Sb3VectorEnv(VectorEnv):
 
     def _check_monitors(self) -> None:
         """A Monitor may forbid what starts each episode."""
-        has_attr = getattr(self._base, "has_attr", None)
-        if has_attr is None or not has_attr("allow_early_resets"):
-            return
-        if not all(self._base.get_attr("allow_early_resets")):
+        if _has_attr(self._base, "allow_early_resets") and not all(self._base.get_attr("allow_early_resets")):
             raise ValueError(
                 "Monitor(allow_early_resets=False) forbids the reset with its own seed that starts each episode of FastES: use "
                 "allow_early_resets=True"
@@ -120,7 +117,8 @@ class Sb3VectorEnv(VectorEnv):
 
     def _warn_of_lives(self) -> None:
         wrappers = sys.modules.get("stable_baselines3.common.atari_wrappers")
-        if wrappers is not None and any(self._base.env_is_wrapped(wrappers.EpisodicLifeEnv)):
+        is_wrapped = getattr(self._base, "env_is_wrapped", None)  # EnvPool's have none
+        if wrappers is not None and is_wrapped is not None and any(is_wrapped(wrappers.EpisodicLifeEnv)):
             warnings.warn(LIVES, UserWarning, stacklevel=6)
 
     def reset(self, seeds: list[int]) -> None:
@@ -186,15 +184,24 @@ class Sb3VectorEnv(VectorEnv):
     def frozen(self) -> contextlib.AbstractContextManager[None]:
         return switched_off(self.statistics, "training")
 
+    def has_method(self, name: str) -> bool:
+        return _has_attr(self._base, name)
+
     def has_seen_nothing(self) -> bool:
         return any(wrapper.norm_obs and _count(wrapper.obs_rms) < 1.0 for wrapper in self.statistics)
+
+
+def _has_attr(base: Any, name: str) -> bool:
+    """Whether the environments in a VecEnv have an attribute; False where it cannot be asked, as other packages' cannot."""
+    has_attr = getattr(base, "has_attr", None)
+    return has_attr is not None and bool(has_attr(name))
 
 
 def keywords_of(env: Any) -> tuple[str, ...]:
     """The info_keywords of the Monitors and VecMonitors in a VecEnv."""
     *wrappers, base = chain_of(env, "venv")
     given = [vars(wrapper).get("info_keywords", ()) for wrapper in wrappers]
-    if (has_attr := getattr(base, "has_attr", None)) is not None and has_attr("info_keywords"):
+    if _has_attr(base, "info_keywords"):
         given += base.get_attr("info_keywords")
     return tuple(dict.fromkeys(name for names in given for name in names))
 

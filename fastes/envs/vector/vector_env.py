@@ -96,6 +96,10 @@ class VectorEnv(ABC):
     def frozen(self) -> contextlib.AbstractContextManager[None]:
         """Running statistics of wrappers stay as they are."""
 
+    def has_method(self, name: str) -> bool:  # noqa: ARG002
+        """Whether the environments are known to have a method."""
+        return False
+
     def has_seen_nothing(self) -> bool:
         """Whether the statistics that normalise observations are new."""
         return False
