@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
@@ -282,6 +283,25 @@ def test_what_cannot_be_carried_is_refused_by_name(n_workers: int, no_process: N
     assert "env.unwrapped.config" in said
     assert f"env = gymnasium.make({ID!r})" in said
     assert "FastES(make_env)" in said
+
+
+def test_an_object_that_a_function_holds_keeps_what_was_set() -> None:
+    env = gymnasium.make(ID)
+    in_several_places(env)
+    expected = rewards(make_env_source(env)())
+
+    def closure() -> Any:
+        return env
+
+    for factory in (
+        closure,
+        functools.partial(wrappers.TransformReward, env, float),
+        functools.partial(lambda env: env, env=env),
+    ):
+        sent = cloudpickle.loads(cloudpickle.dumps(make_env_source(factory)))
+        assert rewards(sent()) == expected
+    with FastES(closure, n_workers=1, **SETTINGS) as model, FastES(closure, n_workers=0, **SETTINGS) as serial:
+        assert model.evaluate(2).mean == serial.evaluate(2).mean
 
 
 def test_objects_without_a_spec_keep_what_was_set() -> None:

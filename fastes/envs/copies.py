@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import cloudpickle
@@ -54,6 +55,19 @@ class Copies:
         if inner.render_mode is None and mode in inner.metadata.get("render_modes", ()):
             inner.render_mode = mode
         return copy
+
+
+def parts_held_by(factory: Any) -> Iterator[Any]:
+    """What a function refers to, or is bound to."""
+    if isinstance(factory, functools.partial):
+        yield from (*factory.args, *factory.keywords.values())
+        yield from parts_held_by(factory.func)
+    elif inspect.ismethod(factory):
+        yield factory.__self__
+    elif inspect.isfunction(factory):
+        variables = inspect.getclosurevars(factory)
+        yield from (*variables.globals.values(), *variables.nonlocals.values())
+        yield from (*(factory.__defaults__ or ()), *(factory.__kwdefaults__ or {}).values())
 
 
 def made_by(factory: Callable[..., Any], render_mode: str | None = None) -> Any:

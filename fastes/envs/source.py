@@ -5,19 +5,22 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
+import io
 import os
+import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import EzPickle
 
 from fastes.envs.atari.options import of_game, plays_screens, preset_id
 from fastes.envs.closing import close_env
-from fastes.envs.copies import Copies, made_by, takes_worker_index
+from fastes.envs.copies import Copies, made_by, parts_held_by, takes_worker_index
 from fastes.envs.declared_spaces import check_declared
 from fastes.envs.given.changes import CannotCarry, Changes, changes_of
 from fastes.envs.given.classes import ClassState, loaded_env_classes, send_by_value, state_of_classes
@@ -111,10 +114,17 @@ class EnvSource:
         kinds = list(self._kinds())
         send_by_value(kinds)
         spec = self.spec and portable(self.spec)
-        return {**vars(self), "spec": spec, "classes": state_of_classes(kinds)}
+        state = {**vars(self), "spec": spec, "classes": state_of_classes(kinds)}
+        if not isinstance(self.factory, Copies) and any(
+            isinstance(part, gymnasium.Env) for part in parts_held_by(self.factory)
+        ):
+            _SourcesForEnvs(file := io.BytesIO()).dump(self.factory)
+            state["factory"] = file.getvalue()
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+        factory = state["factory"]
+        vars(self).update(state, factory=pickle.loads(factory) if isinstance(factory, bytes) else factory)
 
     def _kinds(self) -> Iterator[Any]:
         """Classes and functions that build an environment, as far as they are known."""
@@ -199,6 +209,15 @@ class EnvSource:
         if self.spec is None or changed or any(wrapper.changes_rewards for wrapper in self.wrappers):
             return None
         return self.spec.reward_threshold
+
+
+class _SourcesForEnvs(cloudpickle.Pickler):  # type: ignore[misc]
+    """Sends what builds the same in the place of an environment: pickle may make it anew as it was at first."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, gymnasium.Env):
+            return make_env_source(thing), ()
+        return super().reducer_override(thing)
 
 
 class MissingEnv:
