@@ -23,6 +23,9 @@ import pytest
 from envs_for_tests import Toy, ToyError
 from faults import SETTINGS, caught_warnings, seed_of, toy
 from processes import environment, started_script, wait_until
+from test_env_calls import CALLS, Curriculum, make
+from test_env_calls import SETTINGS as CALLED
+from test_env_numbers import Exclusive, built
 from training import Result, assert_same, assert_same_state, learn, train
 from uneven import Uneven
 
@@ -452,3 +455,18 @@ def test_a_connection_that_was_there_stays(cluster: Cluster) -> None:
         assert ray.get(ray.remote(lambda: 7).remote()) == 7
     finally:
         ray.shutdown()
+
+
+def test_environments_of_all_nodes_are_given_calls_and_have_numbers_of_their_own(cluster: Cluster, tmp_path: Path) -> None:
+    states, returns = [], []
+    for address in (None, cluster.address):
+        curriculum = Curriculum(CALLS)
+        with FastES(make, n_workers=0 if address is None else None, cluster=address, **CALLED) as model:
+            model.learn(24 * 8, curriculum)
+            states.append(model.snapshot())
+            returns.append(curriculum.returns)
+    assert returns[0] == returns[1]
+    assert_same_state(states[0], states[1])
+    with FastES(lambda number: Exclusive(str(tmp_path), number), cluster=cluster.address, **CALLED) as model:
+        model.learn(24)
+        wait_until(lambda: {1, 2} <= set(built(tmp_path)), "both nodes build")

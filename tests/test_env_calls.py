@@ -313,3 +313,20 @@ def test_an_sb3_callback_trains_a_curriculum_and_its_vec_env_can_be_played_here(
             model.get_env().set_options({"bonus": 1.0})
             assert evaluate_policy(model, model.get_env(), n_eval_episodes=2)[0] >= 3e5
     assert_same_state(results[0], results[1])
+
+
+def test_what_get_env_gives_can_be_given_to_a_model() -> None:
+    """It stands for the environments, and is not played on itself."""
+    with FastES(make, n_workers=1, **SETTINGS) as model:
+        envs = model.get_env()
+        with FastES(envs, n_workers=1, **SETTINGS) as other:
+            assert other.n_workers == 1
+            other.learn(24)
+            model.learn(24)
+            assert_same_state(model.snapshot(), other.snapshot())
+        model.set_env(model.get_env())
+        model.get_env().set_attr("level", 1)
+        with pytest.raises(ValueError, match="another model would not know"):
+            FastES(model.get_env(), **SETTINGS)
+        model.set_env(model.get_env())
+        assert model.env.unwrapped.level == 1

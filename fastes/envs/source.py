@@ -248,6 +248,8 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
     kwargs = dict(env_kwargs or {})
     if kwargs.get("render_mode") == "human":
         del kwargs["render_mode"]  # as of an Env: workers have nobody to show it to
+    if hasattr(type(env), "training_source"):  # what get_env() of a model gives
+        env = env.training_source  # type: ignore[union-attr]
     if isinstance(env, EnvSource) and not kwargs:
         return env
     if isinstance(env, str):

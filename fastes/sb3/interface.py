@@ -170,8 +170,9 @@ class SB3Interface(SB3Attributes):
         Every episode starts with a reset, so force_reset changes nothing.
         """
         with self.alone("set_env()"):
+            is_own = env is not None and env is self._vec_env
             self.close()  # no environment is beside the one that is built now
-            source = make_env_source(env)
+            source = self.source if is_own else make_env_source(env)
             check_env_fits(source, self.policy_spec, self.settings, self.given_workers, stacklevel=2)
             wanted = available_cpus() if self.given_workers is None else self.given_workers
             n_workers = 0 if source.vector_env is not None else wanted

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 import gymnasium
 
 from fastes.envs.seen import Seen
-from fastes.rollout.env_calls import ENV_METHOD, FORGET, SET_ATTR, SET_OPTIONS, CalledEnv, EnvCalls
+from fastes.envs.source import EnvSource
+from fastes.rollout.env_calls import ENV_METHOD, FORGET, SET_ATTR, SET_OPTIONS, CalledEnv, EnvCalls, in_force
 from fastes.training.evaluator import Evaluator
 
 Env = gymnasium.Env[Any, Any]
@@ -48,6 +49,16 @@ class TrainingEnvs:
     @property
     def _calls(self) -> EnvCalls:
         return self._evaluator.env_calls
+
+    @property
+    def training_source(self) -> EnvSource:
+        """How its environments are built, for another model; ValueError if they were given calls, which it would lack."""
+        if in_force(self._calls.made):
+            raise ValueError(
+                "the environments of this get_env() were given calls, such as set_attr, and another model would not know of "
+                "them: give it the environment's id or the function that builds one, and make the calls on its own get_env()"
+            )
+        return self._evaluator.source
 
     # --- calls to all -----------------------------------------------------------------------------------------------
 
