@@ -74,11 +74,11 @@ def test_a_callback_may_close_its_model(undisturbed: Result) -> None:
 
 def test_threads_that_predict_get_their_own_actions() -> None:
     """The model's actor is there once; a server's threads, and a callback, share it."""
-    large = {**SETTINGS, "policy_kwargs": {"net_arch": [300, 300]}, "noise_table_size": 100_000}
+    large = {**SETTINGS, "policy_kwargs": {"net_arch": [800, 800]}, "noise_table_size": 700_000}
     random = np.random.default_rng(0)
     with FastES(toy(), n_workers=0, **large) as model:
-        model.policy.load_from_vector(random.normal(size=model.num_params) / 10)
-        observations = random.normal(size=(4, 300, 3))
+        model.policy.load_from_vector(random.normal(size=model.num_params) / 20)
+        observations = random.normal(size=(4, 60, 3))
         expected = [model.predict(rows, deterministic=True)[0] for rows in observations]
         found: list[Any] = [None] * 4
 
