@@ -51,7 +51,7 @@ def _no_process_left() -> Iterator[None]:
     yield
     if set(children()) - before:
         gc.collect()
-        wait_until(lambda: not set(children()) - before, "processes that the test started ended", 10.0)
+        wait_until(lambda: not set(children()) - before, "processes that the test started ended")
 
 
 @pytest.fixture(scope="session")

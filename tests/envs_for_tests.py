@@ -101,7 +101,7 @@ class Toy(gymnasium.Env[Any, Any]):
             if build_error:
                 raise ToyError(build_error)
             if build_hang and self._first_time(build_hang):
-                time.sleep(60.0)
+                time.sleep(600.0)
             if build_kill:
                 os.kill(os.getpid(), signal.SIGKILL)
 

@@ -719,7 +719,7 @@ def _interrupt_twice(root: Path, *flags: str) -> tuple[int, str]:
         assert any("again to stop at once" in line for line in lines)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     return process.returncode, err
 
 

@@ -377,7 +377,7 @@ def test_a_client_elsewhere_trains_through_the_heads_port() -> None:
     port = free_port()
     made = new_cluster(ray_client_server_port=port)
     try:
-        wait_until(lambda: listens(port), "the client's server is there", 30.0)
+        wait_until(lambda: listens(port), "the client's server is there")
         with FastES(Uneven, cluster=f"ray://127.0.0.1:{port}", preset="default", **SETTINGS) as model:
             learn(model, 3)
             assert_same_state(train(Uneven, 3, **SETTINGS).state, model.snapshot())

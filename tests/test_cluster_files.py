@@ -27,7 +27,7 @@ def test_the_folder_has_what_the_page_says() -> None:
 
 
 def test_the_slurm_script_is_bash() -> None:
-    subprocess.run(["bash", "-n", str(SLURM)], check=True, timeout=30)
+    subprocess.run(["bash", "-n", str(SLURM)], check=True, timeout=60)
     if shutil.which("shellcheck"):
         subprocess.run(["shellcheck", str(SLURM)], check=True, timeout=60)
 

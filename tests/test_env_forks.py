@@ -163,8 +163,7 @@ def test_a_worker_that_is_alive_and_silent_is_replaced(undisturbed: Result, tmp_
     env = partial(Deaf, marker=str(tmp_path / "marker"))
     with caught_warnings() as messages, FastES(env, n_workers=1, step_timeout=1.0, **SETTINGS) as model:
         records = learn(model, 4)
-    (message,) = messages
-    assert "hung" in message
+    assert any("hung" in message for message in messages)
     assert_same_records(undisturbed.records, records)
 
 

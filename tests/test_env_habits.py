@@ -634,7 +634,7 @@ def test_what_is_left_behind_holds_nobody_up(kind: str, tmp_path: Path, undistur
     try:
         started = time.monotonic()
         assert_same(undisturbed, train(env, 3, 2, **SMALL))
-        assert time.monotonic() - started < 15.0
+        assert time.monotonic() - started < 60.0
         assert marker.exists()
         assert children() == []
     finally:

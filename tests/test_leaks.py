@@ -93,7 +93,7 @@ def test_a_model_that_is_dropped_leaves_nothing() -> None:
     learn(model, 1)
     assert held() > before
     del model
-    wait_until(lambda: held() == before, "everything is given back", 10.0)
+    wait_until(lambda: held() == before, "everything is given back")
 
 
 def test_closing_twice_and_going_on_leave_nothing() -> None:

@@ -543,7 +543,7 @@ def test_two_interrupts_stop_at_once(tmp_path: Path) -> None:
         assert any("again to stop at once" in line for line in lines)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "each run's last checkpoint is whole; to go on:\n  seed 0: fastes train --resume runs/Toy-v0/1  (" in err

@@ -183,10 +183,10 @@ def test_the_warning_changes_no_bit_and_costs_nothing(monkeypatch: pytest.Monkey
     assert (len(told), len(unwarned)) == (1, 0)
     assert_same_state(first, second)
     odd, model, (batch, told) = StatisticsWarnings(), model_with(), generation(np.zeros((500, 2)), [1.0])
-    started = time.perf_counter()
+    started = time.process_time()  # of this process: others may take the core
     for _ in range(200):
         odd.check(model, 1, batch, told)
-    assert (time.perf_counter() - started) / 200 < 1e-3
+    assert (time.process_time() - started) / 200 < 1e-3
 
 
 # --- a population that was changed beside a learning rate that was not ------------------------------------------------

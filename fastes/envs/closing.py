@@ -12,7 +12,7 @@ from typing import Any
 from fastes.errors import summary_of
 from fastes.system.forks import CopiesEndHere
 
-LATE_SECONDS = 10.0  # workers are killed before, with a warning of their parent's
+LATE_SECONDS = 20.0  # workers are killed before, with a warning of their parent's
 
 
 def close_env(env: Any, name: str | None = None) -> None:

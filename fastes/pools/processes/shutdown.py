@@ -10,7 +10,7 @@ from multiprocessing.connection import wait
 from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.shared_block import CLOSED, OPEN
 
-CLOSE_SECONDS = 5.0  # for env.close, and to finish building what is to be closed
+CLOSE_SECONDS = 10.0  # for env.close, and to finish building what is to be closed, on a busy machine too
 SHORT_SECONDS = 1.0  # the same, for a worker that hung already
 END_SECONDS = 1.0  # for a process to end once its environment is closed: one with threads left behind never does
 _TICK = 0.05
