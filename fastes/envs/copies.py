@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -65,8 +66,9 @@ def parts_held_by(factory: Any) -> Iterator[Any]:
     elif inspect.ismethod(factory):
         yield factory.__self__
     elif inspect.isfunction(factory):
-        variables = inspect.getclosurevars(factory)
-        yield from (*variables.globals.values(), *variables.nonlocals.values())
+        with contextlib.suppress(ValueError):  # of a variable that has no value yet
+            variables = inspect.getclosurevars(factory)
+            yield from (*variables.globals.values(), *variables.nonlocals.values())
         yield from (*(factory.__defaults__ or ()), *(factory.__kwdefaults__ or {}).values())
 
 

@@ -115,9 +115,7 @@ class EnvSource:
         send_by_value(kinds)
         spec = self.spec and portable(self.spec)
         state = {**vars(self), "spec": spec, "classes": state_of_classes(kinds)}
-        if not isinstance(self.factory, Copies) and any(
-            isinstance(part, gymnasium.Env) for part in parts_held_by(self.factory)
-        ):
+        if any(isinstance(part, gymnasium.Env) for part in parts_held_by(self.factory)):
             _SourcesForEnvs(file := io.BytesIO()).dump(self.factory)
             state["factory"] = file.getvalue()
         return state
