@@ -28,6 +28,7 @@ class CannotRebuild(EnvironmentUnavailable):
 
 
 _LOST = "lost"
+WRAPPERS = "the wrappers"  # begins why there is no description of an environment in some
 MAY_NAME_CODE = "that may name a file or a module"  # of an environment's arguments
 # ids of Gymnasium's own whose arguments name code
 _COMPATIBILITY = ("GymV21Environment-v0", "GymV26Environment-v0")
@@ -68,7 +69,7 @@ def reason_for_none(source: EnvSource) -> str:
     if source.changes is not None:
         return f"{shortened(source.changes.names)} had been set in the object that was given, {source.name!r}"
     if source.wrappers:
-        return f"the wrappers {', '.join(wrapper.name for wrapper in source.wrappers)} were around {source.name!r}"
+        return f"{WRAPPERS} {', '.join(wrapper.name for wrapper in source.wrappers)} were around {source.name!r}"
     if source.spec is not None and not source.rebuilds:
         return f"{source.name!r} was not registered in Gymnasium"
     return ""

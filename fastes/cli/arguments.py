@@ -119,9 +119,9 @@ def add_cluster(parser: Any) -> None:
     )
 
 
-def find_modules_here(env: str | None) -> None:
-    """Let the module of an id such as 'module:Env-v0' lie in the working directory."""
-    if ":" in (env or ""):
+def find_modules_here(*names: str | None) -> None:
+    """Let the module of an id such as 'module:Env-v0', or of a wrapper, lie in the working directory."""
+    if any(":" in (name or "") for name in names):
         with contextlib.suppress(FileNotFoundError):  # the working directory was deleted
             sys.path.append(os.getcwd())  # last, so that none is taken for a package of that name
 
@@ -135,6 +135,16 @@ def add_env_kwargs(parser: Any) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="arguments of the environment, values as JSON",
+    )
+
+
+def add_wrapper(parser: Any, whose: str = "") -> None:
+    parser.add_argument(
+        "--wrapper",
+        action="append",
+        default=[],
+        metavar="MODULE:CLASS",
+        help=f"put a gymnasium.Wrapper around the environment; again for one around that{whose}",
     )
 
 

@@ -45,7 +45,7 @@ def _run(argv: Sequence[str] | None) -> int:
         with output_is_the_result():
             arguments = build_parser().parse_args(argv)
         arguments.typed = sys.argv[1:] if argv is None else list(argv)  # for messages that say what to type instead
-        find_modules_here(arguments.env)
+        find_modules_here(arguments.env, *getattr(arguments, "wrapper", []))
         with contextlib.nullcontext() if arguments.command == "train" else output_is_the_result():
             return _COMMANDS[arguments.command](arguments)
     except KeyboardInterrupt:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 
 from fastes.agent import FastES
-from fastes.checkpoints.env_description import MAY_NAME_CODE, CannotRebuild, plain_kwargs
+from fastes.checkpoints.env_description import MAY_NAME_CODE, WRAPPERS, CannotRebuild, plain_kwargs
 from fastes.checkpoints.locate import find_checkpoint
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.cli.arguments import add_env_kwargs, parse_env_kwargs
+from fastes.cli.arguments import add_env_kwargs, add_wrapper, find_modules_here, parse_env_kwargs
 from fastes.envs.import_hook import register_atari
-from fastes.envs.source import MissingEnv
+from fastes.envs.named_wrappers import make_wrapped_source
+from fastes.envs.source import EnvSource, MissingEnv
+from fastes.models.from_config import Config, config_of_run, env_kwargs_of
+from fastes.runs.run_config import read_config
+from fastes.runs.run_folder import CONFIG
 
 
 def add_model(parser: Any) -> None:
@@ -38,11 +43,16 @@ def add_episodes(parser: Any, episodes: int) -> None:
 def add_env(parser: Any) -> None:
     parser.add_argument("--env", help="environment id, when the checkpoint cannot rebuild its own")
     add_env_kwargs(parser)
+    add_wrapper(parser, " (default: those of the run folder)")
 
 
 def load_model(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
     path = find_checkpoint(arguments.model, arguments.checkpoint)
-    env, kwargs = arguments.env, parse_env_kwargs(arguments.env_kwargs)
+    env: Any = arguments.env
+    kwargs = parse_env_kwargs(arguments.env_kwargs)
+    folder = arguments.model if arguments.model.is_dir() else None
+    if (source := wrapped_source(folder, env, kwargs, arguments.wrapper)) is not None:
+        return FastES.load(path, source, n_workers)
     command = shlex.join(["fastes", *arguments.typed]).replace("{", "{{").replace("}", "}}") + ("" if env else " --env {}")
     try:
         if kwargs and env is None:
@@ -51,6 +61,32 @@ def load_model(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
     except CannotRebuild as error:  # of the file's arguments for the environment
         raise ValueError(f"{error.reason}. {_how_to_name(str(env), command, error.reason)}") from error
     return buildable(model, command)
+
+
+def read_run(folder: Path) -> Config | None:
+    """What the configuration of a run folder says; None where there is none."""
+    tables = read_config(folder / CONFIG)
+    return None if tables is None else config_of_run(tables)
+
+
+def wrapped_source(
+    folder: Path | None, env: str | None, kwargs: Mapping[str, Any], wrappers: Sequence[str]
+) -> EnvSource | None:
+    """An environment in the wrappers that were typed, or else those of the run in a folder; None where there are none.
+
+    env, kwargs: that were typed; what they leave out is the run's.
+    """
+    run = None if folder is None else read_run(folder)
+    names = wrappers or (run.wrappers if run is not None and env in (None, run.env) else ())
+    if not names:
+        return None
+    if env is None and (run is None or run.env is None):
+        raise ValueError(f"--wrapper {names[0]} goes around an environment, which no checkpoint with wrappers names: add --env")
+    if run is not None:
+        find_modules_here(run.env, *run.wrappers)
+    if folder is not None and run is not None and env in (None, run.env):
+        env, kwargs = run.env, env_kwargs_of(folder / CONFIG, run, kwargs)
+    return make_wrapped_source(str(env), kwargs, names)
 
 
 def _with_kwargs(path: Path, kwargs: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
@@ -88,6 +124,8 @@ def _how_to_name(name: str, command: str, reason: str) -> str:
         if "--env-kwargs" in command:
             return f"Where you know them, add --env {name}, and all of them to --env-kwargs"
         return f"Where you know them, type: {command.format(name)} --env-kwargs KEY=VALUE"
+    if WRAPPERS in reason:
+        return f"Type: {command.format(name)} --wrapper MODULE:CLASS"
     if ":" in name:
         return f"Type: {command.format(name)}"
     if re.search(r"-v\d+$", name) and name not in gymnasium.registry:

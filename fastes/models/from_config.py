@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.policies.mlp import CUSTOM_POLICIES
 from fastes.settings import population_scale
 from fastes.settings.policy_kwargs import on_top_of
-from fastes.settings.preset_loader import DEFAULT, tomllib
+from fastes.settings.preset_loader import DEFAULT, NO_SETTINGS, tomllib
 from fastes.settings.settings import SCHEDULES, Settings
 from fastes.system.near_paths import what_is_beside
 
@@ -26,6 +27,7 @@ class Config(NamedTuple):
     env: str | None
     seed: int | None = None
     env_kwargs: str = "{}"
+    wrappers: tuple[str, ...] = ()
 
 
 class FromConfig:
@@ -35,7 +37,8 @@ class FromConfig:
     def from_config(cls: type[Made], path: str | os.PathLike[str], env: Any = None, **changes: Any) -> Made:
         """A new model with the settings of a file: a run folder's config.toml, or the best.toml of a search.
 
-        path: of the file, or a run folder; a run's environment arguments and seed are taken, too.
+        path: of the file, or a run folder; a run's environment arguments, wrappers and seed are taken, too. Of a run that
+            was given wrappers by name (`--wrapper`) their modules are imported.
         env: another environment than the file's.
         changes: any argument of FastES, a setting or seed or n_workers; they go before what the file says.
 
@@ -62,11 +65,31 @@ def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str,
     if isinstance(given, Mapping) and isinstance(own, Mapping):
         of = config.settings.get("policy")
         arguments["policy_kwargs"] = on_top_of(own, of, given, changes.get("policy", of))
-    if wanted == config.env:
-        typed = changes.get("env_kwargs") or {}
-        with contextlib.suppress(ValueError) if typed else contextlib.nullcontext():  # else they are all that there is
-            arguments["env_kwargs"] = {**_env_kwargs(path, config.env_kwargs), **typed}
+    if isinstance(wanted, str) and wanted == config.env:
+        arguments["env_kwargs"] = env_kwargs_of(path, config, changes.get("env_kwargs") or {})
+        if config.wrappers:
+            arguments["env"] = make_wrapped_source(wanted, arguments.pop("env_kwargs"), config.wrappers)
     return arguments
+
+
+def env_kwargs_of(path: str | os.PathLike[str], config: Config, typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a run's environment, with those that were typed in front.
+
+    Raises ValueError for a run's that are no plain values, unless some were typed, which are all that there are then.
+    """
+    own: dict[str, Any] = {}
+    with contextlib.suppress(ValueError) if typed else contextlib.nullcontext():
+        own = _env_kwargs(path, config.env_kwargs)
+    return {**own, **typed}
+
+
+def config_of_run(tables: Mapping[str, Any]) -> Config:
+    """What the tables of a run's config.toml say."""
+    run = tables.get("run")
+    run = run if isinstance(run, dict) else {}
+    wrappers = run.get("wrappers", [])
+    names = tuple(wrappers) if isinstance(wrappers, list) else (wrappers,)
+    return Config(tables.get("settings", {}), run.get("env"), run.get("seed"), str(run.get("env_kwargs", "{}")), names)
 
 
 def _scaled(settings: dict[str, Any], changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -92,13 +115,9 @@ def read_settings(path: str | os.PathLike[str], env: Any = None) -> Config:
         raise FileNotFoundError(f"there is no {Path(path)}{what_is_beside(Path(path))}") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no TOML: {error!s:.200}") from error
-    run, settings = tables.get("run"), tables.get("settings")
-    if isinstance(settings, dict):
-        run = run if isinstance(run, dict) else {}
-        config = Config(settings, run.get("env"), run.get("seed"), str(run.get("env_kwargs", "{}")))
-    else:
-        config = _only_table(path, tables, env)
-    config = config._replace(settings={name: value for name, value in config.settings.items() if name != "source"})
+    is_run = isinstance(tables.get("settings"), dict)
+    config = config_of_run(tables) if is_run else _only_table(path, tables, env)
+    config = config._replace(settings={name: value for name, value in config.settings.items() if name not in NO_SETTINGS})
     try:
         known = {*Settings.__dataclass_fields__, population_scale.NAME}
         Settings().changed(**dict.fromkeys(config.settings.keys() - known))
@@ -109,7 +128,7 @@ def read_settings(path: str | os.PathLike[str], env: Any = None) -> Config:
 
 def _only_table(path: str | os.PathLike[str], tables: Mapping[str, Any], env: Any) -> Config:
     """The table of an environment, or the only one."""
-    name = env if env in tables else next(iter(tables), None) if len(tables) == 1 else None
+    name = env if isinstance(env, str) and env in tables else next(iter(tables), None) if len(tables) == 1 else None
     if name is not None and isinstance(tables[name], dict):
         return Config(tables[name], name)
     if len(tables) > 1 and all(isinstance(table, dict) for table in tables.values()):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fastes.agent import FastES
-from fastes.cli.arguments import add_cluster, add_env_kwargs, add_short_help, add_workers
+from fastes.cli.arguments import add_cluster, add_env_kwargs, add_short_help, add_workers, add_wrapper
 from fastes.cli.setting_flags import add_settings
 from fastes.cli.train.report import Session, most_judging, replay_command, report, resume_command
 from fastes.cli.train.seeds import run_seeds
@@ -89,7 +89,7 @@ def _add_start(train: Any) -> None:
         "--max-minutes",
         type=float,
         metavar="M",
-        help="end after the generation that runs then, with a report; --resume goes on as if it had not ended",
+        help="end after the generation that runs then; --resume goes on",
     )
     train.add_argument("--seed", type=int, help="int >= 0; everything follows from it (default: drawn and recorded)")
     train.add_argument(
@@ -108,6 +108,7 @@ def _add_start(train: Any) -> None:
         help="settings of a run, its folder or config.toml (with its environment and seed), or of a best.toml; flags win",
     )
     add_env_kwargs(train)
+    add_wrapper(train)
     train.add_argument(
         "--population-scale",
         type=int,
@@ -158,7 +159,7 @@ def _row_seconds(arguments: argparse.Namespace) -> float:
 
 
 def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> int:
-    note_start(model, folder)
+    note_start(model, folder, arguments.wrapper)
     tell_start(arguments, model, f"seed {model.seed}, run folder {folder.shown}")
     bar = ProgressBar(_LINE_SECONDS, judging=most_judging(model))
     callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(seconds=_row_seconds(arguments)), folder, bar]

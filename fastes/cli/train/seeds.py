@@ -41,7 +41,7 @@ def run_seeds(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
     for model, folder in runs:
-        note_start(model, folder)
+        note_start(model, folder, arguments.wrapper)
     (first, folder), (last, last_folder) = runs[0], runs[-1]
     one = f"seed {first.seed}, run folder {folder.shown}"
     several = f"seeds {first.seed} to {last.seed}, run folders {folder.shown} to {last_folder.shown.name}"

@@ -8,17 +8,19 @@ import shlex
 import sys
 import textwrap
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastes.agent import FastES
 from fastes.checkpoints.locate import find_checkpoint
 from fastes.cli.arguments import find_modules_here, parse_env_kwargs
-from fastes.cli.saved_model import buildable
+from fastes.cli.saved_model import buildable, read_run, wrapped_source
 from fastes.cli.setting_flags import given_settings
 from fastes.cli.train.report import counted
+from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.es.schedules import ANY_NUMBER, count_at, make_schedule
-from fastes.models.from_config import read_settings
+from fastes.models.from_config import env_kwargs_of, read_settings
 from fastes.policies.obs_columns import ALL
 from fastes.runs.run_folder import RunFolder, new_run_folder
 from fastes.settings.preset_loader import no_preset_note
@@ -57,7 +59,7 @@ def new_folder(arguments: argparse.Namespace, runs: Path, model: FastES) -> RunF
 
 def new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
     """As the flags say. seed: None for a drawn one, or that of --config."""
-    given = {
+    given: dict[str, Any] = {
         "preset": arguments.preset,
         "n_workers": arguments.workers,
         "cluster": arguments.cluster,
@@ -67,12 +69,23 @@ def new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
     if arguments.population_scale is not None:
         given["population_scale"] = arguments.population_scale
     if arguments.config is None:
+        if arguments.wrapper:
+            source = make_wrapped_source(arguments.env, given.pop("env_kwargs"), arguments.wrapper)
+            return FastES(source, seed=seed, **given)
         return FastES(arguments.env, seed=seed, **given)
-    if arguments.env is None:
-        find_modules_here(read_settings(arguments.config).env)
+    config = read_settings(arguments.config, arguments.env)
+    env: Any = arguments.env
+    if env is None:
+        find_modules_here(config.env, *config.wrappers)
+    if arguments.wrapper:
+        own = env_kwargs_of(arguments.config, config, given["env_kwargs"]) if env in (None, config.env) else given["env_kwargs"]
+        env = make_wrapped_source(str(env or config.env), own, arguments.wrapper)
+        del given["env_kwargs"]
+    elif env in (None, config.env):
+        arguments.wrapper = list(config.wrappers)
     if seed is not None:
         given["seed"] = seed
-    return FastES.from_config(arguments.config, arguments.env, **given)
+    return FastES.from_config(arguments.config, env, **given)
 
 
 def place_of_runs(arguments: argparse.Namespace) -> Path:
@@ -101,7 +114,10 @@ def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) 
     checkpoint = find_checkpoint(resume, "last")
     folder = until_the_end.enter_context(_run_folder(resume, arguments, arguments.resume))
     settings = given_settings(arguments)
-    model = FastES.load(checkpoint, arguments.env, arguments.workers, cluster=arguments.cluster, **settings)
+    env = wrapped_source(resume, arguments.env, {}, arguments.wrapper) or arguments.env
+    if run := read_run(resume):
+        arguments.wrapper = arguments.wrapper or list(run.wrappers)
+    model = FastES.load(checkpoint, env, arguments.workers, cluster=arguments.cluster, **settings)
     buildable(model, f"fastes train {{}} --resume {shlex.quote(str(arguments.resume))}")
     if model.settings.total_timesteps <= model.num_timesteps and folder.finished:
         raise ValueError(_spent(arguments, model))
@@ -159,12 +175,13 @@ def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFo
     )
 
 
-def note_start(model: FastES, folder: RunFolder) -> None:
-    """In the run folder."""
+def note_start(model: FastES, folder: RunFolder, wrappers: Sequence[str] = ()) -> None:
+    """In the run folder. wrappers: that were named on the command line."""
     command = shlex.join(["fastes", *sys.argv[1:]])
     cluster = {} if model.cluster is None else {"cluster": model.cluster}
     started = time.strftime("%Y-%m-%d %H:%M:%S%z")
-    folder.write_config(model, {**cluster, "command": command, "started": started, "at_timesteps": model.num_timesteps})
+    named = {**cluster, "wrappers": list(wrappers)} if wrappers else cluster
+    folder.write_config(model, {**named, "command": command, "started": started, "at_timesteps": model.num_timesteps})
 
 
 def tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
