@@ -46,6 +46,7 @@ from fastes.rollout.episode import Episode
 from fastes.rollout.predictor import Predictor
 from fastes.sb3.callbacks import all_callbacks, reads_infos
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
+from fastes.settings.preset_fit import misfit, tell_of_misfit, tell_of_target
 from fastes.settings.preset_loader import choose_settings
 from fastes.settings.settings import Settings
 from fastes.system.console import output_lasts
@@ -120,7 +121,10 @@ class FastES(Loop):
             shown: Any = source.vector_env if own is None else own
             if own is not None:
                 check_for_workers(own, n_workers, stacklevel=2)
-            chosen = choose_settings(source.preset_name(shown.observation_space), preset, changes, verbose)
+            name = source.preset_name(shown.observation_space)
+            odd = misfit(name, source, shown.observation_space, shown.action_space)
+            chosen = choose_settings(name, preset, changes, verbose, not odd)
+            tell_of_misfit(name, odd, source, preset, chosen, stacklevel=2)
             spec = spec_of(wanted, chosen, shown)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             self._init_interface(tensorboard_log, stats_window_size, device, info_keywords)
@@ -380,6 +384,8 @@ class FastES(Loop):
         model._use_reference()
         model.set_random_seed(replaced.get("seed") if seed is None else seed)
         model._check_statistics()
+        if env is not None:
+            tell_of_target(model.source, model.settings, stacklevel=2)
         return model
 
     @classmethod

@@ -218,12 +218,12 @@ def test_statistics_of_wrappers_are_warned_of(as_function: bool) -> None:
     made: Any = lambda: wrappers.NormalizeObservation(pendulum())  # noqa: E731
     with caught_warnings() as messages, FastES(made if as_function else made(), n_workers=0, **SETTINGS):
         pass
-    (message,) = [m for m in messages if "NormalizeObservation" in m]
+    (message,) = [m for m in messages if "NormalizeObservation keeps" in m]
     assert "number of workers" in message
     assert "normalize_obs" in message
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with FastES(rescaled(), n_workers=0, **SETTINGS):
+        with FastES(rescaled(), n_workers=0, preset="default", **SETTINGS):
             pass
 
 

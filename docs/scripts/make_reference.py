@@ -13,7 +13,7 @@ from typing import Any
 
 from fastes.cli.main import build_parser
 from fastes.settings.alternatives import ALTERNATIVES
-from fastes.settings.preset_loader import GENERAL, all_presets, load_preset
+from fastes.settings.preset_loader import GENERAL, NO_SETTINGS, all_presets, load_preset
 from fastes.settings.settings import grouped_fields
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -149,7 +149,7 @@ def presets_page() -> str:
     for name, preset in sorted(all_presets().items()):
         lines += [f"## {name}\n", *([preset["source"] + ".\n"] if "source" in preset else [])]
         lines += ["| setting | value |", "|---|---|"]
-        lines += [f"| `{key}` | `{value!r}` |" for key, value in preset.items() if key != "source"]
+        lines += [f"| `{key}` | `{value!r}` |" for key, value in preset.items() if key not in NO_SETTINGS]
         lines.append("")
     return "\n".join(lines)
 

@@ -39,10 +39,6 @@ class Wrapping(NamedTuple):
     def name(self) -> str:
         return getattr(self.kind, "__name__", type(self.kind).__name__)
 
-    @property
-    def changes_rewards(self) -> bool:
-        return any(base.__name__ in CHANGE_REWARDS for base in getattr(self.kind, "__mro__", ()))
-
 
 def own(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Copies of arguments, which an environment may change; those that cannot be copied are themselves."""

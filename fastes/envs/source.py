@@ -17,11 +17,19 @@ import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import EzPickle
+from gymnasium.wrappers import TimeLimit
 
 from fastes.envs.atari.options import of_game, plays_screens, preset_id
 from fastes.envs.closing import close_env
 from fastes.envs.copies import Copies, made_by, parts_held_by, takes_worker_index
 from fastes.envs.declared_spaces import check_declared
+from fastes.envs.given.as_registered import (
+    changed_options,
+    has_another_goal,
+    is_registered_limit,
+    may_change_rewards,
+    odd_wrappers,
+)
 from fastes.envs.given.changes import CannotCarry, Changes, changes_of
 from fastes.envs.given.classes import ClassState, loaded_env_classes, send_by_value, state_of_classes
 from fastes.envs.import_hook import ATARI, register_atari, register_envs
@@ -197,14 +205,33 @@ class EnvSource:
             return False
         return self.vector_env is None or self.vector_env.plain
 
-    @property
-    def reward_threshold(self) -> float | None:
-        """The registered reward_threshold, at which an environment counts as solved; None if rewards may be others.
+    @functools.cached_property
+    def differences(self) -> tuple[str, ...]:
+        """In what it differs from the environment that its id makes, in words, as far as that can be known."""
+        if self.spec is None:
+            return ("changes of the object, which is copied",) if isinstance(self.factory, Copies) else ()
+        within = [kind for kind in self._within() if kind not in (TimeLimit, "TimeLimit")]  # its limit is the spec's
+        around = [wrapper.kind for wrapper in self.wrappers if not is_registered_limit(self.spec, wrapper.kind, wrapper.kwargs)]
+        differ = () if self.vector_env is None or self.vector_env.alike else ("environments that differ",)
+        set_since = () if self.changes is None else tuple(f"{name} set in the object" for name in self.changes.names)
+        options = changed_options(self.spec, self.make_kwargs)
+        return (*options, *set_since, *odd_wrappers(self.spec, (*around, *within)), *differ)
 
-        Wrappers change rewards, and so may what was set in the environment.
+    def _within(self) -> tuple[type | str, ...]:
+        return self.vector_env.wrapped_in if self.vector_env is not None else ()
+
+    @functools.cached_property
+    def reward_threshold(self) -> float | None:
+        """The registered reward_threshold, at which an environment counts as solved.
+
+        None if options, wrappers or what was set in the environment may change what a return is worth.
         """
-        changed = self.changes is not None or (self.vector_env is not None and self.vector_env.changes_rewards)
-        if self.spec is None or changed or any(wrapper.changes_rewards for wrapper in self.wrappers):
+        if self.spec is None or self.spec.reward_threshold is None or self.changes is not None:
+            return None
+        if self.vector_env is not None and (self.vector_env.changes_rewards or not self.vector_env.alike):
+            return None
+        kinds = (*(wrapper.kind for wrapper in self.wrappers), *self._within())
+        if any(map(may_change_rewards, kinds)) or has_another_goal(self.spec, self.make_kwargs):
             return None
         return self.spec.reward_threshold
 

@@ -24,6 +24,7 @@ from fastes.policies.layers.recurrent_state import State
 from fastes.rollout.job import StepsPlayed
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
+from fastes.settings.preset_fit import registered_target
 from fastes.settings.settings import Settings
 from fastes.training.archive.snapshots import Archive
 from fastes.training.episode_cap import EpisodeCap
@@ -189,7 +190,7 @@ class Model(FromConfig):
     @property
     def target_return(self) -> float:
         """Noise-free return at which `learn` stops; infinity for never."""
-        return self.settings.target(self.source.reward_threshold)
+        return self.settings.target(registered_target(self.source, self.settings))
 
     def alone(self, what: str) -> AbstractContextManager[None]:
         """A block that works on the state or the workers: FastESError while another thread does. what: as in 'learn()'."""

@@ -26,6 +26,7 @@ from fastes.sb3.episode_infos import checked_keywords, keywords_in
 from fastes.sb3.event_files import check_tensorboard
 from fastes.sb3.policy import Policy, check_device, device
 from fastes.sb3.training_envs import training_envs
+from fastes.settings.preset_fit import tell_of_target
 from fastes.system.cpus import available_cpus
 from fastes.system.forks import tell_of_forks
 from fastes.training.evaluator import Evaluator
@@ -182,6 +183,7 @@ class SB3Interface(SB3Attributes):
             self.state = self.state.in_new_env()
             self._use_reference()
             self._check_statistics()
+        tell_of_target(source, self.settings, stacklevel=2)
 
     def _check_statistics(self) -> None:
         """Warn of wrappers whose statistics do not fit a model that was trained before."""

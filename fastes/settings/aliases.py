@@ -50,7 +50,7 @@ ANSWERS = {
     **dict.fromkeys(_REMOVED, _EVALUATION),
     **dict.fromkeys(_DIRECTIONS, "population_size is twice that here"),
     "population_scale": "it multiplies a preset's population when a model is made: pass population_size and learning_rate",
-    **dict.fromkeys(_BEST_DIRECTIONS, "top_fraction is the share of the directions that count here: n_top / n_delta"),
+    **dict.fromkeys(_BEST_DIRECTIONS, "top_fraction is n_top / n_delta here"),
     "delta_schedule": "sigma takes a schedule itself here, such as 'lin_0.05_0.01'",
     "alive_bonus_offset": "it is alive_bonus here, with the other sign",
     "zero_policy": "LinearPolicy begins at zero anyway: leave it out",

@@ -26,6 +26,7 @@ __all__ = ["DEFAULT", "GENERAL", "all_presets", "choose_settings", "load_preset"
 
 DEFAULT = "default"  # what each setting has by itself
 GENERAL = "general"  # the preset of environments that have none of their own
+NO_SETTINGS = ("source", "made_for")  # keys of a preset beside its settings
 GAMES = "atari"  # the preset of games that have none of their own
 _GAME = re.compile(r"ALE/[A-Za-z0-9]+-v5")  # no memory, which is ALE/<Game>-ram-v5
 _OF_HIDDEN_LAYERS = ("net_arch", "activation_fn")  # policy_kwargs that a linear policy lacks
@@ -35,7 +36,7 @@ _FAR = 4  # times the preset's population_size, or that part of it
 @cache
 def all_presets() -> dict[str, dict[str, Any]]:
     """Preset name (an environment id, 'general', 'default', 'atari', 'paper' or 'ars') -> settings, with the key 'source'
-    for their provenance.
+    for their provenance, and of an environment's own 'made_for': entry point, arguments and spaces, see preset_fit.
     """
     presets: dict[str, dict[str, Any]] = {}
     for file in sorted(resources.files("fastes.presets").iterdir(), key=lambda f: f.name):
@@ -45,11 +46,11 @@ def all_presets() -> dict[str, dict[str, Any]]:
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """Settings of a preset, without its provenance."""
+    """Settings of a preset alone."""
     presets = all_presets()
     if name not in presets:
         raise ValueError(f"unknown preset {name!r}: expected one of {sorted(presets)}{suggest(name, presets)}")
-    return {key: value for key, value in presets[name].items() if key != "source"}
+    return {key: value for key, value in presets[name].items() if key not in NO_SETTINGS}
 
 
 def preset_for(env_id: str, changes: Mapping[str, Any] = MappingProxyType({})) -> str:
@@ -87,19 +88,22 @@ def no_preset_note(env_id: str, changes: Mapping[str, Any], flag: str = "preset=
     return f"{note}; {flag}{named} takes those of another version"
 
 
-def choose_settings(env_name: str, preset: str | None, changes: Mapping[str, Any], verbose: int = 0) -> Settings:
+def choose_settings(
+    env_name: str, preset: str | None, changes: Mapping[str, Any], verbose: int = 0, fits: bool = True
+) -> Settings:
     """A preset's settings with the given changes on top.
 
     verbose: 1 prints a line where the environment has no preset.
+    fits: whether the environment is the one that the preset of its name was made for; else it has none.
 
     changes: settings, and population_scale, which scales the preset before they are put on top.
 
     Warns of a population_size far from the preset's beside the preset's own learning_rate, but for `default` and `general`,
     whose rates were tuned on no environment.
     """
-    name = preset if preset is not None else preset_for(env_name, changes)
+    name = preset if preset is not None else preset_for(env_name if fits else "", changes)
     base = load_preset(name)
-    if verbose and preset is None and (note := no_preset_note(env_name, changes)):
+    if verbose and preset is None and fits and (note := no_preset_note(env_name, changes)):
         print(note)
     population_scale.refuse_both(changes)
     base = population_scale.scaled_settings(base, changes.get(population_scale.NAME, 1))

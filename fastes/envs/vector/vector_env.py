@@ -37,6 +37,8 @@ class VectorEnv(ABC):
     spec: of each environment; None where it cannot be known.
     plain: whether spec says all: no wrapper changes what the environments show, and all are alike.
     changes_rewards: whether a wrapper does, so that the environment's threshold says nothing of returns.
+    wrapped_in: classes of the wrappers around and within it, or their names, of environments in other processes.
+    alike: whether its environments are, as far as can be known.
     episode_limit: steps after which the environments end an episode at the latest; None where none are known of.
     normalizes: whether a wrapper normalises observations by running statistics.
     restarts_alone: whether an environment can start an episode while the others go on.
@@ -52,6 +54,8 @@ class VectorEnv(ABC):
     spec: EnvSpec | None
     plain: bool
     changes_rewards: bool
+    wrapped_in: tuple[type | str, ...]
+    alike: bool
     episode_limit: int | None
     normalizes: bool
     restarts_alone: bool
@@ -105,7 +109,7 @@ class VectorEnv(ABC):
         return False
 
     def _describe(self, wrappers: Sequence[Any], base: Any, ask: Callable[[], Any]) -> None:
-        """Set spec, plain, changes_rewards and episode_limit.
+        """Set spec, plain, changes_rewards, wrapped_in, alike and episode_limit.
 
         wrappers: around the vector environment `base`. ask: for how one of its environments prints, in another process.
         """
@@ -115,6 +119,7 @@ class VectorEnv(ABC):
         self.spec, alike = _spec_of(base, envs, printed)
         self.plain = alike and not wrappers
         self.changes_rewards = _changes_rewards(wrappers, envs, printed)
+        self.wrapped_in, self.alike = _wrapped_in(wrappers, envs, printed), alike or not envs
         self.episode_limit = limit_of_vector_env(base, self.spec, envs, printed)
 
 
@@ -161,6 +166,17 @@ def chain_of(env: Any, inner: str) -> list[Any]:
     while (within := vars(found[-1]).get(inner)) is not None:
         found.append(within)
     return found
+
+
+def _wrapped_in(wrappers: Sequence[Any], envs: Sequence[Any], printed: str) -> tuple[type | str, ...]:
+    """Of those around a vector environment, and of those in its first environment."""
+    within: list[type | str] = []
+    if envs:
+        *around, _ = layers(envs[0])
+        within += map(type, around)
+    elif printed:
+        within += re.findall(r"<([^<>]+)", printed)[:-2]  # then come the environment's own class and its id
+    return (*map(type, wrappers), *within)
 
 
 def _changes_rewards(wrappers: Sequence[Any], envs: Sequence[Any], printed: str) -> bool:
