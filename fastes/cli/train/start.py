@@ -18,7 +18,7 @@ from fastes.cli.arguments import find_modules_here, parse_env_kwargs
 from fastes.cli.saved_model import buildable, read_run, wrapped_source
 from fastes.cli.setting_flags import given_settings
 from fastes.cli.train.report import counted
-from fastes.envs.named_wrappers import make_wrapped_source
+from fastes.envs.given.named_wrappers import make_wrapped_source
 from fastes.es.schedules import ANY_NUMBER, count_at, make_schedule
 from fastes.models.from_config import env_kwargs_of, read_settings
 from fastes.policies.obs_columns import ALL
