@@ -467,6 +467,10 @@ def test_tell() -> None:
     with pytest.raises(FastESError, match="tell") as caught:
         es.tell([1, 2, 3, 4])
     assert "ask" in str(caught.value)
+    says(lambda: es.ask(10), ValueError, "progress_remaining = 10", "num_pairs")
+    says(lambda: es.ask(math.nan), ValueError, "progress_remaining = nan")
+    says(lambda: es.ask(None), TypeError, "progress_remaining = None is a NoneType")  # type: ignore[arg-type]
+    says(lambda: es.ask(num_pairs=0), ValueError, "num_pairs = 0")
     es.ask()
     says(lambda: es.tell([1, 2, 3]), ValueError, "3", "4")
     says(lambda: es.tell([1, 2, 3, 4, 5]), ValueError, "5", "4")

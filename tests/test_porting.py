@@ -211,6 +211,8 @@ def test_ars_acts_as_it_does_where_it_comes_from() -> None:
         assert_same_actions(acted(model), ars_actions(weight[:3], mean, std, BOUNDED))
     with import_policy(weight, env_of(BOX), mean=mean, std=std, **SETTINGS) as model:
         assert_same_actions(acted(model), ars_actions(weight, mean, std))
+    with import_policy(weight[:3].tolist(), env_of(BOUNDED), mean=mean, std=std, **SETTINGS) as model:
+        assert_same_actions(acted(model), ars_actions(weight[:3], mean, std, BOUNDED))
     with import_policy((weight, None, None), env_of(BOX), **SETTINGS) as model:
         assert_same_actions(acted(model), ars_actions(weight, np.zeros(INPUTS), np.ones(INPUTS)))
 
@@ -319,7 +321,10 @@ def test_layers_are_taken_as_torch_has_them() -> None:
         ({"kernel": WEIGHT}, {}, ValueError, r"names \['kernel'\]: expected layers.0.weight"),
         ({}, {}, ValueError, "expected layers.0.weight"),
         ([WEIGHT, WEIGHT], {}, TypeError, "expected a model or policy of SB3"),
-        (None, {}, TypeError, "the weights of layer 0 are None"),
+        ([], {}, TypeError, "expected a model or policy of SB3"),
+        (None, {}, TypeError, "got None, a NoneType: expected a model or policy of SB3"),
+        (FastES, {}, TypeError, "expected a model or policy of SB3"),
+        ([["1.0"] * INPUTS] * 4, {}, TypeError, "the weights of layer 0 have '1.0' at 0, 0, a str"),
         ("policy.zip", {}, ValueError, r"PPO.load\(path\)"),
         ("none.npz", {}, FileNotFoundError, "none.npz"),
     ],

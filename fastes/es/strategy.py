@@ -21,6 +21,7 @@ from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, StepAgreement, mak
 from fastes.es.parameter_windows import window_size
 from fastes.es.perturbations import Draws, Perturbations, draw_pairs, draw_windows
 from fastes.es.schedules import ScheduleSetting, checked_value, make_schedule
+from fastes.es.setting_fields import checked_number
 from fastes.es.sigma_adaptation import SigmaAdaptation, make_adaptation
 from fastes.number_array import number_array
 
@@ -229,7 +230,7 @@ class EvolutionStrategy(BlackBox):
         drawn_as: the number that they are drawn with, None for the generation's.
         """
         count = self.num_pairs if num_pairs is None else check_int("num_pairs", num_pairs, 1, 2**30)
-        self.progress_remaining = progress_remaining
+        self.progress_remaining = _checked_progress(progress_remaining)
         theta, _, adaptation, generation, *_ = self._state
         if adaptation is None:
             sigma, each = checked_value("sigma", self._sigma(progress_remaining)), None
@@ -332,6 +333,13 @@ class EvolutionStrategy(BlackBox):
         history = None if self._state.history is None else History()
         agreement = self._state.agreement and self._state.agreement.loaded(state)
         self._state = _State(self._fitting(state["theta"]), optimizer, adaptation, generation, None, history, agreement)
+
+
+def _checked_progress(value: float) -> float:
+    expected = "a number from 1 (start) to 0 (end of the budget); num_pairs is how many candidates to ask for, halved"
+    if not 0.0 <= (progress := checked_number("progress_remaining", value, expected)) <= 1.0:
+        raise ValueError(f"progress_remaining = {value!r} is out of range: expected {expected}")
+    return progress
 
 
 def _pairs_of_returns(returns: npt.ArrayLike | Sequence[float], perturbations: Perturbations) -> Float64:

@@ -126,7 +126,10 @@ class SB3Interface(SB3Attributes):
                 "get_parameters() returns it; those of a file are FastES.load(path).get_parameters()"
             )
         if odd := sorted(set(parameters) - {"policy"}):
-            raise ValueError(f"set_parameters() got {odd}: expected {{'policy': {{name: array}}}}, there is no other network")
+            raise ValueError(
+                f"set_parameters() got {odd}: expected {{'policy': {{name: array}}}}, there is no other network "
+                "(fastes.import_policy takes models of SB3)"
+            )
         with self.alone("set_parameters()"):
             self.state = self.state.given(
                 theta_with(self.policy_spec, self.theta, given, exact_match, ("set_parameters()", "exact_match"))

@@ -90,8 +90,9 @@ def network_of_file(path: str | os.PathLike[str], **how: Any) -> Network:
 
 def _linear(given: Any, outputs: str | None, statistics: Statistics | None) -> Network:
     """Of one weight, or of ARS's (weight, mean, std), whose statistics may be None."""
-    parts = list(given) if isinstance(given, (list, tuple)) or _is_of_objects(given) else [given]
-    if len(parts) not in (1, 3):
+    listed = isinstance(given, (list, tuple)) or _is_of_objects(given)
+    parts = list(given) if listed and len(given) == 3 and np.ndim(given[0]) == 2 else [given]
+    if not hasattr(parts[0], "__array__") and not _is_matrix_of_lists(parts[0]):
         raise TypeError(
             f"import_policy() got {given!r:.100}, a {type(given).__name__}: expected a model or policy of SB3, a torch module, "
             "a dict of arrays by name, one weight (outputs, inputs), (weight, mean, std), or the path of a .npz file"
@@ -99,6 +100,10 @@ def _linear(given: Any, outputs: str | None, statistics: Statistics | None) -> N
     if len(parts) == 3 and parts[1] is not None and statistics is None:
         statistics = checked_statistics(parts[1], parts[2])
     return checked_network([(parts[0], None)], "tanh", outputs or "actions", statistics)
+
+
+def _is_matrix_of_lists(given: Any) -> bool:
+    return isinstance(given, (list, tuple)) and len(given) > 0 and all(np.ndim(row) == 1 for row in given)
 
 
 def _is_of_objects(given: Any) -> bool:
