@@ -57,6 +57,10 @@ def test_what_a_program_prints_is_compared_with_what_the_page_shows(tmp_path: Pa
         assert not run_blocks.prints_as_shown(shown, other)
     for said, alike in (("1\n2\n3\n4\n", True), ("1\n4\n", True), ("4\n", False), ("1\n2\n3\n", False)):
         assert run_blocks.prints_as_shown("1\n...\n4\n", said) == alike
+    for said, alike in (("1\n3\n4\n", True), ("1\n2\n3\n2\n4\n", True), ("1\n2\n4\n", False), ("1\n3\n3\n", False)):
+        assert run_blocks.prints_as_shown("1\n...\n3\n ...\n4\n", said) == alike
+    assert run_blocks.prints_as_shown("1\n...\n4\n", "1\n", whole=False)
+    assert not run_blocks.prints_as_shown("1\n...\n4\n", "3\n4\n", whole=False)
     page = tmp_path / "page.md"
     page.write_text("```python\nprint(1)\n```\n\n```text\n3\n```\n", encoding="utf-8")
     done = subprocess.run(
@@ -64,6 +68,25 @@ def test_what_a_program_prints_is_compared_with_what_the_page_shows(tmp_path: Pa
     )
     assert done.returncode
     assert "page.md, line 2: it printed\n1\nand not\n3" in done.stderr
+
+
+def test_only_what_depends_on_the_machine_may_be_any_number() -> None:
+    row = "    1      4000     -26.9       0.8         -     -    88%        0     2.01       inf     250    {:>5}   {:>2}%\n"
+    assert run_blocks.prints_as_shown(row.format(11258, 29), row.format(400, 3))
+    assert not run_blocks.prints_as_shown(row.format(11258, 29), row.replace("4000", "9000").format(11258, 29))
+    line = "{} timesteps in 328 generations, 2 workers, {} s\n"
+    assert run_blocks.prints_as_shown(line.format(2000, 86.8), line.format(2000, 400.1).replace("2 workers", "16 workers"))
+    assert not run_blocks.prints_as_shown(line.format(2000, 86.8), line.format(3000, 86.8))
+
+
+def test_a_sample_behind_a_command_is_compared(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    for shown, ok in (("1\n...\n9", True), ("2\n...\n9", False)):
+        page.write_text(f"```bash\necho 1; echo 3\n```\n\n```text\n{shown}\n```\n", encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, str(SCRIPTS / "run_blocks.py"), str(page)], capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode == 0) == ok, done.stderr
 
 
 def test_blocks_that_fail_are_seen(tmp_path: Path) -> None:
