@@ -131,13 +131,16 @@ class Perturbations:
         """
         if isinstance(job, tuple):
             return np.asarray(self)[job]
-        if isinstance(job, (bool, np.bool_)) or not hasattr(job, "__index__") or np.ndim(job):
+        if type(job) is not int and (isinstance(job, (bool, np.bool_)) or not hasattr(job, "__index__") or np.ndim(job)):
             return self._rows(np.arange(len(self))[job])
         number = index(job)
         if not -len(self) <= number < len(self):
             raise IndexError(f"candidate {number} is out of range: this generation has {len(self)}")
+        return self._candidate(number % len(self))
+
+    def _candidate(self, job: int) -> Float32:
         candidate = np.empty_like(self.theta)
-        self._write(candidate, number % len(self))
+        self._write(candidate, job)
         return candidate
 
     def _rows(self, jobs: Int64) -> Float32:
@@ -155,7 +158,7 @@ class Perturbations:
         write_candidate(out, self.theta, self.table.values, int(self.noise_index[job // 2]), sigma, job % 2, window)
 
     def __iter__(self) -> Iterator[Float32]:
-        return (self[job] for job in range(len(self)))
+        return map(self._candidate, range(len(self)))
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """All candidates, rebuilt: (candidates, num_params). OSError for more than there is memory for."""
