@@ -47,8 +47,9 @@ from fastes.rollout.predictor import Predictor
 from fastes.sb3.callbacks import all_callbacks, reads_infos
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_fit import misfit, tell_of_misfit, tell_of_target
-from fastes.settings.preset_loader import choose_settings
+from fastes.settings.preset_loader import choose_settings, preset_for
 from fastes.settings.settings import Settings
+from fastes.settings.step_length import warn_of_step_length
 from fastes.system.console import output_lasts
 from fastes.system.cpus import available_cpus
 from fastes.system.descriptors import fill_standard_descriptors
@@ -126,6 +127,8 @@ class FastES(Loop):
             chosen = choose_settings(name, preset, changes, verbose, not odd)
             tell_of_misfit(name, odd, source, preset, chosen, stacklevel=2)
             spec = spec_of(wanted, chosen, shown)
+            under = preset if preset is not None else preset_for("" if odd else name, changes)
+            warn_of_step_length(under, chosen, changes, spec.num_params, stacklevel=2)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             self._init_interface(tensorboard_log, stats_window_size, device, info_keywords)
             self._set_up(source, spec, chosen, seed, n_workers, verbose, cluster)
