@@ -48,6 +48,10 @@ class Liar:
     __hash__ = None  # type: ignore[assignment]
 
 
+class Honest(Liar):
+    """Holds what the other holds."""
+
+
 class Mode(enum.Enum):
     EASY = 1
     HARD = 2
@@ -211,6 +215,9 @@ DIFFERENT: list[tuple[Any, Any]] = [
     ("1", b"1"),
     ([1], (1,)),
     (Liar(1.0), Liar(2.0)),
+    (Liar(1.0), Honest(1.0)),
+    ([1, True], [1, 1]),
+    ((0.0,), (-0.0,)),
     (Frame([1.0]), Frame([2.0])),
     (np.ones(2), np.ones(2, np.float32)),
     (np.ones(2), np.ones((1, 2))),

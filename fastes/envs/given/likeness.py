@@ -25,6 +25,7 @@ _ONE = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodDescripto
 _DRAWING = ("pygame", "pyglet", "glfw", "OpenGL", "gymnasium.envs.mujoco.mujoco_rendering")  # windows, screens, clocks
 _FOREIGN_DEPTH = 3  # objects of C++ within each other
 _SHOWN = 60  # characters
+_SHOWN_VALUES = 6  # of an array
 # of MuJoCo's MjData; all else follows from these, or is memory that was not written to
 _MUJOCO_STATE = {
     *("time", "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "qfrc_applied", "xfrc_applied"),
@@ -194,7 +195,7 @@ def _content(thing: Any) -> Content:
         value = Identity(thing)
     elif isinstance(thing, np.ndarray):
         value = (str(thing.dtype), thing.shape, None if thing.dtype.hasobject else _digest(thing.tobytes()))
-        shown = np.array2string(thing, threshold=8, edgeitems=2, separator=", ").replace("\n", "")
+        shown = str(thing.tolist()) if thing.size <= _SHOWN_VALUES else shown
     elif isinstance(thing, (np.generic, np.dtype)):
         value = repr(thing) if isinstance(thing, np.dtype) else (str(thing.dtype), thing.tobytes())
     elif isinstance(thing, pathlib.PurePath):
@@ -207,11 +208,16 @@ def _content(thing: Any) -> Content:
         value = tuple(map(_key, thing))
     elif isinstance(thing, (list, tuple, collections.deque)):
         value = len(thing)
-        if all(type(part) in _PLAIN for part in thing):
-            shown = repr(thing)
+        if _is_flat(thing):
+            value = shown = repr(thing)
     elif isinstance(thing, (set, frozenset)):
         value = tuple(sorted(map(str, map(_key, thing))))
     return Content(Identity(kind), value, shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "...")
+
+
+def _is_flat(thing: Any) -> bool:
+    """Whether it holds plain values alone, which are part of its content then."""
+    return type(thing) in (list, tuple) and all(type(part) in _PLAIN for part in thing)
 
 
 def _key(key: Any) -> Any:
@@ -299,7 +305,7 @@ def _items(thing: Any) -> Iterator[tuple[Step, Any]]:
         by_name = all(type(key) in _PLAIN or isinstance(key, enum.Enum) for key in thing)
         for index, (key, value) in enumerate(thing.items()):
             yield (Step("item", key) if by_name else Step("part", index)), value
-    elif isinstance(thing, (list, tuple)):
+    elif isinstance(thing, (list, tuple)) and not _is_flat(thing):
         kind = "item" if isinstance(thing, list) else "index"
         yield from ((Step(kind, index), part) for index, part in enumerate(thing))
     elif isinstance(thing, collections.deque):
