@@ -96,7 +96,7 @@ class StatisticsWarnings:
     def _say(self, kind: str, message: str) -> None:
         if kind not in self._said:
             self._said.add(kind)
-            warnings.warn(message, RuntimeWarning, stacklevel=8)  # the line that called learn
+            warnings.warn(message, RuntimeWarning, stacklevel=9)  # the line that called learn
 
 
 def _all_equal(batch: Batch, told: Told | None) -> bool:
