@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from fastes import _core
 from fastes.envs.closing import close_env
 from fastes.envs.rebuild import check_for_workers
 from fastes.envs.seen import look_at
@@ -153,7 +154,8 @@ class FastES(Loop):
         self.cluster = None if cluster is None else check_cluster(cluster, source, n_workers)
         self._env: CalledEnv | None = None
         check_model_memory(spec, settings.archive_size)
-        self.state = TrainingState(settings, spec, seed, source.episode_limit)
+        with _core.UsualFloats():
+            self.state = TrainingState(settings, spec, seed, source.episode_limit)
         vars(self).update(settings=settings, seed=seed)  # W&B and others list vars(model); the properties come first
         how = self.state.strategy.table, self.n_workers, self.cluster, self.state.env_calls
         self.evaluator = Evaluator(source, spec, settings, *how)

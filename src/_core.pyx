@@ -13,6 +13,12 @@ from libc.string cimport memcpy, memset
 
 cnp.import_array()
 
+cdef extern from "fenv.h" nogil:
+    ctypedef struct fenv_t:
+        pass
+    int fegetenv(fenv_t *)
+    int fesetenv(const fenv_t *)
+
 cdef extern from *:
     const char *FASTES_SOURCE_HASH  # setup.py's
 
@@ -272,6 +278,38 @@ def uncommitted(const int64_t[::1] flags not None, const int64_t[:] jobs not Non
             left[count] = job
             count += 1
     return np.asarray(left[:count])
+
+
+def float_mode():
+    """How this thread computes with floats: the way of rounding (0 nearest, 1 down, 2 up, 3 to zero), with FLOAT_FLAGS."""
+    return fastes_float_mode()
+
+
+cdef class UsualFloats:
+    """Within it this thread rounds to nearest, keeps denormals, and traps nothing; afterwards as before."""
+    cdef fenv_t before
+
+    def __enter__(self):
+        fegetenv(&self.before)
+        fastes_usual_float_mode()
+        return self
+
+    def __exit__(self, *_):
+        fesetenv(&self.before)
+
+
+def set_floats_back():
+    """From now on this thread computes as within UsualFloats. Returns how it did before, as `float_mode`: 0 for the same way."""
+    if fastes_float_mode_is_usual():
+        return 0
+    mode = fastes_float_mode()
+    fastes_usual_float_mode()
+    return mode
+
+
+FLOAT_FLAGS = {
+    "flushes to zero": FASTES_FLUSHES_TO_ZERO, "denormals are zero": FASTES_DENORMALS_ARE_ZERO, "traps": FASTES_TRAPS,
+}
 
 
 def aligned_zeros(int64_t count):

@@ -40,6 +40,14 @@ cdef class Actor(ActorMemory):
         """From now on `act`, `observe` and `choose` begin by calling refusal(), which does not return."""
         self.refusal = refusal
 
+    def arrange_with(self, arrange not None):
+        """From now on arrange(observation), an array, gives the one that is read: of the first, and of each of another shape.
+
+        It has to give an array of obs_shape. Without it any shape with as many values is read in C order.
+        """
+        self.arrange = arrange
+        self.unseen = True
+
     def set_normalizer(self, const double[::1] mean not None, const double[::1] inv_std not None, double clip):
         """From now on observations reach the first layer as clip((obs - mean) * inv_std, -clip, clip)."""
         check_length("mean", mean.shape[0], self.obs_size)
@@ -96,6 +104,7 @@ cdef class Actor(ActorMemory):
 
         That is Gaussian noise on Box actions, or sampled choices.
         """
+        self.set_float_mode_back()
         if self.state_size:
             memset(&self.states[0], 0, self.state_size * sizeof(float))
         self.c.noise_key = noise_key
@@ -133,13 +142,40 @@ cdef class Actor(ActorMemory):
             )
         return array.astype(np.float64)
 
+    cdef inline void set_float_mode_back(self) noexcept:
+        """Compute as usual, whatever an environment has made of it; float_mode says what that was."""
+        if not fastes_float_mode_is_usual():
+            self.float_mode = fastes_float_mode()
+            fastes_usual_float_mode()
+
+    cdef inline bint has_shape(self, cnp.ndarray array) noexcept:
+        """Whether an array is of obs_shape."""
+        cdef int axis
+        if array.ndim != self.obs_dims.shape[0] - 1:
+            return False
+        for axis in range(array.ndim):
+            if array.shape[axis] != self.obs_dims[axis]:
+                return False
+        return True
+
+    cdef cnp.ndarray arranged(self, cnp.ndarray array):
+        """What arrange makes of an array, as numbers that the kernels may read."""
+        array = self.arrange(array)
+        self.unseen = False
+        if not self.has_shape(array):
+            raise ValueError(f"observation has shape {np.shape(array)}, the policy expects {self.obs_shape}")
+        return array if obs_dtype_of(array) >= 0 else self.as_numbers(array)
+
     cdef inline cnp.ndarray as_input(self, obs, fastes_obs_dtype *obs_dtype):
         """An observation as an array that the kernels read; its dtype goes to obs_dtype."""
         cdef int dtype
         cdef cnp.ndarray array
+        self.set_float_mode_back()
         if type(obs) is not cnp.ndarray:
             obs = self.as_numbers(obs)
         array = <cnp.ndarray>obs
+        if self.arrange is not None and (self.unseen or not self.has_shape(array)):
+            array = self.arranged(array)
         dtype = obs_dtype_of(array)
         if dtype < 0:
             array = self.as_numbers(array)
@@ -187,6 +223,7 @@ cdef class Actor(ActorMemory):
         cdef cnp.ndarray array
         if self.refusal is not None:
             self.refuse()
+        self.set_float_mode_back()
         if type(outputs) is not cnp.ndarray or cnp.PyArray_TYPE(<cnp.ndarray>outputs) != cnp.NPY_FLOAT32:
             kind = f"dtype {outputs.dtype}" if isinstance(outputs, np.ndarray) else f"type {type(outputs).__name__}"
             raise TypeError(f"the policy's outputs have {kind}: expected a float32 array")

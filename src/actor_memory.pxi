@@ -8,7 +8,9 @@ cdef class ActorMemory:
     cdef readonly int64_t full_size
     cdef readonly int64_t state_size
     cdef readonly object observation
-    cdef bint counting, scalar_action, ready
+    cdef bint counting, scalar_action, ready, unseen
+    cdef readonly int float_mode  # what it was before it was set back; 0 where it never had to be
+    cdef object arrange
     cdef object refusal  # what is called instead of observing, once there is one
     cdef int action_type, action_ndim
     cdef cnp.npy_intp[32] action_dims
@@ -19,7 +21,7 @@ cdef class ActorMemory:
     cdef double[::1] sums
     cdef int64_t most_kept
     cdef double[::1] mean, inv_std, chosen
-    cdef int64_t[::1] columns
+    cdef int64_t[::1] columns, obs_dims
     cdef double[:, ::1] moments
     cdef double[::1] low, high
     cdef int64_t[::1] nvec, start
@@ -33,6 +35,7 @@ cdef class ActorMemory:
         self.obs_size = spec.obs_size
         self.full_size = self.obs_size
         self.obs_shape = spec.obs_shape
+        self.obs_dims = np.array((*self.obs_shape, 0), dtype=np.int64)  # the last one is no dimension: () has none
         self.params_array = aligned_zeros(self.num_params)
         self.params = self.params_array
         ends = [size for layer in spec.layers for size in (0 if layer.reads_image else layer.inputs, layer.outputs, layer.scratch_size)]

@@ -35,5 +35,6 @@ def act_rows(list actors not None, observations not None, actions not None):
     for row in range(n):
         actor = <Actor>actors[row]
         actor.steps[0] += 1
+        actor.set_float_mode_back()
         with nogil:
             kernels.act(&actor.c, data + row * obs_bytes, <fastes_obs_dtype>obs_dtype, out + row * action_bytes, actor.counting)

@@ -233,4 +233,28 @@ void fastes_commit(int64_t *flag, int64_t value);
 /* Reads a flag and everything published before it. */
 int64_t fastes_committed(const int64_t *flag);
 
+/* How this thread computes with floats: to nearest, denormals as they are, no traps. An environment, or a library that it loads,
+ * may change that, and all that is computed afterwards has other bits. */
+enum { FASTES_FLUSHES_TO_ZERO = 4, FASTES_DENORMALS_ARE_ZERO = 8, FASTES_TRAPS = 16 }; /* beside 0 to 3, the way of rounding */
+
+/* The way of rounding (0 nearest, 1 down, 2 up, 3 to zero), with the flags above. */
+int fastes_float_mode(void);
+
+/* From now on as above. */
+void fastes_usual_float_mode(void);
+
+/* Whether it is so; a few cycles. */
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+static inline int fastes_float_mode_is_usual(void) { return (_mm_getcsr() & 0xFFC0u) == 0x1F80u; }
+#elif defined(__aarch64__)
+static inline int fastes_float_mode_is_usual(void) {
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    return control == 0;
+}
+#else
+static inline int fastes_float_mode_is_usual(void) { return fastes_float_mode() == 0; }
+#endif
+
 #endif

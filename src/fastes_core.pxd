@@ -99,3 +99,7 @@ cdef extern from "fastes_core.h" nogil:
     int64_t fastes_claim(int64_t *unclaimed, int64_t stride, int64_t count, int64_t *at)
     void fastes_commit(int64_t *, int64_t)
     int64_t fastes_committed(const int64_t *)
+    int FASTES_FLUSHES_TO_ZERO, FASTES_DENORMALS_ARE_ZERO, FASTES_TRAPS
+    int fastes_float_mode()
+    void fastes_usual_float_mode()
+    bint fastes_float_mode_is_usual()

@@ -1,5 +1,6 @@
 /* Functions without a vector variant: the choice of a variant, single draws, ranks, and the workers' counters. */
 #include "fastes_core.h"
+#include <fenv.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -114,3 +115,34 @@ int64_t fastes_claim(int64_t *unclaimed, int64_t stride, int64_t count, int64_t 
 void fastes_commit(int64_t *flag, int64_t value) { __atomic_store_n(flag, value, __ATOMIC_RELEASE); }
 
 int64_t fastes_committed(const int64_t *flag) { return __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
+
+int fastes_float_mode(void) {
+    int mode;
+    switch (fegetround()) {
+#ifdef FE_DOWNWARD
+    case FE_DOWNWARD: mode = 1; break;
+#endif
+#ifdef FE_UPWARD
+    case FE_UPWARD: mode = 2; break;
+#endif
+#ifdef FE_TOWARDZERO
+    case FE_TOWARDZERO: mode = 3; break;
+#endif
+    default: mode = 0;
+    }
+#if defined(__x86_64__)
+    unsigned control = _mm_getcsr();
+    mode = (int)(control >> 13 & 3u); /* fegetround asks the x87, which computes nothing here */
+    if (control & 0x8000u) mode |= FASTES_FLUSHES_TO_ZERO;
+    if (control & 0x0040u) mode |= FASTES_DENORMALS_ARE_ZERO;
+    if ((control & 0x1F80u) != 0x1F80u) mode |= FASTES_TRAPS;
+#elif defined(__aarch64__)
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    if (control & (1u << 24)) mode |= FASTES_FLUSHES_TO_ZERO;
+    if (control & 0x9F00u) mode |= FASTES_TRAPS;
+#endif
+    return mode;
+}
+
+void fastes_usual_float_mode(void) { fesetenv(FE_DFL_ENV); }

@@ -291,7 +291,7 @@ def test_mappings_that_need_bounds() -> None:
         ({"alive_bonus": math.nan}, ValueError, ("alive_bonus", "nan")),
         ({"sample_actions": 1}, TypeError, ("sample_actions", "1", "True or False")),
         ({"normalize_obs": "yes"}, TypeError, ("normalize_obs", "yes", "True or False")),
-        ({"max_episode_steps": -1}, ValueError, ("max_episode_steps", "-1")),
+        ({"max_episode_steps": -2}, ValueError, ("max_episode_steps", "-2")),
         ({"obs_clip": 0.0}, ValueError, ("obs_clip", "0.0")),
         ({"obs_std_floor": 0.0}, ValueError, ("obs_std_floor", "0.0")),
         ({"episode_cap_factor": 1.0}, ValueError, ("episode_cap_factor", "1.0")),
@@ -391,7 +391,7 @@ def test_observation_of_the_wrong_type(observation: Any) -> None:
 
 def test_observation_outside_a_flattened_space() -> None:
     with FastES("FrozenLake-v1", n_workers=2) as model:
-        says(lambda: model.predict(99), ValueError, "99", "Discrete(16)")
+        says(lambda: model.predict(9.5), ValueError, "9.5", "Discrete(16)")
         says(lambda: model.predict("x"), ValueError, "'x'", "Discrete(16)")
 
 

@@ -60,7 +60,6 @@ OBSERVATIONS: dict[str, tuple[Any, Any, str]] = {
         "observation['place'] has shape (4,): expected (3,); the space is",
     ),
     "text": (DICT, {"place": "abc", "kind": 1}, "observation['place'] is the str 'abc'"),
-    "no choice": (DICT, {"place": np.zeros(3), "kind": 7}, "observation['kind'] has the value 7, which is not in Discrete(3)"),
     "None": (DICT, None, "observation is the NoneType None: expected a dict"),
     "array for a tuple": (TUPLE, np.zeros(6), "expected a tuple of 2 parts"),
     "short tuple": (TUPLE, (np.zeros(3),), "expected a tuple of 2 parts"),

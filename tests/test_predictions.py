@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from training import learn
 
 from fastes import FastES, TorchPolicy
 from fastes.policies.mlp import make_policy_spec
-from fastes.rollout.observation_rows import observation_rows
+from fastes.rollout.observations.rows import observation_rows
 from fastes.rollout.predictor import Predictor
 
 ACTIONS = spaces.Box(-1.0, 1.0, (2,))
@@ -168,33 +169,21 @@ def test_an_empty_batch_gives_no_action() -> None:
 GOOD = {"speed": np.zeros(2), "image": np.zeros((2, 2)), "gear": 1, "lamps": np.zeros(2)}
 # space, what came, and what the message has to name
 REFUSED: list[tuple[str, Any, tuple[str, ...]]] = [
-    ("Discrete", 3, ("value 3", "Discrete(5, start=-2)")),
-    ("Discrete", -3, ("value -3",)),
     ("Discrete", 0.5, ("value 0.5",)),
     ("Discrete", float("nan"), ("nan",)),
-    ("Discrete", [0, 1, 9], ("value 9",)),
-    ("Discrete", np.zeros((2, 1), int), ("(2, 1)", "()", "(n,)")),
     ("Discrete", "up", ("str", "'up'")),
     ("Discrete", None, ("None",)),
-    ("MultiDiscrete", [1, 1], ("value 1",)),
     ("MultiDiscrete", [1, -1, 0], ("(3,)", "(2,)", "(n, 2)")),
-    ("MultiBinary", [0, 1, 2], ("value 2",)),
     ("MultiBinary", [[0, 1], [1]], ("list", "one shape")),
     ("Dict", 5, ("int", "5", "dict", "speed")),
     ("Dict", {"speed": np.zeros(2)}, ("['speed']", "'gear', 'image', 'lamps', 'speed'")),
-    ("Dict", {**GOOD, "more": 1}, ("more",)),
     ("Dict", {**GOOD, "speed": np.zeros(3)}, ("observation['speed']", "(3,)", "(2,)", "(n, 2)")),
     ("Dict", {**GOOD, "speed": ["a", "b"]}, ("observation['speed']", "<U1")),
     ("Dict", {**GOOD, "speed": np.zeros(2) * 1j}, ("observation['speed']", "complex")),
-    ("Dict", {**GOOD, "image": np.full((2, 2), 0.5)}, ("observation['image']", "0.5")),
-    ("Dict", {**GOOD, "image": np.full((2, 2), 256)}, ("observation['image']", "256")),
-    ("Dict", {**GOOD, "gear": 3}, ("observation['gear']", "value 3", "Discrete(3)")),
     ("Dict", {**GOOD, "speed": np.zeros((4, 2))}, ("mixes", "a batch of 4", "one observation")),
     ("Dict", {k: np.zeros((n, *np.shape(v))) for n, (k, v) in enumerate(GOOD.items(), 2)}, ("batch of 2", "batch of 3")),
-    ("Dict", [GOOD, {**GOOD, "gear": 7}], ("observation[1]['gear']", "7")),
     ("Dict", [{k: [v] for k, v in GOOD.items()}], ("observation[0]", "batch itself")),
     ("Tuple", (np.zeros(2), [0, 0]), ("tuple of 3 parts",)),
-    ("Tuple", (np.zeros(2), [0, 0], 4), ("observation[2]", "value 4")),
     ("Tuple", {"a": 1}, ("dict", "tuple of 3 parts")),
     ("nested", {"x": [[0, 1], {"y": [0.5, 0.5]}]}, ("observation['x']", "list", "tuple")),
     ("Text", {"word": "toolong", "speed": [0, 0]}, ("observation['word']", "toolong", "Text")),
@@ -210,6 +199,34 @@ def test_what_does_not_fit_is_named(name: str, observation: Any, words: tuple[st
         word for word in (*words, str(SPACES[name]), "expected one observation", "batch") if word not in str(caught.value)
     ]
     assert not missing, f"{missing} not in: {caught.value}"
+
+
+SAID: list[tuple[str, Any, tuple[str, ...]]] = [
+    ("Discrete", 3, ("value 3", "Discrete(5, start=-2)")),
+    ("Discrete", -3, ("value -3",)),
+    ("Discrete", [0, 1, 9], ("value 9",)),
+    ("MultiDiscrete", [1, 1], ("value 1",)),
+    ("MultiBinary", [0, 1, 2], ("value 2",)),
+    ("Dict", {**GOOD, "more": 1}, ("more",)),
+    ("Dict", {**GOOD, "image": np.full((2, 2), 0.5)}, ("observation['image']", "0.5")),
+    ("Dict", {**GOOD, "image": np.full((2, 2), 256)}, ("observation['image']", "256")),
+    ("Dict", {**GOOD, "gear": 3}, ("observation['gear']", "value 3", "Discrete(3)")),
+    ("Dict", [GOOD, {**GOOD, "gear": 7}], ("observation['gear']", "7")),
+    ("Tuple", (np.zeros(2), [0, 0], 4), ("observation[2]", "value 4")),
+    ("Discrete", np.zeros((2, 1), int), ("shape (1,)", "()")),
+]
+
+
+@pytest.mark.parametrize(("name", "observation", "words"), SAID)
+def test_what_is_outside_of_the_space_is_said_once_and_taken(name: str, observation: Any, words: tuple[str, ...]) -> None:
+    predictor = Predictor(make_policy_spec("LinearPolicy", SPACES[name], ACTIONS), False, 0)
+    with pytest.warns(RuntimeWarning) as caught:
+        predictor._rows(observation, SPACES[name])
+    assert len(caught) == 1
+    assert [word for word in words if word not in str(caught[0].message)] == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predictor._rows(observation, SPACES[name])
 
 
 @pytest.mark.parametrize("name", [name for name in SPACES if name != "Text"])

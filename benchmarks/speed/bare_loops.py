@@ -20,7 +20,8 @@ import numpy.typing as npt
 from fastes import FastES, _core
 from fastes.envs.source import EnvSource
 from fastes.policies.policy_spec import PolicySpec
-from fastes.rollout.episode import EpisodeSettings, observation_flattener
+from fastes.rollout.episode import EpisodeSettings
+from fastes.rollout.observations.reader import ObservationReader
 
 _RECORDED_STEPS = 3_000  # played before each measurement, whole episodes
 
@@ -68,7 +69,7 @@ def record(env: gymnasium.Env[Any, Any], spec: PolicySpec, candidates: Candidate
     if candidates.normalizer is not None:
         actor.set_normalizer(*candidates.normalizer)
     max_steps, action_noise, sample = candidates.episode
-    flatten = observation_flattener(env.observation_space) or (lambda obs: obs)
+    flatten = ObservationReader(env.observation_space).flatten or (lambda obs: obs)
     episodes: list[Episode] = []
     while sum(len(actions) for _, actions in episodes) < _RECORDED_STEPS:
         eps = rng.standard_normal(spec.num_params, dtype=np.float32)

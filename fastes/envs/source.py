@@ -19,6 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import EzPickle
 from gymnasium.wrappers import TimeLimit
 
+from fastes import _core
 from fastes.envs.atari.options import of_game, plays_screens, preset_id
 from fastes.envs.closing import close_env
 from fastes.envs.copies import Copies, made_by, parts_held_by, takes_worker_index
@@ -106,7 +107,8 @@ class EnvSource:
         Handlers of SIGINT, SIGTERM and SIGHUP stay as they are, whatever the environment installs.
         """
         alone = CopiesEndHere(f"the environment {self.name}")
-        with handlers_kept(), numbered(worker_index() if number is None else number), mujoco_listened_to() as built, alone:
+        number = worker_index() if number is None else number
+        with _core.UsualFloats(), handlers_kept(), numbered(number), mujoco_listened_to() as built, alone:
             env = self._built_with_its_classes(extra)
             number_videos(env, worker_index())
             built.append(env)

@@ -19,8 +19,9 @@ from fastes.errors import WorkerError, frames_of, summary_of, trace_of
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.layers.batch_norm import REFERENCE_SIZE
-from fastes.rollout.episode import EpisodeSettings, observation_flattener, run_episode
+from fastes.rollout.episode import EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE
+from fastes.rollout.observations.reader import ObservationReader
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
 from fastes.system.forks import CopiesEndHere
 from fastes.system.interrupts import interrupts_wait
@@ -87,7 +88,7 @@ def draw_reference(spec: AnySpec, source: EnvSource, env: Env | VectorEnv, seed:
 
 def _play(source: EnvSource, env: Env, actor: _RandomActor, seeds: list[int], penalises: bool) -> None:
     """Episodes until enough is seen: one without an error has one observation at least."""
-    flatten, failures, known = observation_flattener(env.observation_space), 0, set[str]()
+    flatten, failures, known = ObservationReader(env.observation_space).read, 0, set[str]()
     with contextlib.ExitStack() as built:
         for env_seed in seeds:
             if not (left := REFERENCE_SIZE - len(actor.seen)):
@@ -127,7 +128,7 @@ def _where(source: EnvSource, env_seed: int) -> str:
 
 def _play_vector_env(source: EnvSource, env: VectorEnv, actor: _RandomActor, seeds: list[int]) -> None:
     env.check_process()
-    flatten = observation_flattener(env.observation_space)
+    flatten = ObservationReader(env.observation_space).read
     with env.frozen():
         for env_seed in seeds:
             if len(actor.seen) >= REFERENCE_SIZE:
@@ -138,7 +139,7 @@ def _play_vector_env(source: EnvSource, env: VectorEnv, actor: _RandomActor, see
                 raise _in_words(error, source, env_seed) from error
 
 
-def _play_vector_episode(env: VectorEnv, actor: _RandomActor, env_seed: int, flatten: Callable[[Any], Any] | None) -> None:
+def _play_vector_episode(env: VectorEnv, actor: _RandomActor, env_seed: int, flatten: Callable[[Any], Any]) -> None:
     """Until the first environment's episode is over, or enough is seen. Global random state starts from the seed, as ever."""
     seed_global_random(env_seed)
     with interrupts_wait() if env.in_processes else contextlib.nullcontext():
@@ -146,7 +147,7 @@ def _play_vector_episode(env: VectorEnv, actor: _RandomActor, env_seed: int, fla
     done = False
     while not done and len(actor.seen) < REFERENCE_SIZE:
         shown = next(iter(env.observations()))
-        action = actor.act(shown if flatten is None else flatten(shown))
+        action = actor.act(flatten(shown))
         actions = np.array([action] * env.num_envs, dtype=env.action_space.dtype)
         with interrupts_wait() if env.in_processes else contextlib.nullcontext():
             done = bool(env.step(actions)[1][0])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Collection, Iterator
 
+from fastes import _core
 from fastes.envs.worker_number import numbered
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of, trace_of
 from fastes.pools.at_exit import close_at_exit
@@ -65,10 +67,15 @@ class SerialPool(KeptRequests):
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[JobRunner]:
-        with handlers_kept(), global_random_kept(), one_thread(), numbered(self.spec.first_worker):
+        with _core.UsualFloats(), handlers_kept(), global_random_kept(), one_thread(), numbered(self.spec.first_worker):
             if self._runner is None:
-                self._runner = JobRunner(self.spec, self.block)
+                self._runner = JobRunner(self.spec, self.block, tell=self._tell)
             yield self._runner
+
+    def _tell(self, kind: str, said: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warnings.warn(said, RuntimeWarning, stacklevel=8)
 
     def _run(self, runner: JobRunner, job: int, open_: OpenRequest) -> None:
         def penalise(error: Exception) -> None:

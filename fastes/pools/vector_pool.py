@@ -17,10 +17,11 @@ from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of
 from fastes.pools.open_requests import KeptRequests, OpenRequest
 from fastes.rollout.action_masks import has_mask
-from fastes.rollout.episode import Episode, EpisodeSettings, observation_flattener
+from fastes.rollout.episode import Episode, EpisodeSettings
 from fastes.rollout.job import Batch, PoolSpec, Request, Terms
 from fastes.rollout.job_runner import parameter_loader
 from fastes.rollout.last_infos import write_info
+from fastes.rollout.observations.reader import ObservationReader
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
 from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS
 from fastes.system.forks import CopiesEndHere, end_copy, tell_of_forks
@@ -67,10 +68,15 @@ class VectorPool(KeptRequests):
         self.load_parameters = parameter_loader(self.block.layout.candidates, spec.policy)
         self._actors = [spec.policy.make_actor() for _ in range(vector_env.num_envs)]
         self.can_act = [not spec.policy.needs_reference] * vector_env.num_envs
-        self._flatten = observation_flattener(vector_env.observation_space)
+        reader = ObservationReader(vector_env.observation_space)
+        self._flatten, self._shape = reader.flatten, vector_env.observation_space.shape
+        if reader.arrange is not None:
+            for actor in self._actors:
+                actor.arrange_with(reader.arrange)
         self._actions = (vector_env.num_envs, *_shape_of(vector_env.action_space)), vector_env.action_space.dtype
         head = spec.policy.head
         one_call = self._flatten is None and head is not None and np.dtype(head.dtype) == vector_env.action_space.dtype
+        self._is_known = False  # whether the reader has looked at an observation
         self._in_one_call = one_call and type(self._actors[0]) is _core.Actor
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
         tell_of_forks(self)
@@ -130,7 +136,7 @@ class VectorPool(KeptRequests):
     def _play(self, jobs: Sequence[Job]) -> None:
         self.vector_env.check_process()
         run = _Run(self, jobs)
-        with handlers_kept(), global_random_kept(), one_thread():
+        with _core.UsualFloats(), handlers_kept(), global_random_kept(), one_thread():
             try:
                 with self._copies_end:
                     run.to_the_end()
@@ -147,11 +153,16 @@ class VectorPool(KeptRequests):
                     -1,
                 ) from error
 
+    def _is_as_read(self, observations: npt.NDArray[Any]) -> bool:
+        """Whether kernels read them as they are; a dtype's name says nothing of the order of bytes."""
+        dtype = observations.dtype
+        return observations.shape[1:] == self._shape and dtype.isnative and dtype.name in _core.OBS_DTYPES
+
     def act(self) -> npt.NDArray[Any]:
         """The actions of all environments, (num_envs, *action shape)."""
         observations = self.vector_env.observations()
         actions = np.empty(*self._actions)
-        if self._in_one_call and isinstance(observations, np.ndarray) and _is_read_as_it_is(observations.dtype):
+        if self._in_one_call and self._is_known and isinstance(observations, np.ndarray) and self._is_as_read(observations):
             _core.act_rows(self._actors, np.ascontiguousarray(observations), actions)
             return actions
         for index, (actor, observation) in enumerate(zip(self._actors, observations, strict=True)):
@@ -162,12 +173,8 @@ class VectorPool(KeptRequests):
                     f"{actions.dtype}, as in the action space {self.vector_env.action_space}"
                 )
             actions[index] = action
+        self._is_known = True
         return actions
-
-
-def _is_read_as_it_is(dtype: np.dtype[Any]) -> bool:
-    """Whether kernels read it; a name says nothing of the order of bytes."""
-    return dtype.isnative and dtype.name in _core.OBS_DTYPES
 
 
 def _shape_of(space: spaces.Space[Any]) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium
-from gymnasium import spaces
 
 from fastes._core import Actor
 from fastes.envs.old_interface import advice_on_episode
@@ -60,13 +59,6 @@ class EpisodeSettings(NamedTuple):
     action_noise: float = 0.0
     sample: bool = False
     per_candidate: int = 1
-
-
-def observation_flattener(space: spaces.Space[Any]) -> Callable[[Any], Any] | None:
-    """How observations of this space become one array, or None where they are one already (Box)."""
-    if isinstance(space, spaces.Box):
-        return None
-    return lambda obs: spaces.flatten(space, obs)
 
 
 def _act_on(actor: Actor, flatten: Callable[[Any], Any] | None) -> Callable[[Any], Any]:

@@ -16,11 +16,13 @@ from fastes.es.perturbations import write_candidate
 from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.action_masks import has_mask
 from fastes.rollout.env_calls import FORGET, in_force, make_call
-from fastes.rollout.episode import Episode, observation_flattener, run_episode
+from fastes.rollout.episode import Episode, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, Terms
 from fastes.rollout.last_infos import write_info
+from fastes.rollout.observations.reader import ObservationReader, Tell, warn
 from fastes.rollout.shared_block import CALLS, EPISODE, EVALUATION_STEPS, JOB, STEPS, Block, Place, PlaceLayout
 from fastes.rollout.space_checks import check_spaces
+from fastes.system.float_mode import what_changed_floats
 from fastes.system.forks import CopiesEndHere, end_copy, tell_of_forks
 
 
@@ -29,6 +31,7 @@ class JobRunner:
 
     slot: this runner's row of the block's `workers`, where it keeps what it is doing.
     whole: a context in which nothing cuts short what is done: half an environment could not be closed.
+    tell: gets what has to be said once of what the environment does.
     """
 
     def __init__(
@@ -37,14 +40,18 @@ class JobRunner:
         block: Block,
         slot: int = 0,
         whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        tell: Tell = warn,
     ) -> None:
+        self._tell, self._told_of_floats = tell, False
         self.spec, self.block, self.row, self.whole = spec, block, block.workers[slot], whole
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
         self.around: Callable[[Env], Any] = lambda env: env  # what noise-free episodes are played in
         self.env, self._called = self._build(), 0  # and the number of the last call that it was given
         try:
-            self.flatten = observation_flattener(self.env.observation_space)
-            self.actor = spec.policy.make_actor()
+            reader = ObservationReader(self.env.observation_space, self._tell)
+            self.flatten, self.actor = reader.flatten, spec.policy.make_actor()
+            if reader.arrange is not None:
+                self.actor.arrange_with(reader.arrange)
         except BaseException:
             self.close()
             raise
@@ -104,6 +111,9 @@ class JobRunner:
             self._rebuild()
         place.returns[job], place.lengths[job], place.successes[job], place.cuts[job] = played[:4]
         self._episodes += terms.episodes.per_candidate if candidate else 1
+        if (mode := _core.set_floats_back() or self.actor.float_mode) and not self._told_of_floats:
+            self._told_of_floats = True
+            self._tell("floats", what_changed_floats(f"the environment {self.spec.source.name}", mode))
         place.seconds[job] = time.perf_counter() - started
         _core.commit(place.committed, job, ticket)
         _core.commit(row, JOB, -1)  # whoever sees this sees the flag

@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
+from fastes import _core
 from fastes._core import Actor
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.layers.recurrent_state import State, cells_of, remembered_in, state_of
-from fastes.rollout.episode import observation_flattener
 from fastes.rollout.obs_normalizer import ObsNormalizer
-from fastes.rollout.observation_rows import observation_rows
+from fastes.rollout.observations.layout import layout_of
+from fastes.rollout.observations.reader import ObservationReader
+from fastes.rollout.observations.rows import observation_rows
 from fastes.rollout.random_state import one_thread
 from fastes.system.forks import tell_of_forks
 
@@ -56,6 +59,7 @@ class Predictor:
         self._actors = [self._actor]
         self._remembers = bool(getattr(self._actor, "hooks", ()))  # then each row of a batch has an actor of its own
         self._cells = cells_of(spec.layers)
+        self._reader: ObservationReader | None = None
         self._loaded: tuple[npt.NDArray[np.float32] | None, int] = (None, -1)
         self.seed(seed)
         self.lock = threading.RLock()  # to be held round `act`: its actors' memory is there once
@@ -86,20 +90,21 @@ class Predictor:
         noise: action_noise and whether to sample, as Actor.begin_episode takes them; each call and row draws its own.
         flat_space: the observation space when its observations are flattened first, None for a Box. What counts as one and
             what as a batch: an array of a Box's own shape is one, with one more axis in front a batch; for the other spaces
-            see fastes.rollout.observation_rows.observation_rows.
+            see fastes.rollout.observations.rows.observation_rows.
         state: what a recurrent policy remembers, as the last call returned it; None where all rows begin an episode. Custom
             policies keep what they remember.
         episode_start: for which rows an episode begins, a flag for all or one a row, at which a policy with a memory is
             reset; None for no row.
         """
         rows, single = self._rows(observation, flat_space)
-        self._load(theta, normalizer, len(rows))
-        self._key += 1
-        if self._cells:
-            actions, state = self._recurrent_rows(rows, noise, state, episode_start)
-        else:
-            with contextlib.nullcontext() if self.spec.layers else one_thread():
-                actions, state = self._act_rows(rows, noise, episode_start), None
+        with _core.UsualFloats():
+            self._load(theta, normalizer, len(rows))
+            self._key += 1
+            if self._cells:
+                actions, state = self._recurrent_rows(rows, noise, state, episode_start)
+            else:
+                with contextlib.nullcontext() if self.spec.layers else one_thread():
+                    actions, state = self._act_rows(rows, noise, episode_start), None
         if single:
             return single_action(actions[0]), state
         head = self.spec.head
@@ -110,7 +115,8 @@ class Predictor:
     def _fresh_actor(self) -> Actor:
         """An actor at the beginning of an episode, whatever its policy was given with."""
         actor = self.spec.make_actor()
-        actor.begin_episode()
+        with _core.UsualFloats():
+            actor.begin_episode()
         return actor
 
     def _act_rows(self, rows: Any, noise: tuple[float, bool], episode_start: Any) -> list[Any]:
@@ -173,14 +179,25 @@ class Predictor:
             return array[np.newaxis], True
         if array.ndim == len(shape) + 1 and array.shape[1:] == shape:
             return array, False
+        arrange = self._reader_of(spaces.Box(-np.inf, np.inf, shape)).read
+        if layout_of(array.shape, shape) is not None:
+            return arrange(array)[np.newaxis], True
+        if array.ndim and layout_of(array.shape[1:], shape) is not None:
+            return [arrange(row) for row in array], False
         batch = f"(n, {', '.join(map(str, shape))})"
         raise ValueError(f"observation has shape {array.shape}: expected {shape}, or {batch} for a batch of n")
 
     def _flat_rows(self, observation: Any, space: Any) -> tuple[Any, bool]:
-        flatten = observation_flattener(space)
+        flatten = self._reader_of(space).flatten
         if flatten is None:
             raise ValueError(
                 f"the policy was made for observations that are flattened, the environment has {space}: pass its own env"
             )
         rows, single = observation_rows(space, observation)
         return [flatten(row) for row in rows], single
+
+    def _reader_of(self, space: spaces.Space[Any]) -> ObservationReader:
+        """One for each space: what it says, it says once."""
+        if self._reader is None or self._reader.space != space:
+            self._reader = ObservationReader(space)
+        return self._reader

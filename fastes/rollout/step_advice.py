@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastes.rollout.observation_rows import misfit
+from fastes.rollout.observations.rows import misfit
 
 
 def advice_on_step(space: Any, flatten: Any, size: int, returned: Any) -> str:
     """What is wrong with the last observation; '' where nothing is, and the exception came of something else.
 
-    flatten: see observation_flattener.
+    flatten: see ObservationReader.
     size: values of a flattened observation.
     returned: the observation.
     """

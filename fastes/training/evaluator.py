@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from fastes import _core
 from fastes.envs.closing import close_env
 from fastes.envs.seen import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
@@ -326,9 +327,10 @@ class Evaluator:
     def _finish(self, steps: Steps[_Result]) -> _Result:
         self._forget_abandoned()
         try:
-            while True:
-                ticket = next(steps)
-                self._started().wait((ticket,))
+            with _core.UsualFloats():  # whatever the script that calls this has set
+                while True:
+                    ticket = next(steps)
+                    self._started().wait((ticket,))
         except StopIteration as end:
             result: _Result = end.value
             return result

@@ -18,7 +18,7 @@ from fastes.pools.processes.losses import Losses
 from fastes.pools.processes.shutdown import warn_of_late
 from fastes.pools.processes.watchdog import TICK, Watch
 from fastes.pools.processes.worker import LOOK, WORN
-from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed
+from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed, Said
 from fastes.pools.processes.worker_process import OFFER_BYTES, Worker
 from fastes.pools.processes.workforce import Workforce
 from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, StepsPlayed, describe_episode, warn_of_penalty
@@ -27,6 +27,7 @@ from fastes.rollout.shared_block import (
     GENERATION,
     JOB,
     PLACE,
+    SAID,
     TICKET,
     TICKET_SHIFT,
     UNCLAIMED,
@@ -114,9 +115,10 @@ class ProcessPool(Workforce):
                 if self._meet_events(timeout):
                     break
                 timeout = TICK
-            if self.spec.on_env_error == PENALISE:
+            if self.spec.on_env_error == PENALISE or self.block.workers[:, SAID].any():
+                self.block.workers[:, SAID] = 0
                 for worker in list(self._workers.values()):
-                    self._receive(worker)  # penalties were sent before their jobs counted as done
+                    self._receive(worker)  # what was sent before its job counted as done
         except BaseException:
             self.forget()
             raise
@@ -215,10 +217,17 @@ class ProcessPool(Workforce):
                 elif message == WORN:
                     self._renew(worker)
                 elif message != LOOK:
-                    self._meet_failure(worker, pickle.loads(message))
+                    self._meet_message(worker, pickle.loads(message))
         except (EOFError, OSError):
             return False
         return True
+
+    def _meet_message(self, worker: Worker, message: Failed | Said) -> None:
+        if isinstance(message, Failed):
+            self._meet_failure(worker, message)
+        elif message.kind not in self._warned:
+            self._warned.add(message.kind)
+            warnings.warn(message.text, RuntimeWarning, stacklevel=7)
 
     def _meet_failure(self, worker: Worker, failed: Failed) -> None:
         cause = None

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.envs.worker_registry import register
-from fastes.pools.processes.worker_messages import BUILDING, Failed, close_before_end, failure, told
+from fastes.pools.processes.worker_messages import BUILDING, Failed, Said, close_before_end, failure, told
 from fastes.rollout.job import PoolSpec
 from fastes.rollout.job_runner import JobRunner
 from fastes.rollout.shared_block import (
@@ -35,6 +35,7 @@ from fastes.rollout.shared_block import (
     OPEN,
     PLACE,
     READY,
+    SAID,
     STAGE,
     TICKET,
     UNCLAIMED,
@@ -258,12 +259,18 @@ def build(
     connection: Connection, spec: PoolSpec, registrations: bytes, block: Block, slot: int, signals: Signals
 ) -> JobRunner | None:
     """What runs jobs; None where an exception kept it from being built, of which the parent is told."""
+
+    def tell(kind: str, text: str) -> None:
+        if os.getpid() == signals.pid:  # a process that the environment has forked has no parent to tell
+            connection.send(Said(kind, text))
+            _core.commit(block.workers[slot], SAID, 1)
+
     try:
         register(registrations)
         with warnings.catch_warnings():
             if spec.env_shown:
                 warnings.simplefilter("ignore")
-            runner = JobRunner(spec, block, slot, signals.whole)
+            runner = JobRunner(spec, block, slot, signals.whole, tell)
         limit_threads()
         close_before_end(signals.whole()(runner.close))  # a signal to leave would cut it short
     except Exception as error:

@@ -20,6 +20,13 @@ _closing: list[Callable[[], object]] = []
 _line = (-1, -1)  # the connection's descriptor, and the process whose it is
 
 
+class Said(NamedTuple):
+    """What a user should know of what the environment does; its job goes on. kind: of this, one text is enough."""
+
+    kind: str
+    text: str
+
+
 class Failed(NamedTuple):
     """An exception in an episode.
 

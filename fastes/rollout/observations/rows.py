@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
+
+from fastes.rollout.observations.layout import layout_of
 
 Space = spaces.Space[Any]
 _ONE = -1  # stands for a single observation where others have the length of a batch
@@ -18,15 +19,15 @@ class _Misfit(ValueError):
 
 
 def observation_rows(space: Space, observation: Any) -> tuple[list[Any], bool]:
-    """The observations that are meant, each as spaces.flatten takes it, and whether it was just one.
+    """The observations that are meant, each as ObservationReader takes it, and whether it was just one.
 
     Shapes decide, in this order: one observation of the space; a batch, stacked along a new first axis in every array (a
     dict of arrays (n, ...), a tuple of such arrays, an int array (n,) for Discrete, as SB3's and Gymnasium's vector
     environments return them); a list, or an array of objects, of observations. For a Tuple space only a tuple is read
     as stacked: a list of tuples is a list of observations.
 
-    Numbers of a Box may lie outside of its bounds and have any dtype that its own can hold. Choices (Discrete,
-    MultiDiscrete, MultiBinary) have to be among those of the space. Raises ValueError that names the part that does not fit.
+    Layouts are those of `layout_of`. Choices (Discrete, MultiDiscrete) have to be whole numbers; those outside of the space are
+    the reader's to tell of. Raises ValueError that names the part that does not fit.
     """
     try:
         if _is_listed(space, observation):
@@ -73,7 +74,7 @@ def _has_items(value: Any) -> bool:
 def _lengths(space: Space, value: Any, where: str) -> set[int]:
     """The length of the batch that value is, or _ONE; nothing for a space without parts. Raises _Misfit."""
     if isinstance(space, spaces.Dict):
-        if not isinstance(value, Mapping) or set(value) != set(space.spaces):
+        if not isinstance(value, Mapping) or not set(space.spaces) <= set(value):
             got = f"has keys {sorted(map(str, value))}" if isinstance(value, Mapping) else f"is {_short(value)}"
             raise _Misfit(f"{where} {got}: expected a dict with keys {sorted(space.spaces)}")
         parts = [_lengths(part, value[key], f"{where}[{key!r}]") for key, part in space.spaces.items()]
@@ -106,48 +107,32 @@ def _length_of_leaf(space: Space, value: Any, where: str) -> int:
     if array.dtype.kind not in "fiub":
         raise _Misfit(f"{where} is {_short(value)} with dtype {array.dtype}: expected numbers")
     shape = space.shape or ()
-    if array.shape != shape and (array.ndim == 0 or array.shape[1:] != shape):
+    if array.shape == shape:
+        length = _ONE
+    elif array.ndim and array.shape[1:] == shape:
+        length = len(array)
+    elif layout_of(array.shape, shape) is not None:
+        length = _ONE
+    elif array.ndim and layout_of(array.shape[1:], shape) is not None:
+        length = len(array)
+    else:
         rows = f"(n, {', '.join(map(str, shape))})" if shape else "(n,)"
         raise _Misfit(f"{where} has shape {array.shape}: expected {shape}, or {rows} for a batch of n")
-    _check_values(space, array, where)
-    return _ONE if array.shape == shape else len(array)
-
-
-def _check_values(space: Space, array: npt.NDArray[Any], where: str) -> None:
-    """_Misfit for numbers that mean nothing in this space."""
-    low: Any
-    high: Any
-    if isinstance(space, spaces.Box):
-        if np.dtype(space.dtype).kind not in "iu":
-            return
-        limits = np.iinfo(np.dtype(space.dtype))
-        low, high = int(limits.min), int(limits.max)
-    elif isinstance(space, spaces.Discrete):
-        low, high = int(space.start), int(space.start) + int(space.n) - 1
-    elif isinstance(space, spaces.MultiDiscrete):
-        low = np.asarray(space.start, dtype=np.int64)
-        high = low + np.asarray(space.nvec, dtype=np.int64) - 1
-    else:
-        low, high = 0, 1
-    with np.errstate(invalid="ignore"):
-        fits = (array >= low) & (array <= high) & ((array.dtype.kind != "f") | (np.floor(array) == array))
-    if not fits.all():
-        first = array[~fits].ravel()[0] if array.ndim else array[()]
-        raise _Misfit(f"{where} has the value {first}, which is not in {space}")
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) and array.dtype.kind == "f":
+        odd = array[~(np.floor(array) == array)]
+        if odd.size:
+            raise _Misfit(f"{where} has the value {odd.flat[0]}, which is not in {space}")
+    return length
 
 
 def _row(space: Space, value: Any, index: Any) -> Any:
-    """One observation of a batch; with `...` the value is one itself. Choices get the dtype that their space has."""
+    """One observation of a batch; with `...` the value is one itself."""
     if isinstance(space, spaces.Dict):
-        return {key: _row(part, value[key], index) for key, part in space.spaces.items()}
+        return {**value, **{key: _row(part, value[key], index) for key, part in space.spaces.items()}}  # more keys are told of
     if isinstance(space, spaces.Tuple):
         return tuple(_row(part, value[k], index) for k, part in enumerate(space.spaces))
-    if isinstance(space, spaces.Box):
+    if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         return np.asarray(value)[index]
-    if isinstance(space, spaces.Discrete):
-        return np.dtype(space.dtype).type(int(np.asarray(value)[index]))
-    if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
-        return np.asarray(value)[index].astype(space.dtype)
     return value if index is ... else value[index]
 
 
