@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, seed_of
-from processes import alive, children, run_script, wait_until
+from processes import alive, children, run_fastes, run_script, wait_until
 from training import Result, assert_same_records, learn, train
 
 from fastes import FastES, WorkerError
+from fastes.envs.closing import close_env
 from fastes.pools.processes import workforce
 from fastes.pools.processes.shutdown import see_off
 from fastes.training.record import Record
@@ -422,3 +423,63 @@ def test_a_process_that_is_ended_as_soon_as_it_was_forked_ends(tmp_path: Path) -
         tmp_path,
     )
     assert result.stdout.split() == ["alive", "0"], result.stderr
+
+
+# --- close that raises in this process -------------------------------------------------------------------------------
+
+
+class Unclosable(Toy):
+    """how: what close does, in any process."""
+
+    def __init__(self, how: str = "raise", **habits: Any) -> None:
+        super().__init__(**habits)
+        self.how = how
+
+    def close(self) -> None:
+        if self.how == "exit":
+            sys.exit(3)
+        raise ValueError("close raises")
+
+
+@pytest.mark.parametrize("n_workers", [0, 1])
+@pytest.mark.parametrize("how", ["raise", "exit"])
+def test_what_close_raises_here_is_a_warning(how: str, n_workers: int, undisturbed: Result) -> None:
+    env = partial(Unclosable, how)
+    with caught_warnings() as messages, FastES(env, n_workers=n_workers, **SETTINGS) as model:
+        records = learn(model, 4)
+        assert len(model.evaluate(2).returns) == 2
+        assert model.replay(5, 0).length > 0
+        assert model.env.how == how
+        model.set_env(env)
+    assert_same_records(undisturbed.records, records)
+    assert set(messages) == {
+        f"env.close of Unclosable raised {'SystemExit: 3' if how == 'exit' else 'ValueError: close raises'}; nothing else is "
+        "lost, but what it has started may go on"
+    }
+
+
+def test_a_close_that_takes_long_here_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("fastes.envs.closing.LATE_SECONDS", 0.01)
+    said: list[str] = []
+
+    class Slow(Toy):
+        def close(self) -> None:
+            wait_until(lambda: said.append(capfd.readouterr().err) or "Ctrl-C ends it" in "".join(said), "it is named")
+
+    close_env(Slow())
+    assert "env.close of Slow has not returned for 0.01 s: Ctrl-C ends it" in "".join(said)
+
+
+def test_a_run_whose_environment_cannot_be_closed_is_finished(tmp_path: Path) -> None:
+    (tmp_path / "unclosable.py").write_text(
+        "import gymnasium\ngymnasium.register('Unclosable-v0', 'test_env_close:Unclosable', max_episode_steps=20)\n"
+    )
+    small = ["--population-size", "4", "--noise-table-size", "20000", "--preset", "default", "--workers", "1", "--seed", "0"]
+    result = run_fastes("train", "unclosable:Unclosable-v0", "--total-timesteps", "300", *small, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "Traceback" not in result.stderr
+    assert "Unclosable-v0 raised ValueError: close raises" in result.stderr
+    (config,) = (tmp_path / "runs").rglob("config.toml")
+    assert "finished = true" in config.read_text()
+    played = run_fastes("play", str(config.parent), "--env", "unclosable:Unclosable-v0", cwd=tmp_path)
+    assert (played.returncode, "return" in played.stdout) == (0, True), played.stderr
