@@ -14,6 +14,7 @@ from processes import wait_until
 from training import assert_same_state, theta_of
 
 from fastes import FastES
+from fastes.cli.main import main
 from fastes.envs.worker_number import WORKER_INDEX
 
 SMALL: dict[str, Any] = {"seed": 0, "noise_table_size": 10_000, "population_size": 8, "preset": "default"}
@@ -149,3 +150,15 @@ def test_results_do_not_depend_on_numbers(tmp_path: Path) -> None:
             states.append(model.snapshot())
     assert np.array_equal(theta_of(states[0]), theta_of(states[1]))
     assert_same_state(states[0], states[2])
+
+
+def test_the_command_line_builds_no_further_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To judge the result."""
+    gymnasium.register("Exclusive-v0", Exclusive)
+    monkeypatch.chdir(tmp_path)
+    arguments = ["train", "Exclusive-v0", "--env-kwargs", "folder=.", "--workers", "1", "--preset", "default"]
+    try:
+        assert main([*arguments, "--total-timesteps", "60", "--noise-table-size", "10000", "--target-episodes", "2"]) == 0
+    finally:
+        gymnasium.registry.pop("Exclusive-v0")
+    assert built(tmp_path) == [0, 0]

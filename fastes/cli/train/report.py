@@ -101,9 +101,13 @@ def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Steps[Ou
     bar.judge(model, (1 + has_best) * episodes)
     last = yield from evaluate(model.state, model.evaluator, seeds)
     if has_best:
-        with FastES.load(folder.path / BEST, _module_id(model), 0) as best_model:
+        with FastES.load(folder.path / BEST, n_workers=0) as best_model:  # no environment is built beside those that play
             fits = best_model.settings.normalize_obs == model.settings.normalize_obs
-            evaluator = model.evaluator if fits else best_model.evaluator  # a resumed run may have changed it
+            if not fits:  # a resumed run may have changed it
+                if not model.evaluator.is_shared:
+                    model.evaluator.close()
+                best_model.set_env(model.source)
+            evaluator = model.evaluator if fits else best_model.evaluator
             whose = best_model.state.strategy.theta, best_model.state.normalizer
             playing = evaluator.evaluate(*whose, seeds, model.state.episode_settings()[1])  # as long as the last ones' are
             best = (yield from playing) if fits else evaluator.finish(playing)
