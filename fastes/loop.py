@@ -43,7 +43,7 @@ class Loop(SB3Interface):
         ends_at: time.monotonic() from which on no generation begins, but the first.
         """
         finished, stopped, late = time.perf_counter(), False, False
-        self.out_of_time, self._judged = False, None
+        self.out_of_time, self._judged, self.ends_at = False, None, ends_at
         self._pool_steps = self.evaluator.steps_played()
         while not stopped and not self.solved and self.num_timesteps < total and not late:
             yield from self._judge_start(callbacks)

@@ -96,10 +96,22 @@ def test_the_bar_covers_all_that_is_played(monkeypatch: pytest.MonkeyPatch) -> N
     assert names == ["judging start 1 of 2", "judging start 2 of 2", "race of 3", "judging the result"]
     shares = [progress.share for progress in seen]
     assert shares == sorted(shares)
-    (at_race,) = {progress.share for progress in seen if progress.phase == "race of 3"}
+    at_race = next(progress.share for progress in seen if progress.phase == "race of 3")  # later ones see it played
     assert 0.1 < at_race < trained.share < 1.0, "180 episodes beside 600 steps"
     assert bar.progress().share == 1.0
     assert not any(thread.name == "fastes-progress" for thread in threading.enumerate())
+
+
+def test_a_training_that_ends_by_the_clock_is_measured_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[Progress]()
+    monkeypatch.setattr("fastes.reports.progress_bar._face", lambda _: Recorder(seen))
+    with FastES(lambda: Toy(), **TINY) as model:
+        bar, minutes = ProgressBar(), 1000.0
+        model.learn(10**9, [bar, lambda _, record: record.generation < 5], max_minutes=minutes)
+        assert all(progress.remaining <= 60.0 * minutes for progress in seen if progress.share)
+        by_steps = ProgressBar()
+        model.learn(10**12, [by_steps, lambda _, record: record.generation < 10])
+        assert seen[-1].remaining > 60.0 * minutes
 
 
 class Recorder:

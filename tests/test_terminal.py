@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from processes import environment, fastes_command
@@ -71,7 +72,8 @@ def test_there_are_few_rows_unless_they_are_asked_for(monkeypatch: pytest.Monkey
         nonlocal now
         file = io.StringIO()
         log = ConsoleLog(file, seconds=seconds)
-        log.on_start(None, 10)  # type: ignore[arg-type]
+        model: Any = SimpleNamespace(solved=False, state=SimpleNamespace(cuts_endless_episodes=False))
+        log.on_start(model, 10)
         for generation in range(1, 11):
             evaluated = generation % 3 == 1
             record = RECORD._replace(
@@ -79,9 +81,9 @@ def test_there_are_few_rows_unless_they_are_asked_for(monkeypatch: pytest.Monkey
                 eval_generation=generation * evaluated,
                 eval_return=100.0 + generation if evaluated else math.nan,
             )
-            log.on_generation(SimpleNamespace(solved=False), record)  # type: ignore[arg-type]
+            log.on_generation(model, record)
             now += 0.4
-        log.on_end(None)  # type: ignore[arg-type]
+        log.on_end(model)
         rows[:] = [line.split() for line in file.getvalue().splitlines()[1:]]
         return [row[0] for row in rows]
 

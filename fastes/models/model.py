@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
@@ -65,6 +66,7 @@ class Model(FromConfig):
     _one_thread: OneThread
     observation_space: Any
     out_of_time = False  # whether max_minutes ended the last `learn`
+    ends_at = math.inf  # time.monotonic() at which max_minutes ends it
     _pool_steps = StepsPlayed()  # of the evaluator's pool when steps were booked last
 
     num_timesteps: int = _counter("num_timesteps")

@@ -197,10 +197,12 @@ class _Training:
     def done(self) -> int:
         return sum(self._played()) - sum(self.begun_at)
 
-    def left(self) -> float:
-        """Steps to come."""
+    def left(self, rate: float) -> float:
+        """Steps to come. rate: those a second; NaN for unknown."""
         (candidates, evaluations), model, episodes = self._played(), self.model, self.judging
         steps = max(self.total - candidates, 0) * (1.0 + self._evaluated)
+        if model.ends_at < math.inf and not math.isnan(rate):
+            steps = min(steps, max(model.ends_at - time.monotonic(), 0.0) * rate)
         if self.is_over:
             steps = 0.0 if self.is_whole or self.judging else steps
         else:
@@ -298,12 +300,12 @@ class ProgressBar(Callback):
     def progress(self) -> Progress:
         """At this moment."""
         trainings, ahead = list(self._trainings.values()), sum(self._running())
-        done, left = sum(each.done() for each in trainings) + ahead, sum(each.left() for each in trainings)
+        done, seconds = sum(each.done() for each in trainings) + ahead, time.monotonic() - self._begun
+        rate = done / seconds if done and seconds else math.nan
+        left = sum(each.left(rate / len(trainings)) for each in trainings)
         left += (self.expected - len(trainings)) * trainings[0].total
         left = max(left - ahead, 1.0) if left else 0.0
-        seconds = time.monotonic() - self._begun
         self._share = max(self._share, min(done / (done + left), 0.9999)) if left > 0.0 else 1.0
-        rate = done / seconds if done and seconds else math.nan
         return Progress(self._share, seconds, left / rate if left else 0.0, rate, self._phase(trainings), self._note())
 
     def _running(self) -> StepsPlayed:
