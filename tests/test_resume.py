@@ -21,6 +21,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
 from fastes.cli.train.report import choose_best, resume_command
 from fastes.cli.train.start import note_start
+from fastes.reports.progress_bar import ProgressBar
 from fastes.runs.run_config import read_config
 from fastes.runs.run_folder import RunFolder
 from fastes.training.record import Record
@@ -337,7 +338,7 @@ def test_the_best_parameters_play_episodes_as_long_as_the_last_ones(normalize_ob
         run.save(model)
     changes: dict[str, Any] = {"max_episode_steps": 3, "normalize_obs": normalize_obs}
     with FastES.load(tmp_path / "checkpoint.zip", n_workers=0, **changes) as model:
-        outcome = model.evaluator.finish(choose_best(model, run))
+        outcome = model.evaluator.finish(choose_best(model, run, ProgressBar()))
     assert outcome.best is not None
     assert outcome.best.lengths.tolist() == outcome.last.lengths.tolist() == [3] * len(outcome.last.lengths)
     assert outcome.best.env_seeds.tolist() == outcome.last.env_seeds.tolist()
