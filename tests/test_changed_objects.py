@@ -366,3 +366,27 @@ def test_workers_train_on_the_changed_robot() -> None:
         with FastES(env, n_workers=n_workers, preset="default", **SETTINGS) as model:
             returns.append([record.return_mean for record in learn(model, 2)])
     assert returns[1:] == returns[:1] * 2
+
+
+@pytest.mark.slow
+def test_highway_envs_configure_is_carried() -> None:
+    """Its environments reset themselves while they are made, by no seed."""
+    pytest.importorskip("highway_env")
+
+    def make() -> Any:
+        env = gymnasium.make("highway-v0")
+        env.unwrapped.configure({"lanes_count": 2, "vehicles_count": 5, "duration": 3})
+        return env
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert make_env_source(gymnasium.make("highway-v0")).rebuilds
+    played = make()
+    played.reset(seed=0)
+    found = [model_returns(env, n_workers) for env, n_workers in ((make, 0), (make(), 0), (make(), 2), (played, 2))]
+    assert found[1:] == found[:1] * 3
+
+
+def model_returns(env: Any, n_workers: int) -> list[float]:
+    with FastES(env, n_workers=n_workers, preset="default", **SETTINGS) as model:
+        return [float(each) for each in model.evaluate(2).returns]

@@ -150,6 +150,17 @@ def test_what_is_registered_with_such_arguments_is_rebuilt_by_id(name: str, tmp_
         del gymnasium.registry["Registered-v0"]
 
 
+def test_tables_of_pandas(sums: str, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    one, other = (pandas.DataFrame({"a": [1.0, last]}) for last in (2.0, 3.0))
+    assert same(one, one.copy())
+    assert not same(one, other)
+    with FastES(gymnasium.make(sums, data=one), n_workers=0, **SETTINGS) as model:
+        assert copy.deepcopy(model).evaluate(1).returns[0] == 9.0
+        model.save(tmp_path / "m")
+    assert read_checkpoint(tmp_path / "m.zip").data["env"]["lost"] == {"data": "a DataFrame"}
+
+
 def test_objects_with_such_arguments_train_the_same_in_workers(sums: str) -> None:
     env = gymnasium.make(sums, data=Frame([1.0, 0.5]))
     returns = []
