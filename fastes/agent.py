@@ -453,6 +453,7 @@ class FastES(Loop):
         """See forks.Owner: a forked copy neither uses nor closes the environment, which may hold a window or a socket."""
         keep_unused(self.__dict__.get("_env"), self._vec_env)
         self._env = self._vec_env = None
+        self._shown_env = None, None
 
     def __enter__(self) -> FastES:
         return self

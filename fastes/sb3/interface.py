@@ -25,7 +25,7 @@ from fastes.sb3.attributes import SB3Attributes
 from fastes.sb3.episode_infos import checked_keywords, keywords_in
 from fastes.sb3.event_files import check_tensorboard
 from fastes.sb3.policy import Policy, check_device, device
-from fastes.sb3.training_envs import training_envs
+from fastes.sb3.training_envs import as_sb3_shows, training_envs
 from fastes.settings.preset_fit import tell_of_target
 from fastes.system.cpus import available_cpus
 from fastes.system.forks import tell_of_forks
@@ -75,6 +75,7 @@ class SB3Interface(SB3Attributes):
         self._logger: Any = None
         self.logger_was_set = False
         self._vec_env: Any = None
+        self._shown_env: tuple[Any, Any] = None, None  # what get_env had to show, and how it showed it
         self._learn_started, self._timesteps_at_start = time.monotonic(), 0
         tell_of_forks(self)
 
@@ -158,13 +159,19 @@ class SB3Interface(SB3Attributes):
         """The vector environment that was given; else what stands for all environments of the training: see TrainingEnvs.
 
         An SB3 VecEnv where SB3 is in use. Callbacks know it as `training_env`: its set_attr, env_method and set_options reach
-        every environment that plays.
+        every environment that plays. Where images have their channels last, a VecEnv has SB3's VecTransposeImage around it.
         """
         if self.source.vector_env is not None:
-            return self.source.vector_env.env
+            return self._as_sb3_shows(self.source.vector_env.env)
         if self._vec_env is None:
             self._vec_env = training_envs(self.evaluator, self.seed)
-        return self._vec_env
+        return self._as_sb3_shows(self._vec_env)
+
+    def _as_sb3_shows(self, env: Any) -> Any:
+        """The same object each time."""
+        if self._shown_env[0] is not env:
+            self._shown_env = env, as_sb3_shows(env)
+        return self._shown_env[1]
 
     def set_env(self, env: EnvArgument, force_reset: bool = True) -> None:  # noqa: ARG002
         """Train on another environment with the same spaces; CheckpointMismatch for other ones.
@@ -206,7 +213,7 @@ class SB3Interface(SB3Attributes):
 
     def _close_vec_env(self) -> None:
         """Close what get_env has built; one that was given is its owner's."""
-        vec_env, self._vec_env = self._vec_env, None
+        vec_env, self._vec_env, self._shown_env = self._vec_env, None, (None, None)
         if hasattr(vec_env, "close"):
             close_env(vec_env, self.source.name)
 

@@ -190,6 +190,19 @@ def _suggestion(name: str, seen: Seen) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def as_sb3_shows(env: Any) -> Any:
+    """A VecEnv with VecTransposeImage around it where it shows images whose channels come last, as SB3's algorithms wrap it."""
+    vec_env = sys.modules.get("stable_baselines3.common.vec_env")
+    if vec_env is None or not isinstance(env, vec_env.VecEnv) or vec_env.is_vecenv_wrapped(env, vec_env.VecTransposeImage):
+        return env
+    from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
+
+    space = env.observation_space
+    parts = space.spaces.values() if isinstance(space, gymnasium.spaces.Dict) else [space]
+    firsts = [is_image_space_channels_first(part) for part in parts if is_image_space(part)]
+    return env if all(firsts) or any(firsts) else vec_env.VecTransposeImage(env)
+
+
 def training_envs(evaluator: Evaluator, seed: int) -> TrainingEnvs:
     """An SB3 VecEnv where SB3 is in use. seed: of the first reset here: a script that plays sees the same episodes again."""
     kind = TrainingEnvs if sys.modules.get("stable_baselines3") is None else _vec_env_kind()

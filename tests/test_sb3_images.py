@@ -1,0 +1,52 @@
+"""Risk: `get_env` shows images otherwise than SB3's algorithms show them to callbacks and scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from images_for_tests import SETTINGS, Dots
+
+from fastes import FastES
+
+vec = pytest.importorskip("stable_baselines3.common.vec_env")
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+@pytest.mark.parametrize("given", [False, True], ids=["rebuilt", "VecEnv"])
+def test_images_with_channels_last_are_transposed(given: bool, dictionary: bool) -> None:
+    def make() -> Any:
+        return Dots(dictionary=dictionary)
+
+    env = vec.DummyVecEnv([make] * 2) if given else make
+    with FastES(env, n_workers=None if given else 0, seed=0, **SETTINGS) as model:
+        shown = model.get_env()
+        assert model.get_env() is shown
+        assert vec.is_vecenv_wrapped(shown, vec.VecTransposeImage)
+        assert model.env is env or not given
+        space = shown.observation_space["image"] if dictionary else shown.observation_space
+        assert space.shape == (2, 8, 9)
+        first = shown.reset()
+        first = first["image"] if dictionary else first
+        assert first.shape == (1 + given, 2, 8, 9)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_what_needs_no_transposing_is_shown_as_it_is(wrapped: bool) -> None:
+    env = vec.VecTransposeImage(vec.DummyVecEnv([Dots])) if wrapped else vec.DummyVecEnv([lambda: Dots(channels_first=True)])
+    with FastES(env, seed=0, **SETTINGS) as model:
+        assert model.get_env() is env
+    vectors = vec.DummyVecEnv([lambda: gymnasium.make("CartPole-v1")])
+    with FastES(vectors, seed=0) as model:
+        assert model.get_env() is vectors
+
+
+def test_the_policy_acts_on_what_get_env_shows() -> None:
+    with FastES(Dots, n_workers=0, seed=0, **SETTINGS) as model:
+        model.get_env().seed(3)
+        shown = model.get_env().reset()
+        last = np.moveaxis(shown, 1, 3)
+        assert np.array_equal(last[0], Dots().reset(seed=3)[0])
+        assert np.array_equal(model.predict(shown, deterministic=True)[0], model.predict(last, deterministic=True)[0])
