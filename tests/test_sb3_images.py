@@ -50,3 +50,21 @@ def test_the_policy_acts_on_what_get_env_shows() -> None:
         last = np.moveaxis(shown, 1, 3)
         assert np.array_equal(last[0], Dots().reset(seed=3)[0])
         assert np.array_equal(model.predict(shown, deterministic=True)[0], model.predict(last, deterministic=True)[0])
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_scripts_play_on_what_get_env_shows_and_give_it_to_models(dictionary: bool) -> None:
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    def make() -> Any:
+        return Dots(dictionary=dictionary)
+
+    with FastES(make, n_workers=0, seed=0, **SETTINGS) as model:
+        model.get_env().seed(0)
+        returns, lengths = evaluate_policy(model, model.get_env(), 1, return_episode_rewards=True)
+        expected = model.evaluate(1, first_seed=0)
+        assert returns == pytest.approx(expected.returns.tolist(), rel=1e-6)
+        assert lengths == expected.lengths.tolist()
+        with FastES(model.get_env(), n_workers=0, seed=0, **SETTINGS) as other:
+            assert other.source.vector_env is None
+            assert other.source.factory is make

@@ -200,7 +200,23 @@ def as_sb3_shows(env: Any) -> Any:
     space = env.observation_space
     parts = space.spaces.values() if isinstance(space, gymnasium.spaces.Dict) else [space]
     firsts = [is_image_space_channels_first(part) for part in parts if is_image_space(part)]
-    return env if all(firsts) or any(firsts) else vec_env.VecTransposeImage(env)
+    if all(firsts) or any(firsts):
+        return env
+    return _transposing_kind()(env) if isinstance(env, TrainingEnvs) else vec_env.VecTransposeImage(env)
+
+
+@cache
+def _transposing_kind() -> Any:
+    from stable_baselines3.common.vec_env import VecTransposeImage
+
+    class TransposedTrainingVecEnv(VecTransposeImage):  # type: ignore[misc]
+        """Around what stands for the environments of a training, and stands for them, too."""
+
+        @property
+        def training_source(self) -> EnvSource:
+            return self.venv.training_source  # type: ignore[no-any-return]
+
+    return TransposedTrainingVecEnv
 
 
 def training_envs(evaluator: Evaluator, seed: int) -> TrainingEnvs:
