@@ -208,7 +208,8 @@ class _Training:
         else:
             episodes += model.starts.episodes_to_come()
             if model.settings.archive_size and not model.archive.is_raced(model.generation):
-                episodes += episodes_of_race(model.settings.archive_size + 1)
+                snapshots = len(model.archive.best()) if candidates >= self.total else model.settings.archive_size
+                episodes += episodes_of_race(snapshots + 1)
         steps += max(episodes - self._phase_episodes, 0) * self._episode_steps
         return steps + (max(self._phase_ends - evaluations, 0.0) if self.phase else 0.0)
 
