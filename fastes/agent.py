@@ -17,11 +17,12 @@ from fastes.envs.closing import close_env
 from fastes.envs.rebuild import check_for_workers
 from fastes.envs.seen import look_at
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
-from fastes.errors import check_int, check_seed
+from fastes.errors import check_flag, check_int, check_name, check_seed
 from fastes.es.perturbations import check_episodes
 from fastes.loop import Loop
 from fastes.models.arguments import (
     changed_settings,
+    check_kinds,
     checked_minutes,
     checked_timesteps,
     env_and_policy,
@@ -114,6 +115,7 @@ class FastES(Loop):
         **settings: Unpack[SettingsDict],
     ) -> None:
         fill_standard_descriptors()
+        check_kinds(verbose, tensorboard_log)
         check_no_class(env, policy)
         given, wanted = env_and_policy(env, policy)
         source = make_env_source(given, env_kwargs)
@@ -252,6 +254,9 @@ class FastES(Loop):
         """`learn` as work that yields where it waits for episodes; whether anything was trained. See fastes.seeds."""
         refuse_training()
         refuse_arguments(removed)
+        check_flag("reset_num_timesteps", reset_num_timesteps)
+        check_flag("progress_bar", progress_bar)
+        check_name("tb_log_name", tb_log_name)
         budget = checked_timesteps(total_timesteps, self.settings, least=1 if reset_num_timesteps else 0)
         ends_at = time.monotonic() + 60.0 * checked_minutes(max_minutes)
         with self.alone("learn()"), output_lasts():

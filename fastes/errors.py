@@ -144,3 +144,20 @@ def check_int(name: str, value: object, low: int, high: int | None = None) -> in
         limit = f"at least {low}" if high is None else f"from {low} to {high}"
         raise ValueError(f"{name} = {number} is out of range: expected an int {limit}")
     return number
+
+
+def check_flag(name: str, value: object) -> bool:
+    """A truth value, of Python or NumPy, or 0 or 1; TypeError for anything else."""
+    if isinstance(value, bool):
+        return value
+    with contextlib.suppress(TypeError):
+        if type(value).__name__ in ("bool", "bool_") or operator.index(value) in (0, 1):  # type: ignore[arg-type]
+            return bool(value)
+    raise TypeError(f"{name} = {value!r:.200} is a {type(value).__name__}: expected True or False")
+
+
+def check_name(name: str, value: object) -> str:
+    """A text; TypeError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} = {value!r:.200} is a {type(value).__name__}: expected a text")
+    return value

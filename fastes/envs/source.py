@@ -272,6 +272,11 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
     for an unknown id, ValueError for an Env that cannot be rebuilt, TypeError for anything else.
     """
     listen_to_mujoco()
+    if not isinstance(env_kwargs, (Mapping, type(None))) or not all(isinstance(name, str) for name in env_kwargs or ()):
+        raise TypeError(
+            f"env_kwargs = {env_kwargs!r:.200} is a {type(env_kwargs).__name__}: expected a dict of arguments by name, such as "
+            "{'render_mode': 'rgb_array'}"
+        )
     kwargs = dict(env_kwargs or {})
     if kwargs.get("render_mode") == "human":
         del kwargs["render_mode"]  # as of an Env: workers have nobody to show it to

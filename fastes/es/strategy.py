@@ -277,10 +277,13 @@ class EvolutionStrategy(BlackBox):
                 step *= np.float32(agreement.factor)
             new_theta = theta + step
         if not all(np.isfinite(array).all() for array in (new_theta, *optimizer.state().values())):
+            advice = "Lower the learning rate"
+            if not np.isfinite(gradient).all():
+                advice = "The gradient is not finite, either, which is divided by sigma: raise sigma"
             raise FastESError(
                 f"the step of generation {generation + 1} is not finite (learning_rate {learning_rate:g}, sigma "
                 f"{perturbations.sigma:g}, weight_decay {self.weight_decay:g}); parameters are unchanged. "
-                "Lower the learning rate"
+                f"{advice}"
             )
         gradient_norm, step_norm, theta_norm = _norm(gradient), _norm(step), _norm(theta)
         ratio = step_norm / theta_norm if theta_norm > 0.0 else math.inf if step_norm else 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -97,3 +98,13 @@ def checked_minutes(max_minutes: float | None, name: str = "max_minutes") -> flo
     if minutes <= 0.0:
         raise ValueError(f"{name} = {max_minutes!r}: expected minutes, more than 0")
     return minutes
+
+
+def check_kinds(verbose: object, tensorboard_log: object) -> None:
+    """TypeError for arguments of FastES that nothing else looks at."""
+    if not isinstance(verbose, bool):
+        check_int("verbose", verbose, 0)
+    if not isinstance(tensorboard_log, (str, os.PathLike, type(None))):
+        raise TypeError(
+            f"tensorboard_log = {tensorboard_log!r:.200} is a {type(tensorboard_log).__name__}: expected a path, or None"
+        )

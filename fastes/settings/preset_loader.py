@@ -12,7 +12,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-from fastes.errors import suggest
+from fastes.errors import check_name, suggest
 from fastes.settings import population_scale
 from fastes.settings.policy_kwargs import on_top_of
 from fastes.settings.settings import Settings
@@ -101,7 +101,7 @@ def choose_settings(
     Warns of a population_size far from the preset's beside the preset's own learning_rate, but for `default` and `general`,
     whose rates were tuned on no environment.
     """
-    name = preset if preset is not None else preset_for(env_name if fits else "", changes)
+    name = check_name("preset", preset) if preset is not None else preset_for(env_name if fits else "", changes)
     base = load_preset(name)
     if verbose and preset is None and fits and (note := no_preset_note(env_name, changes)):
         print(note)
