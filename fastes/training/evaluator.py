@@ -27,7 +27,7 @@ from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
 from fastes.rollout.last_infos import ROOM
 from fastes.rollout.obs_normalizer import ObsNormalizer
-from fastes.rollout.space_checks import comparable
+from fastes.rollout.space_checks import check_spaces, comparable
 from fastes.settings.settings import Settings
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import tell_of_forks
@@ -195,10 +195,14 @@ class Evaluator:
         return self._shared is not None
 
     def look(self) -> Seen:
-        """What an environment of this kind shows. One is built for that, and closed, unless one was before."""
+        """What an environment of this kind shows. One is built for that, and closed, unless one was before.
+
+        Raises ValueError if it does not fit the policy.
+        """
         if self.seen is None:
             env = self.source(0 if self._pool is None and self._shared is None else self.own_number)
             try:
+                check_spaces(env, self.pool_spec(training=False))
                 self.seen = look_at(env)
             finally:
                 close_env(env, self.source.name)
