@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.util
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -173,6 +174,13 @@ def test_classes_as_their_files_have_them_need_nothing(module: Any) -> None:
     module.Mine.SPEED = 2.0
     assert other.apply()
     assert module.Mine.SPEED == 1.0
+
+
+def test_a_method_that_cannot_be_sent_is_warned_of(module: Any) -> None:
+    lock = threading.Lock()
+    module.Mine.worth = lambda self: float(lock.locked())
+    with pytest.warns(UserWarning, match=r"Mine\.worth does not look as the file of its class has it"):
+        cloudpickle.dumps(make_env_source("Their-v0"))
 
 
 # --- modules that only this process has ------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import importlib
 import os
 import sys
 import types
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -121,8 +122,15 @@ def _pickled(kind: type, name: str, member: Any) -> bytes | None:
             return None
     elif name.startswith(("__", "_abc_")) or not _is_plain(member):  # Python's own names
         return None
-    with contextlib.suppress(Exception):
+    try:
         return bytes(cloudpickle.dumps(member))
+    except Exception as error:
+        warnings.warn(
+            f"{kind.__name__}.{name} does not look as the file of its class has it, and cannot be sent to workers ({error}): "
+            "they have that of the file. Where you have replaced it, do so in the function that builds the environment",
+            UserWarning,
+            stacklevel=2,
+        )
     return None
 
 
