@@ -30,6 +30,7 @@ from fastes.envs.given.as_registered import (
     is_registered_limit,
     may_change_rewards,
     odd_wrappers,
+    watching_aside,
 )
 from fastes.envs.given.changes import CannotCarry, Changes, changes_of
 from fastes.envs.given.classes import ClassState, loaded_env_classes, send_by_value, state_of_classes
@@ -209,9 +210,12 @@ class EnvSource:
 
     @functools.cached_property
     def differences(self) -> tuple[str, ...]:
-        """In what it differs from the environment that its id makes, in words, as far as that can be known."""
+        """How it differs from the environment that its id makes, in words, as far as that can be known."""
+        if isinstance(self.factory, Copies):
+            wrappers = watching_aside(kind.__name__ for kind in self.factory.kinds[:-1] if kind is not TimeLimit)
+            return tuple(wrappers) or ("something set in the object, which is copied",)
         if self.spec is None:
-            return ("changes of the object, which is copied",) if isinstance(self.factory, Copies) else ()
+            return ()
         within = [kind for kind in self._within() if kind not in (TimeLimit, "TimeLimit")]  # its limit is the spec's
         around = [wrapper.kind for wrapper in self.wrappers if not is_registered_limit(self.spec, wrapper.kind, wrapper.kwargs)]
         differ = () if self.vector_env is None or self.vector_env.alike else ("environments that differ",)

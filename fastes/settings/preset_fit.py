@@ -18,9 +18,9 @@ Space = gymnasium.Space[Any]
 
 
 def misfit(name: str, source: EnvSource, observations: Space, actions: Space) -> str:
-    """In what an environment differs from the one that the preset of its name was made for, in words; '' where in nothing.
+    """How an environment differs from the one that the preset of its name was made for, in words; '' if it does not.
 
-    That of all games was made for no single one, and asks for images alone; the general recipes ask for nothing.
+    The preset of all games was made for no single one, and asks for images alone; the general recipes ask for nothing.
     """
     made_for = all_presets().get(name, {}).get("made_for")
     if made_for is None:
@@ -39,7 +39,7 @@ def misfit(name: str, source: EnvSource, observations: Space, actions: Space) ->
 
 
 def in_words(space: Space) -> str:
-    """Of a space what a policy is made by: shape and dtype, and bounds of what is no observation of any size."""
+    """What decides the policy in a space: shape and dtype, and the bounds if all are finite and alike."""
     if isinstance(space, spaces.Box):
         bounded = space.is_bounded() and space.low.size and (space.low == space.low.flat[0]).all()
         same_bounds = bounded and (space.high == space.high.flat[0]).all()
@@ -55,30 +55,31 @@ def _entry_point(entry_point: Any) -> str:
 
 
 def registered_target(source: EnvSource, settings: Settings) -> float | None:
-    """The registered reward_threshold where it means something, or None: not where an episode is cut before the id cuts it."""
+    """The registered reward_threshold, or None if it says nothing here, as when episodes are cut before the id cuts them."""
     limit, cut = source.episode_limit, settings.max_episode_steps
     return None if limit is not None and 0 < cut < limit else source.reward_threshold
 
 
 def tell_of_misfit(name: str, odd: str, source: EnvSource, preset: str | None, settings: Settings, stacklevel: int) -> None:
-    """UserWarning where a preset is not taken, or the id's target: which settings are, and how to have it all the same.
+    """UserWarning if a preset or the id's target is not taken: which settings are, and how to use it all the same.
 
     odd: what `misfit` has said. preset: that was asked for. settings: that are taken. stacklevel: counted from the caller.
     """
     said, anyway = [], []
     if odd and preset is None:
-        said.append(f"these are the settings of {_general(settings)!r} in place of its preset's")
+        said.append(f"the settings of {_general(settings)!r} are used in place of its preset's")
         anyway.append(f"preset={name!r} (--preset {name})")
-    threshold = source.spec.reward_threshold if source.spec is not None else None
+    spec = gymnasium.registry.get(source.name) if source.spec is None else source.spec  # a copied object keeps its id alone
+    threshold = None if spec is None else spec.reward_threshold
     if threshold is not None and settings.target_return == "auto" and registered_target(source, settings) is None:
         said.append(f"its reward_threshold of {threshold:g} is no target")
         anyway.append(f"target_return={threshold:g} (--target-return {threshold:g})")
     if said:
         differences = [*source.differences, *_cut(source, settings)]
         has = odd or in_few_words(differences) or "wrappers that may change rewards"
-        takes = "takes it" if len(anyway) == 1 else "take both"
+        them = "it" if len(anyway) == 1 else "both"
         warnings.warn(
-            f"{name} has {has}: {', and '.join(said)}; {' and '.join(anyway)} {takes} all the same",
+            f"{name} has {has}: {', and '.join(said)}. To use {them} all the same, pass {' and '.join(anyway)}",
             UserWarning,
             stacklevel=1 + stacklevel,
         )

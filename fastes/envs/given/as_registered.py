@@ -1,4 +1,4 @@
-"""In what an environment differs from the one that its id makes: options, time limit, wrappers."""
+"""How an environment differs from the one that its id makes: options, time limit, wrappers."""
 
 from __future__ import annotations
 
@@ -117,6 +117,11 @@ def odd_wrappers(spec: EnvSpec, wrappers: Iterable[Any]) -> list[str]:
     before = gymnasium.registry.get(spec.id, spec).additional_wrappers or ()
     names = [wrapper.name for wrapper in (spec.additional_wrappers or ())[len(before) :]]
     names += [wrapper if isinstance(wrapper, str) else getattr(wrapper, "__name__", repr(wrapper)) for wrapper in wrappers]
+    return watching_aside(names)
+
+
+def watching_aside(names: Iterable[str]) -> list[str]:
+    """Wrappers, by the names of their classes, in words, without those that only watch."""
     return [f"the wrapper {name}" for name in names if name not in _WATCHING]
 
 
