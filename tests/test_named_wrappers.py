@@ -89,7 +89,7 @@ def test_wrappers_are_found_again_by_every_command(here: Path, capsys: pytest.Ca
     assert config is not None
     assert config["run"]["wrappers"] == ["own_wrappers:Twice", "own_wrappers:Two"]
     typed = evaluated(capsys, "play", f"{run}/best.zip", "--env", "CartPole-v1", *WRAPPERS)
-    assert typed == evaluated(capsys, "play", run)
+    assert typed == evaluated(capsys, "play", run) == evaluated(capsys, "play", f"{run}/best")
     once = evaluated(capsys, "play", run, *WRAPPERS[2:])
     assert once.split()[5] == typed.split()[5], "what is typed goes before what the run has"
     assert 2.0 * float(once.split()[4].rstrip(",")) == float(typed.split()[4].rstrip(","))
@@ -108,7 +108,8 @@ def test_wrappers_are_found_again_by_every_command(here: Path, capsys: pytest.Ca
 @pytest.mark.filterwarnings("ignore:CartPole-v1 has the wrapper")
 def test_a_checkpoint_names_no_wrapper(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "CartPole-v1", *WRAPPERS, *SMALL]) == 0
-    best = here / "runs/CartPole-v1/1/best.zip"
+    in_run, best = here / "runs/CartPole-v1/1/best.zip", here / "copied.zip"
+    best.write_bytes(in_run.read_bytes())
     assert "own_wrappers" not in str(read_checkpoint(best).data)
     capsys.readouterr()
     assert main(["play", str(best)]) == 2
@@ -119,7 +120,7 @@ def test_a_checkpoint_names_no_wrapper(here: Path, capsys: pytest.CaptureFixture
     assert "--wrapper own_wrappers:Twice goes around an environment, which no" in capsys.readouterr().err
     with FastES.load(best, n_workers=0) as model, pytest.raises(ValueError, match="the wrappers Twice, Two were around"):
         model.evaluate(1)
-    assert main(["play", str(best.parent), "--env", "Acrobot-v1"]) == 2
+    assert main(["play", str(in_run.parent), "--env", "Acrobot-v1"]) == 2
     assert "env = 'Acrobot-v1' does not fit the policy" in capsys.readouterr().err
 
 

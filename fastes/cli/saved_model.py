@@ -13,6 +13,7 @@ import gymnasium
 
 from fastes.agent import FastES
 from fastes.checkpoints.env_description import MAY_NAME_CODE, WRAPPERS, CannotRebuild, plain_kwargs
+from fastes.checkpoints.file_format import RUN_FILES
 from fastes.checkpoints.locate import find_checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.arguments import add_env_kwargs, add_wrapper, find_modules_here, parse_env_kwargs
@@ -50,7 +51,7 @@ def load_model(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
     path = find_checkpoint(arguments.model, arguments.checkpoint)
     env: Any = arguments.env
     kwargs = parse_env_kwargs(arguments.env_kwargs)
-    folder = arguments.model if arguments.model.is_dir() else None
+    folder = path.parent if path.name in RUN_FILES else None  # config.toml beside it says which wrappers there were
     if (source := wrapped_source(folder, env, kwargs, arguments.wrapper)) is not None:
         return FastES.load(path, source, n_workers)
     command = shlex.join(["fastes", *arguments.typed]).replace("{", "{{").replace("}", "}}") + ("" if env else " --env {}")

@@ -111,7 +111,7 @@ def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) 
     if arguments.resume.is_file():
         raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
     resume = absolute(arguments.resume)
-    checkpoint = find_checkpoint(resume, "last")
+    checkpoint = absolute(find_checkpoint(arguments.resume, "last"))
     folder = until_the_end.enter_context(_run_folder(resume, arguments, arguments.resume))
     settings = given_settings(arguments)
     env = wrapped_source(resume, arguments.env, {}, arguments.wrapper) or arguments.env
