@@ -436,12 +436,12 @@ def test_policy_kwargs_of_sb3_are_answered(kwargs: dict[str, Any], said: str) ->
 @pytest.mark.parametrize(
     ("name", "said", "flag"),
     [
-        ("n_delta", "population_size is twice that here", "population_size is twice that"),
+        ("n_delta", "population_size is twice that here", "--population-size is twice that"),
         ("delta_std", "it is sigma here", "it is --sigma here"),
         ("delta_schedule", "sigma takes a schedule", "sigma takes a schedule"),
-        ("n_top", "top_fraction is n_top / n_delta here", "top_fraction is"),
+        ("n_top", "top_fraction is n_top / n_delta here", "--top-fraction is n_top / n_delta here"),
         ("zero_policy", "LinearPolicy begins at zero", "LinearPolicy begins at zero"),
-        ("alive_bonus_offset", "it is alive_bonus here, with the other sign", "it is alive_bonus here"),
+        ("alive_bonus_offset", "it is alive_bonus here, with the other sign", "it is --alive-bonus here"),
         ("lr", "it is learning_rate here", "it is --learning-rate here"),
         ("std", "it is sigma here", "it is --sigma here"),
         ("noise_std", "it is sigma here", "it is --sigma here"),

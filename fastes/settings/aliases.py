@@ -93,7 +93,7 @@ FLAG_ANSWERS = {  # where a command is told another thing than Python
 
 
 def answer(name: str, choices: Collection[str]) -> str:
-    """What to do instead of a name that is none of the choices, to be put behind it; the empty string where nobody knows.
+    """What to do instead of a name that is none of the choices, to be put behind it, or the empty string.
 
     A flag (--n-delta) is answered as the setting is, or as a command has it where that has the flags that the answer names.
     """
@@ -110,8 +110,18 @@ def answer(name: str, choices: Collection[str]) -> str:
         if here is not None:
             return ""
     if setting in ANSWERS:
-        return f": {ANSWERS[setting]}"
+        return f": {_with_flags(ANSWERS[setting], choices) if name.startswith('-') else ANSWERS[setting]}"
     return suggest(name, choices, _bare, _LIKENESS) or _with_its_words(setting, choices)
+
+
+def _with_flags(text: str, choices: Collection[str]) -> str:
+    """A text in which settings that have flags are named by these."""
+
+    def flag_of(found: re.Match[str]) -> str:
+        flag = _FLAGS.get(found[0], "--" + found[0].replace("_", "-"))
+        return flag if flag in choices else found[0]
+
+    return re.sub(r"\b[a-z]+(_[a-z]+)+\b", flag_of, text)
 
 
 def _bare(name: str) -> str:
