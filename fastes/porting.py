@@ -11,7 +11,7 @@ from fastes.envs.source import EnvArgument, make_env_source
 from fastes.models.parameters import theta_with
 from fastes.policies.action_head import ActionHead
 from fastes.weights.arrays import network_of_arrays, network_of_file
-from fastes.weights.network import Network, Statistics, checked_statistics
+from fastes.weights.network import Network, Statistics, statistics_or_none
 from fastes.weights.sb3_actors import is_sb3, network_of_sb3, statistics_of_vec_normalize
 
 _OF_THE_SOURCE = ("policy", "policy_kwargs", "normalize_obs", "obs_columns", "obs_clip", "obs_std_floor")
@@ -96,13 +96,7 @@ def _statistics(mean: Any, std: Any, clip: float | None, vec_normalize: Any) -> 
         if mean is not None or std is not None or clip is not None:
             raise TypeError("vec_normalize has mean, std and clip: leave these out")
         return statistics_of_vec_normalize(vec_normalize)
-    if (mean is None) != (std is None):
-        raise TypeError("one of mean and std was given: pass both, or none")
-    if mean is None:
-        if clip is not None:
-            raise TypeError(f"clip = {clip!r} was given without mean and std: pass these as well")
-        return None
-    return checked_statistics(mean, std, clip)
+    return statistics_or_none(mean, std, clip)
 
 
 def _network_of(source: Any, activation_fn: Any, outputs: str | None, statistics: Statistics | None) -> Network:

@@ -256,10 +256,15 @@ def test_what_is_no_file_of_arrays_is_said(tmp_path: Path) -> None:
     (tmp_path / "half.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:200])
     np.save(tmp_path / "half.npy", WEIGHT)
     (tmp_path / "half.npy").write_bytes((tmp_path / "half.npy").read_bytes()[:200])
+    for name, shape in (("open.npy", "(((((("), ("vast.npy", f"({10**15},)")):
+        header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+        (tmp_path / name).write_bytes(b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + header.encode())
     for name, said in (
         ("text.npz", "cannot be read.*numpy.savez"),
         ("half.npz", "cannot be read"),
         ("half.npy", "cannot be read"),
+        ("open.npy", "cannot be read"),
+        ("vast.npy", "cannot be read"),
     ):
         with pytest.raises(ValueError, match=f"{name}.*{said}"):
             import_policy(tmp_path / name, env_of(BOX))
@@ -306,8 +311,19 @@ def test_layers_are_taken_as_torch_has_them() -> None:
         ((WEIGHT, MEAN, STD * np.nan), {}, ValueError, r"std\[0\] = nan"),
         ((WEIGHT, MEAN * np.inf, STD), {}, ValueError, "mean has values that are not finite"),
         (WEIGHT * np.nan, {}, ValueError, "layer 0 has values that are not finite"),
-        (WEIGHT, {"mean": MEAN}, TypeError, "one of mean and std"),
-        (WEIGHT, {"clip": 3.0}, TypeError, "clip = 3.0 was given without mean and std"),
+        (WEIGHT, {"mean": MEAN}, ValueError, "only mean was given: pass mean and std, or none"),
+        (WEIGHT, {"clip": 3.0}, ValueError, "only clip was given"),
+        ((WEIGHT, None, STD), {}, ValueError, "only std was given"),
+        ({"weight": WEIGHT, "clip": 3.0}, {}, ValueError, "only clip was given"),
+        (
+            {"weight": WEIGHT, "mean": MEAN, "std": STD, "clip": MEAN},
+            {},
+            ValueError,
+            "clip = array.*expected one positive number",
+        ),
+        ((WEIGHT, MEAN, STD * 1e200), {}, ValueError, r"std\[0\] = .*e\+200: expected numbers from 1e-140"),
+        ((WEIGHT, MEAN, STD * 1e-200), {}, ValueError, r"std\[0\] = .*e-200: expected numbers from 1e-140"),
+        (WEIGHT * 1e39, {}, ValueError, "layer 0 has values that are not finite: expected finite numbers of float32"),
         (WEIGHT, {"outputs": "angles"}, ValueError, "outputs = 'angles': expected one of"),
         (WEIGHT, {"outputs": "logits"}, ValueError, "logits of choices, the environment has actions"),
         (WEIGHT, {"policy": "MlpPolicy"}, TypeError, "policy = 'MlpPolicy' follows from the policy that is imported"),
@@ -318,6 +334,18 @@ def test_layers_are_taken_as_torch_has_them() -> None:
         (mlp() | {"layers.2.weight": np.zeros((6, 4))}, {"activation_fn": "tanh"}, ValueError, "with .T where"),
         (mlp() | {"layers.0.weight_ih": np.zeros(2)}, {"activation_fn": "tanh"}, ValueError, "'layers.0.weight_ih'"),
         ({"lstm_actor.weight_ih_l0": WEIGHT}, {}, ValueError, "only policies of dense layers"),
+        ({"features_extractor.scale": MEAN, "action_net.weight": WEIGHT}, {}, ValueError, "only policies of dense layers"),
+        ({0: WEIGHT}, {}, TypeError, "the arrays have the name 0"),
+        (mlp(outputs=np.array(["unit", "tanh"])), {"activation_fn": "tanh"}, ValueError, "outputs = array.*expected one of"),
+        (mlp(activation_fn=np.array(["tanh", "relu"])), {"outputs": "unit"}, ValueError, "activation_fn = array"),
+        (mlp(columns=np.array([0.5, 1.0])), {"activation_fn": "tanh"}, ValueError, "columns = array.*expected whole numbers"),
+        (mlp(num_bins=np.array([2, 3])), {"activation_fn": "tanh"}, ValueError, "expected one whole number"),
+        (
+            {"weight": WEIGHT, "low": BOX.low * 2},
+            {},
+            ValueError,
+            r"low = \[-0.8.*the environment has actions .* from -0.4 to 0.4",
+        ),
         ({"kernel": WEIGHT}, {}, ValueError, r"names \['kernel'\]: expected layers.0.weight"),
         ({}, {}, ValueError, "expected layers.0.weight"),
         ([WEIGHT, WEIGHT], {}, TypeError, "expected a model or policy of SB3"),
@@ -381,11 +409,25 @@ def test_statistics_are_read_only_and_can_be_set() -> None:
 # --- in: Stable-Baselines3 and sb3-contrib ---------------------------------------------------------------------------
 
 
+class Idle:
+    """In place of an optimiser, which no test here needs: torch's import what takes seconds."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+
 def sb3_model(name: str, env: Any, policy: str = "MlpPolicy", **more: Any) -> Any:
     """An untrained algorithm whose outputs reach the bounds."""
     torch, sb3 = pytest.importorskip("torch"), pytest.importorskip("stable_baselines3")
     home = sb3 if hasattr(sb3, name) else pytest.importorskip("sb3_contrib")
-    algorithm = getattr(home, name)(policy, env, seed=0, device="cpu", **copy.deepcopy(more))
+    more, kwargs = {**more}, copy.deepcopy(more.get("policy_kwargs", {}))
+    if name != "ARS":
+        kwargs["optimizer_class"] = Idle
+    if name in ("PPO", "A2C", "RecurrentPPO"):
+        kwargs["ortho_init"] = False  # which takes seconds beside busy processes
+    if name in ("SAC", "TQC"):
+        more["ent_coef"] = 0.1  # learned, it has an optimiser of its own
+    algorithm = getattr(home, name)(policy, env, seed=0, device="cpu", **more | {"policy_kwargs": kwargs})
     with torch.no_grad():
         for parameter in algorithm.policy.parameters():
             parameter += torch.randn_like(parameter) * 0.3
@@ -508,6 +550,9 @@ def test_a_sequential_of_torch_is_taken() -> None:
     for source, how in ((net, {}), (net.state_dict(), {"activation_fn": torch.nn.ELU})):
         with import_policy(source, env_of(FINITE), outputs="actions", **how, **SETTINGS) as model:
             assert_same_actions(acted(model), expected)
+    rounded = {name: value.bfloat16() for name, value in net.state_dict().items()}
+    with import_policy(rounded, env_of(FINITE), outputs="actions", activation_fn="elu", **SETTINGS) as model:
+        np.testing.assert_allclose(acted(model), expected, atol=0.1)
     with pytest.raises(ValueError, match="pass outputs='actions'"):
         import_policy(net, env_of(FINITE))
     with pytest.raises(TypeError, match="activation_fn = 'tanh': Sequential has its own"):
@@ -530,6 +575,7 @@ def test_what_no_policy_here_can_be_is_said() -> None:
         (nn.Sequential(first, last), r"\[None\] between its layers"),
         (nn.Sequential(first, nn.ELU(0.5), last), "has ELU"),
         (nn.Sequential(first, nn.Tanh(), last, nn.ReLU()), "relu behind its last layer"),
+        (sb3_model("DQN", Shaped(spaces.Discrete(3, start=2)), **small), "choices from 0 on, its action space begins at 2"),
         (nn.Sequential(nn.Conv1d(1, 1, 1), first), "Conv1d"),
         (nn.Sequential(nn.ReLU(), first), "has ReLU"),
         (nn.Sequential(), "0 dense layers"),
@@ -541,5 +587,7 @@ def test_what_no_policy_here_can_be_is_said() -> None:
             import_policy(source, env_of(FINITE), n_workers=0)
     with pytest.raises(ValueError, match=r"trained on actions .*from -1 to 1.*the environment has actions"):
         import_policy(sb3_model("PPO", Shaped(spaces.Box(-1.0, 1.0, (4,)))), env_of(FINITE), n_workers=0)
+    with pytest.raises(ValueError, match="outputs = 'actions': Sequential has tanh behind its last layer"):
+        import_policy(nn.Sequential(first, nn.Tanh()), env_of(FINITE), outputs="actions")
     with pytest.raises(ValueError, match="outputs = 'tanh': those of ActorCriticPolicy are 'actions'"):
         import_policy(sb3_model("PPO", Shaped(FINITE)), env_of(FINITE), n_workers=0, outputs="tanh")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 
 from fastes.errors import suggest
@@ -71,6 +72,16 @@ class ActionHead:
     def outputs(self) -> str:
         """What the policy's outputs are, in words."""
         return KINDS[self.kind].outputs.format(num_bins=self.num_bins)
+
+    def spans(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Of a Box's components, float64 (size,) each: what an output is times, and plus, before it is clipped to the bounds.
+
+        Components with bounds are spanned by -1 to 1; the others are the outputs themselves.
+        """
+        low, high = np.array(self.low), np.array(self.high)
+        bounded = np.isfinite(low) & np.isfinite(high)
+        with np.errstate(invalid="ignore"):
+            return np.where(bounded, (high - low) / 2, 1.0), np.where(bounded, (high + low) / 2, 0.0)
 
     @property
     def scalar(self) -> bool:

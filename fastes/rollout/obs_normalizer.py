@@ -129,7 +129,8 @@ class ObsNormalizer:
 
         ValueError for other shapes, values that are not finite, and a std below std_floor, which would be raised to it.
         """
-        values = [number_array(name, value, "numbers, (n,)") for name, value in (("mean", mean), ("std", std))]
+        given = (("mean", mean), ("std", std))
+        values = [number_array(f"the values of {name}", value, "numbers, (n,)") for name, value in given]
         for name, array in zip(("mean", "std"), values, strict=True):
             if array.shape != (self.obs_size,):
                 raise ValueError(f"{name} has shape {array.shape}: expected ({self.obs_size},), a number per observed value")
@@ -141,8 +142,15 @@ class ObsNormalizer:
                 "raised: expected at least that, or a model with a smaller obs_std_floor"
             )
         count = check_int("count", count, 1, 10**15)
+        with np.errstate(over="ignore", under="ignore"):
+            squares = values[1] * values[1] * count
+            odd = np.flatnonzero(~np.isclose(np.sqrt(squares / count), values[1], rtol=1e-9, atol=0.0) | np.isinf(squares))
+        if odd.size:
+            raise ValueError(
+                f"std[{odd[0]}] = {values[1][odd[0]]:g}: expected numbers from 1e-140 to 1e+140, whose squares float64 can hold"
+            )
         counts = np.array([count, self.skipped], dtype=np.int64)
-        return self.like({"mean": values[0], "squares": values[1] * values[1] * count, "counts": counts})
+        return self.like({"mean": values[0], "squares": squares, "counts": counts})
 
     def merge(self, moments: Float64 | MomentSums, counts: Int64) -> None:
         """Add episodes: moments (jobs, 2, obs_size), sums of obs - mean and of its square; counts (jobs,), observations."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import zipfile
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from fastes.weights.network import Network, Statistics, checked_network, checked_statistics
+from fastes.number_array import number_array
+from fastes.weights.network import Network, Statistics, checked_network, statistics_or_none
 
 _NAMELESS, _LINEAR = r"()", {"weight", "bias"}
 # What precedes 'weight' in each layer of an actor, the last layer where it has another name, and what its outputs are.
@@ -25,7 +24,7 @@ _FAMILIES: tuple[tuple[str, str, str | None], ...] = (
     (r"(\d+)\.", "", None),  # torch.nn.Sequential
     (_NAMELESS, "", "actions"),  # one layer
 )
-_EXTRACTOR = re.compile(r"(?:actor\.|pi_|q_net\.)?features_extractor\..*weight$")
+_EXTRACTOR = re.compile(r"(?:actor\.|pi_|q_net\.)?features_extractor\.")
 _SAID = ("mean", "std", "clip", "activation_fn", "outputs", "columns", "num_bins")
 _OF_ACTIONS = ("low", "high", "nvec", "start")  # for whoever acts without FastES
 
@@ -39,22 +38,26 @@ def network_of_arrays(
     """
     if not isinstance(given, Mapping):
         return _linear(given, outputs, statistics)
+    if odd := [name for name in given if not isinstance(name, str)]:
+        raise TypeError(f"the arrays have the name {odd[0]!r}: expected names such as 'layers.0.weight'")
     said = {name: _plain(given[name]) for name in _SAID if name in given}
-    if statistics is None and ("mean" in said or "std" in said):
-        if not {"mean", "std"} <= set(said):
-            raise ValueError("the arrays have one of mean and std: expected both, or none")
-        statistics = checked_statistics(said["mean"], said["std"], said.get("clip"))
+    if statistics is None:
+        statistics = statistics_or_none(said.get("mean"), said.get("std"), said.get("clip"))
     named = {name: value for name, value in given.items() if name not in (*_SAID, *_OF_ACTIONS)}
     layers, known = _layers_in(named)
-    activation_fn, outputs = activation_fn or said.get("activation_fn"), outputs or said.get("outputs") or known
+    activation_fn = said.get("activation_fn") if activation_fn is None else activation_fn
+    outputs = said.get("outputs", known) if outputs is None else outputs
     if len(layers) > 1 and activation_fn is None:
         raise ValueError(
             "arrays do not say what is between the layers: pass activation_fn='tanh' (the default of SB3's PPO and A2C), "
             "'relu' (of its SAC, TD3, DQN and ARS) or 'elu'"
         )
-    columns = tuple(int(column) for column in np.ravel(said.get("columns", ())))
-    num_bins = int(said.get("num_bins", 0))
-    return checked_network(layers, activation_fn or "tanh", outputs, statistics, columns=columns, num_bins=num_bins)
+    actions = {name: number_array(f"the values of {name}", given[name], "numbers") for name in _OF_ACTIONS if name in given}
+    columns, bins = (_whole_numbers(name, said.get(name, ())) for name in ("columns", "num_bins"))
+    if len(bins) > 1:
+        raise ValueError(f"num_bins = {bins}: expected one whole number")
+    more: dict[str, Any] = {"actions": actions, "columns": columns, "num_bins": bins[0] if bins else 0}
+    return checked_network(layers, "tanh" if activation_fn is None else activation_fn, outputs, statistics, **more)
 
 
 def network_of_file(path: str | os.PathLike[str], **how: Any) -> Network:
@@ -68,21 +71,21 @@ def network_of_file(path: str | os.PathLike[str], **how: Any) -> Network:
             f"{name!r} is no .npz or .npy file: load it with what has written it, and pass what that gives: PPO.load(path), "
             "ARS.load(path), torch.load(path, weights_only=True). A checkpoint of FastES is read by FastES.load(path)"
         )
-    try:
-        with open(name, "rb") as file:
+    with open(name, "rb") as file:
+        try:
             if not file.read(6).startswith((b"PK", b"\x93NUMPY")):
                 raise ValueError("expected what numpy.savez or numpy.save has written")
             file.seek(0)
             found = np.load(file, allow_pickle=False)
             arrays = found if isinstance(found, np.ndarray) else {key: found[key] for key in found.files}
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        if "allow_pickle" not in str(error):
-            raise ValueError(f"{name!r} cannot be read, it is damaged or no file of arrays: {error}") from error
-        raise ValueError(
-            f"{name!r} holds Python objects, as ARS's lin_policy_plus.npz does, and reading these can run any code that the "
-            "file has. If you trust it, read it yourself and pass what you get: weight, mean, std = "
-            f"np.load({name!r}, allow_pickle=True)['arr_0'] and fastes.import_policy((weight, mean, std), env)"
-        ) from error
+        except Exception as error:  # numpy and zipfile raise a dozen kinds for damaged files
+            if "allow_pickle" not in str(error):
+                raise ValueError(f"{name!r} cannot be read, it is damaged or no file of arrays: {error}") from error
+            raise ValueError(
+                f"{name!r} holds Python objects, as ARS's lin_policy_plus.npz does, and reading these can run any code that "
+                "the file has. If you trust it, read it yourself and pass what you get: weight, mean, std = "
+                f"np.load({name!r}, allow_pickle=True)['arr_0'] and fastes.import_policy((weight, mean, std), env)"
+            ) from error
     if isinstance(arrays, dict) and list(arrays) == ["arr_0"]:
         arrays = arrays["arr_0"]
     return network_of_arrays(arrays, **how)
@@ -97,8 +100,8 @@ def _linear(given: Any, outputs: str | None, statistics: Statistics | None) -> N
             f"import_policy() got {given!r:.100}, a {type(given).__name__}: expected a model or policy of SB3, a torch module, "
             "a dict of arrays by name, one weight (outputs, inputs), (weight, mean, std), or the path of a .npz file"
         )
-    if len(parts) == 3 and parts[1] is not None and statistics is None:
-        statistics = checked_statistics(parts[1], parts[2])
+    if len(parts) == 3 and statistics is None:
+        statistics = statistics_or_none(parts[1], parts[2], None)
     return checked_network([(parts[0], None)], "tanh", outputs or "actions", statistics)
 
 
@@ -150,6 +153,13 @@ def _check_all_used(named: Mapping[str, Any], names: list[str]) -> None:
         raise ValueError(
             f"the arrays have {odd!r:.300} beside {names!r:.300}: expected weights and biases of dense layers alone"
         )
+
+
+def _whole_numbers(name: str, given: Any) -> tuple[int, ...]:
+    values = np.ravel(number_array(f"the values of {name}", given, "whole numbers"))
+    if not ((np.abs(values) < 2**31) & (values == np.floor(values))).all():
+        raise ValueError(f"{name} = {given!r:.100}: expected whole numbers")
+    return tuple(values.astype(np.int64).tolist())
 
 
 def _plain(value: Any) -> Any:

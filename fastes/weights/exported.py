@@ -40,16 +40,6 @@ class Exported(NamedTuple):
         """What those of the last layer are, as import_policy names it."""
         return _OUTPUTS[self.head.kind]
 
-    def spans(self) -> tuple[Array, Array]:
-        """Of a Box's components, float64 (size,) each: what an output is times, and plus, before it is clipped to the bounds.
-
-        Components with bounds are spanned by -1 to 1; the others are the outputs themselves.
-        """
-        low, high = np.array(self.head.low), np.array(self.head.high)
-        bounded = np.isfinite(low) & np.isfinite(high)
-        with np.errstate(invalid="ignore"):
-            return np.where(bounded, (high - low) / 2, 1.0), np.where(bounded, (high + low) / 2, 0.0)
-
     def arrays(self) -> dict[str, Array]:
         """As numpy.savez takes them, and import_policy: parameters by name, and all else by the names above."""
         found: dict[str, Any] = {}

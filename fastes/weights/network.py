@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ OUTPUTS_IN_WORDS = (
     "outputs='actions' (the actions themselves, clipped to their bounds), 'tanh' (their tanh spans the bounds), or 'unit' "
     "(-1 to 1 spans the bounds)"
 )
+_ACTIVATIONS = ("tanh", "relu", "elu")
 NO_CLIP = 1e30  # standard deviations: as good as none
 _KNOWN_WELL = 1_000_000  # observations that statistics count as where nothing says how many they are of
 
@@ -66,6 +67,7 @@ class Network:
     outputs: what those of the last layer are, one of OUTPUTS; 'logits' for actions that are choices; None for unknown.
     statistics: of observations, None where these are not normalised.
     action_space: that it was trained in; None for unknown.
+    actions: what else says which actions those were: 'low', 'high', 'nvec' and 'start' of an ActionHead, as far as known.
     columns: values of an observation that it reads, empty for all.
     num_bins: of 'bins'.
     front: what is in front of these layers, None for nothing.
@@ -77,6 +79,7 @@ class Network:
     outputs: str | None
     statistics: Statistics | None = None
     action_space: Any = None
+    actions: Mapping[str, Float64] = field(default_factory=dict)
     columns: tuple[int, ...] = ()
     num_bins: int = 0
     front: Front | None = None
@@ -119,6 +122,12 @@ class Network:
         size = len(self.weights[-1])
         if size != head.num_outputs:
             raise ValueError(f"the policy has {size} outputs, the environment needs {head.num_outputs}, {head.outputs}")
+        for name, values in self.actions.items():
+            if not np.array_equal(np.ravel(values), getattr(head, name)):
+                raise ValueError(
+                    f"the policy was trained on actions with {name} = {values.tolist()!r:.100}, the environment has "
+                    f"{actions_in_words(head)}: pass the environment that it was trained in, with its wrappers"
+                )
         chooses = head.kind in ("categorical", "binary")
         if chooses and self.outputs in (None, "actions"):  # 'actions' are what plain arrays are, unless something else is said
             return replace(self, outputs="logits")
@@ -136,10 +145,7 @@ class Network:
 
     def _spanning(self, head: ActionHead) -> Network:
         """Outputs that are actions, as numbers that span the bounds from -1 to 1: (action - middle) / half of the span."""
-        low, high = np.array(head.low), np.array(head.high)
-        bounded = np.isfinite(low) & np.isfinite(high)
-        with np.errstate(invalid="ignore"):
-            half, middle = np.where(bounded, (high - low) / 2, 1.0), np.where(bounded, (high + low) / 2, 0.0)
+        half, middle = head.spans()
         half[half == 0.0] = 1.0  # of bounds that are equal: any output is that action
         *biases, bias = self.biases
         if bias is not None or middle.any():
@@ -162,7 +168,6 @@ def checked_network(
     activation: Any,
     outputs: str | None,
     statistics: Statistics | None = None,
-    activations: Sequence[str] = ("tanh", "relu", "elu"),
     **more: Any,
 ) -> Network:
     """A network of layers (weight, bias or None), as arrays or tensors. ValueError for shapes that do not follow each other."""
@@ -180,25 +185,42 @@ def checked_network(
         vector = None if bias is None else number_array(f"the biases of layer {i}", bias, "numbers, (outputs,)")
         if vector is not None and vector.shape != (len(matrix),):
             raise ValueError(f"the bias of layer {i} has shape {vector.shape}: expected ({len(matrix)},), a number per output")
-        if not np.isfinite(matrix).all() or (vector is not None and not np.isfinite(vector).all()):
-            raise ValueError(f"layer {i} has values that are not finite: expected finite numbers only")
+        if not _is_finite(matrix) or (vector is not None and not _is_finite(vector)):
+            raise ValueError(f"layer {i} has values that are not finite: expected finite numbers of float32 only")
         weights.append(matrix)
         biases.append(vector)
-    if outputs is not None and outputs not in OUTPUTS:
+    if outputs is not None and not (isinstance(outputs, str) and outputs in OUTPUTS):
         raise ValueError(f"outputs = {outputs!r:.100}: expected one of {tuple(OUTPUTS)}{suggest(outputs, OUTPUTS)}")
     name = activation if isinstance(activation, str) else getattr(activation, "__name__", repr(activation))
-    if name.lower() not in activations:
+    if name.lower() not in _ACTIVATIONS:
         raise ValueError(
-            f"activation_fn = {activation!r}: a FastES policy has one of {activations} between its layers. "
+            f"activation_fn = {activation!r}: a FastES policy has one of {_ACTIVATIONS} between its layers. "
             "fastes.TorchPolicy(module) takes any network"
         )
     network = Network(tuple(weights), tuple(biases), name.lower(), outputs, statistics, **more)
     return network if statistics is None else _without_constants(network, statistics)
 
 
+def _is_finite(values: Float64) -> bool:
+    """In float32, which policies compute in."""
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(values.astype(np.float32)).all())
+
+
+def statistics_or_none(mean: Any, std: Any, clip: Any) -> Statistics | None:
+    """Those that were given, None where none were. ValueError for a part of them."""
+    if mean is None and std is None and clip is None:
+        return None
+    if mean is None or std is None:
+        given = ", ".join(name for name, value in (("mean", mean), ("std", std), ("clip", clip)) if value is not None)
+        raise ValueError(f"of the statistics of observations only {given} was given: pass mean and std, or none of them")
+    return checked_statistics(mean, std, clip)
+
+
 def checked_statistics(mean: Any, std: Any, clip: Any = None, count: int = _KNOWN_WELL) -> Statistics:
     """Statistics (n,); std may be infinite where a component counts for nothing. ValueError for other values."""
-    means, stds = (number_array(name, value, "numbers, (n,)") for name, value in (("mean", mean), ("std", std)))
+    given = (("mean", mean), ("std", std))
+    means, stds = (number_array(f"the values of {name}", value, "numbers, (n,)") for name, value in given)
     if means.ndim != 1 or means.shape != stds.shape:
         raise ValueError(f"mean has shape {means.shape} and std {stds.shape}: expected both to be (observation values,)")
     if not np.isfinite(means).all():
@@ -208,10 +230,10 @@ def checked_statistics(mean: Any, std: Any, clip: Any = None, count: int = _KNOW
         raise ValueError(
             f"std[{at}] = {stds[at]:g}: expected positive numbers, or infinity for a value that counts for nothing"
         )
-    limit = NO_CLIP if clip is None else float(number_array("clip", clip, "a number"))
-    if not limit > 0.0:
-        raise ValueError(f"clip = {limit:g}: expected a positive number of standard deviations, or None")
-    return Statistics(means, stds, min(limit, NO_CLIP), max(int(count), 1))
+    limit = number_array("the values of clip", NO_CLIP if clip is None else clip, "one number")
+    if limit.size != 1 or not (limit > 0.0).all():
+        raise ValueError(f"clip = {clip!r:.100}: expected one positive number of standard deviations, or None")
+    return Statistics(means, stds, min(limit.item(), NO_CLIP), max(int(count), 1))
 
 
 def _without_constants(network: Network, statistics: Statistics) -> Network:

@@ -99,7 +99,7 @@ def _act(graph: _Graph, of: Exported) -> str:
     if head.kind == "squash":
         graph.add("Tanh")
     graph.cast("float64")
-    half, middle = of.spans()
+    half, middle = head.spans()
     for kind, values in (("Mul", half), ("Add", middle), ("Max", head.low), ("Min", head.high)):
         graph.add(kind, np.array(values))
     return head.dtype

@@ -43,6 +43,7 @@ def network_of_sb3(source: Any, outputs: str | None, statistics: Statistics | No
     if not hasattr(policy, "action_space"):
         return _network(policy, [policy], outputs, statistics)
     _check_observations(policy)
+    _check_choices(policy)
     modules, found = _actor(policy)
     if outputs not in (None, found):
         raise ValueError(f"outputs = {outputs!r}: those of {type(policy).__name__} are {found!r}; leave it out")
@@ -87,6 +88,16 @@ def _check_observations(policy: Any) -> None:
         )
 
 
+def _check_choices(policy: Any) -> None:
+    """ValueError for choices that SB3 numbers from 0, though the space does not."""
+    start = getattr(policy.action_space, "start", 0)
+    if np.any(start):
+        raise ValueError(
+            f"{type(policy).__name__} gives choices from 0 on, its action space begins at {start}: no policy here leaves its "
+            "action space. Pass policy.state_dict() for choices that begin there"
+        )
+
+
 def _network(
     policy: Any, modules: list[Any], outputs: str | None, statistics: Statistics | None, action_space: Any = None
 ) -> Network:
@@ -117,8 +128,13 @@ def _network(
     *hidden, last = between
     if len(set(hidden)) > 1 or (hidden and hidden[0] is None):
         raise ValueError(f"{name} has {hidden} between its layers: expected the same activation everywhere. {_ANY_NETWORK}")
-    if last is not None and (last != "tanh" or outputs not in (None, "tanh")):
+    if last not in (None, "tanh"):
         raise ValueError(f"{name} has {last} behind its last layer: expected none, or tanh. {_ANY_NETWORK}")
+    if last == "tanh" and outputs not in (None, "tanh"):
+        raise ValueError(
+            f"outputs = {outputs!r}: {name} has tanh behind its last layer, which spans the actions' bounds: pass 'tanh', or "
+            f"nothing. {_ANY_NETWORK}"
+        )
     if last == "tanh":
         outputs = "tanh"
     if convolutions:

@@ -31,7 +31,7 @@ class ActionModule(torch.nn.Module):  # type: ignore[misc]
         self._keep("columns", of.columns)
         self._keep("mean", of.mean)
         self._keep("inverse_std", None if of.std is None else 1.0 / of.std)
-        for name, values in zip(("scale", "shift"), of.spans(), strict=True):
+        for name, values in zip(("scale", "shift"), of.head.spans(), strict=True):
             self._keep(name, values)
         self._keep("low", np.array(of.head.low))
         self._keep("high", np.array(of.head.high))
