@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from fastes.errors import shown
 
 _NONE = (str, bytes, complex, type(None))  # no real numbers, though NumPy turns some into floats
 
@@ -20,30 +23,40 @@ def number_array(name: str, value: Any, expected: str, dtype: npt.DTypeLike = np
         array = np.asarray(_without_gradient(value))
     except ValueError as error:
         raise ValueError(f"{name} differ in shape: expected {expected}") from error
-    if array.dtype.kind in "fiub" or (array.dtype.kind == "O" and _first_odd(array) is None):
+    if array.dtype.kind == "O" and _first_odd(array) is None:
+        array = np.array([_as_float(item) for item in array.ravel()]).reshape(array.shape)
+    if array.dtype.kind in "fiub":
         with np.errstate(over="ignore"):
             return array.astype(dtype)
     given = np.asarray(value, dtype=object)  # text makes text of the numbers beside it
     place, item = _first_odd(given) or ((), value)
-    where = f"have {item!r:.100} at {', '.join(map(str, place))}" if place else f"are {item!r:.100}"
+    where = f"have {shown(item, 100)} at {', '.join(map(str, place))}" if place else f"are {shown(item, 100)}"
     raise TypeError(f"{name} {where}, a {type(item).__name__}: expected {expected}")
 
 
 def _without_gradient(value: Any) -> Any:
-    """Tensors of torch that want a gradient are no arrays."""
+    """Tensors of torch that want a gradient are no arrays, nor are those of bfloat16, which NumPy does not have."""
     if isinstance(value, (list, tuple)):
         return [_without_gradient(item) if hasattr(item, "detach") else item for item in value]
-    return value.detach().cpu() if hasattr(value, "detach") else value
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach().cpu()
+    return tensor.float() if str(getattr(tensor, "dtype", "")) == "torch.bfloat16" else tensor
 
 
 def _first_odd(array: npt.NDArray[Any]) -> tuple[tuple[int, ...], Any] | None:
     """Place and value of the first item that is no number."""
     for place, item in np.ndenumerate(array):
         try:
-            if isinstance(item, _NONE) or not isinstance(float(item), float):
+            if isinstance(item, _NONE) or not isinstance(_as_float(item), float):
                 return place, item
         except (TypeError, ValueError):
             return place, item
-        except OverflowError:  # a whole number beyond the largest float
-            continue
     return None
+
+
+def _as_float(item: Any) -> float:
+    try:
+        return float(item)
+    except OverflowError:  # a whole number beyond the largest float
+        return math.copysign(math.inf, 1 if item > 0 else -1)

@@ -507,6 +507,14 @@ def test_any_numbers_can_be_told(returns: list[Any]) -> None:
     assert es.theta.tobytes() == floats.theta.tobytes()
 
 
+def test_a_whole_number_beyond_floats_is_infinite() -> None:
+    es, floats = (EvolutionStrategy(np.zeros(2), population_size=4, seed=0) for _ in range(2))
+    for each, largest in ((es, 10**400), (floats, math.inf)):
+        each.ask()
+        each.tell([-largest, largest, 2, 3])
+    assert es.theta.tobytes() == floats.theta.tobytes()
+
+
 def test_candidates_out_of_range() -> None:
     perturbations = EvolutionStrategy(np.zeros(2), population_size=4).ask()
     assert len(perturbations) == 4
