@@ -159,6 +159,22 @@ def test_a_training_that_goes_on_elsewhere_has_them(n_workers: int, tmp_path: Pa
                 assert other.evaluate(3).mean == model.evaluate(3).mean
 
 
+def test_a_call_after_loading_does_not_reach_an_evaluation_that_waits(tmp_path: Path) -> None:
+    """Its theta's candidates played before that call, and the last call in the file is of the same attribute."""
+    waiting = {1: lambda envs: envs.set_attr("level", 5)}
+    with FastES(make, n_workers=0, **SETTINGS) as model:
+        model.learn(24 * 4, [Curriculum(waiting), lambda of, record: record.generation < 3 or of.save(tmp_path / "model")])
+    expected = Curriculum({})
+    with FastES.load(tmp_path / "model", make, 0) as model:
+        model.learn(24, expected, reset_num_timesteps=False)
+    changed = Curriculum({})
+    with FastES.load(tmp_path / "model", make, 0) as model:
+        model.get_env().set_attr("level", 7)
+        model.learn(24, changed, reset_num_timesteps=False)
+    assert changed.records[0].eval_return == expected.records[0].eval_return
+    assert changed.returns[0] > expected.returns[0]
+
+
 def test_what_a_file_cannot_hold_is_said_and_a_copy_has_it(tmp_path: Path) -> None:
     with FastES(make, n_workers=0, **SETTINGS) as model:
         model.get_env().set_attr("weights", np.ones(2))
@@ -211,6 +227,11 @@ def test_attributes_are_read_from_an_environment_that_was_given_the_calls() -> N
         assert envs.get_attr("level") == [2.5]
         envs.env_method("raise_by", 1.5)
         assert envs.get_attr("level") == [4.0], "the one that is there follows"
+        for level in (1, 2):
+            envs.set_attr("level", level)
+            assert envs.get_attr("level") == [level]
+        envs.set_attr("level", 3)
+        assert model.env.unwrapped.level == 3
         assert envs.env_is_wrapped(Wrapped) == [True]
         assert envs.env_is_wrapped(gymnasium.wrappers.TimeLimit) == [False]
         assert envs.has_attr("level")

@@ -99,7 +99,7 @@ class EnvCalls:
 
     def __init__(self, made: Sequence[EnvCall] = ()) -> None:
         self.made = tuple(made)
-        self._sent = 0  # so many are part of a request
+        self._sent = len(self.made)  # environments may have been given so many
 
     def __len__(self) -> int:
         return len(self.made)
@@ -119,13 +119,13 @@ class EnvCalls:
         self.made = (*kept, call)
 
     def sent(self, count: int | None = None) -> tuple[EnvCall, ...]:
-        """The calls of a request: all, or those that were the first so many."""
+        """What environments are given from now on, in a request or here: all calls, or those that were the first so many."""
         self._sent = len(self.made)
         return self.made if count is None else self.made[:count]
 
     def restore(self, made: Sequence[EnvCall]) -> None:
         """Have these and no others."""
-        self.made, self._sent = tuple(made), 0
+        self.made, self._sent = tuple(made), len(made)
 
     def left_out(self) -> list[str]:
         """In words: those that a checkpoint did not hold, and that were not forgotten since."""
@@ -205,7 +205,7 @@ class CalledEnv:
 
     def get(self) -> Env:
         """It; another object after calls that build it anew or put a wrapper around it."""
-        new = self._calls.made[self._count :]
+        new = self._calls.sent()[self._count :]
         if FORGET in [call.kind for call in new]:
             self.close()
         if self._env is None:

@@ -211,7 +211,7 @@ class Evaluator:
 
     def build(self, **extra: Any) -> Env:
         """An environment of this process, beside those that play, after the calls so far. extra: as of EnvSource."""
-        return made_on(self.source(self.own_number, **extra), self.env_calls.made)
+        return made_on(self.source(self.own_number, **extra), self.env_calls.sent())
 
     @property
     def own_number(self) -> int:
