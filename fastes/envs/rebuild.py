@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+import itertools
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -150,10 +152,23 @@ def _keywords_of(monitors: list[Any], stacklevel: int) -> tuple[str, ...]:
 
 
 def number_videos(env: Env, index: int) -> None:
-    """Gymnasium's RecordVideo names files by its episodes, which each worker counts: those of others get their number, too."""
+    """Give Gymnasium's RecordVideo names of files that nobody has: it counts its episodes, each worker's from 0.
+
+    Files of workers other than the first have their number. Where videos of that name are there, of an environment that this
+    one takes the place of, it is followed by a further number.
+    """
     for layer in layers(env):
-        if index and isinstance(layer, RecordVideo):
-            layer.name_prefix = f"{layer.name_prefix}-worker-{index}"
+        if isinstance(layer, RecordVideo):
+            name = f"{layer.name_prefix}-worker-{index}" if index else layer.name_prefix
+            others = (f"{name}-{number}" for number in itertools.count(2))
+            layer.name_prefix = next(
+                free for free in itertools.chain([name], others) if not _has_videos(layer.video_folder, free)
+            )
+
+
+def _has_videos(folder: str, name: str) -> bool:
+    with os.scandir(folder) as files:
+        return any(file.name.startswith((f"{name}-episode-", f"{name}-step-")) for file in files)
 
 
 def check_same(given: Env, rebuilt: Env) -> None:

@@ -216,8 +216,10 @@ def _content(thing: Any) -> Content:
 
 
 def _is_flat(thing: Any) -> bool:
-    """Whether it holds plain values alone, which are part of its content then."""
-    return type(thing) in (list, tuple) and all(type(part) in _PLAIN for part in thing)
+    """Whether it holds plain values, or tuples of them, alone, which are part of its content then."""
+    return type(thing) in (list, tuple) and all(
+        type(part) in _PLAIN or (type(part) is tuple and _is_flat(part)) for part in thing
+    )
 
 
 def _key(key: Any) -> Any:
