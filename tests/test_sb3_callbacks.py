@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 import pytest
 from envs_for_tests import Toy, ToyError
-from faults import SETTINGS, seed_of, toy
+from faults import SETTINGS, caught_warnings, seed_of, toy
 from training import learn
 
 from fastes import FastES
@@ -214,6 +214,21 @@ def test_evaluation_and_checkpoints(sb3: Any, tmp_path: Path) -> None:
     assert results["timesteps"].tolist() == [end for before, end in itertools.pairwise(ends) if end // 500 > before // 500]
     FastES.load(tmp_path / "best_model", n_workers=0).close()
     assert evaluation.n_calls == checkpoints.n_calls == steps
+
+
+@pytest.mark.parametrize("kind", ["Monitor", "DummyVecEnv"])
+def test_evaluations_on_a_usual_environment_warn_of_nothing(sb3: Any, kind: str) -> None:
+    monitor = pytest.importorskip("stable_baselines3.common.monitor").Monitor
+    vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
+    env = monitor(gymnasium.make("CartPole-v1"))
+    evaluation = sb3.EvalCallback(
+        env if kind == "Monitor" else vec_env.DummyVecEnv([lambda: env]), eval_freq=100, n_eval_episodes=1, verbose=0
+    )
+    with caught_warnings() as messages, cartpole() as model:
+        model.learn(200, evaluation)
+        assert isinstance(model.get_env(), vec_env.DummyVecEnv), "as SB3's algorithms have it"
+    assert evaluation.last_mean_reward > 0
+    assert not messages
 
 
 def test_stopping_rules(sb3: Any, tmp_path: Path) -> None:

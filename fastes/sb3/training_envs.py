@@ -228,10 +228,13 @@ def training_envs(evaluator: Evaluator, seed: int) -> TrainingEnvs:
 @cache
 def _vec_env_kind() -> type[TrainingEnvs]:
     from stable_baselines3.common.monitor import Monitor
-    from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+    from stable_baselines3.common.vec_env import DummyVecEnv
 
-    class TrainingVecEnv(TrainingEnvs, VecEnv):  # type: ignore[misc]
-        """The same as a VecEnv, so that it can be played on here."""
+    class TrainingVecEnv(TrainingEnvs, DummyVecEnv):  # type: ignore[misc]
+        """The same as the VecEnv that SB3's algorithms make of one environment, so that it can be played on here.
+
+        EvalCallback compares its type with that of eval_env.
+        """
 
         def __init__(self, evaluator: Evaluator, seed: int) -> None:
             TrainingEnvs.__init__(self, evaluator, seed)  # SB3's would ask for attributes of an environment
