@@ -177,9 +177,9 @@ def test_what_has_no_room_is_counted_and_keywords_come_first() -> None:
 def test_scalars_are_kept_as_they_are() -> None:
     kept = {"float": 0.1, "int": 2**62, "flag": True, "word": "ä", "infinite": -np.inf, "small": 5e-324}
     room = np.zeros(400, np.uint8)
-    given = {**kept, "half": np.float32(0.1), "none": None, "list": [1], "dict": {"a": 1}, 3: 4, "row": np.zeros(1)}
+    given = {**kept, "half": np.float32(0.1), "long": np.longdouble(0.5), "none": None, "list": [1], "dict": {"a": 1}, 3: 4, "row": np.zeros(1)}
     write_info(room, given, ())
-    assert read_info(room) == {**kept, "half": float(np.float32(0.1))}
+    assert read_info(room) == {**kept, "half": float(np.float32(0.1)), "long": 0.5}
     assert scalars_of({"episode": {"r": 1.0, "l": 2, "t": 3.0, "far": 4.0}}) == {"episode": {"far": 4.0}}
     assert scalars_of("no mapping") == {}
 

@@ -85,6 +85,30 @@ def test_vecnormalize_normalises_and_returns_stay_raw() -> None:
         assert model.settings.normalize_obs, "who asks for it gets it"
 
 
+class AtABound(Whole):
+    """Shows one of its bounds, 1.0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (3,), np.float32)
+
+    def reset(self, **named: Any) -> Any:
+        return np.ones(3, np.float32), super().reset(**named)[1]
+
+
+class AtTheOther(AtABound):
+    def reset(self, **named: Any) -> Any:
+        return np.zeros(3, np.float32), super().reset(**named)[1]
+
+
+def test_normalised_observations_may_leave_the_space_in_silence() -> None:
+    env = vec.VecNormalize(vec.DummyVecEnv([lambda: monitored(AtTheOther), lambda: monitored(AtABound)]))
+    assert env.reset().min() < 0.0, "VecNormalize leaves the space as it was"
+    with caught_warnings() as messages:
+        train(env, 1, **settings())
+    assert not [message for message in messages if "not in Box" in message]
+
+
 def test_a_lane_that_starts_alone_shows_normalised_observations(monkeypatch: pytest.MonkeyPatch) -> None:
     env = vec.VecNormalize(vec.DummyVecEnv([monitored] * 3))
     vector_env = vector_env_of(env)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from fastes import _core
+from fastes.envs.returned import success_of
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of
 from fastes.pools.open_requests import KeptRequests, OpenRequest
@@ -68,7 +69,7 @@ class VectorPool(KeptRequests):
         self.load_parameters = parameter_loader(self.block.layout.candidates, spec.policy)
         self._actors = [spec.policy.make_actor() for _ in range(vector_env.num_envs)]
         self.can_act = [not spec.policy.needs_reference] * vector_env.num_envs
-        reader = ObservationReader(vector_env.observation_space)
+        reader = ObservationReader(vector_env.observation_space, bounded=not vector_env.normalizes)
         self._flatten, self._shape = reader.flatten, vector_env.observation_space.shape
         if reader.arrange is not None:
             for actor in self._actors:
@@ -304,12 +305,13 @@ class _Run:
         actor, place, number = self.actors[index], job.place, job.number
         self.playing[index] = False
         self.returns[index] += self.total[index]
-        self.successes[index] += self.vector_env.success(index)
+        info = self.vector_env.info(index)
+        self.successes[index] += success_of(info)
         self.lengths[index] += self.length[index]
-        if job.is_candidate and place.layout.info_bytes:
-            info = self.vector_env.info(index)
-            write_info(place.infos[number, self.episode[index]], info, self.spec.info_keywords)
-        place.masks[number] = has_mask(self.vector_env.info(index))
+        if job.is_candidate:
+            place.masks[number] = has_mask(info)
+            if place.layout.info_bytes:
+                write_info(place.infos[number, self.episode[index]], info, self.spec.info_keywords)
         self.episode[index] += 1
         episodes = job.terms.episodes.per_candidate if job.is_candidate else 1
         if job.is_candidate:

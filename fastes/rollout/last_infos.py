@@ -51,7 +51,8 @@ def _scalar(value: Any) -> bool | int | float | str | None:
     if type(value) in _SCALARS:
         return value  # type: ignore[no-any-return]
     if isinstance(value, (np.generic, np.ndarray)) and value.shape == () and value.dtype.kind in "biufU":
-        return value.item()  # type: ignore[no-any-return]
+        scalar = value.item()
+        return scalar if type(scalar) in _SCALARS else float(scalar)  # a long double stays one
     return None
 
 

@@ -19,7 +19,6 @@ from gymnasium.envs.registration import EnvSpec
 from fastes.envs.episode_limit import limit_of_vector_env
 from fastes.envs.given.likeness import same
 from fastes.envs.rebuild import CHANGE_REWARDS, layers
-from fastes.envs.returned import success_of
 from fastes.errors import EnvironmentUnavailable
 
 Rows = npt.NDArray[Any]
@@ -91,10 +90,6 @@ class VectorEnv(ABC):
     @abstractmethod
     def info(self, index: int) -> Mapping[str, Any]:
         """Of the last step in an environment, as it gave it alone, where that step ended an episode or began none."""
-
-    def success(self, index: int) -> float:
-        """Of the last step in an environment: 1.0, 0.0, or NaN where the environment does not tell."""
-        return success_of(self.info(index))
 
     @abstractmethod
     def frozen(self) -> contextlib.AbstractContextManager[None]:

@@ -37,10 +37,11 @@ class ObservationReader:
     Bounds are compared with the first observation alone: most environments leave them now and then, and nothing else uses them.
 
     tell: what says it.
+    bounded: False where a wrapper shows other values than the space has, as SB3's VecNormalize does; bounds are not compared.
     """
 
-    def __init__(self, space: Space, tell: Tell = warn) -> None:
-        self.space, self.tell = space, tell
+    def __init__(self, space: Space, tell: Tell = warn, bounded: bool = True) -> None:
+        self.space, self.tell, self._bounded = space, tell, bounded
         self._said: set[tuple[str, str]] = set()
         is_box = isinstance(space, spaces.Box)
         self.read: Read = (
@@ -94,7 +95,7 @@ class ObservationReader:
         return layout.arrange(array)
 
     def _box(self, space: spaces.Box, where: str) -> Read:
-        shape, unseen = space.shape, [True]
+        shape, unseen = space.shape, [True] if self._bounded else []
 
         def read(value: Any) -> Array:
             array = value if type(value) is np.ndarray and value.shape == shape else self._laid_out(value, shape, where)
