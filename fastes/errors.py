@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import operator
 import re
+import sys
 import traceback
 from collections.abc import Callable, Iterable
 
@@ -109,6 +110,14 @@ def frames_of(error: BaseException) -> str:
 def writable(text: str) -> str:
     """A text with its lone surrogates escaped, which no encoding can write."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def level_outside() -> int:
+    """The stacklevel by which a warning of the function that asks points at the line outside of FastES that led to it."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "fastes":
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def shown(value: object, most: int = 200) -> str:

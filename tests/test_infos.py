@@ -133,6 +133,15 @@ def test_a_pool_that_runs_without_infos_is_started_anew() -> None:
         assert (model.theta == theta).all()
 
 
+@pytest.mark.parametrize("env", [Telling, lambda: SyncVectorEnv([Telling] * 2)], ids=["env", "vector"])
+def test_warnings_of_infos_point_at_the_line_that_called_learn(env: Any) -> None:
+    given = env if env is Telling else env()
+    workers = 0 if env is Telling else None
+    with FastES(given, n_workers=workers, info_keywords=["farr"], **SETTINGS) as model, pytest.warns(match="farr") as caught:
+        model.learn(1)
+    assert [each.filename for each in caught if "farr" in str(each.message)] == [__file__]
+
+
 def test_a_keyword_that_no_info_has_is_warned_of_once() -> None:
     with caught_warnings() as messages, FastES(Telling, n_workers=0, info_keywords=["farr"], **SETTINGS) as model:
         learn(model, 3)
@@ -177,8 +186,8 @@ def test_what_has_no_room_is_counted_and_keywords_come_first() -> None:
 def test_scalars_are_kept_as_they_are() -> None:
     kept = {"float": 0.1, "int": 2**62, "flag": True, "word": "ä", "infinite": -np.inf, "small": 5e-324}
     room = np.zeros(400, np.uint8)
-    given = {**kept, "half": np.float32(0.1), "long": np.longdouble(0.5), "none": None, "list": [1], "dict": {"a": 1}, 3: 4, "row": np.zeros(1)}
-    write_info(room, given, ())
+    given = {**kept, "half": np.float32(0.1), "none": None, "list": [1], "dict": {"a": 1}, 3: 4, "row": np.zeros(1)}
+    write_info(room, {**given, "long": np.longdouble(0.5)}, ())
     assert read_info(room) == {**kept, "half": float(np.float32(0.1)), "long": 0.5}
     assert scalars_of({"episode": {"r": 1.0, "l": 2, "t": 3.0, "far": 4.0}}) == {"episode": {"far": 4.0}}
     assert scalars_of("no mapping") == {}

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 
+from fastes.errors import level_outside
 from fastes.es.fitness_shaping import mean_and_std
 from fastes.rollout.job import Batch
 from fastes.training.evaluation import Told
@@ -96,7 +97,7 @@ class StatisticsWarnings:
     def _say(self, kind: str, message: str) -> None:
         if kind not in self._said:
             self._said.add(kind)
-            warnings.warn(message, RuntimeWarning, stacklevel=9)  # the line that called learn
+            warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
 
 
 def _all_equal(batch: Batch, told: Told | None) -> bool:

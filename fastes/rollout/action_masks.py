@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 METHOD = "action_masks"
-_KEYS = ("action_mask", "action_masks")
 
 
 def has_mask(info: Any) -> bool:
     """Whether an info offers one, as those of PettingZoo's games and of Gymnasium's Taxi do."""
-    return isinstance(info, Mapping) and any(key in info for key in _KEYS)
+    return isinstance(info, (dict, Mapping)) and ("action_mask" in info or "action_masks" in info)
 
 
 def masks_are_not_used(where: str) -> str:
     """What to say of masks that are offered. where: by what."""
     return (
-        f"the environment offers action masks ({where}), and FastES uses none: a candidate may choose any action of the space. "
-        "Let step() answer one that is not allowed (by doing nothing, the nearest action that is allowed, or the end with a "
-        "low reward), or put the mask into the observation, a Dict, where a CallablePolicy can apply it"
+        f"the environment offers action masks ({where}), and FastES uses none: candidates choose among all actions. If step() "
+        "takes any of them, as Taxi's does, that is fine; if not, let it do nothing, or end the episode, for one that is not "
+        "allowed, or show the mask in a Dict observation to a CallablePolicy"
     )

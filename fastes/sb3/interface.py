@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fastes.envs.closing import close_env
 from fastes.envs.source import EnvArgument, make_env_source
-from fastes.errors import check_int, check_seed
+from fastes.errors import check_int, check_seed, level_outside
 from fastes.models.checkpointing import check_env_fits
 from fastes.models.parameters import named_parameters, theta_with
 from fastes.rollout.action_masks import METHOD, masks_are_not_used
@@ -209,7 +209,7 @@ class SB3Interface(SB3Attributes):
             )
 
     def _warn(self, message: str) -> None:
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warnings.warn(message, UserWarning, stacklevel=level_outside())
 
     def _close_vec_env(self) -> None:
         """Close what get_env has built; one that was given is its owner's."""

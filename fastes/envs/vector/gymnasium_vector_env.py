@@ -26,6 +26,7 @@ from fastes.envs.vector.vector_env import (
     switched_off,
     warn_of_seeds,
 )
+from fastes.errors import level_outside
 
 _WITH_MASKS = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
 _MASKS = hasattr(gymnasium.vector, "AutoresetMode")  # Gymnasium 1.1 brought both
@@ -77,7 +78,7 @@ class GymnasiumVectorEnv(VectorEnv):
         self._describe(wrappers, self._base, lambda: self._base.call("__str__")[0])
         self._seeds_each = not self._own_seeds and not kinds_of(self._base) & AGENTS
         if not self._seeds_each:
-            warn_of_seeds(self._base, self._own_seeds, stacklevel=5)
+            warn_of_seeds(self._base, self._own_seeds)
         self._over = np.zeros(self.num_envs, dtype=bool)
         self._obs: Any = None
         self._infos: dict[str, Any] | list[dict[str, Any]] = {}
@@ -87,7 +88,7 @@ class GymnasiumVectorEnv(VectorEnv):
                 "returns, and results depend on the number of environments. Leave it out: FastES compares returns by rank, or "
                 "in units of their std",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=level_outside(),
             )
 
     def _set_spaces(self, env: Any) -> None:
@@ -119,7 +120,7 @@ class GymnasiumVectorEnv(VectorEnv):
                 if isinstance(self._base, _WITH_MASKS):
                     raise
                 self._seeds_each = False
-                warn_of_seeds(self._base, takes_none=False, stacklevel=2)
+                warn_of_seeds(self._base, takes_none=False)
         if not self._seeds_each:
             self._obs, _ = self.env.reset() if self._own_seeds else self.env.reset(seed=seeds[0])
         self._over[:] = False

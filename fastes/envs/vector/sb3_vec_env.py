@@ -27,6 +27,7 @@ from fastes.envs.vector.vector_env import (
     switched_off,
     warn_of_seeds,
 )
+from fastes.errors import level_outside
 
 # wrappers that let an environment start anew while the others go on, and those through which rewards pass as they are
 _PASSING = {"VecNormalize", "VecMonitor", "VecCheckNan"}
@@ -82,7 +83,7 @@ class Sb3VectorEnv(VectorEnv):
         self._obs: Any = None
         self._infos: list[dict[str, Any]] = []
         if not self._seeds_each:
-            warn_of_seeds(self._base, bool(base & SEEDED_BEFORE), stacklevel=5)
+            warn_of_seeds(self._base, bool(base & SEEDED_BEFORE))
 
     def __getstate__(self) -> dict[str, Any]:
         """TypeError for one that would lose its environment: VecNormalize is pickled without it."""
@@ -119,7 +120,7 @@ class Sb3VectorEnv(VectorEnv):
         wrappers = sys.modules.get("stable_baselines3.common.atari_wrappers")
         is_wrapped = getattr(self._base, "env_is_wrapped", None)  # EnvPool's have none
         if wrappers is not None and is_wrapped is not None and any(is_wrapped(wrappers.EpisodicLifeEnv)):
-            warnings.warn(LIVES, UserWarning, stacklevel=6)
+            warnings.warn(LIVES, UserWarning, stacklevel=level_outside())
 
     def reset(self, seeds: list[int]) -> None:
         if isinstance(self._base, gymnasium.vector.VectorEnv):

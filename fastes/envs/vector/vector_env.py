@@ -19,7 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 from fastes.envs.episode_limit import limit_of_vector_env
 from fastes.envs.given.likeness import same
 from fastes.envs.rebuild import CHANGE_REWARDS, layers
-from fastes.errors import EnvironmentUnavailable
+from fastes.errors import EnvironmentUnavailable, level_outside
 
 Rows = npt.NDArray[Any]
 
@@ -129,7 +129,7 @@ def in_processes(base: Any, kind: str) -> bool:
     return bool(kinds_of(base) & {kind, "ProcConcatVec", *SEEDED_BEFORE})
 
 
-def warn_of_seeds(base: Any, takes_none: bool, stacklevel: int) -> None:
+def warn_of_seeds(base: Any, takes_none: bool) -> None:
     """RuntimeWarning for environments that cannot be seeded one by one. takes_none: nor all together."""
     name, agents = type(base).__name__, kinds_of(base) & AGENTS
     takes = "takes no seed once it is made" if takes_none else "takes one seed for all of its environments"
@@ -138,7 +138,7 @@ def warn_of_seeds(base: Any, takes_none: bool, stacklevel: int) -> None:
         f"{name} {takes}: candidates of a pair do not meet the same episodes, and results depend on the number of "
         f"environments{beside}",
         RuntimeWarning,
-        stacklevel=1 + stacklevel,
+        stacklevel=level_outside(),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from fastes.errors import level_outside
 from fastes.rollout.observations.layout import layout_of
 
 Array = npt.NDArray[Any]
@@ -22,7 +23,7 @@ Tell = Callable[[str, str], None]  # takes what kind of thing is said, which is 
 
 
 def warn(_: str, said: str) -> None:
-    warnings.warn(said, RuntimeWarning, stacklevel=2)
+    warnings.warn(said, RuntimeWarning, stacklevel=level_outside())
 
 
 class ObservationReader:
