@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from faults import SETTINGS, caught_warnings
 from gymnasium import spaces, wrappers
+from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import RecordConstructorArgs
 from processes import run_script
@@ -270,7 +271,7 @@ def locked() -> Any:
 BEYOND: dict[str, tuple[Any, tuple[str, ...]]] = {
     "nothing recorded, no copy": (locked, ("NotRecorded", "RecordConstructorArgs")),
     "nothing recorded, no copy, below": (lambda: wrappers.ClipAction(locked()), ("NotRecorded",)),
-    "needs a screen": (lambda: wrappers.HumanRendering(pendulum(render_mode="rgb_array")), ("HumanRendering",)),
+    "no spec, and a screen": (lambda: wrappers.HumanRendering(PendulumEnv("rgb_array")), ("HumanRendering", "screen")),
 }
 
 
@@ -296,6 +297,17 @@ def test_nothing_is_rendered_in_workers(given: str) -> None:
     assert source().render_mode is None
     assert source(render_mode="rgb_array").render_mode == "rgb_array"  # for `play`
     assert env.spec.kwargs["render_mode"] == "rgb_array"
+
+
+def test_what_draws_for_people_stays_here() -> None:
+    env = wrappers.ClipAction(wrappers.HumanRendering(wrappers.ClipAction(pendulum(render_mode="rgb_array"))))
+    env.unwrapped.g = GRAVITY
+    built = make_env_source(env)()
+    assert [type(layer).__name__ for layer in layers(built)][:3] == ["ClipAction", "ClipAction", "TimeLimit"]
+    assert built.render_mode is None
+    assert built.unwrapped.g == GRAVITY
+    collected = wrappers.RenderCollection(pendulum(render_mode="rgb_array"))
+    assert make_env_source(collected)().render_mode is None
 
 
 def test_a_spec_is_copied() -> None:

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import RecordConstructorArgs
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordVideo, TimeLimit
+from gymnasium.wrappers import HumanRendering, OrderEnforcing, PassiveEnvChecker, RecordVideo, RenderCollection, TimeLimit
 
 from fastes.envs.given.likeness import alike
 from fastes.envs.worker_registry import portable
 
 Env = gymnasium.Env[Any, Any]
+DRAWING = HumanRendering, RenderCollection  # wrappers, which workers do without: they draw nothing
 CHANGE_REWARDS = {"RewardWrapper", "NormalizeReward", "VectorRewardWrapper"}  # classes of wrappers
 LIVES = (  # of SB3
     "EpisodicLifeEnv goes on with the game that the last episode has left, whatever the seed of the next one: returns depend "
@@ -63,7 +64,8 @@ def taken_apart(env: Env) -> tuple[EnvSpec, tuple[Wrapping, ...]]:
     for inner in layers(env):
         if isinstance(inner, (OrderEnforcing, PassiveEnvChecker)) or inner is env.unwrapped:
             break
-        around.append(inner)
+        if type(inner) not in DRAWING:
+            around.append(inner)
     if inner.spec is None:
         raise ValueError("it has no spec")
     spec = copy.deepcopy(inner.spec)
@@ -93,10 +95,10 @@ def as_code(env: Env) -> str:
 
 
 def chain(env: Env) -> list[tuple[str, int]]:
-    """Classes, innermost first, with the steps of time limits; those that follow each other are one, what only checks none."""
+    """Classes, innermost first, with the steps of time limits, of which neighbours are one; without what checks or draws."""
     found: list[tuple[str, int]] = []
     for layer in reversed(list(layers(env))):
-        if isinstance(layer, PassiveEnvChecker):
+        if type(layer) in (PassiveEnvChecker, *DRAWING):
             continue
         name = f"{type(layer).__module__}.{type(layer).__qualname__}"
         limit = _limit(layer) if type(layer) is TimeLimit else 0

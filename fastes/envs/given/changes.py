@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 import cloudpickle
 import gymnasium
 import numpy as np
-from gymnasium.wrappers import HumanRendering, OrderEnforcing, PassiveEnvChecker, RecordVideo, RenderCollection, TimeLimit
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordVideo, TimeLimit
 
 from fastes.envs.closing import close_env
 from fastes.envs.given.likeness import Layout, Step, Way, draws, in_words, layout_of_layers, part_of, same, ways_that_differ
+from fastes.envs.rebuild import DRAWING
 from fastes.system.forks import CopiesEndHere
 
 Env = gymnasium.Env[Any, Any]
@@ -149,7 +150,7 @@ def counted_layers(env: Env) -> list[Env]:
     found: list[Env] = []
     for layer in reversed(_all_layers(env)):
         follows = bool(found) and type(layer) is TimeLimit and type(found[-1]) is TimeLimit
-        if not follows and not isinstance(layer, (PassiveEnvChecker, HumanRendering, RenderCollection)):
+        if not follows and type(layer) not in (PassiveEnvChecker, *DRAWING):
             found.append(layer)
     return found
 
