@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 import random
@@ -13,14 +14,13 @@ import socket
 import sys
 import threading
 import time
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from envs_for_tests import Toy, ToyError
+from envs_for_tests import ToyError
 from faults import SETTINGS, caught_warnings, seed_of, toy
 from processes import environment, started_script, wait_until
 from test_env_calls import CALLS, Curriculum, make
@@ -410,10 +410,14 @@ def test_other_versions_end_a_training_before_it_begins(cluster: Cluster, monkey
     assert len([message for message in messages if "is not used: it has other versions" in message]) == 2
 
 
-def test_an_environment_that_nodes_do_not_have_is_told(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = types.ModuleType("only_here")
-    module.Env = type("Env", (Toy,), {"__module__": "only_here"})  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "only_here", module)
+def test_an_environment_that_nodes_do_not_have_is_told(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A module that is a file here, which only this machine's interpreters find."""
+    (tmp_path / "only_here.py").write_text("from envs_for_tests import Toy\n\n\nclass Env(Toy):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("only_here")
+    monkeypatch.setitem(sys.modules, "only_here", module)  # and away with it afterwards
     with caught_warnings(), pytest.raises(ClusterError, match=r"(?s)can be used.*No module named 'only_here'.*runtime_env"):
         train_on(cluster, module.Env, 1, **SETTINGS)
 
