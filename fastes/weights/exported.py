@@ -12,6 +12,7 @@ from fastes.models.parameters import named_parameters
 from fastes.policies.action_head import ActionHead
 from fastes.policies.layers.dense import Dense
 from fastes.policies.policy_spec import PolicySpec
+from fastes.policies.torch_policy import TorchSpec
 
 Array = npt.NDArray[Any]
 _OUTPUTS = {"clip": "unit", "squash": "tanh", "bins": "bins", "categorical": "logits", "binary": "logits"}
@@ -65,9 +66,12 @@ def exported(model: Model) -> Exported:
     """What a model does. ValueError for a policy that is more than dense layers."""
     spec = model.policy_spec
     if not isinstance(spec, PolicySpec) or not all(isinstance(layer, Dense) for layer in spec.layers):
+        is_torch = isinstance(spec, TorchSpec)
+        module = "model.policy_spec.module_with(model.theta) is its module"
+        instead = module if is_torch else "policy.state_dict() has its parameters under torch's names"
         raise ValueError(
             f"a {model.settings.policy} is more than dense layers and cannot be exported: expected an MlpPolicy or a "
-            "LinearPolicy. policy.state_dict() has its parameters under torch's names"
+            f"LinearPolicy. {instead}"
         )
     named = named_parameters(spec, model.theta)
     layers = [(named[f"layers.{i}.weight"], named.get(f"layers.{i}.bias")) for i in range(len(spec.layers))]

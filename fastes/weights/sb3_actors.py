@@ -79,12 +79,12 @@ def _of(boxed: bool, outputs: str) -> str:
 
 
 def _check_observations(policy: Any) -> None:
-    """ValueError for observations that SB3 turns into other numbers than FastES does."""
+    """ValueError for observations of several parts."""
     space = policy.observation_space
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         raise ValueError(
-            f"{type(policy).__name__} sees {type(space).__name__} observations, which SB3 and FastES put together in different "
-            f"orders: it cannot be imported. {_ANY_NETWORK}"
+            f"{type(policy).__name__} sees {type(space).__name__} observations: expected a policy "
+            f"whose observations are one array. {_ANY_NETWORK}"
         )
 
 

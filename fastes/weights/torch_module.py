@@ -41,7 +41,7 @@ class ActionModule(torch.nn.Module):  # type: ignore[misc]
         self.register_buffer(name, None if values is None else torch.tensor(values), persistent=False)
 
     def forward(self, observation: Any) -> Any:
-        x = observation.reshape(len(observation), -1).double()
+        x = observation.reshape(observation.shape[0], -1).double()
         if self.columns is not None:
             x = x[:, self.columns]
         if self.mean is not None:
@@ -52,13 +52,13 @@ class ActionModule(torch.nn.Module):  # type: ignore[misc]
         return self._actions(self.layers[-1](x))
 
     def _actions(self, y: Any) -> Any:
-        head, shape = self.head, (len(y), *self.head.shape)
+        head, shape = self.head, (y.shape[0], *self.head.shape)
         if head.kind == "categorical":
             chosen = torch.stack([part.argmax(dim=1) for part in y.split(list(head.nvec), dim=1)], dim=1) + self.start
             return chosen.reshape(shape).to(getattr(torch, head.cast or head.dtype))
         if head.kind == "binary":
             return (y > 0.0).to(torch.int8).reshape(shape)
         if head.kind == "bins":
-            y = y.reshape(len(y), head.size, head.num_bins).argmax(dim=2).double() / (head.num_bins - 1) * 2.0 - 1.0
+            y = y.reshape(y.shape[0], head.size, head.num_bins).argmax(dim=2).double() / (head.num_bins - 1) * 2.0 - 1.0
         y = (torch.tanh(y) if head.kind == "squash" else y).double()
         return (y * self.scale + self.shift).clamp(self.low, self.high).to(getattr(torch, head.dtype)).reshape(shape)
