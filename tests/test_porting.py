@@ -14,7 +14,7 @@ import pytest
 from gymnasium import spaces
 from training import label, learn
 
-from fastes import FastES, import_policy
+from fastes import FastES, TorchPolicy, import_policy
 
 NONE = np.inf
 BOX = spaces.Box(np.array([-0.4, -1.0, 0.0, -NONE], np.float32), np.array([0.4, 2.0, 5.0, NONE], np.float32))
@@ -181,6 +181,13 @@ def test_what_cannot_go_out_is_said() -> None:
         for way in (model.policy.to_arrays, model.policy.to_torch, lambda: model.policy.to_onnx("x")):
             with pytest.raises(ValueError, match=r"a MlpLstmPolicy is more than dense layers.*state_dict\(\)"):
                 way()
+    torch = pytest.importorskip("torch")
+    said = r"a TorchPolicy is .*model.policy_spec.module_with\(model.theta\) is its module"
+    with (
+        FastES(env_of(BOX), TorchPolicy(torch.nn.Linear(INPUTS, 4)), **SETTINGS) as model,
+        pytest.raises(ValueError, match=said),
+    ):
+        model.policy.to_torch()
 
 
 # --- in: arrays -------------------------------------------------------------------------------------------------------
@@ -416,8 +423,8 @@ class Idle:
         pass
 
 
-def sb3_model(name: str, env: Any, policy: str = "MlpPolicy", **more: Any) -> Any:
-    """An untrained algorithm whose outputs reach the bounds."""
+def sb3_model(name: str, env: Any, policy: str = "MlpPolicy", spread: float = 0.3, **more: Any) -> Any:
+    """An untrained algorithm whose outputs reach the bounds; with a smaller spread fewer do."""
     torch, sb3 = pytest.importorskip("torch"), pytest.importorskip("stable_baselines3")
     home = sb3 if hasattr(sb3, name) else pytest.importorskip("sb3_contrib")
     more, kwargs = {**more}, copy.deepcopy(more.get("policy_kwargs", {}))
@@ -430,7 +437,7 @@ def sb3_model(name: str, env: Any, policy: str = "MlpPolicy", **more: Any) -> An
     algorithm = getattr(home, name)(policy, env, seed=0, device="cpu", **more | {"policy_kwargs": kwargs})
     with torch.no_grad():
         for parameter in algorithm.policy.parameters():
-            parameter += torch.randn_like(parameter) * 0.3
+            parameter += torch.randn_like(parameter) * spread
     return algorithm
 
 
@@ -488,10 +495,16 @@ def test_actors_that_see_act_the_same(name: str) -> None:
     if name != "PPO":
         more["buffer_size"] = 10
         more["policy_kwargs"]["net_arch"] = [8]
-    algorithm = sb3_model(name, Screen(space), "CnnPolicy", **more)
-    images = np.random.default_rng(0).integers(0, 256, (40, 44, 52, 3), dtype=np.uint8)
+    algorithm = sb3_model(name, Screen(space), "CnnPolicy", 0.3 if name == "DQN" else 0.1, **more)
+    draw, across = np.random.default_rng(0), np.linspace(0.0, 1.0, 52)[:, None]
+    shades = draw.uniform(size=(40, 1, 1, 3)) * across ** draw.uniform(0.0, 3.0, (40, 1, 1, 1))  # images that differ
+    images = (draw.integers(0, 256, (40, 44, 52, 3)) * shades).astype(np.uint8)
     expected = algorithm.predict(images, deterministic=True)[0]
-    assert len(np.unique(expected)) > 1
+    if isinstance(space, spaces.Box):
+        assert ((expected > space.low) & (expected < space.high)).mean() > 0.9, "bounds show nothing"
+        assert (expected.std(axis=0) > 0.03).all()
+    else:
+        assert len(np.unique(expected)) > 1
     with import_policy(algorithm, lambda: Screen(space), noise_table_size=200_000, **SETTINGS) as model:
         assert model.settings.policy == "CnnPolicy"
         found = model.predict(images, deterministic=True)[0]
