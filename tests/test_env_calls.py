@@ -19,7 +19,7 @@ import pytest
 from training import Result, assert_same, assert_same_state, without_times
 
 from fastes import Callback, CheckpointError, FastES, WorkerError
-from fastes.rollout.env_calls import CallRecords, EnvCalls
+from fastes.rollout.env_calls import CallRecords, EnvCalls, made_on
 from fastes.training.record import Record
 
 SETTINGS: dict[str, Any] = {
@@ -236,6 +236,18 @@ def test_attributes_are_read_from_an_environment_that_was_given_the_calls() -> N
         assert envs.env_is_wrapped(gymnasium.wrappers.TimeLimit) == [False]
         assert envs.has_attr("level")
         assert not envs.has_attr("levels")
+
+
+def test_an_attribute_called_options_is_the_environments_own() -> None:
+    env = Wrapped(Levels())
+    env.unwrapped.options = "its own"  # type: ignore[attr-defined]
+    calls = EnvCalls()
+    calls.record("set_options", "", {"bonus": 1.0})
+    calls.record("set_attr", "options", "set")
+    made = made_on(env, calls.made)
+    made.reset()
+    assert env.unwrapped.options == made.get_wrapper_attr("options") == "set"  # type: ignore[attr-defined]
+    assert env.unwrapped.bonus == 1.0  # type: ignore[attr-defined]
 
 
 def test_calls_that_cannot_be_right_say_what_works() -> None:

@@ -111,7 +111,7 @@ class EnvSource:
         number = worker_index() if number is None else number
         with _core.UsualFloats(), handlers_kept(), numbered(number), mujoco_listened_to() as built, alone:
             env = self._built_with_its_classes(extra)
-            number_videos(env, worker_index())
+            number_videos(env, number)
             built.append(env)
         try:
             check_declared(env)

@@ -143,10 +143,10 @@ class ResetOptions(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: Env, options: dict[str, Any] | None = None) -> None:
         super().__init__(env)
-        self.options = options
+        self._options = options  # no name that set_attr may mean, or get_attr
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        return self.env.reset(seed=seed, options={**self.options, **(options or {})} if self.options else options)
+        return self.env.reset(seed=seed, options={**self._options, **(options or {})} if self._options else options)
 
 
 def make_call(env: Env, call: EnvCall) -> Env:
@@ -166,7 +166,7 @@ def make_call(env: Env, call: EnvCall) -> Env:
         else:
             for layer in layers(env):
                 if isinstance(layer, ResetOptions):
-                    layer.options = args[0]
+                    layer._options = args[0]
                     return env
             env = ResetOptions(env, args[0])
     except Exception as error:
