@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from training import TIMES, Result, assert_same_records, assert_same_state
 from fastes import FastES, train_seeds
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
+from fastes.cli.train.report import Session, report
 from fastes.reports.callbacks import Callback
+from fastes.reports.progress_bar import ProgressBar
 from fastes.runs.run_config import read_config
+from fastes.runs.run_folder import RunFolder
 from fastes.training.archive.race import Race
 from fastes.training.record import Record
 
@@ -173,6 +177,22 @@ def test_a_run_that_its_time_has_ended_is_resumed(tmp_path: Path, capsys: pytest
     assert rows(run) == rows(whole)
     theta = [read_checkpoint(folder / "checkpoint.zip").arrays["theta"]["theta"].tobytes() for folder in (run, whole)]
     assert theta[0] == theta[1]
+
+
+def test_a_better_start_is_not_called_the_last_parameters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with new_model(starts=3, starts_share=0.9, target_episodes=2) as model, RunFolder(tmp_path) as folder:
+        while model.num_timesteps < TOTAL:
+            model.learn(TOTAL - model.num_timesteps, folder, reset_num_timesteps=False, max_minutes=NO_TIME)
+            with model.as_judged():
+                judged = model.theta
+            if not np.array_equal(judged, model.theta):
+                break
+        assert model.out_of_time
+        report(model, folder, Session(0, 0, 0.0), False, ProgressBar())
+    said = capsys.readouterr().out
+    assert re.search(
+        r"^best start: return .*^best.zip holds .*, checkpoint.zip the last parameters", said, re.MULTILINE | re.DOTALL
+    )
 
 
 def test_seeds_that_their_time_has_ended_are_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,8 +42,9 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
         outcome = model.evaluator.finish(choose_best(model, folder, bar))
         bar.close()
         folder.note_result(outcome.kept)
+        last = model.theta
         with model.as_judged():
-            _tell(model, outcome)
+            _tell(model, outcome, is_last=bool((model.theta == last).all()))
     if not folder.draw(model):
         print(f"no learning_curve.png: it needs matplotlib, {install_command('plots')}")
     if not interrupted and not model.out_of_time:
@@ -118,16 +119,18 @@ def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Steps[Ou
     return outcome
 
 
-def _tell(model: FastES, outcome: Outcome) -> None:
+def _tell(model: FastES, outcome: Outcome, is_last: bool) -> None:
+    """is_last: whether what was judged are the last parameters, and not those of a start that was better."""
     last, best, raced = outcome.last, outcome.best, model.archive.is_raced(model.generation)
     shown = f"{last.in_words()} over {counted(len(last.returns), 'noise-free episode')}"
     if model.solved:
         print(f"solved: {shown} (target {model.target_return:g})")
         return
-    print(f"{'winner of the race' if raced else 'last parameters'}: {shown}")
+    print(f"{'winner of the race' if raced else 'last parameters' if is_last else 'best start'}: {shown}")
     if best is not None:
         print(f"best parameters: {best.in_words()} over the same seeds")
-        print(f"{BEST} holds the better of the two, {CHECKPOINT} the last{_about_target(model, outcome.kept.mean)}")
+        which = "the last" if is_last else "the last parameters"
+        print(f"{BEST} holds the better of the two, {CHECKPOINT} {which}{_about_target(model, outcome.kept.mean)}")
     elif raced:
         hold = f"{BEST} holds it, {CHECKPOINT} the last parameters" if model.out_of_time else f"{BEST} and {CHECKPOINT} hold it"
         print(f"{hold}{_about_target(model, last.mean)}")
