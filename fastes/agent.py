@@ -29,15 +29,7 @@ from fastes.models.arguments import (
     refuse_arguments,
     spec_of,
 )
-from fastes.models.checkpointing import (
-    checked_objects,
-    print_versions,
-    read_parts,
-    restore_state,
-    settings_among,
-    settings_from,
-    versions,
-)
+from fastes.models.checkpointing import checked_objects, print_versions, read_parts, restore_state, settings_among, versions
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.one_thread import OneThread
 from fastes.models.reference_batch import draw_reference
@@ -57,7 +49,7 @@ from fastes.rollout.predictor import Predictor
 from fastes.sb3.callbacks import all_callbacks, reads_infos
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_fit import misfit, tell_of_misfit, tell_of_target
-from fastes.settings.preset_loader import choose_settings, load_preset, preset_for
+from fastes.settings.preset_loader import choose_settings, preset_for
 from fastes.settings.settings import Settings
 from fastes.settings.step_length import warn_of_step_length
 from fastes.system.console import output_lasts
@@ -139,8 +131,7 @@ class FastES(Loop):
             tell_of_misfit(name, odd, source, preset, chosen, stacklevel=2)
             spec = spec_of(wanted, chosen, shown)
             under = preset if preset is not None else preset_for("" if odd else name, changes)
-            tuned = Settings().changed(**load_preset(under))
-            warn_of_step_length(f"preset {under!r}", tuned, chosen, changes, spec.num_params, stacklevel=2)
+            warn_of_step_length(under, chosen, changes, spec.num_params, stacklevel=2)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             self._init_interface(tensorboard_log, stats_window_size, device, info_keywords)
             self._set_up(source, spec, chosen, seed, n_workers, verbose, cluster)
@@ -406,8 +397,8 @@ class FastES(Loop):
         model._check_statistics()
         if env is not None:
             tell_of_target(model.source, model.settings, stacklevel=2)
-        kept = settings_from(parts.checkpoint, {})
-        warn_of_step_length("the checkpoint", kept, model.settings, changes, model.num_params, stacklevel=2)
+        under = preset_for("" if model.source.differences else model.source.name, {"policy": model.settings.policy})
+        warn_of_step_length(under, model.settings, changes, model.num_params, stacklevel=2)
         return model
 
     @classmethod

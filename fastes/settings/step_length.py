@@ -12,6 +12,7 @@ import numpy as np
 
 from fastes.es.fitness_shaping import shape_returns
 from fastes.es.schedules import make_schedule
+from fastes.settings.preset_loader import load_preset
 from fastes.settings.settings import Settings
 
 LEAST = 0.01  # of a perturbation's length; the presets have 0.036 to 0.55
@@ -41,29 +42,27 @@ def step_length(settings: Settings, num_params: int) -> float | None:
     return rate * shaped.scale * float(np.linalg.norm(shaped.weights)) / (1.0 - settings.momentum) / sigma
 
 
-def warn_of_step_length(
-    whose: str, tuned: Settings, settings: Settings, changes: Mapping[str, Any], num_params: int, stacklevel: int
-) -> None:
-    """UserWarning if a learning rate or sigma of the user's is far from what it replaces, or steps are too short to learn by.
+def warn_of_step_length(preset: str, settings: Settings, changes: Mapping[str, Any], num_params: int, stacklevel: int) -> None:
+    """UserWarning if a learning rate or sigma of the user's is far from the preset's, or steps are too short to learn by.
 
-    whose: whose settings the changes came on top of, such as "preset 'ars'". tuned: these. settings: with the changes.
-    stacklevel: counted from the caller.
+    preset: the name of the settings that would be taken without the changes. stacklevel: counted from the caller.
     """
     if not any(name in changes for name in _OF_STEPS) or (length := step_length(settings, num_params)) is None:
         return
+    tuned = Settings().changed(**load_preset(preset))
     usual = step_length(replace(settings, **{name: getattr(tuned, name) for name in _NUMBERS}), num_params)
     alike = all(getattr(settings, name) == getattr(tuned, name) for name in _ALIKE)
     far = alike and usual and any(name in changes for name in _NUMBERS) and not usual / FAR <= length <= usual * FAR
     if not far and length >= LEAST:
         return
     given = " and ".join(f"{name} = {getattr(settings, name)}" for name in _OF_STEPS if name in changes)
-    instead = f"{whose} has " + " and ".join(f"{name} = {getattr(tuned, name)}" for name in _NUMBERS)
+    instead = f"preset {preset!r} has " + " and ".join(f"{name} = {getattr(tuned, name)}" for name in _NUMBERS)
     beside = f", whose steps are {_percent(usual)} of one" if alike and usual else ""
-    result = "training will hardly move" if length < (usual or 1.0) else "training may not settle"
+    result = "training will hardly move" if length < max(LEAST, usual or 0.0) else "training may not settle"
     gradients = "Learning rates of gradient methods are no guide to those of ES: l" if "learning_rate" in changes else "L"
     warnings.warn(
         f"{given}: a step is {_percent(length)} of a perturbation's length, so {result}; {instead}{beside}. "
-        f"{gradients}eave it out, or begin at that of {whose}",
+        f"{gradients}eave it out, or begin at the preset's",
         UserWarning,
         stacklevel=1 + stacklevel,
     )
