@@ -482,6 +482,7 @@ def test_a_mistyped_flag_is_met_with_the_right_one(capsys: pytest.CaptureFixture
         ("eval x --n-delta 3", "--n-delta 3: it is of fastes train ("),
         ("eval x --lr 3", "--lr 3: it is of fastes train ("),
         ("eval x --seed 3", "--seed 3; did you mean '--first-seed'? ("),
+        ("train CartPole-v1 --wrapper a:B c:D", "c:D: --wrapper takes one, and comes again for the next"),
         ("trian CartPole-v1", "did you mean 'train'?"),
     ],
 )

@@ -50,6 +50,11 @@ def test_a_run_folder_is_its_best_checkpoint(runs: Path, monkeypatch: pytest.Mon
     assert find_checkpoint(".") == Path("checkpoint.zip"), "a run before its first evaluation"
 
 
+def test_a_run_folder_in_the_place_of_an_environment(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "CartPole-v1/1", *SMALL]) == 2
+    assert "CartPole-v1/1 is a run folder: --resume CartPole-v1/1 goes on with it" in capsys.readouterr().err
+
+
 def test_a_folder_beside_a_checkpoint_of_its_name_is_not_in_its_way(runs: Path) -> None:
     Path("model").mkdir()
     shutil.copy("CartPole-v1/1/best.zip", "model.zip")

@@ -43,7 +43,7 @@ def _candidates(path: str | os.PathLike[str], which: str) -> Iterator[Path]:
 
 
 def is_run_folder(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in RUN_FILES)
+    return any(os.path.isfile(folder / name) for name in RUN_FILES)
 
 
 def _in_place_of(path: Path, which: str) -> str:

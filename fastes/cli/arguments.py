@@ -57,6 +57,8 @@ class Parser(argparse.ArgumentParser):
     def _answer(self, flag: str) -> str:
         """What to do instead of an unknown one, to be put behind it."""
         flags, setting = self._option_string_actions, flag.lstrip("-").replace("-", "_")
+        if not flag.startswith("-") and re.fullmatch(r"[\w.]+:\w+", flag) and "--wrapper" in flags:
+            return ": --wrapper takes one, and comes again for the next"
         of_training = "--population-size" not in flags and (setting in setting_names() or setting in ANSWERS)
         return ": it is of fastes train" if of_training else answer(flag, flags)
 

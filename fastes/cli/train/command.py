@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+
 from fastes.agent import FastES
+from fastes.checkpoints.locate import is_run_folder
 from fastes.cli.arguments import add_cluster, add_env_kwargs, add_short_help, add_workers, add_wrapper
 from fastes.cli.setting_flags import add_settings
 from fastes.cli.train.report import Session, most_judging, replay_command, report, resume_command
@@ -141,6 +144,10 @@ def run_train(arguments: argparse.Namespace) -> int:
     checked_minutes(arguments.max_minutes, "--max-minutes")
     if arguments.env is None and arguments.resume is None and arguments.config is None:
         raise ValueError("expected an environment id, as in 'fastes train CartPole-v1', --config FILE or --resume RUN")
+    if arguments.env is not None and arguments.env not in gymnasium.registry and is_run_folder(Path(arguments.env)):
+        raise ValueError(
+            f"{arguments.env} is a run folder: --resume {arguments.env} goes on with it, --config begins another such run"
+        )
     if arguments.seeds is not None:
         return run_seeds(arguments)
     with contextlib.ExitStack() as until_the_end:
