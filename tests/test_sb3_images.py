@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from faults import caught_warnings
 from images_for_tests import SETTINGS, Dots
 
 from fastes import FastES
@@ -61,7 +62,9 @@ def test_scripts_play_on_what_get_env_shows_and_give_it_to_models(dictionary: bo
 
     with FastES(make, n_workers=0, seed=0, **SETTINGS) as model:
         model.get_env().seed(0)
-        returns, lengths = evaluate_policy(model, model.get_env(), 1, return_episode_rewards=True)
+        with caught_warnings() as messages:
+            returns, lengths = evaluate_policy(model, model.get_env(), 1, return_episode_rewards=True)
+        assert messages == []
         expected = model.evaluate(1, first_seed=0)
         assert returns == pytest.approx(expected.returns.tolist(), rel=1e-6)
         assert lengths == expected.lengths.tolist()

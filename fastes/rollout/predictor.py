@@ -15,8 +15,8 @@ from fastes._core import Actor
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.layers.recurrent_state import State, cells_of, remembered_in, state_of
 from fastes.rollout.obs_normalizer import ObsNormalizer
-from fastes.rollout.observations.layout import layout_of
-from fastes.rollout.observations.reader import ObservationReader
+from fastes.rollout.observations.layout import CHANNELS_FIRST, layout_of
+from fastes.rollout.observations.reader import ObservationReader, warn
 from fastes.rollout.observations.rows import observation_rows
 from fastes.rollout.random_state import one_thread
 from fastes.system.forks import tell_of_forks
@@ -199,5 +199,11 @@ class Predictor:
     def _reader_of(self, space: spaces.Space[Any]) -> ObservationReader:
         """One for each space: what it says, it says once."""
         if self._reader is None or self._reader.space != space:
-            self._reader = ObservationReader(space)
+            self._reader = ObservationReader(space, _tell)
         return self._reader
+
+
+def _tell(what: str, said: str) -> None:
+    """Of all but images with their channels first, as SB3's VecTransposeImage shows them, and get_env() where SB3 is in use."""
+    if not what.endswith(CHANNELS_FIRST):
+        warn(what, said)

@@ -10,6 +10,8 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
+CHANNELS_FIRST = "its channels come first and are moved to the end"
+
 
 class Layout(NamedTuple):
     """How an array comes into the shape of its space, and what that is in words."""
@@ -24,7 +26,7 @@ def layout_of(given: Shape, shape: Shape) -> Layout | None:
         return Layout(lambda array: array, "")
     if len(given) == len(shape) == 3:
         if (*given[1:], given[0]) == shape:
-            return Layout(lambda array: array.transpose(1, 2, 0), "its channels come first and are moved to the end")
+            return Layout(lambda array: array.transpose(1, 2, 0), CHANNELS_FIRST)
         if (given[2], *given[:2]) == shape:
             return Layout(lambda array: array.transpose(2, 0, 1), "its channels come last and are moved to the front")
     if [n for n in given if n != 1] == [n for n in shape if n != 1]:

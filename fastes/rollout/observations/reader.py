@@ -92,7 +92,7 @@ class ObservationReader:
             return array
         if (layout := layout_of(array.shape, shape)) is None:
             raise ValueError(f"{where} has shape {array.shape}: expected {shape}")
-        self.say(where, "layout", f"{where} has shape {array.shape} where its space has {shape}: {layout.said}")
+        self.say(where, layout.said, f"{where} has shape {array.shape} where its space has {shape}: {layout.said}")
         return layout.arrange(array)
 
     def _box(self, space: spaces.Box, where: str) -> Read:
