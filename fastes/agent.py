@@ -178,7 +178,7 @@ class FastES(Loop):
             return available_cpus() if vector_env is None else 0
         if vector_env is not None and n_workers:
             raise ValueError(
-                f"n_workers = {n_workers!r} cannot be used with {vector_env.env}, which is driven as it is: leave it out, or "
+                f"n_workers = {n_workers!r} cannot be used with {vector_env}, which is driven as it is: leave it out, or "
                 "pass the environment's id, or a function that builds one, as env"
             )
         return check_int("n_workers", n_workers, 0, 4096)

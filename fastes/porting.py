@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from fastes.agent import FastES
 from fastes.envs.source import EnvArgument, make_env_source
+from fastes.errors import shown
 from fastes.models.parameters import theta_with
 from fastes.policies.action_head import ActionHead
 from fastes.weights.arrays import network_of_arrays, network_of_file
@@ -64,7 +65,7 @@ def import_policy(
     if network.statistics is not None and _normalizes(env):
         if not is_sb3(source) or statistics is not None:
             raise ValueError(
-                f"{env} normalises observations by itself, and the policy would do so again by mean and std: pass an "
+                f"{shown(env)} normalises observations by itself, and the policy would do so again by mean and std: pass an "
                 "environment that does not, such as its id"
             )
         network = replace(network, statistics=None)  # those of an algorithm whose VecNormalize was trained with

@@ -81,7 +81,7 @@ def make_models(make: Callable[[int], FastES], seeds: int | Iterable[int]) -> li
 def _check_shared(model: FastES) -> None:
     if model.source.vector_env is not None:
         raise ValueError(
-            f"{model.source.vector_env.env} cannot be shared by several trainings: pass the environment's id, or a "
+            f"{model.source.vector_env} cannot be shared by several trainings: pass the environment's id, or a "
             "function that builds one, as env"
         )
 

@@ -81,8 +81,10 @@ def test_vecnormalize_normalises_and_returns_stay_raw() -> None:
         assert all(r == round(r) for r, _ in model.last_episodes), "the environment's own rewards are whole"
         assert any(abs(r) > 0.5 * length for r, length in model.last_episodes)
         assert model.normalizer.count == 0
-    with FastES(env, normalize_obs=True, **settings()) as model:
+    with FastES(env, normalize_obs=True, **settings()) as model, caught_warnings() as messages:
         assert model.settings.normalize_obs, "who asks for it gets it"
+        model.set_env(env)
+    assert "VecNormalize> normalises observations, and so does the model" in messages[0], "no address"
 
 
 class AtABound(Whole):

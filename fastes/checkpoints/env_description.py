@@ -65,7 +65,7 @@ def reason_for_none(source: EnvSource) -> str:
     if source.factory is not None and source.changes is None:
         return f"it was made by {source.name!r}, a factory"
     if source.vector_env is not None and not source.rebuilds:
-        return f"it was the vector environment {source.vector_env.env}"
+        return f"it was the vector environment {source.vector_env}"
     if source.changes is not None:
         return f"{shortened(source.changes.names)} had been set in the object that was given, {source.name!r}"
     if source.wrappers:

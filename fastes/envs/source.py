@@ -150,9 +150,7 @@ class EnvSource:
 
     def _build(self, extra: Mapping[str, Any]) -> Env:
         if self.vector_env is not None and not self.rebuilds:
-            raise ValueError(
-                f"{self.name}: single environments cannot be built from {self.vector_env.env}: pass env= to build one"
-            )
+            raise ValueError(f"{self.name}: single environments cannot be built from {self.vector_env}: pass env= to build one")
         if self.factory is not None:
             made = made_by(self.factory, extra.get("render_mode"))
             if not isinstance(made, gymnasium.Env):
@@ -316,7 +314,9 @@ def vector_env_of(env: object) -> VectorEnv | None:
 
 def _check_no_kwargs(kwargs: Mapping[str, Any], env: object) -> None:
     if kwargs:
-        raise ValueError(f"env_kwargs = {shown(kwargs)} cannot reach {env}, which exists already: pass them where it is made")
+        raise ValueError(
+            f"env_kwargs = {shown(kwargs)} cannot reach {shown(env)}, which exists already: pass them where it is made"
+        )
 
 
 def _source_of_vector_env(vector_env: VectorEnv, kwargs: Mapping[str, Any]) -> EnvSource:

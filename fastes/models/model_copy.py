@@ -54,7 +54,7 @@ def pack(copied: Copied) -> bytes:
     except Exception:
         if source.vector_env is None:
             raise
-        left = f"{source.vector_env.env} was left behind when the model was copied: give the copy an env with set_env()"
+        left = f"{source.vector_env} was left behind when the model was copied: give the copy an env with set_env()"
         source = source_from(copied.checkpoint)
         if isinstance(source.factory, MissingEnv):
             source = replace(source, factory=MissingEnv(left))

@@ -201,10 +201,10 @@ class SB3Interface(SB3Attributes):
         if vector_env is None or not vector_env.normalizes:
             return
         if self.settings.normalize_obs:
-            self._warn(f"{vector_env.env} normalises observations, and so does the model: they are normalised twice")
+            self._warn(f"{vector_env} normalises observations, and so does the model: they are normalised twice")
         if self.strategy.generation and vector_env.has_seen_nothing():
             self._warn(
-                f"{vector_env.env} normalises observations by statistics that are new, and a checkpoint does not hold those of "
+                f"{vector_env} normalises observations by statistics that are new, and a checkpoint does not hold those of "
                 "the training: load them as well, as with VecNormalize.load(path, venv)"
             )
 

@@ -121,8 +121,8 @@ def odd_wrappers(spec: EnvSpec, wrappers: Iterable[Any]) -> list[str]:
 
 
 def watching_aside(names: Iterable[str]) -> list[str]:
-    """Wrappers, by the names of their classes, in words, without those that only watch."""
-    return [f"the wrapper {name}" for name in names if name not in _WATCHING]
+    """Wrappers, by the names of their classes, in words, each once, without those that only watch."""
+    return [f"the wrapper {name}" for name in dict.fromkeys(names) if name not in _WATCHING]
 
 
 def may_change_rewards(wrapper: Any) -> bool:

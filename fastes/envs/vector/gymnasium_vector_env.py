@@ -26,7 +26,7 @@ from fastes.envs.vector.vector_env import (
     switched_off,
     warn_of_seeds,
 )
-from fastes.errors import level_outside
+from fastes.errors import level_outside, shown
 
 _WITH_MASKS = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
 _MASKS = hasattr(gymnasium.vector, "AutoresetMode")  # Gymnasium 1.1 brought both
@@ -107,7 +107,7 @@ class GymnasiumVectorEnv(VectorEnv):
             and not mode.endswith(("SAME_STEP", "DISABLED"))
         ):
             raise ValueError(
-                f"{self.env} has shared_memory=False, and resets an environment in the step after its end even where that was "
+                f"{self} has shared_memory=False, and resets an environment in the step after its end even where that was "
                 "reset with a seed meanwhile: episodes would not be those of their seeds. Make it with shared_memory=True, or "
                 "with autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
             )
@@ -201,8 +201,8 @@ def _is_atari(base: Any) -> bool:
         return False
     if base.batch_size != base.num_envs:
         raise ValueError(
-            f"{base} answers for {base.batch_size} of its {base.num_envs} games at a time, and FastES steps all of them: leave "
-            "batch_size out"
+            f"{shown(base)} answers for {base.batch_size} of its {base.num_envs} games at a time, and FastES steps all of "
+            "them: leave batch_size out"
         )
     return True
 

@@ -19,7 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 from fastes.envs.episode_limit import limit_of_vector_env
 from fastes.envs.given.likeness import same
 from fastes.envs.rebuild import CHANGE_REWARDS, layers
-from fastes.errors import EnvironmentUnavailable, level_outside
+from fastes.errors import EnvironmentUnavailable, level_outside, shown
 
 Rows = npt.NDArray[Any]
 
@@ -62,11 +62,15 @@ class VectorEnv(ABC):
     made_in: int
     info_keywords: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        """What was given, for a message."""
+        return shown(self.env)
+
     def check_process(self) -> None:
         """EnvironmentUnavailable in a forked copy of the process that started the environments: both would speak to them."""
         if self.in_processes and os.getpid() != self.made_in:
             raise EnvironmentUnavailable(
-                f"{self.env} has processes or threads of its own, which belong to process {self.made_in}; this is a forked "
+                f"{self} has processes or threads of its own, which belong to process {self.made_in}; this is a forked "
                 f"copy of it, process {os.getpid()}. Make another vector environment here and pass it to set_env, or start "
                 "this process with multiprocessing's method 'spawn'"
             )

@@ -43,7 +43,7 @@ def check_cluster(cluster: object, source: EnvSource, n_workers: int | None) -> 
         raise ValueError(f"cluster = {cluster!r}: expected 'auto', 'host:port' or 'ray://host:port'")
     if source.vector_env is not None:
         raise ValueError(
-            f"cluster = {cluster!r} cannot be used with {source.vector_env.env}, which lives in this process: pass the "
+            f"cluster = {cluster!r} cannot be used with {source.vector_env}, which lives in this process: pass the "
             "environment's id, or a function that builds one, as env"
         )
     if n_workers is not None:
