@@ -11,6 +11,7 @@ from functools import partial
 from fastes.pools.base import Steps
 from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
+from fastes.rollout.job import StepsPlayed
 from fastes.sb3.interface import SB3Interface
 from fastes.system.interrupts import interrupts_wait
 from fastes.training.archive.race import episodes_of_race, run_race
@@ -48,8 +49,7 @@ class Loop(SB3Interface):
         while not stopped and not self.solved and self.num_timesteps < total and not late:
             yield from self._judge_start(callbacks)
             self._begin_starts_ahead()
-            self.state = yield from warm_up(self.state, self.evaluator)
-            self._pool_steps = self.evaluator.steps_played()
+            self._become((yield from warm_up(self.state, self.evaluator)))
             generation = yield from run_generation(self.state, self.evaluator)  # ask and evaluate
             record, finished = yield from self._book(generation, finished, callbacks)  # tell and record
             self._note_episodes()
@@ -68,6 +68,16 @@ class Loop(SB3Interface):
             self.out_of_time = True
             yield from self._judge_aside(callbacks)
         self._pool_steps = self.evaluator.steps_played()
+
+    def _become(self, state: TrainingState) -> None:
+        """Have a state that counts all that was played. In this order, a thread that asks meanwhile counts nothing twice."""
+        self._pool_steps = self.evaluator.steps_played()
+        self.state = state
+
+    def _drop(self, steps: StepsPlayed) -> None:
+        """They were played, and are part of no state."""
+        so_far = self.dropped_steps
+        self.dropped_steps = StepsPlayed(so_far.candidates + steps.candidates, so_far.evaluations + steps.evaluations)
 
     def _judge_aside(self, callbacks: Callback) -> Steps[None]:
         """What the end of a budget brings, beside a training that goes on another day as if nobody had judged it."""
@@ -100,7 +110,7 @@ class Loop(SB3Interface):
         if starts.due(self.num_timesteps, self.budget):
             callbacks.on_phase(self, f"judging start {starts.running + 1} of {starts.number}", starts.episodes)
             evaluation = yield from evaluate(self.state, self.evaluator, starts.judges())
-            self.state = self.state.judged(evaluation)
+            self._become(self.state.judged(evaluation))
             callbacks.on_start_judged(self, starts.running + 1, starts.score(evaluation))
 
     def _race(self, callbacks: Callback) -> Steps[None]:
@@ -109,7 +119,7 @@ class Loop(SB3Interface):
             entrants = len(self.state.archive.best()) + 1
             callbacks.on_phase(self, f"race of {entrants}", episodes_of_race(entrants))
             race = yield from run_race(self.state, self.evaluator)
-            self.state = self.state.raced(race.winner.snapshot, race.timesteps)
+            self._become(self.state.raced(race.winner.snapshot, race.timesteps))
             callbacks.on_raced(self, race)
 
     def _begin_starts_ahead(self) -> None:
@@ -138,7 +148,9 @@ class Loop(SB3Interface):
             state, update = state.finished(told[-1]) if solved else state.updated(batch, told, waiting)
             finished = time.perf_counter()
             record = make_record(state, generation, last, update, self.evaluator.num_workers, finished - started)
-            self.state, self._pool_steps = state.reporting(record, batch, told), self.evaluator.steps_played()
+            self._become(state.reporting(record, batch, told))
+            if solved:
+                self._drop(StepsPlayed(candidates=int(batch.lengths.sum())))
         return record, finished
 
     def _tell(self, state: TrainingState, told: Told, callbacks: Callback) -> Steps[tuple[bool, TrainingState]]:
@@ -157,7 +169,10 @@ class Loop(SB3Interface):
                 self.state = before
         if mean >= self.target_return and may_confirm(state):
             callbacks.on_phase(self, "confirming the target", self.settings.target_episodes)
-            return (yield from confirm_target(state, self.evaluator, pending, self.target_return))
+            solved, state, steps = yield from confirm_target(state, self.evaluator, pending, self.target_return)
+            if solved:
+                self._drop(StepsPlayed(evaluations=steps))
+            return solved, state
         return False, state
 
     def _tell_pending(self, callbacks: Callback) -> Steps[None]:

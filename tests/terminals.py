@@ -31,7 +31,9 @@ class Terminal:
 
     def lines(self) -> list[str]:
         """What is on it, without empty lines at the end."""
-        return "\n".join(line.rstrip() for line in self.screen.display).rstrip().split("\n")
+        written = range(max(self.screen.buffer, default=0) + 1)  # `screen.display` takes as long as all that may be written
+        lines = ("".join(self.screen.buffer[y][x].data for x in range(self.columns)).rstrip() for y in written)
+        return "\n".join(lines).rstrip().split("\n")
 
 
 def shown(command: list[str], columns: int, cwd: Path, env: dict[str, str], look: Callable[[list[str]], None]) -> list[str]:

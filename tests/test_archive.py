@@ -481,7 +481,7 @@ def test_what_a_checkpoint_may_grow_to_is_what_it_does(gathers: dict[str, int]) 
 def test_a_verbose_training_says_who_has_won(capsys: pytest.CaptureFixture[str]) -> None:
     _, race, _ = raced(1.0, 2.0, 1.0, 1.0, [3.0, 1.0], 1.0, 1.0, verbose=1)
     steps = race.winner.snapshot.timesteps
-    won = f"race of 4: those after {steps} steps win, return 2.0 +- 1.0, worst 1.0 over 50 episodes"
+    won = f"race of 4: the parameters after {steps} steps win, return 2.0 +- 1.0, worst 1.0 over 50 episodes"
     assert won in capsys.readouterr().out.splitlines()
     raced(2.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, verbose=1)
     assert "race of 4: the last parameters win, return 2.0 +- 0.0" in capsys.readouterr().out

@@ -251,7 +251,7 @@ def test_a_target_that_the_last_evaluation_reaches_is_not_called_missed(
 
     def unconfirmed(state: Any, *_: Any) -> Iterator[Any]:
         yield from ()
-        return False, state
+        return False, state, 0
 
     monkeypatch.setattr("fastes.loop.confirm_target", unconfirmed)
     flags = ["--workers", "0", "--quiet", "--runs", str(tmp_path), "--preset", "default", "--seed", "1"]

@@ -15,6 +15,9 @@ import pytest
 from envs_for_tests import Toy
 
 from fastes import FastES
+from fastes.reports.callbacks import Callback
+from fastes.reports.progress_bar import SeedsBar
+from fastes.seeds import make_models, one_pool, train_together
 
 TINY: dict[str, Any] = {"population_size": 4, "seed": 5, "preset": "default", "target_return": "none"}
 BOUND = 60.0  # seconds; reached by a failure alone
@@ -75,3 +78,46 @@ def test_the_bar_moves_within_a_generation(monkeypatch: pytest.MonkeyPatch, tmp_
         model.learn(100, progress_bar=True)
         watch.join()
     assert go.exists()
+
+
+class CountsOnce(Callback):
+    """Looks when nothing is played. seen: of what it was told then."""
+
+    def __init__(self) -> None:
+        self.seen = set[str]()
+
+    def _look(self, model: Any, what: str) -> None:
+        self.seen.add(what)
+        assert model.steps_played() == (model.num_timesteps, model.eval_timesteps), what
+
+    def on_generation(self, model: Any, record: Any) -> None:
+        self._look(model, "generation")
+
+    def on_start_judged(self, model: Any, start: int, eval_return: float) -> None:
+        self._look(model, "start")
+
+    def on_raced(self, model: Any, race: Any) -> None:
+        self._look(model, "race")
+
+
+def test_no_step_is_counted_twice() -> None:
+    """Those of a race were, until it was saved: the bar was full too early."""
+    looks = CountsOnce()
+    with FastES(lambda: Toy(noisy=True), n_workers=0, starts=2, archive_size=2, eval_lag=0, **TINY) as model:
+        model.learn(600, looks)
+    assert looks.seen == {"generation", "start", "race"}
+
+
+def test_steps_that_no_training_counts_are_not_those_of_others() -> None:
+    """Of the proof that one is solved, and of the generation that was played meanwhile."""
+    settings = {**TINY, "target_return": -1e9, "target_episodes": 2}
+    models = make_models(lambda seed: FastES(lambda: Toy(), **{**settings, "seed": seed}, n_workers=2), range(2))
+    bar = SeedsBar(2, judging=2)
+    with one_pool(models):
+        train_together(models, [model.learning(400, [bar]) for model in models])
+        dropped = [model.dropped_steps for model in models]
+        assert all(steps.candidates > 0 and steps.evaluations > 0 for steps in dropped), dropped
+        assert bar._running() == (0, 0)
+        bar.close()
+    for model in models:
+        model.close()

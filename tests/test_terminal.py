@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from processes import environment, fastes_command
-from terminals import BAR, shown
+from terminals import BAR, Terminal, shown
 
 from fastes.reports.console_log import ConsoleLog, console_header, console_line
+from fastes.system.console import BottomLine, Lasting
 from fastes.training.record import Record
 
 RECORD = Record(**{name: 0.5 if kind == "float" else 1 for name, kind in Record.__annotations__.items()})
@@ -138,3 +139,18 @@ def test_what_is_printed_during_learn_goes_above_its_bar(tmp_path: Path) -> None
     assert [lines.count(text) for text in said] == [lines.count("printed")] * 4 != [0] * 4
     assert any(line.endswith("UserWarning: warning 1") for line in _joined(lines, 100)), lines[:20]
     assert any(re.fullmatch(r"\| time/ +\| +\|", line) for line in lines)
+
+
+def test_what_the_terminal_itself_echoes_leaves_no_stale_bar() -> None:
+    terminal, stream = Terminal(80), io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    stream.write = lambda text: terminal.feed(text.encode())  # type: ignore[assignment, method-assign, return-value]
+    bar = BottomLine(stream)
+    bar.show("50% " + "x" * 200)
+    terminal.feed(b"^C")
+    Lasting(stream).write("a row\n")
+    bar.show("51%")
+    assert terminal.lines() == ["a row", "51%"]
+    bar.end(stays=True)
+    Lasting(stream).write("after\n")
+    assert terminal.lines() == ["a row", "51%", "after"]

@@ -68,6 +68,7 @@ class Model(FromConfig):
     out_of_time = False  # whether max_minutes ended the last `learn`
     ends_at = math.inf  # time.monotonic() at which max_minutes ends it
     _pool_steps = StepsPlayed()  # of the evaluator's pool when steps were booked last
+    dropped_steps = StepsPlayed()  # that count nowhere: of the proof that a training is solved, and of candidates meanwhile
 
     num_timesteps: int = _counter("num_timesteps")
     eval_timesteps: int = _counter("eval_timesteps")
@@ -135,7 +136,7 @@ class Model(FromConfig):
 
         Where several trainings share a pool (`train_seeds`), only what is booked: evaluator.steps_played() has all of theirs.
         """
-        booked, counters = self._pool_steps, self.state.counters
+        counters, booked = self.state.counters, self._pool_steps  # in the order opposite to that in which they are set
         played = booked if self.evaluator.is_shared else self.evaluator.steps_played()
         return StepsPlayed(
             counters.num_timesteps + max(0, played.candidates - booked.candidates),

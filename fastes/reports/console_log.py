@@ -71,7 +71,9 @@ class ConsoleLog(Callback):
     def on_raced(self, model: Model, race: Race) -> None:
         self._write_waiting()
         winner, of = race.winner.last, race.winner.snapshot
-        who = "the last parameters win" if of.generation == model.generation else f"those after {of.timesteps} steps win"
+        who = (
+            "the last parameters win" if of.generation == model.generation else f"the parameters after {of.timesteps} steps win"
+        )
         self._write(f"race of {len(race.entrants)}: {who}, {winner.in_words()} over {len(winner.returns)} episodes")
 
     def _write(self, line: str) -> None:

@@ -159,7 +159,8 @@ class _Training:
         self.begun_at = self._played()
         self.phase, self._phase_episodes, self._phase_ends = "", 0, 0.0
         self._episode_steps = 0.0  # that a noise-free episode is estimated to have
-        self._evaluated = 0.0  # steps of noise-free episodes for one of candidates
+        self._evaluated = 0.0  # steps of noise-free episodes for one of candidates, phases left out
+        self._in_phases, self._phase_begun_at = 0, 0  # steps of noise-free episodes
         self.is_over = False
 
     def _played(self) -> StepsPlayed:
@@ -169,14 +170,17 @@ class _Training:
         """A generation is over."""
         evaluation = self.model.last_evaluation
         self._episode_steps = record.episode_length if evaluation is None else float(evaluation.lengths.mean())
-        self._evaluated = record.eval_timesteps / max(record.timesteps, 1)
         self.end_phase()
+        self._evaluated = max(record.eval_timesteps - self._in_phases, 0) / max(record.timesteps, 1)
 
     def begin_phase(self, name: str, episodes: int) -> None:
         self.phase, self._phase_episodes = name, episodes
-        self._phase_ends = self._played().evaluations + episodes * self._episode_steps
+        self._phase_begun_at = self._played().evaluations
+        self._phase_ends = self._phase_begun_at + episodes * self._episode_steps
 
     def end_phase(self) -> None:
+        if self.phase:
+            self._in_phases += self._played().evaluations - self._phase_begun_at
         self.phase, self._phase_episodes = "", 0
 
     def end(self) -> None:
@@ -314,8 +318,10 @@ class ProgressBar(Callback):
         evaluator = next(iter(self._trainings.values())).model.evaluator
         if not evaluator.is_shared:
             return StepsPlayed()
-        played, booked = evaluator.steps_played(), [each.model.steps_played() for each in self._trainings.values()]
-        candidates, evaluations = (sum(each) for each in zip(*booked, strict=True))
+        models = [each.model for each in self._trainings.values()]
+        known = [steps for model in models for steps in (model.steps_played(), model.dropped_steps)]
+        played = evaluator.steps_played()
+        candidates, evaluations = (sum(each) for each in zip(*known, strict=True))
         return StepsPlayed(max(played.candidates - candidates, 0), max(played.evaluations - evaluations, 0))
 
     def _phase(self, trainings: list[_Training]) -> str:

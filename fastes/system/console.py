@@ -140,9 +140,12 @@ class BottomLine:
                 self._draw(self._text)
 
     def _draw(self, text: str) -> None:
-        """Over what is there. Spaces clear the rest: not every terminal knows an escape sequence for that."""
+        """Over what is there. Spaces clear the rest: not every terminal knows an escape sequence for that.
+
+        The cursor waits at its beginning: what the terminal itself shows there, such as ^C, is written over.
+        """
         text = text[: self.columns]
-        self._stream.put(f"\r{text.ljust(min(self._width, self.columns))}" + ("" if text else "\r"))
+        self._stream.put(f"\r{text.ljust(min(self._width, self.columns))}\r")
         self._stream.flush()
         self._width = len(text)
 

@@ -25,19 +25,19 @@ def report_all(runs: Sequence[Run], pool: SharedPool, seconds: float, interrupte
     print(f"{counted(len(runs), 'seed')}: {timesteps} timesteps in {counted(generations, 'generation')}, {seconds:.1f} s")
     outcomes = {} if interrupted else _judge(runs, pool, bar)
     bar.close()
-    for model, folder in runs:
-        if not interrupted:
-            folder.note_result(outcomes[model.seed].kept)
-    picture = draw_all(runs)
     if interrupted:
         print(f"stopped by Ctrl-C{to_go_on(runs, solved_among(runs))}")
     else:
         if late := [run for run in runs if run.model.out_of_time]:
             print(f"{counted(len(late), 'seed')} ended by --max-minutes, before the budget; to go on:\n{how_to_go_on(late)}")
         _print_table(runs, outcomes)
-        for run in runs:
-            if run not in late:
-                run.folder.finish()
+    for model, folder in runs:
+        if not interrupted:
+            folder.note_result(outcomes[model.seed].kept)
+    picture = draw_all(runs)  # matplotlib takes seconds until it is imported
+    for run in runs:
+        if not interrupted and not run.model.out_of_time:
+            run.folder.finish()
     print(f"no learning curves: they need matplotlib, {install_command('plots')}" if picture is None else f"curves: {picture}")
     if not interrupted:
         best = max(runs, key=lambda run: _rank(outcomes[run.model.seed]))
