@@ -84,7 +84,7 @@ def test_vecnormalize_normalises_and_returns_stay_raw() -> None:
     with FastES(env, normalize_obs=True, **settings()) as model, caught_warnings() as messages:
         assert model.settings.normalize_obs, "who asks for it gets it"
         model.set_env(env)
-    assert "VecNormalize> normalises observations, and so does the model" in messages[0], "no address"
+    assert "VecNormalize object> normalises observations, and so does the model" in messages[0], "no address"
 
 
 class AtABound(Whole):
