@@ -397,8 +397,9 @@ class FastES(Loop):
         model._check_statistics()
         if env is not None:
             tell_of_target(model.source, model.settings, stacklevel=2)
-        under = preset_for("" if model.source.differences else model.source.name, {"policy": model.settings.policy})
-        warn_of_step_length(under, model.settings, changes, model.num_params, stacklevel=2)
+        if changes:  # what an environment differs in is looked up in its module, which loading does not need otherwise
+            under = preset_for("" if model.source.differences else model.source.name, {"policy": model.settings.policy})
+            warn_of_step_length(under, model.settings, changes, model.num_params, stacklevel=2)
         return model
 
     @classmethod
