@@ -46,6 +46,11 @@ class Fails(gymnasium.Wrapper):
         super().__init__(env.spaces)
 
 
+class TakesNone(gymnasium.Wrapper):
+    def __init__(self):
+        pass
+
+
 class NoWrapper:
     pass
 
@@ -152,11 +157,14 @@ def test_names_that_are_no_wrapper(name: Any, error: type[Exception], said: str,
         wrapper_named(name)
 
 
-def test_a_wrapper_that_does_not_fit_its_environment(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "CartPole-v1", "--wrapper", "own_wrappers:Fails", *SMALL]) == 2
+@pytest.mark.parametrize(("name", "error"), [("Fails", "AttributeError"), ("TakesNone", "TypeError: TakesNone.__init__")])
+def test_a_wrapper_that_does_not_fit_its_environment(
+    name: str, error: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "CartPole-v1", "--wrapper", f"own_wrappers:{name}", *SMALL]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("fastes: error: wrapper 'own_wrappers:Fails' cannot go around <TimeLimit<")
-    assert "it raises AttributeError" in said
+    assert said.startswith(f"fastes: error: wrapper 'own_wrappers:{name}' cannot go around <TimeLimit<")
+    assert f"it raises {error}" in said
     assert said.count("\n") == 1
 
 

@@ -45,7 +45,7 @@ def wrapper_named(name: object) -> type[Any]:
     """The class that is meant. Imports its module.
 
     Raises ValueError for a name that is none, a class that is no wrapper, or one that needs arguments, and
-    EnvironmentUnavailable where it cannot be imported.
+    EnvironmentUnavailable if it cannot be imported.
     """
     if not isinstance(name, str) or not re.fullmatch(r"\w+(\.\w+)*:\w+(\.\w+)*", name):
         raise ValueError(f"wrapper {name!r}: expected module:Class, such as {_EXAMPLE}")
@@ -82,7 +82,7 @@ def _check(name: str, found: Any) -> None:
         another = "for vector environments" if of_vectors else "another class"
         what = another if isinstance(found, type) else f"a {type(found).__name__}"
         raise ValueError(f"wrapper {name!r} is {what}: expected a class that derives from gymnasium.Wrapper")
-    _, *others = inspect.signature(found).parameters.values()
+    others = list(inspect.signature(found).parameters.values())[1:]  # without env
     needed = [each.name for each in others if each.kind in _REQUIRED and each.default is inspect.Parameter.empty]
     if needed:
         given = ", ".join(f"{each}=..." for each in needed)
