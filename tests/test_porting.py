@@ -395,6 +395,9 @@ def test_statistics_are_read_only_and_can_be_set() -> None:
         for array in (model.normalizer.mean, model.normalizer.std, model.normalizer.squares):
             with pytest.raises(ValueError, match="read-only"):
                 array[:] = 2.0
+        for name in ("mean", "std", "squares"):
+            with pytest.raises(AttributeError, match=r"setter|set attribute"):
+                setattr(model.normalizer, name, np.ones(INPUTS))
         before, count = acted(model), model.normalizer.count
         model.set_obs_statistics(np.full(INPUTS, 1.5), np.full(INPUTS, 0.5), count)
         assert model.normalizer.mean.tolist() == [1.5] * INPUTS

@@ -114,9 +114,18 @@ class ObsNormalizer:
     def __init__(self, obs_size: int, clip: float = 5.0, std_floor: float = 1e-2) -> None:
         self.obs_size, self.clip, self.std_floor = obs_size, clip, std_floor
         self.count = 0
-        self.mean: Float64 = _read_only(np.zeros(obs_size))
-        self.squares: Float64 = _read_only(np.zeros(obs_size))  # sum of squared deviations from the mean
+        self._mean: Float64 = _read_only(np.zeros(obs_size))
+        self._squares: Float64 = _read_only(np.zeros(obs_size))
         self.skipped = 0  # episodes left out because an observation was not finite
+
+    @property
+    def mean(self) -> Float64:
+        return self._mean
+
+    @property
+    def squares(self) -> Float64:
+        """Sums of squared deviations from the mean, float64 (obs_size,), read-only."""
+        return self._squares
 
     @property
     def std(self) -> Float64:
@@ -155,7 +164,7 @@ class ObsNormalizer:
     def merge(self, moments: Float64 | MomentSums, counts: Int64) -> None:
         """Add episodes: moments (jobs, 2, obs_size), sums of obs - mean and of its square; counts (jobs,), observations."""
         mean, squares, self.count, self.skipped = self.merged(moments, counts)
-        self.mean, self.squares = _read_only(mean), _read_only(squares)
+        self._mean, self._squares = _read_only(mean), _read_only(squares)
 
     def merged(self, moments: Float64 | MomentSums, counts: Int64) -> tuple[Float64, Float64, int, int]:
         """Mean, squares, count and skipped then; changes nothing.
@@ -206,8 +215,8 @@ class ObsNormalizer:
         return _state(self.mean, self.squares, self.count, self.skipped)
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]) -> None:
-        self.mean = _read_only(np.array(state["mean"], dtype=np.float64))
-        self.squares = _read_only(np.array(state["squares"], dtype=np.float64))
+        self._mean = _read_only(np.array(state["mean"], dtype=np.float64))
+        self._squares = _read_only(np.array(state["squares"], dtype=np.float64))
         self.count, self.skipped = (int(n) for n in state["counts"])
 
 
