@@ -241,9 +241,11 @@ class CallRecords:
 
     def number(self, calls: tuple[EnvCall, ...]) -> int:
         """That of the last of these calls, which are added where they are new."""
-        if calls is not self._last[0]:
-            number = 0
-            for call in calls:
+        known, number = self._last
+        if calls is not known:
+            if calls[: len(known)] != known:
+                known, number = (), 0
+            for call in calls[len(known) :]:
                 key = number, call
                 if key not in self._numbers:
                     self._records.append(key)
@@ -251,7 +253,7 @@ class CallRecords:
                     self._write(key)
                 number = self._numbers[key]
             self._last = calls, number
-        return self._last[1]
+        return number
 
     def write_to(self, fd: int, at: int) -> None:
         """From now on to this file, from byte `at` on: those that there are, and each that comes."""
