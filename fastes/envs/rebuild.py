@@ -169,8 +169,8 @@ def number_videos(env: Env, index: int) -> None:
 
 
 def _has_videos(folder: str, name: str) -> bool:
-    with os.scandir(folder) as files:
-        return any(file.name.startswith((f"{name}-episode-", f"{name}-step-")) for file in files)
+    files = os.listdir(folder) if os.path.isdir(folder) else []
+    return any(file.startswith((f"{name}-episode-", f"{name}-step-")) for file in files)
 
 
 def check_same(given: Env, rebuilt: Env) -> None:
