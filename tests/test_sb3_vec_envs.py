@@ -111,6 +111,14 @@ def test_normalised_observations_may_leave_the_space_in_silence() -> None:
     assert not [message for message in messages if "not in Box" in message]
 
 
+def test_predict_takes_normalised_dictionaries_in_silence() -> None:
+    env = vec.VecNormalize(vec.DummyVecEnv([lambda: Dictionary(AtABound())] * 2), norm_obs_keys=["place"])
+    shown = {"place": np.full((2, 3), -9.0, np.float32), "kind": np.zeros(2, np.int64)}
+    with FastES("MultiInputPolicy", env, **settings()) as model, caught_warnings() as messages:
+        model.predict(shown)
+    assert not messages
+
+
 def test_a_lane_that_starts_alone_shows_normalised_observations(monkeypatch: pytest.MonkeyPatch) -> None:
     env = vec.VecNormalize(vec.DummyVecEnv([monitored] * 3))
     vector_env = vector_env_of(env)

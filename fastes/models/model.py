@@ -207,7 +207,9 @@ class Model(FromConfig):
         noise = (0.0, False) if deterministic else (settings.action_noise, settings.sample_actions)
         now = self.state  # a thread that trains replaces it at any moment: parameters and statistics are those of one
         given = observation, noise, space, state, episode_start
+        vector_env = self.source.vector_env
         with self._predictor.lock:
+            self._predictor.bounded = vector_env is None or not vector_env.normalizes
             return self._predictor.act(now.strategy.theta, now.normalizer, *given)
 
     def note_episode_limit(self) -> None:

@@ -55,6 +55,7 @@ class Predictor:
     def __init__(self, spec: AnySpec, normalize_obs: bool, seed: int) -> None:
         self.spec, self.normalize_obs = spec, normalize_obs
         self.reference: npt.NDArray[Any] | None = None  # of a policy that needs one
+        self.bounded = True  # see ObservationReader
         self._actor = self._fresh_actor()
         self._actors = [self._actor]
         self._remembers = bool(getattr(self._actor, "hooks", ()))  # then each row of a batch has an actor of its own
@@ -198,8 +199,8 @@ class Predictor:
 
     def _reader_of(self, space: spaces.Space[Any]) -> ObservationReader:
         """One for each space: what it says, it says once."""
-        if self._reader is None or self._reader.space != space:
-            self._reader = ObservationReader(space, _tell)
+        if self._reader is None or (self._reader.space, self._reader.bounded) != (space, self.bounded):
+            self._reader = ObservationReader(space, _tell, self.bounded)
         return self._reader
 
 

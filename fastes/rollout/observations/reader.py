@@ -42,7 +42,7 @@ class ObservationReader:
     """
 
     def __init__(self, space: Space, tell: Tell = warn, bounded: bool = True) -> None:
-        self.space, self.tell, self._bounded = space, tell, bounded
+        self.space, self.tell, self.bounded = space, tell, bounded
         self._said: set[tuple[str, str]] = set()
         is_box = isinstance(space, spaces.Box)
         self.read: Read = (
@@ -96,7 +96,7 @@ class ObservationReader:
         return layout.arrange(array)
 
     def _box(self, space: spaces.Box, where: str) -> Read:
-        shape, unseen = space.shape, [True] if self._bounded else []
+        shape, unseen = space.shape, [True] if self.bounded else []
 
         def read(value: Any) -> Array:
             array = value if type(value) is np.ndarray and value.shape == shape else self._laid_out(value, shape, where)
