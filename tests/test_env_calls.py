@@ -232,6 +232,13 @@ def test_attributes_are_read_from_an_environment_that_was_given_the_calls() -> N
             assert envs.get_attr("level") == [level]
         envs.set_attr("level", 3)
         assert model.env.unwrapped.level == 3
+        (own,) = envs.envs
+        envs.env_method("raise_by", 1.0)
+        envs.env_method("refuse")
+        for _ in range(2):
+            with pytest.raises(ValueError, match="it will not"):
+                envs.get_attr("level")
+        assert own.unwrapped.level == 4.0, "calls before the one that fails are made once"
         assert envs.env_is_wrapped(Wrapped) == [True]
         assert envs.env_is_wrapped(gymnasium.wrappers.TimeLimit) == [False]
         assert envs.has_attr("level")

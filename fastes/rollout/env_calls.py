@@ -205,14 +205,14 @@ class CalledEnv:
 
     def get(self) -> Env:
         """It; another object after calls that build it anew or put a wrapper around it."""
-        new = self._calls.sent()[self._count :]
-        if FORGET in [call.kind for call in new]:
+        made = self._calls.sent()
+        if FORGET in [call.kind for call in made[self._count :]]:
             self.close()
         if self._env is None:
-            self._env, new = self._build(), ()
-        for call in new:
+            self._env, self._count = self._build(), len(made)
+        for call in made[self._count :]:
             self._env = make_call(self._env, call)
-        self._count = len(self._calls)
+            self._count += 1
         return self._env
 
     def close(self) -> None:
