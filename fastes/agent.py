@@ -235,7 +235,9 @@ class FastES(Loop):
         after its last whole generation: it can be saved, and learn goes on from there.
         """
         given = total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
-        if not self.evaluator.finish(self.learning(*given, max_minutes=max_minutes, **removed)):
+        with self.alone("learn()"):  # `finish` lets go of requests that nobody waits for
+            trained = self.evaluator.finish(self.learning(*given, max_minutes=max_minutes, **removed))
+        if not trained:
             self._warn_of_no_training()
         return self
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import io
 import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,6 +62,41 @@ def test_what_changes_a_model_waits_for_the_thread_that_trains(n_workers: int, u
         twin.close()
     finally:
         go_on.set()
+        thread.join()
+    assert_same_records(undisturbed.records, records)
+    model.close()
+
+
+class Held(Toy):
+    """Says that it plays, and stops until it may go on. folder: where both are files."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.begun, self.free = folder / "begun", folder / "free"
+
+    def step(self, action: Any) -> Any:
+        self.begun.touch()
+        while not self.free.exists():
+            time.sleep(0.01)
+        return super().step(action)
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_nor_does_it_harm_episodes_that_are_played(n_workers: int, undisturbed: Result, tmp_path: Path) -> None:
+    model = FastES(lambda: Held(tmp_path), n_workers=n_workers, **SETTINGS)
+    records: list[Any] = []
+    thread = threading.Thread(target=lambda: records.extend(learn(model, 4)), name="trainer")
+    thread.start()
+    try:
+        ends_at = time.monotonic() + 60.0
+        while not (tmp_path / "begun").exists():
+            assert time.monotonic() < ends_at
+            time.sleep(0.01)
+        for change in CHANGES.values():
+            with pytest.raises(FastESError, match="is at work"):
+                change(model)
+    finally:
+        (tmp_path / "free").touch()
         thread.join()
     assert_same_records(undisturbed.records, records)
     model.close()
