@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastes.errors import shown
+
 # types of rewards that need no further look
 NUMBERS = (float, np.floating, int, np.integer, np.bool_)
 NUMPY_TRUE, NUMPY_FALSE = np.True_, np.False_  # there is one of each
@@ -122,7 +124,7 @@ def _array_of(values: Any) -> npt.NDArray[Any] | None:
 def described(value: Any) -> str:
     """A value in a few words: how it prints, its type and its shape."""
     try:
-        printed = f"{' '.join(repr(value).split()):.100}"
+        printed = " ".join(shown(value, 100).split())
     except Exception as error:  # a value may be anything
         printed = f"(its repr raises {type(error).__name__})"
     return f"{printed}, {_kind_of(value)}"

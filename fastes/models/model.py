@@ -65,6 +65,7 @@ class Model(FromConfig):
     _predictor: Predictor
     _one_thread: OneThread
     observation_space: Any
+    _told_limit = 0  # of episodes that have no other, once a warning has named it
     out_of_time = False  # whether max_minutes ended the last `learn`
     ends_at = math.inf  # time.monotonic() at which max_minutes ends it
     _pool_steps = StepsPlayed()  # of the evaluator's pool when steps were booked last

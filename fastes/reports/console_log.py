@@ -34,8 +34,6 @@ class ConsoleLog(Callback):
 
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
         self._begin()
-        if model.state.cuts_endless_episodes:
-            self._write(limit_line(model))
         self._write(console_header(self._columns()))
 
     def on_generation(self, model: Model, record: Record) -> None:
@@ -89,15 +87,6 @@ def _confirmed_line(model: Model, record: Record) -> str:
     """In the place of a row: the steps of its generation do not count."""
     of = f"the evaluation of {record.eval_return:.1f} after {record.eval_at} steps"
     return f"confirmed: {of} holds over {model.settings.target_episodes} fresh episodes (target {model.target_return:g})"
-
-
-def limit_line(model: Model) -> str:
-    """The limit of episodes that have no other."""
-    limit = model.state.longest_episode()
-    return (
-        f"{model.source.name} has no limit of steps that is known: an episode is cut after {limit:,}; max_episode_steps sets "
-        "another limit, -1 none"
-    )
 
 
 def judged_line(model: Model, start: int, eval_return: float) -> str:

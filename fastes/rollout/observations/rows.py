@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from fastes.errors import shown
 from fastes.rollout.observations.layout import layout_of
 
 Space = spaces.Space[Any]
@@ -137,4 +138,4 @@ def _row(space: Space, value: Any, index: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    return f"the {type(value).__name__} {value!r:.100}"
+    return f"the {type(value).__name__} {shown(value, 100)}"
