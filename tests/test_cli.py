@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import importlib
 import math
 import os
 import re
@@ -261,6 +262,8 @@ def test_a_target_that_the_last_evaluation_reaches_is_not_called_missed(
         assert said in text
         assert "solved: return" not in text
         assert text.count("not reached") == (target == "600")
+        (kept,) = (line for line in text.splitlines() if f"(target {target} " in line)
+        assert re.match(r"(last|best) parameters: return ", kept), "the sentence that has the number"
 
 
 # --- eval, play ------------------------------------------------------------------------------------------------------
@@ -734,7 +737,7 @@ def test_two_interrupts_stop_at_once_with_the_last_checkpoint(tmp_path: Path) ->
     assert "Traceback" not in err
     assert "fastes train --resume runs/Toy-v0/1" in err
     last = int(rows(tmp_path / "runs" / "Toy-v0" / "1")[-1]["timesteps"])
-    assert f"holds {last} timesteps, what was running is lost, to go on: fastes train" in err
+    assert f"holds {last} timesteps; what was running is lost. To go on: fastes train" in err
     with FastES.load(tmp_path / "runs" / "Toy-v0" / "1" / "checkpoint.zip", n_workers=0) as model:
         assert model.generation == 2
 
@@ -746,7 +749,23 @@ def test_two_interrupts_before_the_first_checkpoint_promise_nothing_that_is_not_
         run = tmp_path / "runs" / "Toy-v0" / "1"
         FastES.load(run / "checkpoint.zip", n_workers=0).close()
         lost = int(rows(run)[-1]["timesteps"])
-        assert f"holds 0 timesteps, {lost} timesteps after it and what was running are lost" in err
+        assert f"holds 0 timesteps; the {lost} since are lost. To go on: " in err
+
+
+@pytest.mark.parametrize("archive_size", [0, 2])
+def test_an_interrupt_names_the_race_if_there_can_be_one(archive_size: int, capsys: pytest.CaptureFixture[str]) -> None:
+    with FastES("CartPole-v1", n_workers=0, seed=1, archive_size=archive_size) as model, StopOnSignal() as interrupt:
+        interrupt.on_start(model, 100)
+        signal.raise_signal(signal.SIGINT)
+    assert ("race" in capsys.readouterr().err) == bool(archive_size)
+
+
+def test_an_interrupt_while_modules_are_imported_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fastes.__main__.import_home", interrupted)
+    assert importlib.import_module("fastes.__main__").main() == 130
 
 
 def test_after_training_one_interrupt_is_enough() -> None:

@@ -73,10 +73,10 @@ def test_every_command_takes_a_run_folder(command: str, runs: Path, capsys: pyte
     ("path", "said"),
     [
         ("CartPole-v1", r"\(it is a folder\): name one of its runs, as in CartPole-v1/2; it has 1 and 2"),
-        ("CartPole-v1/7", r"CartPole-v1/7: there is no such file or folder; CartPole-v1 has 1, 2 and "),
-        ("CartPol-v1/1", r"CartPol-v1/1: there is no such file or folder; the working directory has CartPole-v1"),
-        ("CartPole-v1/1/bset.zip", r"no such file or folder; CartPole-v1/1 has best\.zip, best\.zip\.bak"),
-        ("nowhere/at/all", r"no such file or folder; the working directory has CartPole-v1"),
+        ("CartPole-v1/7", r"CartPole-v1/7: there is no such file or folder; CartPole-v1 contains: 1, 2 and "),
+        ("CartPol-v1/1", r"CartPol-v1/1: there is no such file or folder; the working directory contains: CartPole-v1"),
+        ("CartPole-v1/1/bset.zip", r"no such file or folder; CartPole-v1/1 contains: best\.zip, best\.zip\.bak"),
+        ("nowhere/at/all", r"no such file or folder; the working directory contains: CartPole-v1"),
         (".", r"\(it is a folder\): a run folder holds best\.zip or checkpoint\.zip, and this one CartPole-v1"),
     ],
 )
@@ -115,7 +115,7 @@ def test_the_folder_of_several_runs_is_drawn(
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("CartPole-v2", r"CartPole-v2 is missing; the working directory has CartPole-v1"),
+        ("CartPole-v2", r"CartPole-v2 is missing; the working directory contains: CartPole-v1"),
         ("CartPole-v1/notes", r"CartPole-v1/notes is no run folder, and holds none: .*; it has nothing"),
         (".", r"\. is no run folder, and holds none: expected one such as runs/CartPole-v1/1; it has CartPole-v1"),
         ("CartPole-v1/new", r"CartPole-v1/new has no evaluations in progress\.csv yet: they come with its first generations"),
@@ -135,18 +135,18 @@ def test_what_cannot_be_drawn_says_what_it_is(path: str, said: str, runs: Path, 
 
 def test_a_missing_configuration_says_what_is_beside_it(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--config", "CartPole-v1/1/confg.toml"]) == 1
-    assert "there is no CartPole-v1/1/confg.toml; CartPole-v1/1 has config.toml" in capsys.readouterr().err
+    assert "there is no CartPole-v1/1/confg.toml; CartPole-v1/1 contains: config.toml" in capsys.readouterr().err
     assert main(["train", "--config", "CartPole-v1"]) == 1
-    assert "there is no CartPole-v1/config.toml; CartPole-v1 has 1, 2" in capsys.readouterr().err
+    assert "there is no CartPole-v1/config.toml; CartPole-v1 contains: 1, 2" in capsys.readouterr().err
 
 
 def test_names_are_in_an_order_and_few(tmp_path: Path) -> None:
     assert in_order(["run10", "run9", "b", "10", "9", "a1"]) == ["9", "10", "a1", "b", "run9", "run10"]
     for name in (*map(str, range(1, 12)), ".hidden", "two\nlines"):
         (tmp_path / name).touch()
-    assert what_is_beside(tmp_path / "7x") == f"; {tmp_path} has 7, 1, 2, 3, 4, 5 and 6 more"
+    assert what_is_beside(tmp_path / "7x") == f"; {tmp_path} contains: 7, 1, 2, 3, 4, 5 and 6 more"
     assert "\n" not in what_is_beside(tmp_path / "two lines")
-    assert what_is_beside(tmp_path / "1" / "x").startswith(f"; {tmp_path} has 1, ")
+    assert what_is_beside(tmp_path / "1" / "x").startswith(f"; {tmp_path} contains: 1, ")
 
 
 @pytest.mark.parametrize("path", ["a\0b", "x" * 5000, "", b"\xff", "/proc/1/root/no"])

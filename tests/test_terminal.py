@@ -95,6 +95,17 @@ def test_there_are_few_rows_unless_they_are_asked_for(monkeypatch: pytest.Monkey
     assert [row[4] for row in rows] == ["101.0", "104.0", "107.0", "110.0"]
 
 
+def test_a_new_start_has_no_evaluation_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastes.reports.console_log.judged_line", lambda *_: "judged")
+    file = io.StringIO()
+    model: Any = SimpleNamespace(solved=False, generation=4)
+    log = ConsoleLog(file)
+    log.on_start_judged(model, 1, 0.0)
+    for generation in (5, 6):
+        log.on_generation(model, RECORD._replace(generation=generation, eval_generation=generation - 1, eval_return=9.0))
+    assert [line.split()[4] for line in file.getvalue().splitlines()[2:]] == ["-", "9.0"]
+
+
 def test_a_narrow_terminal_has_fewer_columns() -> None:
     whole = console_header()
     for columns in (10, 40, 80, len(whole) - 1, len(whole), 200):

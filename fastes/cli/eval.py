@@ -7,6 +7,7 @@ from typing import Any
 
 from fastes.cli.arguments import add_workers
 from fastes.cli.saved_model import add_episodes, check_episodes, load_model
+from fastes.cli.train.report import counted
 
 
 def add_eval(commands: Any) -> None:
@@ -22,8 +23,9 @@ def run_eval(arguments: argparse.Namespace) -> int:
         result = model.evaluate(arguments.episodes, first_seed=arguments.first_seed)
     returns = result.returns
     last_seed = arguments.first_seed + arguments.episodes - 1
+    episodes = counted(arguments.episodes, "noise-free episode")
     print(
-        f"{model.source.name}, {model.num_timesteps} timesteps: return over {len(returns)} noise-free episodes "
+        f"{model.source.name}, {model.num_timesteps} timesteps: return over {episodes} "
         f"(env seeds {arguments.first_seed} to {last_seed})"
     )
     print(

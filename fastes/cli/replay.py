@@ -12,7 +12,7 @@ from fastes.models.replay import check_job
 
 def add_replay(commands: Any) -> None:
     replay = commands.add_parser(
-        "replay", help="play one job of the generation at which training failed again, in this process, as the error named it"
+        "replay", help="play again, in this process, one episode of the generation in which training failed, to see its error"
     )
     replay.set_defaults(command="replay", checkpoint="last")
     add_model(replay)

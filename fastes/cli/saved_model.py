@@ -104,8 +104,10 @@ def _with_kwargs(path: Path, kwargs: dict[str, Any]) -> tuple[str | None, dict[s
 
 
 def check_episodes(arguments: argparse.Namespace) -> None:
-    if arguments.episodes < 1 or arguments.first_seed < 0:
-        raise ValueError(f"--episodes {arguments.episodes} --first-seed {arguments.first_seed}: expected at least 1 and 0")
+    if arguments.episodes < 1:
+        raise ValueError(f"--episodes {arguments.episodes}: expected at least 1")
+    if arguments.first_seed < 0:
+        raise ValueError(f"--first-seed {arguments.first_seed}: expected at least 0")
 
 
 def buildable(model: FastES, command: str) -> FastES:

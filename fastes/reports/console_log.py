@@ -30,17 +30,19 @@ class ConsoleLog(Callback):
 
     def _begin(self) -> None:
         self.lines, self._written_at = 0, -math.inf
+        self._judged_at = 0  # the generation after which a start was judged
         self._waiting: Record | None = None  # of the last generation that has no row yet
 
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
         self._begin()
-        self._write(console_header(self._columns()))
 
     def on_generation(self, model: Model, record: Record) -> None:
         if model.solved:  # no step was made in it
             self._write_waiting()
             self._write(_confirmed_line(model, record))
             return
+        if record.eval_generation <= self._judged_at:  # of the start before
+            record = record._replace(eval_generation=0)
         before = self._waiting
         if before is not None and not record.eval_generation:
             told = {name: getattr(before, name) for name in ("eval_generation", "eval_return", "eval_rank")}
@@ -57,13 +59,14 @@ class ConsoleLog(Callback):
         if record is None:
             return
         columns = self._columns()
-        if self.lines and self.lines % self.repeat_header == 0:
+        if self.lines % self.repeat_header == 0:
             self._write(console_header(columns))
         self._write(console_line(record, columns))
         self.lines, self._written_at = self.lines + 1, time.monotonic()
 
     def on_start_judged(self, model: Model, start: int, eval_return: float) -> None:
         self._write_waiting()
+        self._judged_at = model.generation
         self._write(judged_line(model, start, eval_return))
 
     def on_raced(self, model: Model, race: Race) -> None:

@@ -15,7 +15,7 @@ _LIKENESS = 0.5  # of names, as difflib measures it
 
 
 def what_is_beside(path: Path) -> str:
-    """'; runs has CartPole-v1 and Hopper-v5' for a missing runs/Hoper-v5, names like the missing one first.
+    """'; runs contains: CartPole-v1 and Hopper-v5' for a missing runs/Hoper-v5, names like the missing one first.
 
     Of the first folder above the path that exists. Empty where it cannot be read.
     """
@@ -24,7 +24,7 @@ def what_is_beside(path: Path) -> str:
         missing, folder = folder.name, folder.parent
     names = names_in(folder)
     close = difflib.get_close_matches(missing, names, n=_MOST_SHOWN, cutoff=_LIKENESS)
-    return f"; {_shown(folder)} has {in_words([*close, *(name for name in names if name not in close)])}" if names else ""
+    return f"; {_shown(folder)} contains: {in_words([*close, *(name for name in names if name not in close)])}" if names else ""
 
 
 def _shown(folder: Path) -> str:

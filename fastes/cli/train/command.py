@@ -193,7 +193,10 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
         with interrupts_wait():
             saved = folder.save_somewhere(model)
     except KeyboardInterrupt:
-        print(f"\nstopped at once; {_what_is_lost(model, folder)}: {resume_command(model, folder.shown)}", file=sys.stderr)
+        print(
+            f"\nstopped at once. {_what_is_lost(model, folder)} To go on: {resume_command(model, folder.shown)}",
+            file=sys.stderr,
+        )
         return INTERRUPTED
     except Terminated as ended:
         saved = folder.save_somewhere(model)
@@ -215,8 +218,5 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
 def _what_is_lost(model: FastES, folder: RunFolder) -> str:
     """Of a training that ended in the middle of a generation."""
     lost = model.num_timesteps - folder.saved_timesteps
-    before = f"{lost} timesteps after it and " if lost else ""
-    return (
-        f"the last checkpoint is whole and holds {folder.saved_timesteps} timesteps, {before}what was running "
-        f"{'are' if lost else 'is'} lost, to go on"
-    )
+    gone = f"the {lost} since are" if lost else "what was running is"
+    return f"The last checkpoint holds {folder.saved_timesteps} timesteps; {gone} lost."

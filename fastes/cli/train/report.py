@@ -123,17 +123,19 @@ def _tell(model: FastES, outcome: Outcome, is_last: bool) -> None:
     """is_last: whether what was judged are the last parameters, and not those of a start that was better."""
     last, best, raced = outcome.last, outcome.best, model.archive.is_raced(model.generation)
     shown = f"{last.in_words()} over {counted(len(last.returns), 'noise-free episode')}"
+    about = _about_target(model, outcome.kept.mean)  # behind what best.zip holds
     if model.solved:
         print(f"solved: {shown} (target {model.target_return:g})")
         return
-    print(f"{'winner of the race' if raced else 'last parameters' if is_last else 'best start'}: {shown}")
+    who = "winner of the race" if raced else "last parameters" if is_last else "best start"
+    print(f"{who}: {shown}{about if outcome.kept is last else ''}")
     if best is not None:
-        print(f"best parameters: {best.in_words()} over the same seeds")
+        print(f"best parameters: {best.in_words()} over the same seeds{about if outcome.kept is best else ''}")
         which = "the last" if is_last else "the last parameters"
-        print(f"{BEST} holds the better of the two, {CHECKPOINT} {which}{_about_target(model, outcome.kept.mean)}")
+        print(f"{BEST} holds the better of the two, {CHECKPOINT} {which}")
     elif raced:
         hold = f"{BEST} holds it, {CHECKPOINT} the last parameters" if model.out_of_time else f"{BEST} and {CHECKPOINT} hold it"
-        print(f"{hold}{_about_target(model, last.mean)}")
+        print(hold)
 
 
 def _about_target(model: FastES, mean: float) -> str:
