@@ -169,9 +169,11 @@ class Loop(SB3Interface):
                 self.state = before
         if mean >= self.target_return and may_confirm(state):
             callbacks.on_phase(self, "confirming the target", self.settings.target_episodes)
-            solved, state, steps = yield from confirm_target(state, self.evaluator, pending, self.target_return)
+            solved, state, confirmation = yield from confirm_target(state, self.evaluator, pending, self.target_return)
             if solved:
-                self._drop(StepsPlayed(evaluations=steps))
+                self._drop(StepsPlayed(evaluations=confirmation.timesteps))
+            else:
+                callbacks.on_not_confirmed(self, told, confirmation)
             return solved, state
         return False, state
 

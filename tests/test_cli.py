@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 from envs_for_tests import Toy
 from processes import environment, fastes_command, run_fastes, run_script, started_script, wait_until
@@ -34,6 +35,7 @@ from fastes.reports.stop_on_signal import StopOnSignal
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.aliases import ANSWERS, FLAG_ANSWERS
 from fastes.settings.preset_loader import load_preset, tomllib
+from fastes.training.evaluation import Evaluation
 from fastes.training.record import Record
 
 SMALL = ["--preset", "default", "--population-size", "4", "--net-arch", "4", "--target-return", "none"]
@@ -252,15 +254,17 @@ def test_a_target_that_the_last_evaluation_reaches_is_not_called_missed(
 
     def unconfirmed(state: Any, *_: Any) -> Iterator[Any]:
         yield from ()
-        return False, state, 0
+        return False, state, Evaluation(np.array([4.0]), np.array([4]), np.array([0]))
 
     monkeypatch.setattr("fastes.loop.confirm_target", unconfirmed)
-    flags = ["--workers", "0", "--quiet", "--runs", str(tmp_path), "--preset", "default", "--seed", "1"]
+    flags = ["--workers", "0", "--runs", str(tmp_path), "--preset", "default", "--seed", "1"]
     for target, said in (("5", "target 5 reached here, but the run is not solved"), ("600", "(target 600 not reached)")):
         assert main(["train", "CartPole-v1", *flags, "--total-timesteps", "300", "--target-return", target]) == 0
         text = capsys.readouterr().out
         assert said in text
         assert "solved: return" not in text
+        line = r"^not confirmed: the evaluation of \d+\.\d after \d+ steps; 1 fresh episode gives 4\.0 \(target 5\)$"
+        assert bool(re.search(line, text, re.MULTILINE)) == (target == "5")
         assert text.count("not reached") == (target == "600")
         (kept,) = (line for line in text.splitlines() if f"(target {target} " in line)
         assert re.match(r"(last|best) parameters: return ", kept), "the sentence that has the number"

@@ -1,4 +1,4 @@
-"""What runs beside the loop: a protocol of five calls."""
+"""What runs beside the loop: a protocol of a few calls."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastes.training.archive.race import Race
+from fastes.training.evaluation import Evaluation, Told
 from fastes.training.record import Record
 
 
@@ -16,8 +17,10 @@ class Callback:
     parameters whose evaluation was the best so far, before they move on. on_start_judged is called for each of several
     `starts` in each round, numbered from 1, when the model holds what goes on: the next start, or the best one. Then
     model.starts.verdict says which starts were dropped, and model.settings are those of what goes on. on_raced is called after
-    the race of an `archive_size`, when the model holds the winner. on_phase is called before noise-free episodes that belong to
-    no generation: those that judge a start, confirm the target, or are a race's; name says which, and episodes how many.
+    the race of an `archive_size`, when the model holds the winner. on_not_confirmed is called when an evaluation has reached
+    the target and the fresh episodes that follow have not: told is the one, confirmation the others. on_phase is called
+    before noise-free episodes that belong to no generation: those that judge a start, confirm the target, or are a race's;
+    name says which, and episodes how many.
     """
 
     def on_start(self, model: Any, total_timesteps: int) -> None: ...
@@ -27,6 +30,8 @@ class Callback:
     def on_start_judged(self, model: Any, start: int, eval_return: float) -> None: ...
 
     def on_raced(self, model: Any, race: Race) -> None: ...
+
+    def on_not_confirmed(self, model: Any, told: Told, confirmation: Evaluation) -> None: ...
 
     def on_phase(self, model: Any, name: str, episodes: int) -> None: ...
 
@@ -66,6 +71,10 @@ class CallbackList(Callback):
     def on_raced(self, model: Any, race: Race) -> None:
         for callback in self.callbacks:
             callback.on_raced(model, race)
+
+    def on_not_confirmed(self, model: Any, told: Told, confirmation: Evaluation) -> None:
+        for callback in self.callbacks:
+            callback.on_not_confirmed(model, told, confirmation)
 
     def on_phase(self, model: Any, name: str, episodes: int) -> None:
         for callback in self.callbacks:

@@ -13,6 +13,7 @@ from fastes.reports.callbacks import Callback
 from fastes.settings.settings import Settings
 from fastes.system.console import columns_of, lasting
 from fastes.training.archive.race import Race
+from fastes.training.evaluation import Evaluation, Told
 from fastes.training.record import Record
 
 
@@ -39,7 +40,8 @@ class ConsoleLog(Callback):
     def on_generation(self, model: Model, record: Record) -> None:
         if model.solved:  # no step was made in it
             self._write_waiting()
-            self._write(_confirmed_line(model, record))
+            of = _evaluation_in_words(record.eval_return, record.eval_at)
+            self._write(f"confirmed: {of} holds over {_fresh(model.settings.target_episodes)} (target {model.target_return:g})")
             return
         if record.eval_generation <= self._judged_at:  # of the start before
             record = record._replace(eval_generation=0)
@@ -77,6 +79,14 @@ class ConsoleLog(Callback):
         )
         self._write(f"race of {len(race.entrants)}: {who}, {winner.in_words()} over {len(winner.returns)} episodes")
 
+    def on_not_confirmed(self, model: Model, told: Told, confirmation: Evaluation) -> None:
+        """Above the row of the generation that it is told with."""
+        self._write_waiting()
+        of = _evaluation_in_words(told.evaluation.mean, told.pending.timesteps)
+        number = len(confirmation.returns)
+        fresh = f"{_fresh(number)} {'gives' if number == 1 else 'give'} {confirmation.mean:.1f}"
+        self._write(f"not confirmed: {of}; {fresh} (target {model.target_return:g})")
+
     def _write(self, line: str) -> None:
         print(line, file=lasting(self.file or sys.stdout), flush=True)  # a reader sees it at once; one that is gone is noticed
 
@@ -86,10 +96,12 @@ class ConsoleLog(Callback):
         return columns_of(stream) if stream.isatty() else None
 
 
-def _confirmed_line(model: Model, record: Record) -> str:
-    """In the place of a row: the steps of its generation do not count."""
-    of = f"the evaluation of {record.eval_return:.1f} after {record.eval_at} steps"
-    return f"confirmed: {of} holds over {model.settings.target_episodes} fresh episodes (target {model.target_return:g})"
+def _fresh(episodes: int) -> str:
+    return "1 fresh episode" if episodes == 1 else f"{episodes} fresh episodes"
+
+
+def _evaluation_in_words(mean: float, timesteps: int) -> str:
+    return f"the evaluation of {mean:.1f} after {timesteps} steps"
 
 
 def judged_line(model: Model, start: int, eval_return: float) -> str:

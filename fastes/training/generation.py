@@ -108,19 +108,19 @@ def may_confirm(state: TrainingState) -> bool:
 
 def confirm_target(
     state: TrainingState, evaluator: Evaluator, pending: Pending, target: float
-) -> Steps[tuple[bool, TrainingState, int]]:
+) -> Steps[tuple[bool, TrainingState, Evaluation]]:
     """Evaluate theta on fresh seeds: one good episode is no solution.
 
-    Whether it is one, the state that knows of it, and the steps that were played: the state does not count those of a success.
+    Whether it is one, the state that knows of it, and the episodes: the state does not count the steps of a success.
     """
     counters = state.counters
     seeds = state.fresh_seeds(state.settings.target_episodes)
     confirmation = yield from evaluator.evaluate(pending.theta, pending.normalizer, seeds, state.episode_settings()[1])
     steps = confirmation.timesteps
     if confirmation.mean >= target:
-        return True, state, steps
+        return True, state, confirmation
     counted = {"eval_timesteps": counters.eval_timesteps + steps, "confirm_after": counters.num_timesteps + steps}
-    return False, state.counting(**counted), steps
+    return False, state.counting(**counted), confirmation
 
 
 def make_record(
