@@ -260,10 +260,12 @@ class FastES(Loop):
         check_flag("progress_bar", progress_bar)
         check_name("tb_log_name", tb_log_name)
         budget = checked_timesteps(total_timesteps, self.settings, least=1 if reset_num_timesteps else 0)
-        ends_at = time.monotonic() + 60.0 * checked_minutes(max_minutes)
+        minutes = checked_minutes(max_minutes)
+        ends_at = time.monotonic() + 60.0 * minutes
         with self.alone("learn()"), output_lasts():
             self.state = self.state.begun(budget, reset_num_timesteps)
             total, begun_at = self.num_timesteps + budget, self.generation
+            self.max_minutes = minutes
             callbacks = all_callbacks(self, callback, progress_bar)
             self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
             self._warn_of_mask_method()

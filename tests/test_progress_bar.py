@@ -14,7 +14,7 @@ import pytest
 from envs_for_tests import Toy
 
 from fastes import FastES
-from fastes.reports.progress_bar import InFile, Progress, ProgressBar
+from fastes.reports.progress_bar import InFile, Progress, ProgressBar, SeedsBar
 from fastes.system.console import in_notebook
 
 TINY: dict[str, Any] = {"population_size": 4, "seed": 5, "preset": "default", "n_workers": 0, "target_return": "none"}
@@ -109,9 +109,22 @@ def test_a_training_that_ends_by_the_clock_is_measured_by_it(monkeypatch: pytest
         bar, minutes = ProgressBar(), 1000.0
         model.learn(10**9, [bar, lambda _, record: record.generation < 5], max_minutes=minutes)
         assert all(progress.remaining <= 60.0 * minutes for progress in seen if progress.share)
+        assert re.fullmatch(r"of 1000 min, \d+ steps", next(progress.phase for progress in seen if progress.share))
         by_steps = ProgressBar()
         model.learn(10**12, [by_steps, lambda _, record: record.generation < 10])
         assert seen[-1].remaining > 60.0 * minutes
+
+
+def test_a_stopped_training_is_as_far_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is judged after Ctrl-C: the steps that were left stay so."""
+    seen = list[Progress]()
+    monkeypatch.setattr("fastes.reports.progress_bar._face", lambda _: Recorder(seen))
+    with FastES(lambda: Toy(), **TINY) as model:
+        bar = SeedsBar(1, judging=20)
+        model.learn(10_000, [bar, lambda _, record: record.generation < 5])
+        share = model.num_timesteps / 10_000
+        bar.close()
+    assert 0.0 < seen[-1].share < 2 * share
 
 
 class Recorder:

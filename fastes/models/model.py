@@ -67,6 +67,7 @@ class Model(FromConfig):
     observation_space: Any
     _told_limit = 0  # of episodes that have no other, once a warning has named it
     out_of_time = False  # whether max_minutes ended the last `learn`
+    max_minutes = math.inf  # of the last `learn`
     ends_at = math.inf  # time.monotonic() at which max_minutes ends it
     _pool_steps = StepsPlayed()  # of the evaluator's pool when steps were booked last
     dropped_steps = StepsPlayed()  # that count nowhere: of the proof that a training is solved, and of candidates meanwhile

@@ -162,6 +162,7 @@ class _Training:
         self._evaluated = 0.0  # steps of noise-free episodes for one of candidates, phases left out
         self._in_phases, self._phase_begun_at = 0, 0  # steps of noise-free episodes
         self.is_over = False
+        self.is_timed = False  # whether max_minutes is estimated to end it, and not the budget
 
     def _played(self) -> StepsPlayed:
         return self.model.steps_played()
@@ -206,7 +207,11 @@ class _Training:
         (candidates, evaluations), model, episodes = self._played(), self.model, self.judging
         steps = max(self.total - candidates, 0) * (1.0 + self._evaluated)
         if model.ends_at < math.inf and not math.isnan(rate):
-            steps = min(steps, max(model.ends_at - time.monotonic(), 0.0) * rate)
+            in_time = max(model.ends_at - time.monotonic(), 0.0) * rate
+            self.is_timed = in_time < steps
+            steps = min(steps, in_time)
+        if self.is_over and not self.is_whole and not self.phase:  # it was stopped: nothing follows
+            return steps
         if self.is_over:
             steps = 0.0 if self.is_whole or self.judging else steps
         else:
@@ -332,7 +337,11 @@ class ProgressBar(Callback):
         counts = [each.counts() for each in trainings]
         total = sum(count[1] for count in counts) + (self.expected - len(trainings)) * trainings[0].total
         made = min(sum(count[0] for count in counts) + self._running().candidates, total)
-        return f"{short(made)} steps" if made == total else f"{short(made)} of {short(total)} steps"
+        if made == total:
+            return f"{short(made)} steps"
+        if any(each.is_timed and not each.is_over for each in trainings):
+            return f"of {trainings[0].model.max_minutes:g} min, {short(made)} steps"  # behind the percentage
+        return f"{short(made)} of {short(total)} steps"
 
     def _note(self) -> str:
         return f"eval {next(iter(self._returns.values())):.1f}" if self._returns else ""
