@@ -15,7 +15,7 @@ from processes import environment, fastes_command
 from terminals import BAR, Terminal, shown
 
 from fastes.reports.console_log import ConsoleLog, console_header, console_line
-from fastes.system.console import BottomLine, Lasting
+from fastes.system.console import BottomLine, Lasting, fitted
 from fastes.training.record import Record
 
 RECORD = Record(**{name: 0.5 if kind == "float" else 1 for name, kind in Record.__annotations__.items()})
@@ -104,6 +104,20 @@ def test_a_new_start_has_no_evaluation_of_the_one_before(monkeypatch: pytest.Mon
     for generation in (5, 6):
         log.on_generation(model, RECORD._replace(generation=generation, eval_generation=generation - 1, eval_return=9.0))
     assert [line.split()[4] for line in file.getvalue().splitlines()[2:]] == ["-", "9.0"]
+
+
+def test_sentences_are_broken_between_words_on_a_terminal_alone() -> None:
+    class Wide(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    told = "a sentence of many words. " * 4 + "To go on: fastes train --resume " + "x/" * 40
+    assert fitted(told, io.StringIO()) == told
+    assert fitted(told, None) == told
+    *lines, command = fitted(told, Wide()).split("\n")
+    assert " ".join([*lines, command]) == told
+    assert all(len(line) <= 80 for line in lines)
+    assert command == told[told.index("fastes") :], "it can be copied"
 
 
 def test_a_narrow_terminal_has_fewer_columns() -> None:

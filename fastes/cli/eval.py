@@ -8,6 +8,7 @@ from typing import Any
 from fastes.cli.arguments import add_workers
 from fastes.cli.saved_model import add_episodes, check_episodes, load_model
 from fastes.cli.train.report import counted
+from fastes.system.console import say
 
 
 def add_eval(commands: Any) -> None:
@@ -24,11 +25,11 @@ def run_eval(arguments: argparse.Namespace) -> int:
     returns = result.returns
     last_seed = arguments.first_seed + arguments.episodes - 1
     episodes = counted(arguments.episodes, "noise-free episode")
-    print(
+    say(
         f"{model.source.name}, {model.num_timesteps} timesteps: return over {episodes} "
         f"(env seeds {arguments.first_seed} to {last_seed})"
     )
-    print(
+    say(
         f"mean {result.mean:.2f}  std {result.std:.2f}  min {returns.min():.2f}  max {returns.max():.2f}  "
         f"mean length {result.lengths.mean():.1f}"
     )

@@ -19,7 +19,7 @@ from fastes.cli.replay import add_replay, run_replay
 from fastes.cli.train.command import add_train, run_train
 from fastes.errors import FastESError
 from fastes.reports.stop_on_signal import INTERRUPTED
-from fastes.system.console import let_go, output_is_the_result, output_lasts
+from fastes.system.console import fitted, let_go, output_is_the_result, output_lasts, say
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.interrupts import Terminated
 
@@ -49,15 +49,15 @@ def _run(argv: Sequence[str] | None) -> int:
         with contextlib.nullcontext() if arguments.command == "train" else output_is_the_result():
             return _COMMANDS[arguments.command](arguments)
     except KeyboardInterrupt:
-        print("\nstopped at once", file=sys.stderr)
+        say("\nstopped at once", file=sys.stderr)
         return INTERRUPTED
     except Terminated as ended:
         return ended.exit_status
     except (ValueError, TypeError) as error:
-        print(f"fastes: error: {error}", file=sys.stderr)
+        say(f"fastes: error: {error}", file=sys.stderr)
         return 2
     except (FastESError, OSError, MemoryError) as error:
-        print(f"fastes: error: {error}", file=sys.stderr)
+        say(f"fastes: error: {error}", file=sys.stderr)
         return 1
 
 
@@ -68,7 +68,7 @@ def _short_warnings() -> Iterator[None]:
 
     def shown(message: Any, category: Any, filename: str, lineno: int, line: str | None = None) -> str:
         if os.path.abspath(filename).startswith(package):
-            return f"fastes: warning: {message}\n"
+            return f"{fitted(f'fastes: warning: {message}', sys.stderr)}\n"
         return before(message, category, filename, lineno, line)
 
     warnings.formatwarning = shown

@@ -11,7 +11,7 @@ from typing import NamedTuple, TextIO
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.settings.settings import Settings
-from fastes.system.console import columns_of, lasting
+from fastes.system.console import columns_of, fitted, lasting
 from fastes.training.archive.race import Race
 from fastes.training.evaluation import Evaluation, Told
 from fastes.training.record import Record
@@ -88,7 +88,8 @@ class ConsoleLog(Callback):
         self._write(f"not confirmed: {of}; {fresh} (target {model.target_return:g})")
 
     def _write(self, line: str) -> None:
-        print(line, file=lasting(self.file or sys.stdout), flush=True)  # a reader sees it at once; one that is gone is noticed
+        stream = lasting(self.file or sys.stdout)
+        print(fitted(line, stream), file=stream, flush=True)  # a reader sees it at once; one that is gone is noticed
 
     def _columns(self) -> int | None:
         """Of the terminal; None for a file or a pipe, which has room for all."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from typing import Any, TextIO
 
 from fastes.system.forks import tell_of_forks
+
+_COMMAND = re.compile(r"(?<=: )(?:fastes|pip) .*$")
 
 
 class Lasting:
@@ -160,6 +164,30 @@ def columns_of(terminal: TextIO) -> int:
         return os.get_terminal_size(terminal.fileno()).columns or 80
     except (OSError, ValueError):
         return 80
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """Print sentences. file: None for sys.stdout."""
+    stream = file or sys.stdout
+    print(fitted(text, stream), file=stream)
+
+
+def fitted(text: str, stream: TextIO | None) -> str:
+    """Text as a stream is to have it: on a terminal lines that are too long are broken between words.
+
+    A command at the end of a line stays whole, for copying.
+    """
+    terminal = lasting(stream)
+    if not terminal.isatty():
+        return text
+    columns = columns_of(terminal)
+    return "\n".join(line if len(line) <= columns else _broken(line, columns) for line in text.split("\n"))
+
+
+def _broken(line: str, columns: int) -> str:
+    whole = _COMMAND.sub(lambda command: command[0].replace(" ", "\0"), line)
+    lines = textwrap.wrap(whole, columns, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\0", " ")
 
 
 def lasting(stream: Any) -> Any:

@@ -29,6 +29,7 @@ from fastes.reports.progress_bar import ProgressBar
 from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.runs.run_folder import RunFolder
 from fastes.sb3.files import EVALUATIONS, MONITOR
+from fastes.system.console import say
 from fastes.system.interrupts import Terminated, interrupts_wait
 
 _ROW_SECONDS = {True: 1.0, False: 10.0}  # on a terminal, and in a file or a pipe
@@ -180,7 +181,7 @@ def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> i
         try:
             report(model, folder, session, interrupt.requested, bar)
         except (KeyboardInterrupt, Terminated):
-            print(f"\nstopped before the report was whole; for that: {resume_command(model, folder.shown)}", file=sys.stderr)
+            say(f"\nstopped before the report was whole; for that: {resume_command(model, folder.shown)}", file=sys.stderr)
             raise
     return INTERRUPTED if interrupt.requested else 0
 
@@ -193,7 +194,7 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
         with interrupts_wait():
             saved = folder.save_somewhere(model)
     except KeyboardInterrupt:
-        print(
+        say(
             f"\nstopped at once. {_what_is_lost(model, folder)} To go on: {resume_command(model, folder.shown)}",
             file=sys.stderr,
         )
@@ -201,16 +202,16 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
     except Terminated as ended:
         saved = folder.save_somewhere(model)
         name = signal.Signals(ended.number).name
-        print(f"\n{name}: {saved} is written; to go on: {resume_command(model, folder.shown)}", file=sys.stderr)
+        say(f"\n{name}: {saved} is written; to go on: {resume_command(model, folder.shown)}", file=sys.stderr)
         with contextlib.suppress(OSError, FastESError):
             folder.draw(model)
         return ended.exit_status
     except Exception as error:
         with interrupts_wait():
             saved = folder.save_somewhere(model)
-        print(f"training failed in generation {model.generation + 1}; what came before is saved in {saved}", file=sys.stderr)
+        say(f"training failed in generation {model.generation + 1}; what came before is saved in {saved}", file=sys.stderr)
         if isinstance(error, WorkerError) and error.job is not None and error.generation:
-            print(f"to play that episode again: {replay_command(model, folder.shown, error)}", file=sys.stderr)
+            say(f"to play that episode again: {replay_command(model, folder.shown, error)}", file=sys.stderr)
         raise
     return 0 if saved.parent == folder.path else 1
 

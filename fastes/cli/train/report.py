@@ -17,6 +17,7 @@ from fastes.pools.base import Steps
 from fastes.reports.progress_bar import ProgressBar
 from fastes.runs.run_folder import RunFolder
 from fastes.runs.video import can_draw
+from fastes.system.console import say
 from fastes.system.installation import install_command
 from fastes.training.evaluation import Evaluation
 from fastes.training.generation import evaluate
@@ -32,12 +33,12 @@ class Session(NamedTuple):
 
 def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool, bar: ProgressBar) -> None:
     """bar: shows how far the judging is, and vanishes."""
-    print(_counts(model, session))
+    say(_counts(model, session))
     if model.out_of_time:
-        print(f"ended by --max-minutes, before its budget; to go on: {resume_command(model, folder.shown)}")
+        say(f"ended by --max-minutes, before its budget; to go on: {resume_command(model, folder.shown)}")
     if interrupted:
         bar.close()
-        print(f"stopped by Ctrl-C; to go on: {resume_command(model, folder.shown)}")
+        say(f"stopped by Ctrl-C; to go on: {resume_command(model, folder.shown)}")
     else:
         outcome = model.evaluator.finish(choose_best(model, folder, bar))
         bar.close()
@@ -46,10 +47,10 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
         with model.as_judged():
             _tell(model, outcome, is_last=bool((model.theta == last).all()))
     if not folder.draw(model):
-        print(f"no learning_curve.png: it needs matplotlib, {install_command('plots')}")
+        say(f"no learning_curve.png: it needs matplotlib, {install_command('plots')}")
     if not interrupted and not model.out_of_time:
         folder.finish()
-    print(f"to play it back: {play_command(model, folder)}")
+    say(f"to play it back: {play_command(model, folder)}")
 
 
 def _counts(model: FastES, session: Session) -> str:
@@ -125,17 +126,17 @@ def _tell(model: FastES, outcome: Outcome, is_last: bool) -> None:
     shown = f"{last.in_words()} over {counted(len(last.returns), 'noise-free episode')}"
     about = _about_target(model, outcome.kept.mean)  # behind what best.zip holds
     if model.solved:
-        print(f"solved: {shown} (target {model.target_return:g})")
+        say(f"solved: {shown} (target {model.target_return:g})")
         return
     who = "winner of the race" if raced else "last parameters" if is_last else "best start"
-    print(f"{who}: {shown}{about if outcome.kept is last else ''}")
+    say(f"{who}: {shown}{about if outcome.kept is last else ''}")
     if best is not None:
-        print(f"best parameters: {best.in_words()} over the same seeds{about if outcome.kept is best else ''}")
+        say(f"best parameters: {best.in_words()} over the same seeds{about if outcome.kept is best else ''}")
         which = "the last" if is_last else "the last parameters"
-        print(f"{BEST} holds the better of the two, {CHECKPOINT} {which}")
+        say(f"{BEST} holds the better of the two, {CHECKPOINT} {which}")
     elif raced:
         hold = f"{BEST} holds it, {CHECKPOINT} the last parameters" if model.out_of_time else f"{BEST} and {CHECKPOINT} hold it"
-        print(hold)
+        say(hold)
 
 
 def _about_target(model: FastES, mean: float) -> str:

@@ -19,6 +19,7 @@ from fastes.reports.callbacks import Callback
 from fastes.reports.progress_bar import SeedsBar
 from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.seeds import MOST_SEEDS, make_models, one_pool
+from fastes.system.console import say
 from fastes.system.interrupts import Terminated, interrupts_wait
 
 
@@ -55,7 +56,7 @@ def _train(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
         try:
             report_all(runs, pool, time.perf_counter() - started, interrupt.requested, bar)
         except (KeyboardInterrupt, Terminated):
-            print(f"\nstopped before the report was whole; for that:\n{how_to_go_on(runs)}", file=sys.stderr)
+            say(f"\nstopped before the report was whole; for that:\n{how_to_go_on(runs)}", file=sys.stderr)
             raise
     return INTERRUPTED if interrupt.requested else 0
 
@@ -68,12 +69,12 @@ def _learn(runs: Sequence[Run], pool: SharedPool, callbacks: Sequence[Callback],
         pool.run([_training(run, callbacks, minutes, failed, whole) for run in runs])
     except KeyboardInterrupt:
         left = to_go_on(runs, solved_among(whole), _with_what)
-        print(f"\nstopped at once; each run's last checkpoint is whole{left}", file=sys.stderr)
+        say(f"\nstopped at once; each run's last checkpoint is whole{left}", file=sys.stderr)
         return INTERRUPTED
     except Terminated as ended:
         _save_all(runs)
         name = signal.Signals(ended.number).name
-        print(f"\n{name}: all runs are saved{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
+        say(f"\n{name}: all runs are saved{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
         with contextlib.suppress(OSError, FastESError):
             draw_all(runs)
         return ended.exit_status
@@ -113,11 +114,11 @@ def _save_all(runs: Sequence[Run]) -> None:
 
 def _tell_of_failure(runs: Sequence[Run], failed: Sequence[Run], error: Exception) -> None:
     for model, _ in failed:
-        print(f"training failed with seed {model.seed}, in its generation {model.generation + 1}", file=sys.stderr)
-    print(f"all {len(runs)} runs are saved as they were before{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
+        say(f"training failed with seed {model.seed}, in its generation {model.generation + 1}", file=sys.stderr)
+    say(f"all {len(runs)} runs are saved as they were before{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
     for model, folder in failed:
         if isinstance(error, WorkerError) and error.job is not None and error.generation:
-            print(f"to play that episode again: {replay_command(model, folder.shown, error)}", file=sys.stderr)
+            say(f"to play that episode again: {replay_command(model, folder.shown, error)}", file=sys.stderr)
 
 
 def _with_what(runs: Sequence[Run]) -> str:

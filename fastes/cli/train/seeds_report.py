@@ -17,19 +17,20 @@ from fastes.reports.plots import plot_curves
 from fastes.reports.progress_bar import SeedsBar
 from fastes.runs.curves import read_curve
 from fastes.runs.run_folder import CONFIG, PROGRESS
+from fastes.system.console import say
 from fastes.system.installation import install_command
 
 
 def report_all(runs: Sequence[Run], pool: SharedPool, seconds: float, interrupted: bool, bar: SeedsBar) -> None:
     timesteps, generations = (sum(getattr(model, name) for model, _ in runs) for name in ("num_timesteps", "generation"))
-    print(f"{counted(len(runs), 'seed')}: {timesteps} timesteps in {counted(generations, 'generation')}, {seconds:.1f} s")
+    say(f"{counted(len(runs), 'seed')}: {timesteps} timesteps in {counted(generations, 'generation')}, {seconds:.1f} s")
     outcomes = {} if interrupted else _judge(runs, pool, bar)
     bar.close()
     if interrupted:
-        print(f"stopped by Ctrl-C{to_go_on(runs, solved_among(runs))}")
+        say(f"stopped by Ctrl-C{to_go_on(runs, solved_among(runs))}")
     else:
         if late := [run for run in runs if run.model.out_of_time]:
-            print(f"{counted(len(late), 'seed')} ended by --max-minutes, before the budget; to go on:\n{how_to_go_on(late)}")
+            say(f"{counted(len(late), 'seed')} ended by --max-minutes, before the budget; to go on:\n{how_to_go_on(late)}")
         _print_table(runs, outcomes)
     for model, folder in runs:
         if not interrupted:
@@ -38,10 +39,10 @@ def report_all(runs: Sequence[Run], pool: SharedPool, seconds: float, interrupte
     for run in runs:
         if not interrupted and not run.model.out_of_time:
             run.folder.finish()
-    print(f"no learning curves: they need matplotlib, {install_command('plots')}" if picture is None else f"curves: {picture}")
+    say(f"no learning curves: they need matplotlib, {install_command('plots')}" if picture is None else f"curves: {picture}")
     if not interrupted:
         best = max(runs, key=lambda run: _rank(outcomes[run.model.seed]))
-        print(f"to play the best one back: {play_command(best.model, best.folder)}")
+        say(f"to play the best one back: {play_command(best.model, best.folder)}")
 
 
 def how_to_go_on(runs: Sequence[Run]) -> str:
@@ -83,7 +84,7 @@ def _rank(outcome: Outcome) -> float:
 def _print_table(runs: Sequence[Run], outcomes: dict[int, Outcome]) -> None:
     model = runs[0].model
     target = "" if math.isinf(model.target_return) else f" (target {model.target_return:g})"
-    print(f"what each {BEST} holds, over {counted(model.settings.target_episodes, 'noise-free episode')}{target}:")
+    say(f"what each {BEST} holds, over {counted(model.settings.target_episodes, 'noise-free episode')}{target}:")
     rows = [("seed", "timesteps", "return", "worst", "solved", "run folder")]
     for model, folder in runs:
         kept = outcomes[model.seed].kept
@@ -96,8 +97,8 @@ def _print_table(runs: Sequence[Run], outcomes: dict[int, Outcome]) -> None:
         print("  ".join([*(f"{text:>{width}}" for text, width in zip(numbers, widths, strict=False)), path]))
     means = [outcomes[model.seed].kept.mean for model, _ in runs]
     worst = min(runs, key=lambda run: _rank(outcomes[run.model.seed])).model.seed
-    print(f"median return {float(np.median(means)):.1f}")
-    print(f"worst return {outcomes[worst].kept.mean:.1f} (seed {worst})")
+    say(f"median return {float(np.median(means)):.1f}")
+    say(f"worst return {outcomes[worst].kept.mean:.1f} (seed {worst})")
 
 
 def draw_all(runs: Sequence[Run]) -> Path | None:

@@ -25,6 +25,7 @@ from fastes.policies.obs_columns import ALL
 from fastes.runs.run_folder import RunFolder, new_run_folder
 from fastes.settings.preset_loader import no_preset_note
 from fastes.settings.settings import COUNTED, SCHEDULES
+from fastes.system.console import say
 
 RUNS = "runs"  # the folder of run folders, unless --runs says another
 
@@ -126,7 +127,7 @@ def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) 
     if model.budget and model.num_timesteps < model.settings.total_timesteps != model.budget:
         _tell_of_stretched_schedules(model)
     if changed := {name: value for name, value in settings.items() if name != "total_timesteps"}:
-        print(f"with other settings from here on: {', '.join(f'{name} = {value!r}' for name, value in changed.items())}")
+        say(f"with other settings from here on: {', '.join(f'{name} = {value!r}' for name, value in changed.items())}")
     return Run(model, folder)
 
 
@@ -154,7 +155,7 @@ def _tell_of_stretched_schedules(model: FastES) -> None:
         if isinstance(value := getattr(settings, name), str)
     ]
     if values:
-        print(f"schedules stretch over the new budget of {settings.total_timesteps} timesteps: on with {', '.join(values)}")
+        say(f"schedules stretch over the new budget of {settings.total_timesteps} timesteps: on with {', '.join(values)}")
 
 
 def _value_at(name: str, value: str, remaining: float) -> str:
@@ -191,11 +192,11 @@ def tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
     shown = textwrap.shorten(str(settings.obs_columns).replace(",", ", "), 60, placeholder=" ...")
     seen = f" of observations {shown}" if settings.obs_columns != ALL else ""
     least = "at least " if settings.generation_timesteps else ""
-    print(
+    say(
         f"{model.source.name}: {settings.policy}{seen}, {model.num_params} parameters, {least}{settings.population_size} "
         f"candidates a generation, {players}, {what}"
     )
     own = not arguments.resume and arguments.preset is None and arguments.config is None
     env, chosen = model.source.preset_name(model.observation_space), {"policy": settings.policy}
     if own and (note := no_preset_note(env, chosen, "--preset ")):
-        print(note)
+        say(note)
