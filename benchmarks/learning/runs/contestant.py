@@ -31,6 +31,7 @@ _NEWER = (
     "starts_rounds",
     "starts_episodes",
     "starts_alternatives",
+    "worker_max_episodes",
 )
 
 
