@@ -269,6 +269,7 @@ class FastES(Loop):
             callbacks = all_callbacks(self, callback, progress_bar)
             self._begin_logging(log_interval, tb_log_name, reset_num_timesteps)
             self._warn_of_mask_method()
+            self._tell_of_changes()
             if self.info_keywords or reads_infos(callbacks):
                 self.evaluator.tell_infos(self.info_keywords)
             if self.source.vector_env is None:
@@ -297,6 +298,13 @@ class FastES(Loop):
                 stacklevel=6,  # the line that called learn
             )
 
+    def _tell_of_changes(self) -> None:
+        """Warn of what was set in environments that the script has in hand, and that do not play."""
+        if self.source.given is not None:
+            self.source.given.tell_of_changes(self.evaluator.build)
+        if self._env is not None:
+            self._env.tell_of_changes()
+
     def _warn_of_no_training(self) -> None:
         warnings.warn(
             f"nothing was trained: the parameters reach target_return = {self.target_return:g} already. "
@@ -317,6 +325,7 @@ class FastES(Loop):
             check_episodes(episodes)
             seeds = check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes) + np.arange(episodes, dtype=np.int64)
         with self.alone("evaluate()"):
+            self._tell_of_changes()
             self.note_episode_limit()
             return self.evaluator.finish(evaluate(self.state, self.evaluator, seeds))
 

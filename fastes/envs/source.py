@@ -34,6 +34,7 @@ from fastes.envs.given.as_registered import (
 )
 from fastes.envs.given.changes import CannotCarry, Changes, changes_of
 from fastes.envs.given.classes import ClassState, loaded_env_classes, send_by_value, state_of_classes
+from fastes.envs.given.later_changes import WatchedEnv
 from fastes.envs.import_hook import ATARI, register_atari, register_envs
 from fastes.envs.missing import entry_point_advice, package_missing, unknown_id_advice
 from fastes.envs.mujoco_messages import listen_to_mujoco, mujoco_listened_to
@@ -80,6 +81,7 @@ class EnvSource:
     vector_env: one that is there already and is driven as it is. Single environments can be built where it has only one kind
         and no wrappers.
     changes: what was set in the environment that was given, since it was made.
+    given: the environment that was given, for as long as it lives; no other process gets it.
     classes: of the environment, as the process has them that has sent this one here.
     monitor_file: of the SB3 Monitor around the environment that was given; the model writes there what no worker's copy could.
     info_keywords: of this Monitor.
@@ -97,6 +99,7 @@ class EnvSource:
     info_keywords: tuple[str, ...] = ()
     found_keywords: dict[str, None] = field(default_factory=dict)
     changes: Changes | None = None
+    given: WatchedEnv | None = None
     classes: ClassState | None = None
 
     def __call__(self, number: int | None = None, **extra: Any) -> Env:
@@ -125,7 +128,7 @@ class EnvSource:
         kinds = list(self._kinds())
         send_by_value(kinds)
         spec = self.spec and portable(self.spec)
-        state = {**vars(self), "spec": spec, "classes": state_of_classes(kinds)}
+        state = {**vars(self), "spec": spec, "classes": state_of_classes(kinds), "given": None}
         if any(isinstance(part, gymnasium.Env) for part in parts_held_by(self.factory)):
             _SourcesForEnvs(file := io.BytesIO()).dump(self.factory)
             state["factory"] = file.getvalue()
@@ -379,7 +382,8 @@ def _source_of_spec(spec: EnvSpec, kwargs: dict[str, Any]) -> EnvSource:
 def _source_of_env(env: Env, kwargs: dict[str, Any]) -> EnvSource:
     check_declared(env)
     inner, monitor_file, keywords = without_monitor(env)
-    return replace(_source_of_inner(inner, kwargs), monitor_file=monitor_file, info_keywords=keywords)
+    source = _source_of_inner(inner, kwargs)
+    return replace(source, monitor_file=monitor_file, info_keywords=keywords, given=WatchedEnv(inner))
 
 
 def _source_of_inner(env: Env, kwargs: dict[str, Any]) -> EnvSource:

@@ -13,6 +13,7 @@ import cloudpickle
 import gymnasium
 
 from fastes.envs.closing import close_env
+from fastes.envs.given.later_changes import WatchedEnv
 from fastes.envs.rebuild import layers
 from fastes.errors import summary_of
 
@@ -201,6 +202,7 @@ class CalledEnv:
     def __init__(self, build: Callable[[], Env], calls: EnvCalls) -> None:
         self._build, self._calls = build, calls
         self._env: Env | None = None
+        self._watched: WatchedEnv | None = None
         self._count = 0  # how many calls it was given
 
     def get(self) -> Env:
@@ -209,11 +211,18 @@ class CalledEnv:
         if FORGET in [call.kind for call in made[self._count :]]:
             self.close()
         if self._env is None:
-            self._env, self._count = self._build(), len(made)
+            self._env, self._count, self._watched = self._build(), len(made), None
         for call in made[self._count :]:
-            self._env = make_call(self._env, call)
+            self._env, self._watched = make_call(self._env, call), None
             self._count += 1
+        if self._watched is None:
+            self._watched = WatchedEnv(self._env, "model.env")
         return self._env
+
+    def tell_of_changes(self) -> None:
+        """Warn of what was set in it beside the calls, which reaches no environment that plays."""
+        if self._env is not None and self._watched is not None:
+            self._watched.tell_of_changes(self._build)
 
     def close(self) -> None:
         env = self.let_go()

@@ -78,28 +78,28 @@ def changes_of(given: Env, build: Callable[[int], Env], strict: bool = True) -> 
 
     Warns of what the object may have either from whoever gave it or from its episodes.
     """
-    mine = _laid_out(given)
-    with _built(build(0)) as env:
-        new = _laid_out(env)
-    differing = [way for way in ways_that_differ(mine, new) if not _is_drawn(given, way)]
+    mine = laid_out(given)
+    with built(build(0)) as env:
+        new = laid_out(env)
+    differing = [way for way in ways_that_differ(mine, new) if not is_drawn(given, way)]
     if not differing:
         return None
-    with _built(_once_more(build)) as env:
-        varying = ways_that_differ(new, _laid_out(env))  # as a process's number or a clock does
-        differing = [way for way in differing if not _is_within(way, varying)]
+    with built(_once_more(build)) as env:
+        varying = ways_that_differ(new, laid_out(env))  # as a process's number or a clock does
+        differing = [way for way in differing if not is_within(way, varying)]
         if not differing:
             return None
-        episode = _Episode.of(env, new)
+        episode = Episode.of(env, new)
     changed = [way for way in differing if not episode.overwrites(way)]
     if was_played(given):
-        lasting = [way for way in changed if _is_within(way, episode.lasting)]
+        lasting = [way for way in changed if is_within(way, episode.lasting)]
         _warn_of_lasting(given, [way for way in lasting if not _is_counted_elsewhere(given, way)], mine, new)
         changed = [way for way in changed if way not in lasting]
     if not changed or (changes := _pickled(given, changed, mine, new, strict)) is None:
         return None
-    with _built(_once_more(build)) as env:
+    with built(_once_more(build)) as env:
         changes.apply(env)
-        missing = ways_that_differ(mine, _laid_out(env))
+        missing = ways_that_differ(mine, laid_out(env))
         after = _after_reset(env)
     if after is not None and episode.begun is not None:
         if not ways_that_differ(after, episode.begun):
@@ -110,13 +110,13 @@ def changes_of(given: Env, build: Callable[[int], Env], strict: bool = True) -> 
         if fewer is not None and _gives(fewer, build, after):
             changes, changed = fewer, kept
     if strict and (missing := [way for way in changed if _touches(way, missing)]):
-        raise CannotCarry([_name(given, way) for way in missing], "a copy does not have what was set there")
+        raise CannotCarry([name_of(given, way) for way in missing], "a copy does not have what was set there")
     return changes
 
 
 def _gives(changes: Changes, build: Callable[[int], Env], expected: Layout) -> bool:
     """Whether an environment with these changes holds that once it is reset."""
-    with _built(_once_more(build)) as env:
+    with built(_once_more(build)) as env:
         changes.apply(env)
         found = _after_reset(env)
     return found is not None and not ways_that_differ(found, expected)
@@ -130,9 +130,9 @@ def _touches(way: Way, others: Collection[Way]) -> bool:
 def _after_reset(env: Env) -> Layout | None:
     """What an environment holds once it is reset; None if it raises."""
     found: list[Layout] = []
-    with _undisturbed():
+    with undisturbed():
         env.reset(seed=1)
-        found.append(_laid_out(env))
+        found.append(laid_out(env))
     return found[0] if found else None
 
 
@@ -163,7 +163,7 @@ def _all_layers(env: Env) -> list[Env]:
     return found
 
 
-def _laid_out(env: Env) -> Layout:
+def laid_out(env: Env) -> Layout:
     counted = counted_layers(env)
     ids = [id(layer) for layer in counted]
     also: dict[int, int] = {}
@@ -189,7 +189,7 @@ def _is_left_out(layer: Any, name: str) -> bool:
 
 
 @dataclass
-class _Episode:
+class Episode:
     """What playing on an environment that is new does to it.
 
     begun: what it holds after its first reset; None if that raises.
@@ -202,32 +202,32 @@ class _Episode:
     lasting: Collection[Way] = ()
 
     @classmethod
-    def of(cls, env: Env, new: Layout) -> _Episode:
+    def of(cls, env: Env, new: Layout) -> Episode:
         """Play. Whatever the environment raises ends the play."""
         found, seen = cls(), [new]
-        with _undisturbed():
+        with undisturbed():
             first, _ = env.reset(seed=1)
-            seen.append(_laid_out(env))
+            seen.append(laid_out(env))
             found.begun = seen[-1]
             env.action_space.seed(1)
             for _ in range(_STEPS):
                 _, _, terminated, truncated, _ = env.step(env.action_space.sample())
                 if terminated or truncated:
                     break
-            seen.append(_laid_out(env))
+            seen.append(laid_out(env))
             again, _ = env.reset(seed=1)
             if same(first, again):  # one that ignores seeds tells nothing
-                found.lasting = ways_that_differ(_laid_out(env), found.begun)
+                found.lasting = ways_that_differ(laid_out(env), found.begun)
         found.moved = {way for pair in pairwise(seen) for way in ways_that_differ(*pair)}
         return found
 
     def overwrites(self, way: Way) -> bool:
         """Whether a reset gives what is there another value, whatever it was."""
-        return _is_within(way, self.moved) and not _is_within(way, self.lasting)
+        return is_within(way, self.moved) and not is_within(way, self.lasting)
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
+def undisturbed() -> Iterator[None]:
     """Python's and NumPy's global generators are afterwards as before, and nothing is raised or warned of."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
@@ -250,7 +250,7 @@ def _once_more(build: Callable[[int], Env]) -> Env:
 
 
 @contextlib.contextmanager
-def _built(env: Env) -> Iterator[Env]:
+def built(env: Env) -> Iterator[Env]:
     """An environment that is closed afterwards, and films nothing meanwhile: its videos would replace those that are there."""
     for layer in _all_layers(env):
         if isinstance(layer, RecordVideo):
@@ -261,11 +261,11 @@ def _built(env: Env) -> Iterator[Env]:
         close_env(env)
 
 
-def _is_within(way: Way, ways: Collection[Way]) -> bool:
+def is_within(way: Way, ways: Collection[Way]) -> bool:
     return any(way[:end] in ways for end in range(1, len(way) + 1))
 
 
-def _is_drawn(given: Env, way: Way) -> bool:
+def is_drawn(given: Env, way: Way) -> bool:
     try:
         return draws(part_of(counted_layers(given), way))
     except (LookupError, AttributeError):
@@ -280,7 +280,7 @@ def _warn_of_lasting(given: Env, ways: Sequence[Way], mine: Layout, new: Layout)
     if not ways:
         return
     shown = ", ".join(
-        f"{_name(given, way)} is {_shown(mine, way)}, and {_shown(new, way)} in those that workers build"
+        f"{name_of(given, way)} is {_shown(mine, way)}, and {_shown(new, way)} in those that workers build"
         for way in ways[:_NAMED]
     )
     more = f", and {len(ways) - _NAMED} more" if len(ways) > _NAMED else ""
@@ -308,7 +308,7 @@ def _pickled(given: Env, ways: Sequence[Way], mine: Layout, new: Layout, strict:
     known = {
         number: way
         for number, way in mine.ways.items()
-        if not _is_within(way, places) and way in new.contents and mine.contents[way].kind == new.contents[way].kind
+        if not is_within(way, places) and way in new.contents and mine.contents[way].kind == new.contents[way].kind
         if all(step.kind != "part" for step in way)
     }
     changes, failed = [], {}
@@ -321,14 +321,14 @@ def _pickled(given: Env, ways: Sequence[Way], mine: Layout, new: Layout, strict:
         else:
             changes.append(change)
     if failed:
-        names = [_name(given, way) for way in failed]
+        names = [name_of(given, way) for way in failed]
         if strict:
             raise CannotCarry(names, str(next(iter(failed.values()))))
         why = f"are without {shortened(names)}, which cannot be pickled"
         warnings.warn(f"copies of the environment {given} {why}", UserWarning, stacklevel=7)
     if not changes:
         return None
-    return Changes(tuple(_name(given, change.way) for change in changes), _dumps(changes, known))
+    return Changes(tuple(name_of(given, change.way) for change in changes), _dumps(changes, known))
 
 
 def _place(way: Way) -> Way:
@@ -423,7 +423,7 @@ def shortened(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
 
 
-def _name(given: Env, way: Way) -> str:
+def name_of(given: Env, way: Way) -> str:
     """As a script may write it: from env.unwrapped, or from a wrapper by its class."""
     index = way[0].key
     start = "env.unwrapped" if index == 0 else type(counted_layers(given)[index]).__name__

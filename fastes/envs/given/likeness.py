@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type(...), type(NotImplemented))
+PLAIN = (type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type(...), type(NotImplemented))
 _ONE = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, np.ufunc)
 _DRAWING = ("pygame", "pyglet", "glfw", "OpenGL", "gymnasium.envs.mujoco.mujoco_rendering")  # windows, screens, clocks
 _FOREIGN_DEPTH = 3  # objects of C++ within each other
@@ -112,7 +112,7 @@ def alike(one: object, other: object) -> bool:
 
 def described(value: Any) -> str:
     """An argument in a few words: as Python writes it where it is plain."""
-    if type(value) in _PLAIN:
+    if type(value) in PLAIN:
         return repr(value)
     if type(value) is dict:
         return "{" + ", ".join(f"{described(key)}: {described(part)}" for key, part in value.items()) + "}"
@@ -189,7 +189,7 @@ def _content(thing: Any) -> Content:
     kind = type(thing)
     shown = described(thing) if not isinstance(thing, (dict, list, tuple)) else f"a {kind.__name__} of {len(thing)}"
     value: Any = None
-    if kind in _PLAIN:
+    if kind in PLAIN:
         value = repr(thing)
     elif isinstance(thing, (*_ONE, enum.Enum)):
         value = Identity(thing)
@@ -218,7 +218,7 @@ def _content(thing: Any) -> Content:
 def _is_flat(thing: Any) -> bool:
     """Whether it holds plain values, or tuples of them, alone, which are part of its content then."""
     return type(thing) in (list, tuple) and all(
-        type(part) in _PLAIN or (type(part) is tuple and _is_flat(part)) for part in thing
+        type(part) in PLAIN or (type(part) is tuple and _is_flat(part)) for part in thing
     )
 
 
@@ -226,12 +226,12 @@ def _key(key: Any) -> Any:
     """A key or a set's item as a plain value."""
     if isinstance(key, tuple):
         return tuple(map(_key, key))
-    return (type(key).__name__, repr(key)) if type(key) in _PLAIN or isinstance(key, enum.Enum) else type(key).__name__
+    return (type(key).__name__, repr(key)) if type(key) in PLAIN or isinstance(key, enum.Enum) else type(key).__name__
 
 
 def _is_opaque(thing: Any) -> bool:
     """Whether its content says all that can be known."""
-    if type(thing) in _PLAIN or isinstance(thing, (*_ONE, enum.Enum, np.generic, np.dtype, pathlib.PurePath, types.CodeType)):
+    if type(thing) in PLAIN or isinstance(thing, (*_ONE, enum.Enum, np.generic, np.dtype, pathlib.PurePath, types.CodeType)):
         return True
     return _is_tensor(thing) or draws(thing)
 
@@ -304,7 +304,7 @@ def _parts(thing: Any) -> Iterator[tuple[Step, Any]]:
 
 def _items(thing: Any) -> Iterator[tuple[Step, Any]]:
     if isinstance(thing, dict):
-        by_name = all(type(key) in _PLAIN or isinstance(key, enum.Enum) for key in thing)
+        by_name = all(type(key) in PLAIN or isinstance(key, enum.Enum) for key in thing)
         for index, (key, value) in enumerate(thing.items()):
             yield (Step("item", key) if by_name else Step("part", index)), value
     elif isinstance(thing, (list, tuple)) and not _is_flat(thing):
@@ -377,7 +377,7 @@ def _properties(thing: Any) -> Iterator[tuple[str, Any]]:
             value = _property(thing, name)
         except Exception:
             continue
-        if not _is_of_swig(thing) or type(value) in _PLAIN or type(value) is tuple:
+        if not _is_of_swig(thing) or type(value) in PLAIN or type(value) is tuple:
             yield name, value
 
 
