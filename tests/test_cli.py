@@ -279,6 +279,7 @@ def test_eval_prints_statistics_and_seeds(run: Path, capsys: pytest.CaptureFixtu
     with FastES.load(run / "best.zip", n_workers=0) as model:
         result = model.evaluate(25, first_seed=7)
     assert "25" in text
+    assert text.index("env seeds") < text.index("mean ")
     assert "7 to 31" in text
     for name, value in (("mean", result.mean), ("std", result.std), ("min", min(result.returns)), ("max", max(result.returns))):
         assert f"{name} {value:.2f}" in text

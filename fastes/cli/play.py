@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastes.cli.saved_model import add_episodes, check_episodes, load_model
-from fastes.rollout.episode import STEP_GUARD
+from fastes.cli.saved_model import add_episodes, check_episodes, load_model, most_steps
 
 if TYPE_CHECKING:
     from fastes.models.model import Model
@@ -66,9 +65,7 @@ class _Drawing:
     """Says how far the drawing of a video is: a bar on a terminal, elsewhere a line every _FRAMES_SECONDS."""
 
     def __init__(self, model: Model, episodes: int) -> None:
-        model.note_episode_limit()
-        longest = min(model.state.longest_episode(), model.state.episode_limit or STEP_GUARD)
-        self.steps = episodes * longest if longest < STEP_GUARD else math.inf
+        self.steps = most_steps(model, episodes)
         self.writer: VideoWriter | None = None
         self._bar: Any = None
         self._said = time.monotonic()

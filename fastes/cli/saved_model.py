@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ from fastes.envs.given.named_wrappers import make_wrapped_source
 from fastes.envs.import_hook import register_atari
 from fastes.envs.source import EnvSource, MissingEnv
 from fastes.models.from_config import Config, config_of_run, env_kwargs_of
+from fastes.models.model import Model
+from fastes.rollout.episode import STEP_GUARD
 from fastes.runs.run_config import read_config
 from fastes.runs.run_folder import CONFIG
 
@@ -108,6 +111,13 @@ def check_episodes(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--episodes {arguments.episodes}: expected at least 1")
     if arguments.first_seed < 0:
         raise ValueError(f"--first-seed {arguments.first_seed}: expected at least 0")
+
+
+def most_steps(model: Model, episodes: int) -> float:
+    """That so many noise-free episodes can have; infinity where they have no limit."""
+    model.note_episode_limit()
+    longest = min(model.state.longest_episode(), model.state.episode_limit or STEP_GUARD)
+    return episodes * longest if longest < STEP_GUARD else math.inf
 
 
 def buildable(model: FastES, command: str) -> FastES:
