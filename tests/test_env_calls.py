@@ -370,3 +370,8 @@ def test_what_get_env_gives_can_be_given_to_a_model() -> None:
             FastES(model.get_env(), **SETTINGS)
         model.set_env(model.get_env())
         assert model.env.unwrapped.level == 1
+
+
+def test_a_name_like_no_other_is_answered_with_those_that_there_are() -> None:
+    with FastES("Pendulum-v1", n_workers=0) as model, pytest.warns(UserWarning, match=r"no such attribute.*; it has g, "):
+        model.get_env().set_attr("grav", 2.0)

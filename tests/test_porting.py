@@ -607,3 +607,11 @@ def test_what_no_policy_here_can_be_is_said() -> None:
         import_policy(nn.Sequential(first, nn.Tanh()), env_of(FINITE), outputs="actions")
     with pytest.raises(ValueError, match="outputs = 'tanh': those of ActorCriticPolicy are 'actions'"):
         import_policy(sb3_model("PPO", Shaped(FINITE)), env_of(FINITE), n_workers=0, outputs="tanh")
+
+
+def test_a_missing_file_is_named_with_what_is_beside_it(tmp_path: Path) -> None:
+    np.savez(tmp_path / "weights.npz", np.zeros((1, 3)))
+    with pytest.raises(FileNotFoundError, match=r"there is no .*weight\.npz; .* contains: weights\.npz$"):
+        import_policy(str(tmp_path / "weight.npz"), "Pendulum-v1")
+    with pytest.raises(TypeError, match="got 3, of type int: expected"):
+        import_policy(3, "Pendulum-v1")

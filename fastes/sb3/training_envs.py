@@ -14,9 +14,13 @@ import gymnasium
 from fastes.envs.seen import Seen
 from fastes.envs.source import EnvSource
 from fastes.rollout.env_calls import ENV_METHOD, FORGET, SET_ATTR, SET_OPTIONS, CalledEnv, EnvCalls, in_force
+from fastes.system.near_paths import in_words
 from fastes.training.evaluator import Evaluator
 
 Env = gymnasium.Env[Any, Any]
+_OF_GYMNASIUM = {  # attributes of the wrappers that every environment has
+    *("env", "has_reset", "close_called", "checked_reset", "checked_step", "checked_render", "checked_data_reuse"),
+}
 _REFUSED = {
     "reset": "each episode begins with a reset where it is played: set_options(options) gives it options",
     "step": "episodes are played in the workers: step() of what get_env() returns plays one here, beside the training",
@@ -186,8 +190,12 @@ def _check_all(indices: Any) -> None:
 
 
 def _suggestion(name: str, seen: Seen) -> str:
-    close = difflib.get_close_matches(name, [each for each in seen.names if not each.startswith("_")], n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    """The name that is most like it, else those that the environment has and that not all have."""
+    public = [each for each in seen.names if not each.startswith("_")]
+    if close := difflib.get_close_matches(name, public, n=1):
+        return f"; did you mean {close[0]!r}?"
+    own = sorted(set(public).difference(dir(gymnasium.Env), dir(gymnasium.Wrapper), _OF_GYMNASIUM))
+    return f"; it has {in_words(sorted(own, key=lambda each: not name.startswith(each)))}" if own else ""
 
 
 def as_sb3_shows(env: Any) -> Any:

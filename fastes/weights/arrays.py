@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastes.number_array import number_array
+from fastes.system.near_paths import what_is_beside
 from fastes.weights.network import Network, Statistics, checked_network, statistics_or_none
 
 _NAMELESS, _LINEAR = r"()", {"weight", "bias"}
@@ -63,7 +65,8 @@ def network_of_arrays(
 def network_of_file(path: str | os.PathLike[str], **how: Any) -> Network:
     """The network of a .npz or .npy file of plain arrays; runs no code from it.
 
-    how: as network_of_arrays takes it. ValueError for a file of another kind, with what reads it.
+    how: as network_of_arrays takes it. ValueError for a file of another kind, with what reads it; FileNotFoundError that says
+    what is there.
     """
     name = os.fspath(path)
     if not name.endswith((".npz", ".npy")):
@@ -71,7 +74,11 @@ def network_of_file(path: str | os.PathLike[str], **how: Any) -> Network:
             f"{name!r} is no .npz or .npy file: load it with what has written it, and pass what that gives: PPO.load(path), "
             "ARS.load(path), torch.load(path, weights_only=True). A checkpoint of FastES is read by FastES.load(path)"
         )
-    with open(name, "rb") as file:
+    try:
+        file = open(name, "rb")  # noqa: SIM115  it is closed below
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no {name}{what_is_beside(Path(name))}") from error
+    with file:
         try:
             if not file.read(6).startswith((b"PK", b"\x93NUMPY")):
                 raise ValueError("expected what numpy.savez or numpy.save has written")
@@ -97,8 +104,8 @@ def _linear(given: Any, outputs: str | None, statistics: Statistics | None) -> N
     parts = list(given) if listed and len(given) == 3 and np.ndim(given[0]) == 2 else [given]
     if not hasattr(parts[0], "__array__") and not _is_matrix_of_lists(parts[0]):
         raise TypeError(
-            f"import_policy() got {given!r:.100}, a {type(given).__name__}: expected a model or policy of SB3, a torch module, "
-            "a dict of arrays by name, one weight (outputs, inputs), (weight, mean, std), or the path of a .npz file"
+            f"import_policy() got {given!r:.100}, of type {type(given).__name__}: expected a model or policy of SB3, a torch "
+            "module, a dict of arrays by name, one weight (outputs, inputs), (weight, mean, std), or the path of a .npz file"
         )
     if len(parts) == 3 and statistics is None:
         statistics = statistics_or_none(parts[1], parts[2], None)
