@@ -815,7 +815,7 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
         print("once")
         thetas = []
         for n_workers in (2, 0):
-            with FastES(Own, n_workers=n_workers, seed=0, population_size=4) as model:
+            with FastES(Own, n_workers=n_workers, seed=0, population_size=4, max_episode_steps=100) as model:
                 model.learn(200)
                 thetas.append(model.theta.tobytes())
         assert thetas[0] == thetas[1]
