@@ -357,7 +357,7 @@ def test_layers_are_taken_as_torch_has_them() -> None:
         ({}, {}, ValueError, "expected layers.0.weight"),
         ([WEIGHT, WEIGHT], {}, TypeError, "expected a model or policy of SB3"),
         ([], {}, TypeError, "expected a model or policy of SB3"),
-        (None, {}, TypeError, "got None, a NoneType: expected a model or policy of SB3"),
+        (None, {}, TypeError, "got None, of type NoneType: expected a model or policy of SB3"),
         (FastES, {}, TypeError, "expected a model or policy of SB3"),
         ([["1.0"] * INPUTS] * 4, {}, TypeError, "the weights of layer 0 have '1.0' at 0, 0, a str"),
         ("policy.zip", {}, ValueError, r"PPO.load\(path\)"),
