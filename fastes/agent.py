@@ -275,7 +275,6 @@ class FastES(Loop):
             if self.source.vector_env is None:
                 self.evaluator.look()  # before there are workers: callbacks ask for the spaces
             self.note_episode_limit()
-            self._warn_of_limit()
             self.evaluator.start()
             callbacks.on_start(self, total)
             try:
@@ -285,18 +284,6 @@ class FastES(Loop):
                 callbacks.on_end(self)
         of = self.last_evaluation_of  # where generations have followed, training goes back to what it proved solved
         return not self.solved or of is None or of.generation > begun_at
-
-    def _warn_of_limit(self) -> None:
-        """Once: of the limit of episodes that have no other."""
-        limit = self.state.longest_episode()
-        if self.state.cuts_endless_episodes and limit != self._told_limit:
-            self._told_limit = limit
-            warnings.warn(
-                f"{self.source.name} has no limit of steps that is known: an episode is cut after {limit:,}; max_episode_steps "
-                "sets another limit, -1 none",
-                UserWarning,
-                stacklevel=6,  # the line that called learn
-            )
 
     def _tell_of_changes(self) -> None:
         """Warn of what was set in environments that the script has in hand, and that do not play."""

@@ -40,7 +40,6 @@ def toy(**habits: Any) -> partial[Toy]:
 def caught_warnings() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warnings.filterwarnings("ignore", r".* has no limit of steps that is known")  # of most environments of the tests
         messages: list[str] = []
         yield messages
     messages.extend(str(warning.message) for warning in caught)

@@ -835,23 +835,18 @@ def test_a_limit_is_found_after_load(tmp_path: Path) -> None:
         assert {length for _, length in model.last_episodes} == {1_200}
 
 
-def test_the_limit_is_said_at_the_start() -> None:
-    """Once, whatever verbose is."""
-    said = (
+def test_the_limit_is_said_at_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    with FastES(Blank, n_workers=0, verbose=1, **SMALL) as model:
+        model.learn(1_000)
+    first, header = capsys.readouterr().out.splitlines()[:2]
+    assert first == (
         "Blank has no limit of steps that is known: an episode is cut after 1,000; "
         "max_episode_steps sets another limit, -1 none"
     )
-
-    with FastES(Blank, n_workers=0, **SMALL) as model, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.learn(1_000)
-        model.learn(1_000)
-    limits = [each for each in caught if "no limit" in str(each.message)]
-    assert [(str(each.message), each.filename) for each in limits] == [(said, __file__)]
-    assert limits[0] is caught[0], "before an episode was cut"
-    with FastES("CartPole-v1", n_workers=0, **SMALL) as model, warnings.catch_warnings():
-        warnings.simplefilter("error")
+    assert header.split()[0] == "gen"
+    with FastES("CartPole-v1", n_workers=0, verbose=1, **SMALL) as model:
         model.learn(10)
+    assert "limit" not in capsys.readouterr().out
 
 
 # --- exceptions that count as the worst return -----------------------------------------------------------------------

@@ -16,7 +16,6 @@ from fastes import FastES
 START = """
 import hashlib, os, sys, threading, warnings
 warnings.simplefilter("always")
-warnings.filterwarnings("ignore", ".* has no limit of steps")
 from envs_for_tests import Toy
 from faults import SETTINGS, toy
 from gymnasium.vector import SyncVectorEnv

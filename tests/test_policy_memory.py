@@ -141,7 +141,6 @@ def test_what_is_remembered_ends_with_the_episode_on_every_pool(kind: str) -> No
     policy = policies()[kind]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", ".* has no limit of steps")
         one = train(Toy, 3, 1, policy=policy, **SETTINGS)
         assert_same(one, train(Toy, 3, 2, policy=policy, **SETTINGS))
         assert_same(one, train(Toy, 3, 0, policy=policy, **SETTINGS))

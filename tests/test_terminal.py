@@ -73,7 +73,7 @@ def test_there_are_few_rows_unless_they_are_asked_for(monkeypatch: pytest.Monkey
         nonlocal now
         file = io.StringIO()
         log = ConsoleLog(file, seconds=seconds)
-        model: Any = SimpleNamespace(solved=False)
+        model: Any = SimpleNamespace(solved=False, state=SimpleNamespace(cuts_endless_episodes=False))
         log.on_start(model, 10)
         for generation in range(1, 11):
             evaluated = generation % 3 == 1

@@ -65,7 +65,6 @@ class Model(FromConfig):
     _predictor: Predictor
     _one_thread: OneThread
     observation_space: Any
-    _told_limit = 0  # of episodes that have no other, once a warning has named it
     out_of_time = False  # whether max_minutes ended the last `learn`
     max_minutes = math.inf  # of the last `learn`
     ends_at = math.inf  # time.monotonic() at which max_minutes ends it

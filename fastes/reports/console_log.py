@@ -36,6 +36,8 @@ class ConsoleLog(Callback):
 
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
         self._begin()
+        if model.state.cuts_endless_episodes:
+            self._write(limit_line(model))
 
     def on_generation(self, model: Model, record: Record) -> None:
         if model.solved:  # no step was made in it
@@ -103,6 +105,15 @@ def _fresh(episodes: int) -> str:
 
 def _evaluation_in_words(mean: float, timesteps: int) -> str:
     return f"the evaluation of {mean:.1f} after {timesteps} steps"
+
+
+def limit_line(model: Model) -> str:
+    """The limit of episodes that have no other."""
+    limit = model.state.longest_episode()
+    return (
+        f"{model.source.name} has no limit of steps that is known: an episode is cut after {limit:,}; max_episode_steps sets "
+        "another limit, -1 none"
+    )
 
 
 def judged_line(model: Model, start: int, eval_return: float) -> str:
