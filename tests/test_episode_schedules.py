@@ -163,7 +163,7 @@ def test_the_cap_ends_with_the_share_of_the_budget(rule: str) -> None:
 def test_a_horizon_ends_with_whole_episodes(tmp_path: Path) -> None:
     grow = settings(episode_cap="grow", episode_cap_start=2, episode_cap_factor=1.0001, episode_cap_until=0.02)
     with FastES(Toy, n_workers=0, **grow) as model:
-        records, limit = learn(model, 10**6, BUDGET), model.cap.limit
+        records, limit = learn(model, 10**6, BUDGET), model.state.longest_episode()
         begun = np.array([0, *(record.timesteps for record in records[:-1])])
         lengths = np.array([record.episode_length for record in records])
         whole = begun >= BUDGET / 50

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from faults import SETTINGS
 from gymnasium import spaces
-from stable_baselines3.common.evaluation import evaluate_policy
 
 from fastes import FastES
 
@@ -150,6 +149,8 @@ def test_each_kind_of_change_is_told(name: str, played: bool) -> None:
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "Taxi-v4", "HalfCheetah-v5", "LunarLander-v3", "level"])
 def test_playing_is_no_change(env_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if env_id.startswith("Lunar"):
+        pytest.importorskip("Box2D")
     drawn: dict[str, Any] = {"render_mode": "rgb_array"} if env_id in ("CartPole-v1", "Pendulum-v1", "Taxi-v4") else {}
     env = Level() if env_id == "level" else gymnasium.make(env_id, max_episode_steps=20, **drawn)
     with made(env) as model:
@@ -171,7 +172,8 @@ def test_playing_is_no_change(env_id: str, monkeypatch: pytest.MonkeyPatch) -> N
             model.predict(observation)
             assert told(lambda: model.evaluate(1)) == []
         if env_id in ("CartPole-v1", "level"):
-            told(lambda: evaluate_policy(model, env, 1, warn=False))
+            evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
+            told(lambda: evaluation.evaluate_policy(model, env, 1, warn=False))
             assert told(lambda: model.evaluate(1)) == []
         assert built == []
 
