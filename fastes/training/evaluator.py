@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -75,7 +76,7 @@ class Evaluator:
             )
         self.source, self.policy, self.settings, self.table = source, policy, settings, table
         self.n_workers, self.cluster = n_workers, cluster
-        self.uses = 0  # works that are done with its pool at this moment
+        self.in_use, self.uses, self.last_turn = threading.RLock(), 0, 0  # see idle_pools
         self.env_calls = EnvCalls() if env_calls is None else env_calls
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
         self.reference: npt.NDArray[Any] | None = None  # the reference batch of a policy that needs one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 import weakref
@@ -10,14 +11,21 @@ from collections.abc import Iterator
 from typing import Protocol
 
 KEPT = 2  # models beside the one that begins: those that go by turns need not start workers each time
-_lock = threading.RLock()
-_owners: list[weakref.ref[PoolOwner]] = []  # that have a pool, or had; who used it last is last
+_turns = itertools.count()
+_owners: dict[int, weakref.ref[PoolOwner]] = {}  # by id; each step on it is one that no thread sees half done
 
 
 class PoolOwner(Protocol):
-    """Who has a pool of its own, which can be ended and starts anew when it is needed."""
+    """Has a pool of its own, which can be ended and starts anew when it is needed.
 
+    in_use: held while its pool works, and while it is ended.
+    uses: works that are done with its pool at this moment, by the thread that holds it.
+    last_turn: grows with each use.
+    """
+
+    in_use: threading.RLock
     uses: int
+    last_turn: int
 
     @property
     def has_pool(self) -> bool: ...
@@ -28,31 +36,40 @@ class PoolOwner(Protocol):
 @contextlib.contextmanager
 def used(owner: PoolOwner) -> Iterator[None]:
     """Meanwhile its pool is not idle."""
-    with _lock:
-        _owners[:] = [ref for ref in _owners if ref() not in (None, owner)]
-        _owners.append(weakref.ref(owner))
+    with owner.in_use:
+        owner.last_turn = next(_turns)
+        _owners[id(owner)] = weakref.ref(owner)
         owner.uses += 1
-    try:
-        yield
-    finally:
-        with _lock:
+        try:
+            yield
+        finally:
             owner.uses -= 1
 
 
 def end_idle(owner: PoolOwner) -> None:
     """Before this one's pool is started: end those of others that are idle, but for the last few."""
-    with _lock:  # nobody begins to use one that is being ended
-        others = [other for ref in _owners if (other := ref()) is not None and other is not owner and other.has_pool]
-        for other in others[:-KEPT]:
-            if not other.uses:
-                other.close()
+    others = []
+    for key, ref in list(_owners.items()):
+        if (other := ref()) is None:
+            if _owners.get(key) is ref:  # no other object has its number now
+                del _owners[key]
+        elif other is not owner and other.has_pool:
+            others.append(other)
+    for other in sorted(others, key=lambda each: each.last_turn)[:-KEPT]:
+        if other.in_use.acquire(blocking=False):
+            try:
+                if not other.uses:  # a callback of it may have begun another model's work
+                    other.close()
+            finally:
+                other.in_use.release()
 
 
-def _forget_lock() -> None:
-    """Another thread of the parent may have held it."""
-    global _lock
-    _lock = threading.RLock()
+def _forget_locks() -> None:
+    """Another thread of the parent may have held them."""
+    for ref in list(_owners.values()):
+        if (owner := ref()) is not None:
+            owner.in_use = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_lock)
+    os.register_at_fork(after_in_child=_forget_locks)
