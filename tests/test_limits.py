@@ -20,13 +20,11 @@ from fastes.system.limits import explained
 
 def test_every_place_at_which_descriptors_run_out(undisturbed: Result, tmp_path: Path) -> None:
     script = """
-        import errno, json, os, resource, warnings
+        import errno, json, os, resource
         from faults import SETTINGS, toy
         from processes import children
         from training import learn
         from fastes import FastES
-
-        warnings.filterwarnings("ignore", message=".*has no limit of steps")
 
         def held():
             return sorted(int(fd) for fd in os.listdir("/proc/self/fd"))

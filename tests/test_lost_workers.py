@@ -140,7 +140,6 @@ def test_a_stopped_worker_is_noticed_within_a_second(tmp_path: Path) -> None:
     stopper.start()
     with FastES(env, n_workers=2, step_timeout=500.0, **SETTINGS) as model, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warnings.filterwarnings("ignore", message=".*has no limit of steps")
         shown: list[float] = []
         show, warnings.showwarning = warnings.showwarning, lambda *_, **__: shown.append(time.monotonic())
         learn(model, 1)

@@ -94,10 +94,8 @@ def _check_settings_made(spec: PolicySpec, settings: Mapping[str, Any]) -> None:
         mapping, num_bins = mapping_in(kwargs)
         if found := first_difference(layers_like(spec, policy, kwargs), spec.layers):
             raise ValueError(f"of a {policy}, {found}")
-        if spec.head.kind in BOX_MAPPINGS and (mapping, num_bins if mapping == "bins" else 0) != (
-            spec.head.kind,
-            spec.head.num_bins,
-        ):
+        described = mapping, num_bins if mapping == "bins" else 0
+        if spec.head.kind in BOX_MAPPINGS and described != (spec.head.kind, spec.head.num_bins):
             raise ValueError(f"action_mapping {mapping!r} with num_bins {num_bins} for {spec.head}")
 
 
@@ -253,7 +251,7 @@ def _outputs(head: ActionHead) -> int:
     ):
         if len(value) != (head.size if used else 0):
             raise ValueError(f"{name} {value!r:.1000} for size {head.size} of kind {head.kind!r}")
-    if (head.num_bins >= 2) != (head.kind == "bins") or (head.num_bins and head.kind != "bins"):
+    if not (head.num_bins >= 2 if head.kind == "bins" else head.num_bins == 0):
         raise ValueError(f"num_bins {head.num_bins} of kind {head.kind!r}")
     if head.cast and not chosen:
         raise ValueError(f"cast {head.cast!r} of kind {head.kind!r}")
