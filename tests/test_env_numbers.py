@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from training import assert_same_state, theta_of
 
 from fastes import FastES
 from fastes.cli.main import main
-from fastes.envs.worker_number import WORKER_INDEX
+from fastes.envs.worker_number import WORKER_INDEX, numbered
 
 SMALL: dict[str, Any] = {"seed": 0, "noise_table_size": 10_000, "population_size": 8, "preset": "default"}
 
@@ -120,6 +122,44 @@ def test_spare_processes_and_replaced_workers_have_numbers_too(tmp_path: Path) -
             model.learn(100)
         wait_until(lambda: len(built(tmp_path)) == count + 2, "the replacement builds")
         assert built(tmp_path)[-1] == 1
+
+
+def test_the_number_of_threads_that_overlap_is_gone_when_all_have_left() -> None:
+    first, second = numbered(0), numbered(3)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert os.environ[WORKER_INDEX] == "3"
+    second.__exit__(None, None, None)
+    assert WORKER_INDEX not in os.environ
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_copy_has_the_number_of_its_own_thread_alone() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with numbered(3):
+            entered.set()
+            leave.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    entered.wait()
+    with numbered(5):
+        inside = in_a_fork(lambda: os.environ[WORKER_INDEX] == "5")
+    outside = in_a_fork(lambda: WORKER_INDEX not in os.environ)
+    leave.set()
+    thread.join()
+    assert inside
+    assert outside
+
+
+def in_a_fork(check: Callable[[], bool]) -> bool:
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if check() else 1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def test_functions_whose_parameters_mean_something_else_are_left_alone() -> None:
