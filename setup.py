@@ -1,41 +1,44 @@
-"""Builds fastes._core; everything else about the package is in pyproject.toml."""
+"""Builds fastes._core; everything else about the package is in pyproject.toml.
+
+Run by another name than __main__ it builds nothing: `fastes doctor` reads source_hash.
+"""
 
 import hashlib
 import sys
 from pathlib import Path
 
-import numpy as np
-from Cython.Build import cythonize
-from setuptools import Extension, setup
-
 if sys.platform == "win32":
     raise SystemExit("FastES needs GCC's vector extensions and POSIX shared memory: build it on Linux, macOS or in WSL.")
 
 SOURCES = ["scalar.c", "variant_baseline.c", "variant_avx2.c", "variant_avx512.c"]
-DEPENDS = sorted(str(path) for path in Path("src").iterdir() if path.suffix in (".h", ".inc"))  # in every variant
 
 SAME_BITS = ["-ffp-contract=off", "-fno-fast-math"]  # in every variant: no contraction, no reassociation
 # -O3: the kernels rely on vectorised loops. No errno: square roots are then instructions, with the same bits.
 FLAGS = ["-O3", "-g0", "-std=gnu11", *SAME_BITS, "-fno-math-errno", "-Wno-psabi", "-Wno-unknown-pragmas"]
 
 
-def source_hash() -> str:
+def source_hash(folder: Path = Path("src")) -> str:
     """Of all that the core is compiled from: results depend on it, and each machine of a cluster may have built its own."""
     digest = hashlib.sha256(" ".join(FLAGS).encode())
-    for path in sorted(Path("src").iterdir()):
+    for path in sorted(folder.iterdir()):
         if path.suffix in (".c", ".h", ".inc", ".pyx", ".pxi", ".pxd"):
             digest.update(f"\n{path.name}\n".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
 
 
-core = Extension(
-    "fastes._core",
-    sources=["src/_core.pyx", *(f"src/{name}" for name in SOURCES)],
-    depends=DEPENDS,
-    include_dirs=["src", np.get_include()],
-    define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"), ("FASTES_SOURCE_HASH", f'"{source_hash()}"')],
-    extra_compile_args=FLAGS,
-)
+if __name__ == "__main__":
+    import numpy as np
+    from Cython.Build import cythonize
+    from setuptools import Extension, setup
 
-setup(ext_modules=cythonize([core], build_dir="build/cython", include_path=["src"]))
+    core = Extension(
+        "fastes._core",
+        sources=["src/_core.pyx", *(f"src/{name}" for name in SOURCES)],
+        depends=sorted(str(path) for path in Path("src").iterdir() if path.suffix in (".h", ".inc")),  # in every variant
+        include_dirs=["src", np.get_include()],
+        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"), ("FASTES_SOURCE_HASH", f'"{source_hash()}"')],
+        extra_compile_args=FLAGS,
+    )
+
+    setup(ext_modules=cythonize([core], build_dir="build/cython", include_path=["src"]))
