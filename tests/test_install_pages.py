@@ -1,0 +1,64 @@
+"""Risk: what the pages say of installing is not what pyproject.toml and CI do."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def first_block(text: str) -> list[str]:
+    """The lines of a page's first bash block."""
+    found = re.search(r"^```bash\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1].splitlines()
+
+
+def extras_in(text: str) -> set[str]:
+    """What stands in the brackets of '.[mujoco,plots]', 'fastes[all]' and '/home/ray/fastes[ray]'."""
+    found = re.findall(r"(?:['\"\s]\.|\bfastes)\[([\w, -]+)\]", text)
+    return {extra.strip() for extras in found for extra in extras.split(",")}
+
+
+def test_extras_are_found() -> None:
+    text = """pip install '.[a,b]' "x/fastes[c]" fastes[d]==1; `pip install -e '.[e]'`; theta[0], fastes.loaded[g], list[int]"""
+    assert extras_in(text) == {"a", "b", "c", "d", "e"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_name_extras_that_there_are(page: Path) -> None:
+    assert extras_in(page.read_text(encoding="utf-8")) <= set(EXTRAS)
+
+
+def test_the_table_of_extras_has_each_once() -> None:
+    table = re.search(r"^\| extra \|.*\n\|[-|]+\n((?:\|.*\n)+)", text_of("docs/install.md"), re.MULTILINE)
+    assert table is not None
+    named = [name for row in table[1].splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(EXTRAS)
+
+
+def test_the_quick_start_is_two_commands_that_other_pages_and_ci_repeat() -> None:
+    readme = text_of("README.md")
+    train, test = first_block(readme)
+    assert train.endswith(" && fastes train HalfCheetah-v5")
+    assert first_block(text_of("docs/quickstart.md")) == [train, test]
+    assert train.split(" && ")[0] in text_of("docs/install.md").splitlines()
+    assert f"pip install --quiet {test.removeprefix('pip install ')}" in text_of(".ci/run").splitlines()
+    from_index = train.replace("'.[", "'fastes[")
+    assert from_index in readme.splitlines()
+    assert from_index.split(" && ")[0] in text_of("docs/install.md").splitlines()
