@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from ctypes import ArgumentError
 from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ from fastes import FastES, FastESError
 from fastes.cli.main import main
 from fastes.runs.mujoco_view import follow_robot
 from fastes.runs.video import RenderError, play, play_episodes
+from fastes.system.drawing_libraries import packages_command
 
 TINY = {"population_size": 4, "seed": 5, "preset": "default"}
 
@@ -222,17 +224,70 @@ def test_missing_pygame_is_named(cartpole: Path, monkeypatch: pytest.MonkeyPatch
         _fails(model, ("pygame", "pip install"), video=cartpole.with_name("v.mp4"))
 
 
-def test_missing_system_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+EGL_PACKAGES = "libegl1 libopengl0 libgl1-mesa-dri"
+
+
+@pytest.fixture
+def on_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Errors of libraries say how Debian installs them."""
+    (tmp_path / "os-release").write_text('ID=ubuntu\nID_LIKE="debian"\n')
+    monkeypatch.setattr("fastes.runs.video.packages_command", partial(packages_command, os_release=tmp_path / "os-release"))
+    monkeypatch.setattr("sys.platform", "linux")
+
+
+@pytest.mark.usefixtures("on_debian")
+@pytest.mark.parametrize(
+    ("way", "error", "words"),
+    [
+        ("", AttributeError("'NoneType' object has no attribute 'eglQueryString'"), (EGL_PACKAGES, "leave MUJOCO_GL unset")),
+        ("egl", ArgumentError("'NoneType' object has no attribute 'glGetError'"), (EGL_PACKAGES, "leave MUJOCO_GL unset")),
+        (
+            "glfw",
+            ImportError("an OpenGL platform library has not been loaded"),
+            (EGL_PACKAGES, "unset MUJOCO_GL, which is 'glfw'"),
+        ),
+        ("osmesa", ImportError("Unable to load OpenGL library"), ("MUJOCO_GL is 'osmesa'", "apt-get install libosmesa6")),
+    ],
+)
+def test_missing_system_library_is_named(
+    way: str, error: Exception, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a slim container raises without libEGL, without OpenGL, and where MUJOCO_GL names what is not there."""
+
     def no_library(self: Toy) -> None:
-        raise AttributeError("'NoneType' object has no attribute 'eglQueryString'")
+        raise error
 
     monkeypatch.setattr(Toy, "render", no_library)
+    monkeypatch.setenv("DISPLAY", ":0")  # MUJOCO_GL stays as it is
+    monkeypatch.setenv("MUJOCO_GL", way)
     with FastES("Toy-v0", n_workers=0, **TINY) as model:
-        _fails(model, ("eglQueryString", "libegl1", "MUJOCO_GL"), video=tmp_path / "v.mp4")
+        _fails(model, (str(error), *words, "fastes doctor"), video=tmp_path / "v.mp4")
         model.save(tmp_path / "m")
     assert main(["play", str(tmp_path / "m"), "--video", str(tmp_path / "v.mp4")]) == 1
 
 
+def test_an_error_of_the_environments_own_names_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(self: Toy) -> None:
+        raise ValueError("single legs")
+
+    monkeypatch.setattr(Toy, "render", mistaken)
+    with FastES("Toy-v0", n_workers=0, **TINY) as model, pytest.raises(RenderError) as caught:
+        play(model, video=tmp_path / "v.mp4")
+    assert "single legs" in str(caught.value)
+    assert "install" not in str(caught.value)
+
+
+def test_mujoco_draws_through_egl_where_its_variable_is_empty(cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MuJoCo takes an empty one for GLFW, which needs a screen."""
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.setenv("MUJOCO_GL", "")
+    with FastES.load(cartpole, n_workers=0) as model:
+        play(model, video=cartpole.with_name("v.mp4"), max_frames=1)
+    assert os.environ["MUJOCO_GL"] == "egl"
+
+
+@pytest.mark.usefixtures("on_debian")
 def test_an_environment_that_cannot_be_built_to_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build = Toy.__init__
 
@@ -243,7 +298,7 @@ def test_an_environment_that_cannot_be_built_to_be_drawn(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(Toy, "__init__", no_display)
     with FastES("Toy-v0", n_workers=0, **TINY) as model:
-        _fails(model, ("Toy-v0", "libEGL.so.1", "libegl1"), video=tmp_path / "v.mp4")
+        _fails(model, ("Toy-v0", "libEGL.so.1", EGL_PACKAGES), video=tmp_path / "v.mp4")
 
 
 def test_an_environment_without_that_render_mode(tmp_path: Path) -> None:

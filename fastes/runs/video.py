@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import importlib.util
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -21,27 +21,17 @@ from fastes.errors import EnvironmentUnavailable, FastESError
 from fastes.models.model import Model
 from fastes.rollout.random_state import global_random_kept, seed_global_random
 from fastes.runs.mujoco_view import follow_robot
+from fastes.system.drawing_libraries import has_libraries, packages_command
 from fastes.system.forks import CopiesEndHere
 from fastes.system.installation import install_command
 
 Frame = npt.NDArray[np.uint8]
 
 
-def _hint() -> str:
-    return f"{_HINT}{install_command('video')}"
-
-
-_HINT = (
-    "Rendering needs a system library of its own. Without a screen MuJoCo draws through EGL: install libegl1 (Debian, Ubuntu: "
-    "apt-get install libegl1; Fedora: dnf install mesa-libEGL) and leave MUJOCO_GL unset or set it to 'egl'. A window "
-    "(--render) needs a display. Classic control and toy text environments need pygame-ce: "
-)
 _WITH_PYGAME = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.box2d")
-_GL = {"egl": "EGL", "osmesa": "OSMesa"}  # what MuJoCo draws with -> the system's library
 _WITH_GL = ("gymnasium.envs.mujoco", "gymnasium_robotics")
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-
-
+_OF_GL = re.compile(r"\be?gl[A-Z]\w+|EGL|libGL|OpenGL|OSMesa|MUJOCO_GL|GLFW|glfw")  # in an error: the system's libraries
 _CONTAINERS = (".mp4", ".m4v", ".mov", ".mkv")  # of H.264
 _LEAST_FPS = 30  # an environment with more steps a second than twice that has frames left out
 
@@ -141,7 +131,7 @@ def can_draw(model: Model) -> bool:
     if any(module.startswith(_WITH_PYGAME) for module in modules):
         return importlib.util.find_spec("pygame") is not None
     if any(module.startswith(_WITH_GL) for module in modules) and sys.platform == "linux" and not os.environ.get("DISPLAY"):
-        return ctypes.util.find_library(_GL.get(os.environ.get("MUJOCO_GL", "egl"), "GL")) is not None
+        return has_libraries(os.environ.get("MUJOCO_GL") or "egl")
     return True
 
 
@@ -149,7 +139,7 @@ def can_draw(model: Model) -> bool:
 def _no_screen() -> Iterator[None]:
     """Libraries that draw look for no screen on a machine that has none: pygame's search would print an error."""
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is first imported
+        os.environ["MUJOCO_GL"] = os.environ.get("MUJOCO_GL") or "egl"  # read when mujoco is first imported
     if sys.platform != "linux" or any(os.environ.get(name) for name in _DISPLAYS):
         yield
         return
@@ -183,9 +173,24 @@ def _build(model: Model, mode: str | None) -> Any:
 
 
 def _advice(error: Exception) -> str:
+    """What to do about an environment that cannot be drawn."""
     if isinstance(error, TypeError) and "render_mode" in str(error):
         return "To be drawn, its constructor has to take render_mode, and its render() to return a picture for 'rgb_array'"
-    return _hint()
+    if "pygame" in str(error):
+        return f"It needs pygame-ce: {install_command('video')}"
+    tries = "`fastes doctor` tries what this machine can draw"
+    return f"{_libraries_advice()}. {tries}" if _OF_GL.search(str(error)) and sys.platform == "linux" else tries
+
+
+def _libraries_advice() -> str:
+    way = os.environ.get("MUJOCO_GL") or "egl"
+    if way == "osmesa":
+        return f"MUJOCO_GL is 'osmesa': install that library of the system with `{packages_command(way)}`"
+    chosen = "leave MUJOCO_GL unset" if way == "egl" else f"unset MUJOCO_GL, which is {way!r} here,"
+    return (
+        f"Without a screen MuJoCo draws through EGL: {chosen} and install the system's libraries for it with "
+        f"`{packages_command('egl')}`"
+    )
 
 
 class VideoWriter:
@@ -307,4 +312,4 @@ def _draw(model: Model, env: Any) -> Any:
     try:
         return env.render()
     except Exception as error:
-        raise RenderError(f"{model.source.name} cannot be drawn: {type(error).__name__}: {error}. {_hint()}") from error
+        raise RenderError(f"{model.source.name} cannot be drawn: {type(error).__name__}: {error}. {_advice(error)}") from error
