@@ -56,6 +56,9 @@ def _no_garbage() -> Iterator[None]:
     gc.enable()
 
 
+EVERY = pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])  # so many lines apart
+
+
 class Stopped(BaseException):
     """What a signal's handler may raise."""
 
@@ -137,13 +140,14 @@ def _stopped(model: FastES, at: At, *callbacks: Callback) -> None:
         at.stop()
 
 
+@EVERY
 @pytest.mark.parametrize(
     ("settings", "done"),
     [(RICH, 1), ({**RICH, "eval_lag": 0}, 1), (TARGETED, 1), ({**TARGETED, "eval_lag": 0}, 0)],
     ids=["learned", "learned at once", "solved", "solved at once"],
 )
 def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
-    settings: dict[str, Any], done: int, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], done: int, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a signal, another thread, or a full memory: at every line that Python executes, one after the other.
 
@@ -158,9 +162,9 @@ def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
     with FastES(toy(), n_workers=0, **settings) as model:
         start = _begun(model, done)
         monkeypatch.setattr(Agent, "_book", traced)
-        before, ends, number, raised = _said(model.snapshot()), set(), 0, True
+        before, ends, number, raised = _said(model.snapshot()), set(), 1 - every, True
         while raised:
-            number += 1
+            number += every
             model.state, at = start, At(number)
             ending = Ending(done + 1, at.stop)
             _stopped(model, at, ending)
@@ -173,15 +177,18 @@ def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
         assert model.solved == (settings["target_return"] != "none")
 
 
+@EVERY
 @pytest.mark.parametrize(("settings", "generations"), [({**RICH, "eval_lag": 2}, 2), (TARGETED, 1)], ids=["learned", "solved"])
-def test_an_exception_at_any_line_of_the_end_tells_each_evaluation_or_not(settings: dict[str, Any], generations: int) -> None:
+def test_an_exception_at_any_line_of_the_end_tells_each_evaluation_or_not(
+    settings: dict[str, Any], generations: int, every: int
+) -> None:
     """From where the last generation is booked to where `learn` is over."""
     with FastES(toy(), n_workers=0, **settings) as model:
         start, at = _begun(model, 0), At(0)
         _stopped(model, at, Ending(generations, at.start))
-        whole, ends, number = _said(model.snapshot()), set(), 0
-        while not number or at.raised:
-            number += 1
+        whole, ends, number = _said(model.snapshot()), set(), 1 - every
+        while number < 1 or at.raised:
+            number += every
             model.state, at = start, At(number)
             ending = Ending(generations, at.start)
             _stopped(model, at, ending)

@@ -23,6 +23,7 @@ SETTINGS: dict[str, Any] = {
     "seed": 5,
     "target_return": "none",
     "policy_kwargs": {"net_arch": [4]},
+    "noise_table_size": 1 << 16,
 }
 
 

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 WORKER_INDEX = "FASTES_WORKER_INDEX"  # the environment variable that has it while an environment is built and played
 
-_lock = threading.Lock()
-_before: str | None = None  # the variable's value outside all of them
-_now: dict[object, tuple[int, str]] = {}  # (thread, number) of all: threads leave in any order, and the last one in counts
+_outside = os.environ.get(WORKER_INDEX)
+_inside: dict[object, tuple[int, str]] = {}  # (thread, number): threads leave in any order, and the last one in counts
 
 
 def worker_index() -> int:
@@ -21,37 +20,41 @@ def worker_index() -> int:
 
 @contextlib.contextmanager
 def numbered(index: int) -> Iterator[None]:
-    """Meanwhile the environment variable has this number. Threads may hold several at once."""
-    global _before
+    """Meanwhile the environment variable has this number. Threads may hold several at once.
+
+    No lock: a signal's exception could come where it is held, and leave it so.
+    """
     own = object()
-    with _lock:
-        if not _now:
-            _before = os.environ.get(WORKER_INDEX)
-        _now[own] = threading.get_ident(), str(index)
-        _set_variable()
     try:
+        _inside[own] = threading.get_ident(), str(index)
+        _set_variable()
         yield
     finally:
-        with _lock:
-            del _now[own]
-            _set_variable()
+        _inside.pop(own, None)
+        _set_variable()
+
+
+def _number() -> str | None:
+    for _, number in reversed(list(_inside.values())):
+        return number
+    return _outside
 
 
 def _set_variable() -> None:
-    number = next(reversed(_now.values()))[1] if _now else _before
-    if number is None:
-        os.environ.pop(WORKER_INDEX, None)
-    else:
-        os.environ[WORKER_INDEX] = number
+    number: str | None = ""
+    while number != _number():  # again, if another thread has come or gone meanwhile
+        number = _number()
+        if number is None:
+            os.environ.pop(WORKER_INDEX, None)
+        else:
+            os.environ[WORKER_INDEX] = number
 
 
 def _forget_other_threads() -> None:
-    """A forked copy has one thread, and another one may have held the lock."""
-    global _lock
-    _lock = threading.Lock()
-    for own, (thread, _) in list(_now.items()):
+    """A forked copy has none of them."""
+    for own, (thread, _) in list(_inside.items()):
         if thread != threading.get_ident():
-            del _now[own]
+            del _inside[own]
     _set_variable()
 
 
