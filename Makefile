@@ -6,7 +6,7 @@ help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 build: ## install in place with everything a developer needs (torch-free)
-	$(PYTHON) -m pip install -e '.[test,lint]'
+	$(PYTHON) -m pip install -e '.[dev]'
 
 test: ## the tests that a change must pass
 	$(PYTHON) -m pytest
@@ -17,7 +17,7 @@ test-all: ## those, and the slow ones
 sanitize: ## the C core under AddressSanitizer and UBSan, its atomics under ThreadSanitizer
 	$(PYTHON) tests/sanitize.py
 
-fuzz: ## a minute of coverage-guided fuzzing of the checkpoint reader (extra: fuzz)
+fuzz: ## a minute of coverage-guided fuzzing of the checkpoint reader (extra: dev)
 	$(PYTHON) tests/fuzz_checkpoint.py --seconds 60
 
 chaos: ## an hour of training with a fault every ten seconds, beside the same one left in peace

@@ -23,6 +23,7 @@ from fastes.policies.layers.recurrent_state import State
 from fastes.policies.policy_spec import PolicySpec
 from fastes.policies.torch_policy import TorchSpec
 from fastes.rollout.predictor import Predictor
+from fastes.system.installation import install_command
 from fastes.training.state import TrainingState
 from fastes.weights.exported import exported
 from fastes.weights.onnx_model import onnx_bytes
@@ -150,7 +151,7 @@ class Policy:
         try:
             import onnx
         except ImportError as error:
-            raise ImportError("to_onnx() needs the package onnx: pip install fastes[onnx]") from error
+            raise ImportError(f"to_onnx() needs the package onnx: {install_command('onnx')}") from error
         written = onnx_bytes(of, onnx)
         if isinstance(path, (str, os.PathLike)):
             with open(path, "wb") as file:
