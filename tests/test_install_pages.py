@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
-import pytest
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from fastes.settings.preset_loader import tomllib
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def text_of(name: str) -> str:
@@ -27,22 +20,6 @@ def first_block(text: str) -> list[str]:
     found = re.search(r"^```bash\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1].splitlines()
-
-
-def extras_in(text: str) -> set[str]:
-    """What stands in the brackets of '.[mujoco,plots]', 'fastes[all]' and '/home/ray/fastes[ray]'."""
-    found = re.findall(r"(?:['\"\s]\.|\bfastes)\[([\w, -]+)\]", text)
-    return {extra.strip() for extras in found for extra in extras.split(",")}
-
-
-def test_extras_are_found() -> None:
-    text = """pip install '.[a,b]' "x/fastes[c]" fastes[d]==1; `pip install -e '.[e]'`; theta[0], fastes.loaded[g], list[int]"""
-    assert extras_in(text) == {"a", "b", "c", "d", "e"}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_pages_name_extras_that_there_are(page: Path) -> None:
-    assert extras_in(page.read_text(encoding="utf-8")) <= set(EXTRAS)
 
 
 def test_the_table_of_extras_has_each_once() -> None:

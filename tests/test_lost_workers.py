@@ -29,6 +29,8 @@ from fastes.pools.processes.watchdog import Watch
 from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.shared_block import EVALUATION_STEPS
 
+needs_waitid = pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not tell that a process is stopped")
+
 
 @pytest.mark.parametrize("n_workers", [1, 3])
 def test_a_killed_worker_changes_no_result(n_workers: int, tmp_path: Path, undisturbed: Result) -> None:
@@ -77,7 +79,7 @@ def test_a_worker_killed_from_outside_changes_no_result(tmp_path: Path, undistur
         ("segfault", "died by signal SIGSEGV"),
         ("SIGABRT", "died by signal SIGABRT"),
         ("exit", "died by exit status 7"),
-        ("SIGSTOP", "was stopped by a signal"),
+        pytest.param("SIGSTOP", "was stopped by a signal", marks=needs_waitid),
     ],
 )
 def test_other_ways_to_lose_a_worker(death: str, words: str, n_workers: int, tmp_path: Path, undisturbed: Result) -> None:
@@ -124,6 +126,7 @@ def test_a_worker_that_exits_and_cannot_is_replaced(tmp_path: Path, undisturbed:
     assert "hung up and did not end in Quitter, generation 2" in message
 
 
+@needs_waitid
 def test_a_stopped_worker_is_noticed_within_a_second(tmp_path: Path) -> None:
     """No deadline is waited for, and a worker that has nothing to do is noticed as well."""
     marker = tmp_path / "marker"
@@ -441,6 +444,7 @@ def test_a_loaded_model_shows_what_its_environment_says_when_it_is_built(
 # --- starting and stopping at bad moments ----------------------------------------------------------------------------
 
 
+@needs_waitid
 def test_a_large_environment_does_not_go_through_a_pipe() -> None:
     """Workers that are stopped before they read a word, with megabytes to read: the parent goes on."""
     ballast = np.zeros(3_000_000)
@@ -509,6 +513,7 @@ def test_a_worker_that_never_ends_its_line_fills_no_memory(begin: bytes, capfd: 
     assert ("1 ===" in capfd.readouterr().err) == begin.startswith(b"\r"), "progress bars are shown"
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="all signals of this system have names")
 def test_a_signal_without_a_name_is_survived(tmp_path: Path, undisturbed: Result) -> None:
     number = signal.SIGRTMIN + 1
     env = toy(kill_seeds=[seed_of(2, 1)], marker=str(tmp_path / "marker"), death=str(int(number)))
