@@ -10,7 +10,7 @@ from pathlib import Path
 if sys.platform == "win32":
     raise SystemExit("FastES needs GCC's vector extensions and POSIX shared memory: build it on Linux, macOS or in WSL.")
 
-SOURCES = ["scalar.c", "variant_baseline.c", "variant_avx2.c", "variant_avx512.c"]
+SOURCES = ["scalar.c", "variant_baseline.c", "variant_avx2.c", "variant_avx512.c", "variant_neon.c"]
 
 SAME_BITS = ["-ffp-contract=off", "-fno-fast-math"]  # in every variant: no contraction, no reassociation
 # -O3: the kernels rely on vectorised loops. No errno: square roots are then instructions, with the same bits.

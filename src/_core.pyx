@@ -49,7 +49,7 @@ DTYPES_OF_ACTIONS = {
     "categorical": ("int64",), "binary": ("int8",),
 }
 STRIP_VALUES = 8192  # of an image that are there as floats at a time: 32 KB, which the cache near the core holds
-VARIANTS = ("baseline", "avx2", "avx512")
+VARIANTS = ("baseline", "neon", "avx2", "avx512")  # a processor runs those of its architecture; the widest come last
 
 cdef const fastes_kernels *kernels = fastes_best_variant()
 

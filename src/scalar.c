@@ -5,13 +5,18 @@
 #include <stddef.h>
 #include <string.h>
 
-extern const fastes_kernels fastes_kernels_baseline;
+#if defined(__aarch64__)
+#define LEAST fastes_kernels_neon
+#else
+#define LEAST fastes_kernels_baseline
+#endif
+extern const fastes_kernels LEAST; /* what every processor of this architecture runs */
 #if defined(__x86_64__)
 extern const fastes_kernels fastes_kernels_avx2, fastes_kernels_avx512;
 #endif
 
 const fastes_kernels *fastes_variant(const char *name) {
-    if (strcmp(name, "baseline") == 0) return &fastes_kernels_baseline;
+    if (strcmp(name, LEAST.name) == 0) return &LEAST;
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2")) return &fastes_kernels_avx2;
@@ -25,7 +30,7 @@ const fastes_kernels *fastes_variant(const char *name) {
 const fastes_kernels *fastes_best_variant(void) {
     const fastes_kernels *best = fastes_variant("avx512");
     if (!best) best = fastes_variant("avx2");
-    return best ? best : &fastes_kernels_baseline;
+    return best ? best : &LEAST;
 }
 
 void fastes_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
@@ -139,10 +144,15 @@ int fastes_float_mode(void) {
 #elif defined(__aarch64__)
     uint64_t control;
     __asm__ volatile("mrs %0, fpcr" : "=r"(control));
-    if (control & (1u << 24)) mode |= FASTES_FLUSHES_TO_ZERO;
+    if (control & (1u << 24)) mode |= FASTES_FLUSHES_TO_ZERO | FASTES_DENORMALS_ARE_ZERO; /* one bit for both */
     if (control & 0x9F00u) mode |= FASTES_TRAPS;
 #endif
     return mode;
 }
 
-void fastes_usual_float_mode(void) { fesetenv(FE_DFL_ENV); }
+void fastes_usual_float_mode(void) {
+    fesetenv(FE_DFL_ENV);
+#if defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)0)); /* the C library leaves some bits as they are */
+#endif
+}

@@ -6,6 +6,8 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #define KERNEL_INLINE static inline __attribute__((always_inline))

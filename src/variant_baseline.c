@@ -1,6 +1,8 @@
-/* The kernels compiled for the platform's baseline: SSE2 on x86-64, NEON on arm64. */
+/* The kernels compiled for any processor of an architecture that has no variant of its own: SSE2 on x86-64. */
 #include "variant.h"
 
+#if !defined(__aarch64__)
 #define FASTES_VARIANT baseline
 #define VECTOR_LANES 4
 #include "kernel_table.inc"
+#endif

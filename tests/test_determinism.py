@@ -90,7 +90,7 @@ def test_environment_variable_chooses_kernels() -> None:
     wrong = ask("mmx")
     assert wrong.returncode != 0
     assert "mmx" in wrong.stderr
-    assert "baseline" in wrong.stderr
+    assert str(_core.available_variants()) in wrong.stderr
 
 
 @pytest.mark.usefixtures("kernels")
@@ -103,10 +103,11 @@ def test_workers_use_the_kernels_of_their_parent(monkeypatch: pytest.MonkeyPatch
             super().start()
 
     monkeypatch.setattr("fastes.pools.base.ProcessPool", Watched)
-    _core.use_variant("baseline")
+    least = _core.available_variants()[0]
+    _core.use_variant(least)
     monkeypatch.setenv("FASTES_KERNELS", _core.available_variants()[-1])
     with FastES(_VariantReporter, seed=0, n_workers=1, population_size=2) as model:
-        assert model.evaluate(1).returns[0] == _core.VARIANTS.index("baseline")
+        assert model.evaluate(1).returns[0] == _core.VARIANTS.index(least)
     assert sent
 
 

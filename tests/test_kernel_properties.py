@@ -446,10 +446,11 @@ def test_read_only_inputs_are_taken() -> None:
 
 
 def test_a_refused_variant_leaves_the_one_in_use(kernels: None) -> None:
-    _core.use_variant("baseline")
+    least = _core.available_variants()[0]
+    _core.use_variant(least)
     with pytest.raises(ValueError, match="mmx"):
         _core.use_variant("mmx")
-    assert _core.variant() == "baseline"
+    assert _core.variant() == least
     _core.use_variant("auto")
     assert _core.variant() == _core.available_variants()[-1]
 

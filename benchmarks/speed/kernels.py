@@ -179,8 +179,8 @@ def time_variants(sizes: Sizes) -> str:
     for name, (call, per) in work.items():
         seconds = interleaved_seconds({variant: partial(run_with, variant, call) for variant in variants}, sizes.repeats)
         medians = [f"{1e6 * statistics.median(seconds[variant]) / per:.2f}" for variant in variants]
-        rows.append((name, *medians, f"{median_ratio(seconds['baseline'], seconds[variants[-1]]):.1f}"))
-    header = ("kernel", *(f"{variant} us" for variant in variants), f"{variants[-1]} over baseline")
+        rows.append((name, *medians, f"{median_ratio(seconds[variants[0]], seconds[variants[-1]]):.1f}"))
+    header = ("kernel", *(f"{variant} us" for variant in variants), f"{variants[-1]} over {variants[0]}")
     return "### Variants\n\n" + markdown_table(header, rows)
 
 
