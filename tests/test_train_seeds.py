@@ -479,7 +479,9 @@ def _started(root: Path, *flags: str) -> Any:
     return started_script(code, root)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
+)
 def test_a_signal_ends_all_and_saves_all(number: signal.Signals, status: int, tmp_path: Path) -> None:
     place = tmp_path / "runs" / "Slow-v0"
     folders = [place / str(n) for n in (1, 2, 3)]
