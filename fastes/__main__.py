@@ -6,11 +6,15 @@ from fastes import import_home
 
 
 def main() -> int:
-    """Ctrl-C while modules are imported ends quietly, too."""
+    """Ctrl-C while modules are imported ends quietly, too; `fastes doctor` is there even where something cannot be imported."""
     try:
         run = import_home("cli.main").main
     except KeyboardInterrupt:
         return 130
+    except Exception:
+        if sys.argv[1:] != ["doctor"]:
+            raise
+        run = import_home("cli.doctor").main
     return int(run())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,9 +29,9 @@ from fastes.policies.layers.batch_norm import VirtualBatchNorm
 from fastes.policies.layers.convolution import Convolution, ImageConvolution
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec
-from fastes.rollout.shared_block import anonymous_file
+from fastes.rollout.shared_block import anonymous_file, open_nameless
 from fastes.sb3.policy import Policy
-from fastes.system.memory import available_memory, check_memory, in_bytes
+from fastes.system.memory import available_memory, check_memory, in_bytes, memory_limit
 
 GB = 10**9
 
@@ -49,6 +50,9 @@ class Machine:
 
     def left(self) -> int | None:
         return available_memory(str(self.root), str(self.membership), str(self.meminfo))
+
+    def limit(self) -> int | None:
+        return memory_limit(str(self.root), str(self.membership), str(self.meminfo))
 
 
 @pytest.fixture
@@ -77,6 +81,7 @@ def test_the_tightest_group_of_version_2_counts(machine: Machine) -> None:
     assert machine.left() == 0
     machine.group("other", memory_max=1, memory_current=1)
     assert machine.left() == 0
+    assert machine.limit() == 8 * GB
 
 
 def test_groups_of_version_1(machine: Machine) -> None:
@@ -88,6 +93,16 @@ def test_groups_of_version_1(machine: Machine) -> None:
     (machine.root / "memory/docker/abc/memory.limit_in_bytes").write_text(f"{4 * GB}\n")
     (machine.root / "memory/docker/abc/memory.stat").write_text(f"cache 5\ninactive_file 7\ntotal_inactive_file {GB // 4}\n")
     assert machine.left() == 3 * GB + GB // 4
+    assert machine.limit() == 4 * GB
+
+
+def test_a_limit_above_the_machines_memory_is_none(machine: Machine) -> None:
+    machine.membership.write_text("0::/docker\n")
+    assert machine.limit() is None
+    machine.group("docker", memory_max=100 * 10**12)
+    assert machine.limit() is None
+    machine.group("docker", memory_max=GB)
+    assert machine.limit() == GB
 
 
 @pytest.mark.parametrize(
@@ -300,3 +315,30 @@ def test_too_little_room_names_its_size(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(OSError, match=r"no room for 300 kB of memory \(No space left on device\)") as error:
         anonymous_file(300_000)
     assert error.value.errno == errno.ENOSPC
+
+
+def forbidden(*_: object) -> int:
+    raise OSError(errno.EPERM, "Operation not permitted")
+
+
+def test_memory_without_memfd_is_a_file_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.memfd_create", forbidden, raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    fd, way = open_nameless()
+    assert way == f"a file in {tmp_path}"
+    assert os.fstat(fd).st_nlink == 0
+    os.close(fd)
+    assert not list(tmp_path.iterdir())
+    with FastES("CartPole-v1", preset="default", population_size=4, seed=0, n_workers=1) as model:
+        model.learn(1)
+        assert model.generation > 0
+
+
+def test_no_memfd_and_no_folder_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_folder(**_: object) -> tuple[int, str]:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr("os.memfd_create", forbidden, raising=False)
+    monkeypatch.setattr("tempfile.mkstemp", no_folder)
+    with pytest.raises(OSError, match=r"no shared memory: memfd_create: Operation not permitted; No usable .* TMPDIR"):
+        open_nameless()

@@ -27,7 +27,6 @@ from fastes import FastES, FastESError
 from fastes.cli.main import main
 from fastes.runs.mujoco_view import follow_robot
 from fastes.runs.video import RenderError, play, play_episodes
-from fastes.system.drawing_libraries import packages_command
 
 TINY = {"population_size": 4, "seed": 5, "preset": "default"}
 
@@ -228,10 +227,9 @@ EGL_PACKAGES = "libegl1 libopengl0 libgl1-mesa-dri"
 
 
 @pytest.fixture
-def on_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def on_debian(monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors of libraries say how Debian installs them."""
-    (tmp_path / "os-release").write_text('ID=ubuntu\nID_LIKE="debian"\n')
-    monkeypatch.setattr("fastes.runs.video.packages_command", partial(packages_command, os_release=tmp_path / "os-release"))
+    monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"ID": "ubuntu", "ID_LIKE": "debian"})
     monkeypatch.setattr("sys.platform", "linux")
 
 

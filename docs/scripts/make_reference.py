@@ -164,10 +164,10 @@ def commands_page() -> str:
     for name, command in commands.choices.items():
         summary = str(command.description or summaries[name])
         summary = summary[:1].upper() + summary[1:].rstrip(".") + "."
-        lines += [f"## fastes {name}\n", f"{summary}\n", "| argument | meaning |", "|---|---|"]
-        for action in command._actions:
-            if action.help != argparse.SUPPRESS and not hidden & set(action.option_strings):
-                lines.append(f"| {_usage(action)} | {(action.help or '').replace('%%', '%').replace('|', '/')} |")
+        shown = [each for each in command._actions if each.help != argparse.SUPPRESS and not hidden & set(each.option_strings)]
+        lines += [f"## fastes {name}\n", f"{summary}\n", *(["| argument | meaning |", "|---|---|"] if shown else [])]
+        for action in shown:
+            lines.append(f"| {_usage(action)} | {(action.help or '').replace('%%', '%').replace('|', '/')} |")
         lines += ["", "Each [setting](settings.md) is a flag, too.", ""] if name == "train" else [""]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -1,4 +1,4 @@
-"""The command line: fastes train, play, eval, plot, replay."""
+"""The command line: fastes train, play, eval, plot, replay, doctor."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from fastes import __version__
 from fastes.cli.arguments import Parser, find_modules_here
+from fastes.cli.doctor import add_doctor, run_doctor
 from fastes.cli.eval import add_eval, run_eval
 from fastes.cli.play import add_play, run_play
 from fastes.cli.plot import add_plot, run_plot
@@ -23,7 +24,14 @@ from fastes.system.console import fitted, let_go, output_is_the_result, output_l
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.interrupts import Terminated
 
-_COMMANDS = {"train": run_train, "eval": run_eval, "play": run_play, "plot": run_plot, "replay": run_replay}
+_COMMANDS = {
+    "train": run_train,
+    "eval": run_eval,
+    "play": run_play,
+    "plot": run_plot,
+    "replay": run_replay,
+    "doctor": run_doctor,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,6 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_play(commands)
     add_plot(commands)
     add_replay(commands)
+    add_doctor(commands)
     return parser
 
 

@@ -273,14 +273,7 @@ def _lay(owner: object, arrays: Arrays, memory: mmap.mmap, at: int) -> int:
 
 def anonymous_file(size: int) -> int:
     """A descriptor of size bytes that really exist: a full memory or disk is an OSError here and never a SIGBUS later."""
-    fill_standard_descriptors()
-    try:
-        fd = os.memfd_create("fastes", os.MFD_CLOEXEC)
-    except (AttributeError, OSError) as error:  # not Linux, or forbidden
-        if getattr(error, "errno", 0) in OUT_OF_DESCRIPTORS:
-            raise
-        fd, path = tempfile.mkstemp(prefix="fastes-")
-        os.unlink(path)
+    fd, _ = open_nameless()
     try:
         _reserve(fd, size)
     except BaseException as error:  # Ctrl-C, too: this takes a while
@@ -289,6 +282,25 @@ def anonymous_file(size: int) -> int:
             raise no_room(size, error) from error
         raise
     return fd
+
+
+def open_nameless() -> tuple[int, str]:
+    """A descriptor of an empty file that has no name, and what it is: 'memfd', or 'a file in /tmp' where there is none."""
+    fill_standard_descriptors()
+    try:
+        return os.memfd_create("fastes", os.MFD_CLOEXEC), "memfd"
+    except (AttributeError, OSError) as error:  # not Linux, or forbidden
+        if getattr(error, "errno", 0) in OUT_OF_DESCRIPTORS:
+            raise
+        memfd = f"memfd_create: {getattr(error, 'strerror', None) or 'not on this system'}"
+    try:
+        fd, path = tempfile.mkstemp(prefix="fastes-")
+    except FileNotFoundError as error:  # no folder can be written
+        raise OSError(
+            error.errno, f"no shared memory: {memfd}; {error.strerror}: let TMPDIR name one that can be written"
+        ) from error
+    os.unlink(path)
+    return fd, f"a file in {os.path.dirname(path)}"
 
 
 def _reserve(fd: int, size: int) -> None:

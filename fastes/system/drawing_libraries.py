@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ctypes.util
-import shlex
-from pathlib import Path
+import platform
+from collections.abc import Mapping
 
-from fastes.system.cgroups import read_text
-
-OS_RELEASE = "/etc/os-release"
 WAYS = ("egl", "osmesa", "glfw")  # what MUJOCO_GL may be on Linux; without a screen only the first two work
 
 # way -> libraries, any of each group
@@ -32,26 +29,26 @@ def has_libraries(way: str) -> bool:
     return all(any(ctypes.util.find_library(name) for name in group) for group in _LIBRARIES.get(way, ()))
 
 
-def packages_command(way: str, os_release: str = OS_RELEASE) -> str:
+def packages_command(way: str, release: Mapping[str, str] | None = None) -> str:
     """What to type to install what a way of drawing needs: on this distribution, or on each that is known.
 
-    >>> packages_command("osmesa", "/no such file")
+    release: os-release of a distribution; None for this machine's.
+
+    >>> packages_command("osmesa", {"ID": "ubuntu", "ID_LIKE": "debian"})
+    'apt-get install libosmesa6'
+    >>> packages_command("osmesa", {})
     'apt-get install libosmesa6 (Debian, Ubuntu); dnf install mesa-libOSMesa (Fedora); apk add mesa-osmesa (Alpine)'
     """
+    known = _this_release() if release is None else release
     commands = {name: f"{install} {packages[way]}" for name, (install, packages) in _PACKAGES.items()}
-    for name in _distributions(os_release):
+    for name in f"{known.get('ID', '')} {known.get('ID_LIKE', '')}".split():
         if name in commands:
             return commands[name]
     return "; ".join(f"{command} ({_NAMES[name]})" for name, command in commands.items())
 
 
-def _distributions(os_release: str) -> list[str]:
-    """This machine's, and those that it says it is like, the nearest first."""
-    found: dict[str, str] = {}
-    for line in read_text(Path(os_release)).splitlines():
-        name, _, value = line.partition("=")
-        found[name] = value
+def _this_release() -> Mapping[str, str]:
     try:
-        return [word for name in ("ID", "ID_LIKE") for word in " ".join(shlex.split(found.get(name, ""))).split()]
-    except ValueError:  # a quote without its end
-        return []
+        return platform.freedesktop_os_release()
+    except OSError:
+        return {}

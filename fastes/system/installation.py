@@ -10,9 +10,14 @@ _SOURCES = (".py", ".pyi", ".toml")
 _CORE = (".pyx", ".pxi", ".pxd", ".c", ".h", ".inc")
 
 
+def package_root() -> str:
+    """The folder that has the package: a checkout, or site-packages."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
 def install_command(extra: str) -> str:
     """The pip command that adds an extra, in the way in which FastES was installed: from a checkout, a file or an index."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    root = package_root()
     if os.path.isfile(os.path.join(root, "pyproject.toml")):  # the checkout itself is imported
         return f"pip install -e {_requirement(root, extra)}"
     from importlib.metadata import distributions

@@ -9,6 +9,7 @@ from pathlib import Path
 from fastes.system.cgroups import MEMBERSHIP, ROOT, group_folders, read_number, read_text
 
 MEMINFO = "/proc/meminfo"
+_LIMITS = ("memory.max", "memory.limit_in_bytes")  # of cgroup v2, v1
 _WORTH_A_LOOK = 64 << 20  # bytes; less than this is there, or nothing works
 _NAMED = 0.05  # the share of all from which on a part is named
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -17,18 +18,31 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 def available_memory(cgroup_root: str = ROOT, membership: str = MEMBERSHIP, meminfo: str = MEMINFO) -> int | None:
     """Bytes that this machine, or the container (cgroup v1 or v2), has left for this process; None where nobody says."""
     found = [left for folder in group_folders("memory", cgroup_root, membership) for left in _left_in_group(folder)]
+    of_machine = _of_machine("MemAvailable", meminfo)
+    return min([*found, *([] if of_machine is None else [of_machine])], default=None)
+
+
+def memory_limit(cgroup_root: str = ROOT, membership: str = MEMBERSHIP, meminfo: str = MEMINFO) -> int | None:
+    """Bytes that the container (cgroup v1 or v2) may have; None where that is all that the machine has, or nobody says."""
+    folders = group_folders("memory", cgroup_root, membership)
+    limits = [most for folder in folders for name in _LIMITS if (most := read_number(folder / name)) is not None]
+    smallest, total = min(limits, default=None), _of_machine("MemTotal", meminfo)
+    return None if smallest is None or (total is not None and smallest >= total) else smallest
+
+
+def _of_machine(wanted: str, meminfo: str) -> int | None:
     for line in read_text(Path(meminfo)).splitlines():
         name, _, rest = line.partition(":")
-        if name == "MemAvailable" and rest.split()[:1] and rest.split()[0].isdecimal():
-            found.append(1024 * int(rest.split()[0]))
-    return min(found, default=None)
+        if name == wanted and rest.split()[:1] and rest.split()[0].isdecimal():
+            return 1024 * int(rest.split()[0])
+    return None
 
 
 def _left_in_group(folder: Path) -> Iterator[int]:
     """What a group may still have; pages of files that nobody has used for long are given back on demand."""
     for limit, used, cached in (
-        ("memory.max", "memory.current", "inactive_file"),
-        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        (_LIMITS[0], "memory.current", "inactive_file"),
+        (_LIMITS[1], "memory.usage_in_bytes", "total_inactive_file"),
     ):
         most, now = read_number(folder / limit), read_number(folder / used)
         if most is not None and now is not None:

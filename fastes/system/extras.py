@@ -1,0 +1,168 @@
+"""What the package and its extras need, as its metadata says, and what of that is not installed."""
+
+from __future__ import annotations
+
+import operator
+import re
+import sys
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from typing import Any, NamedTuple
+
+PACKAGE = "fastes"
+NOT_OF_USERS = ("test", "fuzz", "docs", "lint", "bench", "all")  # extras for work on FastES, and the one that repeats others
+
+_REQUIREMENT = re.compile(r"\s*([\w.-]+)\s*(?:\[([^\]]*)\])?\s*\(?([^;)]*?)\)?\s*(?:;(.*))?$")
+_BOUND = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*([\w.*+!-]+)")
+_CONDITION = re.compile(r"""(\w+)\s*(>=|<=|==|!=|>|<)\s*["']([^"']*)["']""")
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    ">=": operator.ge,
+    "~=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+# distributions that bring the same module: any of them will do
+_SAME_MODULE = (
+    {"pygame", "pygame-ce"},
+    {"box2d", "box2d-py"},
+    {"opencv-python", "opencv-python-headless", "opencv-contrib-python", "opencv-contrib-python-headless"},
+)
+
+
+class Requirement(NamedTuple):
+    """extras: of that distribution. version: what of it will do, as '>=2.0,<3'. marker: when it counts."""
+
+    name: str
+    extras: tuple[str, ...]
+    version: str
+    marker: str
+
+
+class Package(NamedTuple):
+    """A distribution that is needed. wanted: which versions, as '>=2.0'. there: the one that is installed, '' for none."""
+
+    name: str
+    wanted: str
+    there: str
+
+    @property
+    def suffices(self) -> bool:
+        return bool(self.there) and satisfies(self.there, self.wanted)
+
+
+class Part(NamedTuple):
+    """An extra, and the packages that it needs and FastES does not need without it."""
+
+    extra: str
+    packages: tuple[Package, ...]
+
+    @property
+    def missing(self) -> list[Package]:
+        return [package for package in self.packages if not package.suffices]
+
+
+def needed() -> list[Package]:
+    """What the package needs without any extra; PackageNotFoundError where it has no metadata."""
+    return [_package(each) for each in _requirements(PACKAGE) if applies(each.marker)]
+
+
+def optional_parts() -> list[Part]:
+    """Each extra for users, in the order of the metadata; PackageNotFoundError where there is none."""
+    extras = metadata.metadata(PACKAGE).get_all("Provides-Extra") or []
+    return [_part(extra) for extra in extras if extra not in NOT_OF_USERS]
+
+
+def _part(extra: str) -> Part:
+    known = {PACKAGE, *(_plain(package.name) for package in needed())}  # an extra of ours asks for extras of these
+    found: dict[str, Package] = {}
+    for each in _of_extra(PACKAGE, extra):
+        package = _package(each)
+        if _plain(each.name) not in known and (_plain(each.name) not in found or not package.suffices):
+            found[_plain(each.name)] = package
+    return Part(extra, tuple(found.values()))
+
+
+def _package(requirement: Requirement) -> Package:
+    return Package(requirement.name, requirement.version, _installed(requirement.name))
+
+
+def _of_extra(package: str, extra: str) -> Iterator[Requirement]:
+    """What an extra adds to a package, and what the extras add that it names itself."""
+    for each in _requirements(package):
+        if applies(each.marker, extra) and not applies(each.marker):
+            yield each
+            for inner in each.extras:
+                yield from _of_extra(each.name, inner)
+
+
+def _requirements(package: str) -> list[Requirement]:
+    """Those of an installed package, none of one that is missing."""
+    try:
+        return [parsed(line) for line in metadata.requires(package) or ()]
+    except metadata.PackageNotFoundError:
+        if package == PACKAGE:
+            raise
+        return []
+
+
+def parsed(line: str) -> Requirement:
+    """A line of a distribution's Requires-Dist."""
+    match = _REQUIREMENT.match(line)
+    if match is None:
+        raise ValueError(f"{line!r} is no requirement: expected a name, [extras], versions and a marker behind ';'")
+    name, extras, version, marker = match.groups(default="")
+    return Requirement(name, tuple(each.strip() for each in extras.split(",") if each.strip()), version.strip(), marker.strip())
+
+
+def applies(marker: str, extra: str = "") -> bool:
+    """Whether a marker holds here, where an extra is asked for or none is.
+
+    All of its conditions have to; those on other things than the extra, the Python and the system count as met.
+    """
+    for name, order, value in _CONDITION.findall(marker):
+        if name == "extra" and _plain(value) != _plain(extra):
+            return False
+        if name == "python_version" and not _ORDER[order](_numbers("{}.{}".format(*sys.version_info)), _numbers(value)):
+            return False
+        if name == "sys_platform" and not _ORDER[order](sys.platform, value):
+            return False
+    return True
+
+
+def satisfies(version: str, wanted: str) -> bool:
+    """Whether a version is one of those wanted, by its numbers: those of 2.0rc1 and 2.0+cpu are 2.0's."""
+    for order, bound in _BOUND.findall(wanted):
+        ours, theirs = _numbers(version), _numbers(bound)
+        if bound.endswith(".*"):
+            ours = ours[: len(theirs)]
+        if not _ORDER[order](ours, theirs):
+            return False
+    return True
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """(2, 13) of '2.13.0+cpu': zeros at the end change nothing."""
+    match = re.match(r"\d+(\.\d+)*", version)
+    numbers = [int(part) for part in match[0].split(".")] if match else [0]
+    while len(numbers) > 1 and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def _installed(name: str) -> str:
+    """The version of a distribution, or of another one that brings the same module; '' where there is none."""
+    same = next((group for group in _SAME_MODULE if _plain(name) in group), set())
+    for each in (name, *sorted(same)):
+        try:
+            return metadata.version(each)
+        except metadata.PackageNotFoundError:
+            continue
+    return ""
+
+
+def _plain(name: str) -> str:
+    """A name as all spellings of it are compared."""
+    return re.sub(r"[-_.]+", "-", name).lower()
