@@ -78,8 +78,11 @@ def test_conditions_are_those_of_pip() -> None:
         ("python_version >= '3.10'", True),
         ("python_version < '3.9'", False),
         ("sys_platform == 'os9'", False),
-        ("platform_machine == 'unknown to us'", True),
+        ("platform_release == 'unknown to us'", True),
         ("extra == 'a'", False),
+        ("sys_platform == 'os9' or python_version >= '3.10'", True),
+        ("(sys_platform == 'os9' or python_version >= '3.10') and extra == 'a'", False),
+        ("python_version ~= '3.1'", True),
     ],
 )
 def test_conditions(marker: str, holds: bool) -> None:

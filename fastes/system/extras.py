@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import operator
+import platform
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from typing import Any, NamedTuple
 
 PACKAGE = "fastes"
-NOT_OF_USERS = ("test", "fuzz", "docs", "lint", "bench", "all")  # extras for work on FastES, and the one that repeats others
+NOT_OF_USERS = ("test", "docs", "bench", "dev", "all")  # extras for work on FastES, and the one that repeats others
 
 _REQUIREMENT = re.compile(r"\s*([\w.-]+)\s*(?:\[([^\]]*)\])?\s*\(?([^;)]*?)\)?\s*(?:;(.*))?$")
 _BOUND = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*([\w.*+!-]+)")
-_CONDITION = re.compile(r"""(\w+)\s*(>=|<=|==|!=|>|<)\s*["']([^"']*)["']""")
+_CONDITION = re.compile(r"(\w+) (>=|<=|==|!=|>|<) '([^']*)'")  # as ast writes it
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
     "~=": operator.ge,
@@ -118,18 +120,31 @@ def parsed(line: str) -> Requirement:
 
 
 def applies(marker: str, extra: str = "") -> bool:
-    """Whether a marker holds here, where an extra is asked for or none is.
+    """Whether a marker holds here, where an extra is asked for or none is. Conditions that we do not know count as met."""
+    values = {
+        "extra": _plain(extra),
+        "python_version": "{}.{}".format(*sys.version_info),
+        "sys_platform": sys.platform,
+        "platform_machine": platform.machine(),
+        "platform_system": platform.system(),
+    }
+    try:
+        return not marker or _holds(ast.parse(marker, mode="eval").body, values)
+    except SyntaxError:  # a marker that is no Python, such as one with ~=
+        return True
 
-    All of its conditions have to; those on other things than the extra, the Python and the system count as met.
-    """
-    for name, order, value in _CONDITION.findall(marker):
-        if name == "extra" and _plain(value) != _plain(extra):
-            return False
-        if name == "python_version" and not _ORDER[order](_numbers("{}.{}".format(*sys.version_info)), _numbers(value)):
-            return False
-        if name == "sys_platform" and not _ORDER[order](sys.platform, value):
-            return False
-    return True
+
+def _holds(node: ast.expr, values: Mapping[str, str]) -> bool:
+    if isinstance(node, ast.BoolOp):
+        parts = [_holds(part, values) for part in node.values]
+        return all(parts) if isinstance(node.op, ast.And) else any(parts)
+    condition = _CONDITION.fullmatch(ast.unparse(node))
+    if condition is None or condition[1] not in values:
+        return True
+    name, order, value = condition.groups()
+    if name == "python_version":
+        return _ORDER[order](_numbers(values[name]), _numbers(value))
+    return _ORDER[order](values[name], _plain(value) if name == "extra" else value)
 
 
 def satisfies(version: str, wanted: str) -> bool:
