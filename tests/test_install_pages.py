@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from fastes.settings.preset_loader import tomllib
+from fastes.system.drawing_libraries import packages_command
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
@@ -39,3 +40,10 @@ def test_the_quick_start_is_two_commands_that_other_pages_and_ci_repeat() -> Non
     from_index = train.replace("'.[", "'fastes[")
     assert from_index in readme.splitlines()
     assert from_index.split(" && ")[0] in text_of("docs/install.md").splitlines()
+
+
+def test_the_page_names_the_packages_that_errors_name() -> None:
+    lines = text_of("docs/install.md").splitlines()
+    for command in packages_command("egl", "/no such file").split("; "):
+        install, _, distribution = command.rstrip(")").partition(" (")
+        assert any(line.split("#")[0].rstrip() == install and line.endswith(f"# {distribution}") for line in lines), command
