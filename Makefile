@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help build test test-all sanitize fuzz chaos lint format docs robot bench wheel clean
+.PHONY: help build test test-all sanitize fuzz chaos lint format docs robot bench wheel sdist lowest clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -47,6 +47,12 @@ bench: ## kernels and throughput, each against a baseline in the same run
 
 wheel: ## build a wheel into wheels/dist and prove it in an environment without a compiler
 	$(PYTHON) wheels/build.py
+
+sdist: ## build the source distribution, and test what is in it and nothing else
+	$(PYTHON) wheels/sdist.py
+
+lowest: ## the tests with the lowest versions that pyproject.toml allows, on the oldest Python
+	$(PYTHON) wheels/sdist.py --lowest --python python3.10
 
 clean: ## remove what builds leave
 	rm -rf build dist wheels/dist *.egg-info fastes/_core*.so

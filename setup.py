@@ -4,6 +4,7 @@ Run by another name than __main__ it builds nothing: `fastes doctor` reads sourc
 """
 
 import hashlib
+import re
 import sys
 from pathlib import Path
 
@@ -27,6 +28,27 @@ def source_hash(folder: Path = Path("src")) -> str:
     return digest.hexdigest()[:8]
 
 
+def index_page(readme: str, repository: str = "") -> str:
+    """README.md for the package index, which has none of its files: links lead to the repository, or are no links.
+
+    Without an address there are no pictures either.
+    """
+
+    def moved(found: re.Match[str]) -> str:
+        picture, words, path = found.groups()
+        if repository:
+            return f"{picture}[{words}]({repository}/{'raw' if picture else 'blob'}/HEAD/{path})"
+        return "" if picture else words
+
+    return re.sub(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)]+)\)", moved, readme)
+
+
+def repository() -> str:
+    """Its address as pyproject.toml has it in [project.urls]; "" without."""
+    found = re.search(r'^Repository = "(.+?)/?"$', Path("pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else ""
+
+
 if __name__ == "__main__":
     import numpy as np
     from Cython.Build import cythonize
@@ -41,4 +63,8 @@ if __name__ == "__main__":
         extra_compile_args=FLAGS,
     )
 
-    setup(ext_modules=cythonize([core], build_dir="build/cython", include_path=["src"]))
+    setup(
+        ext_modules=cythonize([core], build_dir="build/cython", include_path=["src"]),
+        long_description=index_page(Path("README.md").read_text(encoding="utf-8"), repository()),
+        long_description_content_type="text/markdown",
+    )
