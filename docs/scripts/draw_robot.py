@@ -4,7 +4,7 @@ python docs/scripts/draw_robot.py                              # trains HalfChee
 python docs/scripts/draw_robot.py --run runs/HalfCheetah-v5/1  # plays the best.zip of a run folder
 python docs/scripts/draw_robot.py --env Humanoid-v5 --run runs/Humanoid-v5/1  # whose training takes hours
 
-Needs pip install '.[mujoco,plots]' and, on a machine without graphics drivers, EGL (apt-get install libegl1).
+Needs pip install '.[mujoco,plots]' and, on a machine without graphics drivers, EGL: fastes doctor says how.
 """
 
 from __future__ import annotations
