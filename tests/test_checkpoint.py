@@ -9,6 +9,7 @@ import json
 import os
 import pickle
 import shutil
+import stat
 import time
 import zipfile
 from collections.abc import Callable
@@ -209,7 +210,7 @@ def test_the_file_is_on_disk_before_it_takes_the_name(saved: Path, monkeypatch: 
     fsync, replace = os.fsync, os.replace
 
     def noted_fsync(fd: int) -> None:
-        calls.append("fsync folder" if os.path.isdir(f"/proc/self/fd/{fd}") else "fsync")
+        calls.append("fsync folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "fsync")
         fsync(fd)
 
     def noted_replace(source: Any, target: Any) -> None:
