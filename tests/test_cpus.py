@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,12 @@ def test_one_worker_a_cpu_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_this_machine_has_at_least_one() -> None:
     assert 1 <= available_cpus() <= 8 <= (os.cpu_count() or 8)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
+def test_a_group_may_have_any_name(tmp_path: Path) -> None:
+    groups = Cgroups(tmp_path)
+    groups.membership.write_bytes(b"0::/caf\xe9\n")
+    (groups.root / os.fsdecode(b"caf\xe9")).mkdir()
+    (groups.root / os.fsdecode(b"caf\xe9") / "cpu.max").write_text("300000 100000\n")
+    assert groups.cpus() == 3

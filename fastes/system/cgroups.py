@@ -21,7 +21,7 @@ def group_folders(controller: str, root: str = ROOT, membership: str = MEMBERSHI
 def read_text(path: Path) -> str:
     """A file's text, '' where it cannot be read."""
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8", errors="surrogateescape")  # a group may have any name
     except OSError:
         return ""
 
