@@ -46,7 +46,8 @@ from fastes.system.console import output_lasts
 from fastes.system.forks import CopiesEndHere
 from fastes.system.interrupts import STOP_SIGNALS
 
-LEAVE_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGTERM)  # one that environments leave alone, where there is one
+# One that environments leave alone, where there is one. Not one of the last two: under qemu-user there are none.
+LEAVE_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal.SIGTERM
 LOOK = b""  # what tells the parent that a job is done, of a request that has none left to claim: it may be finished
 WORN = b"worn"  # that a worker has played as many episodes as one may, and waits for its end
 _STAY_SECONDS = 0.001
