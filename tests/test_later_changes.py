@@ -18,6 +18,7 @@ from gymnasium import spaces
 from fastes import FastES
 
 Change = Callable[[gymnasium.Env[Any, Any]], object]
+TAXI = "Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3"  # Gymnasium before 1.3 has no other
 TELLING = "was changed after the model was made"
 
 
@@ -147,11 +148,11 @@ def test_each_kind_of_change_is_told(name: str, played: bool) -> None:
         assert text.count(" in those that play") == 1
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "Taxi-v4", "HalfCheetah-v5", "LunarLander-v3", "level"])
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", TAXI, "HalfCheetah-v5", "LunarLander-v3", "level"])
 def test_playing_is_no_change(env_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if env_id.startswith("Lunar"):
         pytest.importorskip("Box2D")
-    drawn: dict[str, Any] = {"render_mode": "rgb_array"} if env_id in ("CartPole-v1", "Pendulum-v1", "Taxi-v4") else {}
+    drawn: dict[str, Any] = {"render_mode": "rgb_array"} if env_id in ("CartPole-v1", "Pendulum-v1", TAXI) else {}
     env = Level() if env_id == "level" else gymnasium.make(env_id, max_episode_steps=20, **drawn)
     with made(env) as model:
         build = model.evaluator.build

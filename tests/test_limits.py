@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from fastes.es.noise_table import NoiseTable
 from fastes.system.limits import explained
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11, 4), reason="subprocess forgets /dev/null where no descriptor is left: gh-87474")
 def test_every_place_at_which_descriptors_run_out(undisturbed: Result, tmp_path: Path) -> None:
     script = """
         import errno, json, os, resource

@@ -50,6 +50,7 @@ def write(out: Path, case: Case, score: float) -> None:
 # --- the table ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif("Taxi-v4" not in gymnasium.registry, reason="the tasks of the study are those of Gymnasium 1.3 or newer")
 def test_the_table_has_tasks_enough_and_tests_on_others() -> None:
     table = read_table()
     assert len(table.choose) >= LEAST_TASKS

@@ -170,7 +170,7 @@ class Perturbations:
     __sub__, __rsub__ = _operator(np.subtract), _reflected(np.subtract)
     __mul__, __rmul__ = _operator(np.multiply), _reflected(np.multiply)
     __truediv__, __rtruediv__ = _operator(np.divide), _reflected(np.divide)
-    __pow__, __matmul__, __rmatmul__ = _operator(np.power), _operator(np.matmul), _reflected(np.matmul)
+    __pow__, __matmul__, __rmatmul__ = _operator(pow), _operator(np.matmul), _reflected(np.matmul)
 
     def __neg__(self) -> Float32:
         return -np.asarray(self)

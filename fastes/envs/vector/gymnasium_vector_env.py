@@ -29,7 +29,6 @@ from fastes.envs.vector.vector_env import (
 from fastes.errors import level_outside, shown
 
 _WITH_MASKS = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
-_MASKS = hasattr(gymnasium.vector, "AutoresetMode")  # Gymnasium 1.1 brought both
 # wrappers that remember nothing: an environment may start anew under them while the others go on
 _PASSING = {
     "ArrayConversion",
@@ -66,7 +65,7 @@ class GymnasiumVectorEnv(VectorEnv):
         mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
         self._disabled = getattr(mode, "name", str(mode)).upper().endswith("DISABLED")
         self._atari = _is_atari(self._base)
-        masks = (_MASKS and isinstance(self._base, _WITH_MASKS)) or (self._atari and _atari_has_masks())
+        masks = isinstance(self._base, _WITH_MASKS) or (self._atari and _atari_has_masks())
         self.restarts_alone = self._disabled or (masks and all(kinds_of(wrapper) & _PASSING for wrapper in wrappers))
         self._own_seeds = bool(kinds_of(self._base) & SEEDED_BEFORE)
         self._part_resets = self._own_seeds and not wrappers  # by ids, answering with these rows alone
