@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help build test test-all sanitize fuzz chaos lint format docs robot bench wheel sdist lowest clean
+.PHONY: help build test test-all sanitize fuzz chaos lint format docs robot bench wheels sdist lowest clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -45,8 +45,10 @@ bench: ## kernels and throughput, each against a baseline in the same run
 	$(PYTHON) -m benchmarks.speed.kernels
 	$(PYTHON) -m benchmarks.speed.throughput
 
-wheel: ## build a wheel into wheels/dist and prove it in an environment without a compiler
-	$(PYTHON) wheels/build.py
+wheels: ## build wheels for all Pythons here into wheels/dist and prove each where there is no compiler (WHEELS="--help")
+	$(PYTHON) -m venv build/wheels
+	build/wheels/bin/python -m pip install --quiet -r wheels/requirements.txt
+	build/wheels/bin/python -m wheels $(WHEELS)
 
 sdist: ## build the source distribution, and test what is in it and nothing else
 	$(PYTHON) wheels/sdist.py

