@@ -9,7 +9,7 @@ from fastes.settings.preset_loader import tomllib
 from fastes.system.drawing_libraries import packages_command
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def text_of(name: str) -> str:
@@ -23,11 +23,16 @@ def first_block(text: str) -> list[str]:
     return found[1].splitlines()
 
 
-def test_the_table_of_extras_has_each_once() -> None:
-    table = re.search(r"^\| extra \|.*\n\|[-|]+\n((?:\|.*\n)+)", text_of("docs/install.md"), re.MULTILINE)
+def rows_of(first: str) -> list[list[str]]:
+    """The cells of docs/install.md's table whose first column is called so."""
+    table = re.search(rf"^\| {first} \|.*\n\|[-|]+\n((?:\|.*\n)+)", text_of("docs/install.md"), re.MULTILINE)
     assert table is not None
-    named = [name for row in table[1].splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
-    assert sorted(named) == sorted(EXTRAS)
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in table[1].splitlines()]
+
+
+def test_the_table_of_extras_has_each_once() -> None:
+    named = [name for row in rows_of("extra") for name in re.findall(r"`(\w+)`", row[0])]
+    assert sorted(named) == sorted(PYPROJECT["project"]["optional-dependencies"])
 
 
 def test_the_quick_start_is_two_commands_that_other_pages_and_ci_repeat() -> None:
@@ -47,3 +52,12 @@ def test_the_page_names_the_packages_that_errors_name() -> None:
     for command in packages_command("egl", {}).split("; "):
         install, _, distribution = command.rstrip(")").partition(" (")
         assert any(line.split("#")[0].rstrip() == install and line.endswith(f"# {distribution}") for line in lines), command
+
+
+def test_the_wheels_that_are_promised_are_those_that_the_release_builds() -> None:
+    promised = {(row[0].split()[0], name) for row in rows_of("system") for name in row[1].split(", ")}
+    platforms = re.findall(r"- platform: (\w+)-(\w+)$", text_of(".github/workflows/release.yml"), re.MULTILINE)
+    systems, processors = {"linux": "Linux", "macos": "macOS"}, {"x86_64": "x86-64", "aarch64": "arm64", "arm64": "arm64"}
+    assert promised == {(systems[system], processors[processor]) for system, processor in platforms}
+    pythons = [f"3.{name[3:-2]}" for name in PYPROJECT["tool"]["cibuildwheel"]["build"]]
+    assert f"CPython {pythons[0]} to {pythons[-1]}" in text_of("docs/install.md")
