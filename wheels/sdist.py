@@ -27,7 +27,7 @@ from zipfile import ZipFile
 
 ROOT = Path(__file__).resolve().parent.parent
 MADE = re.compile(r"PKG-INFO|setup\.cfg|fastes\.egg-info/.+")  # by setuptools, in a source distribution
-_BOUND = re.compile(r"^([\w.-]+)(?:\[[\w,-]+\])? ?>=([\d.]+)")
+_BOUND = re.compile(r"^([\w.-]+)(?:\[[\w,-]+\])? ?>=([\d.]+)[^;]*(;.+)?$")
 
 
 def main() -> None:
@@ -139,7 +139,7 @@ def test(wheel: Path, unpacked: Path, given: argparse.Namespace) -> None:
 
 
 def required_by(wheel: Path, extras: Iterable[str]) -> list[str]:
-    """What a wheel asks for with these extras, and with those that they name, without markers."""
+    """What a wheel asks for with these extras, and with those that they name. What an extra asks for has lost its markers."""
     with ZipFile(wheel) as file:
         (name,) = (name for name in file.namelist() if name.endswith(".dist-info/METADATA"))
         requirements = message_from_bytes(file.read(name)).get_all("Requires-Dist", [])
@@ -153,17 +153,19 @@ def required_by(wheel: Path, extras: Iterable[str]) -> list[str]:
         for requirement in asked:
             if own := re.match(r"fastes\[(.+?)\]", requirement):
                 pending |= set(own[1].split(",")) - chosen
-    return [requirement.partition(";")[0].strip() for requirement in found]
+    return [requirement.partition(";")[0].strip() if "extra ==" in requirement else requirement for requirement in found]
 
 
 def pins(requirements: Iterable[str]) -> list[str]:
     """name==lowest version; the highest of these where a package is asked for more than once."""
-    lowest: dict[str, str] = {}
+    lowest: dict[str, tuple[str, str]] = {}
     for requirement in requirements:
         if found := _BOUND.match(requirement):
-            name, version = found.groups()
-            lowest[name] = max(lowest.get(name, "0"), version, key=lambda text: [int(part) for part in text.split(".")])
-    return [f"{name}=={version}" for name, version in lowest.items()]
+            name, version, marker = found[1], found[2], found[3] or ""
+            lowest[name] = max(
+                lowest.get(name, ("0", "")), (version, marker), key=lambda pin: [int(part) for part in pin[0].split(".")]
+            )
+    return [f"{name}=={version}{marker}" for name, (version, marker) in lowest.items()]
 
 
 def make_environment(home: Path, interpreter: str) -> Path:
