@@ -7,6 +7,7 @@ import contextlib
 import csv
 import gc
 import json
+import os
 import signal
 import sys
 import time
@@ -27,6 +28,7 @@ from fastes import Callback, EvolutionStrategy, FastES
 from fastes.agent import FastES as Agent
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
+from fastes.envs.worker_number import WORKER_INDEX, numbered
 from fastes.runs.run_folder import RunFolder
 from fastes.system.interrupts import Terminated, interrupts_wait
 from fastes.training.state import TrainingState
@@ -54,6 +56,10 @@ def _no_garbage() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+    gc.collect()
+    with numbered(0):
+        pass
+    assert WORKER_INDEX not in os.environ, "an exception where a number is taken back leaves it until the next is"
 
 
 EVERY = pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])  # so many lines apart

@@ -6,11 +6,21 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from weakref import WeakValueDictionary
 
 WORKER_INDEX = "FASTES_WORKER_INDEX"  # the environment variable that has it while an environment is built and played
 
+
+class _Held:
+    """A number as one use of `numbered` has it."""
+
+    def __init__(self, number: int) -> None:
+        self.thread, self.number = threading.get_ident(), str(number)
+
+
 _outside = os.environ.get(WORKER_INDEX)
-_inside: dict[object, tuple[int, str]] = {}  # (thread, number): threads leave in any order, and the last one in counts
+# Threads leave in any order, and the last one in counts. Weak: an exception that comes while one leaves leaves nothing here.
+_inside: WeakValueDictionary[int, _Held] = WeakValueDictionary()
 
 
 def worker_index() -> int:
@@ -24,20 +34,19 @@ def numbered(index: int) -> Iterator[None]:
 
     No lock: a signal's exception could come where it is held, and leave it so.
     """
-    own = object()
+    own = _Held(index)
     try:
-        _inside[own] = threading.get_ident(), str(index)
+        _inside[id(own)] = own
         _set_variable()
         yield
     finally:
-        _inside.pop(own, None)
+        _inside.pop(id(own), None)
         _set_variable()
 
 
 def _number() -> str | None:
-    for _, number in reversed(list(_inside.values())):
-        return number
-    return _outside
+    held = list(_inside.values())
+    return held[-1].number if held else _outside
 
 
 def _set_variable() -> None:
@@ -52,9 +61,9 @@ def _set_variable() -> None:
 
 def _forget_other_threads() -> None:
     """A forked copy has none of them."""
-    for own, (thread, _) in list(_inside.items()):
-        if thread != threading.get_ident():
-            del _inside[own]
+    for key, held in list(_inside.items()):
+        if held.thread != threading.get_ident():
+            del _inside[key]
     _set_variable()
 
 
