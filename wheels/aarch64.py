@@ -143,6 +143,8 @@ class Python:
         run(["apt-get", "-q", "-y", "--download-only", "install", *packages], APT_CONFIG=str(apt / "settings"))
         for package in sorted((apt / "archives").glob("*.deb")):
             run(["dpkg", "-x", package, self.root])
+        if not (self.root / "lib").exists():  # since trixie the link is of no package
+            (self.root / "lib").symlink_to("usr/lib")
 
     def environment(self, name: str, packages: Sequence[str | Path]) -> Path:
         """A new environment with these packages: its interpreter is a script, which Python can start again."""
