@@ -34,10 +34,11 @@ class Wheel(NamedTuple):
 
 
 def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
-    """What a command prints; WheelError with all of it if it fails."""
+    """What a command prints; WheelError with the end of it if it fails."""
     done = subprocess.run(command, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
-        raise WheelError(f"{' '.join(map(str, command))} failed with {done.returncode}:\n{done.stdout}")
+        end = "\n".join(done.stdout.splitlines()[-60:])
+        raise WheelError(f"{' '.join(map(str, command))} failed with {done.returncode}:\n{end}")
     return done.stdout
 
 
