@@ -30,7 +30,7 @@ TOOLS = {  # command -> Debian's package
 }
 KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 ARCHIVE = "http://deb.debian.org/debian"
-PYTHONS = {"bookworm": "3.11", "trixie": "3.13"}  # of Debian's releases
+RELEASE, VERSION = "bookworm", "3.11"  # of Debian, and its Python
 
 OLDEST_GLIBC = 2, 17  # that arm64 wheels can be made for
 POLICY = "manylinux_2_17_aarch64"
@@ -60,13 +60,12 @@ CANARY = "float fused(float a, float b, float c) { return a * b + c; }\n"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--release", choices=PYTHONS, default="bookworm", help="of Debian, whose Python it is built for")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "aarch64", help="for all that is made on the way")
     parser.add_argument("--no-proof", action="store_true", help="build and check alone")
     given = parser.parse_args()
     check_tools()
-    folder = given.folder.resolve() / given.release
-    python = Python(folder, given.release)
+    folder = given.folder.resolve() / RELEASE
+    python = Python(folder)
     wheel = build(python)
     rows = check(wheel, folder)
     if not given.no_proof:
@@ -104,24 +103,24 @@ def clean_environment() -> dict[str, str]:
 
 
 class Python:
-    """An arm64 Python of a Debian release, unpacked into a folder, and environments in which it runs emulated.
+    """The arm64 Python of Debian's release, unpacked into a folder, and environments in which it runs emulated.
 
     root: what the packages hold. version: as "3.11".
     """
 
-    def __init__(self, folder: Path, release: str) -> None:
-        self.folder, self.root, self.version = folder, folder / "root", PYTHONS[release]
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.root, self.version = folder, folder / "root", VERSION
         if not (folder / "unpacked").exists():
-            self._unpack(release)
+            self._unpack()
             (folder / "unpacked").touch()
 
-    def _unpack(self, release: str) -> None:
+    def _unpack(self) -> None:
         """Fetch Python, its headers and what they need, with an apt of our own that knows of no other architecture."""
         apt = self.folder / "apt"
         for name in ("lists/partial", "archives/partial"):
             (apt / name).mkdir(parents=True, exist_ok=True)
         (apt / "status").touch()
-        (apt / "sources.list").write_text(f"deb [arch=arm64 signed-by={KEYS}] {ARCHIVE} {release} main\n")
+        (apt / "sources.list").write_text(f"deb [arch=arm64 signed-by={KEYS}] {ARCHIVE} {RELEASE} main\n")
         settings = {
             "APT::Architecture": "arm64",
             "APT::Architectures": "arm64",
@@ -143,8 +142,6 @@ class Python:
         run(["apt-get", "-q", "-y", "--download-only", "install", *packages], APT_CONFIG=str(apt / "settings"))
         for package in sorted((apt / "archives").glob("*.deb")):
             run(["dpkg", "-x", package, self.root])
-        if not (self.root / "lib").exists():  # since trixie the link is of no package
-            (self.root / "lib").symlink_to("usr/lib")
 
     def environment(self, name: str, packages: Sequence[str | Path]) -> Path:
         """A new environment with these packages: its interpreter is a script, which Python can start again."""
