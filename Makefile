@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help build test test-all sanitize fuzz chaos lint format docs robot bench wheels sdist lowest clean
+.PHONY: help build test test-all sanitize fuzz chaos lint format docs robot bench wheels wheel-aarch64 slim sdist lowest clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -49,6 +49,12 @@ wheels: ## build wheels for all Pythons here into wheels/dist and prove each whe
 	$(PYTHON) -m venv build/wheels
 	build/wheels/bin/python -m pip install --quiet -r wheels/requirements.txt
 	build/wheels/bin/python -m wheels $(WHEELS)
+
+wheel-aarch64: ## cross-compile the arm64 wheel and prove it in an emulator (Debian: gcc-aarch64-linux-gnu, qemu-user)
+	$(PYTHON) wheels/aarch64.py
+
+slim: ## use WHEEL, the path of a wheel, in Debian's smallest root (needs root, debootstrap, unshare)
+	$(PYTHON) wheels/slim.py $(WHEEL)
 
 sdist: ## build the source distribution, and test what is in it and nothing else
 	$(PYTHON) wheels/sdist.py
