@@ -38,7 +38,6 @@ from fastes.models.user_attributes import set_attributes
 from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.layers.recurrent_state import State
-from fastes.pools.base import Steps
 from fastes.pools.cluster.connection import check_cluster
 from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback
@@ -235,13 +234,13 @@ class FastES(Loop):
         after its last whole generation: it can be saved, and learn goes on from there.
         """
         given = total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
-        with self.alone("learn()"):  # `finish` lets go of requests that nobody waits for
-            trained = self.evaluator.finish(self.learning(*given, max_minutes=max_minutes, **removed))
+        with self.alone("learn()"):  # `run` lets go of requests that nobody waits for
+            trained = self.evaluator.run(self.learn_async(*given, max_minutes=max_minutes, **removed))
         if not trained:
             self._warn_of_no_training()
         return self
 
-    def learning(
+    async def learn_async(
         self,
         total_timesteps: float | None = None,
         callback: CallbackArgument = None,
@@ -252,8 +251,8 @@ class FastES(Loop):
         *,
         max_minutes: float | None = None,
         **removed: Any,
-    ) -> Steps[bool]:
-        """`learn` as work that yields where it waits for episodes; whether anything was trained. See fastes.seeds."""
+    ) -> bool:
+        """`learn` as a coroutine, for several trainings on one pool (fastes.seeds). Returns whether anything was trained."""
         refuse_training()
         refuse_arguments(removed)
         check_flag("reset_num_timesteps", reset_num_timesteps)
@@ -278,7 +277,7 @@ class FastES(Loop):
             self.evaluator.start()
             callbacks.on_start(self, total)
             try:
-                yield from self._train(total, callbacks, ends_at)
+                await self._train(total, callbacks, ends_at)
             finally:
                 self._note_episodes()
                 callbacks.on_end(self)
@@ -314,7 +313,7 @@ class FastES(Loop):
         with self.alone("evaluate()"):
             self._tell_of_changes()
             self.note_episode_limit()
-            return self.evaluator.finish(evaluate(self.state, self.evaluator, seeds))
+            return self.evaluator.run(evaluate(self.state, self.evaluator, seeds))
 
     def replay(self, generation: int, job: int) -> Episode:
         """Play one job of the running generation again, in this process, as an error or a warning named it.

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from fastes.pools.base import Steps
 from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.job import StepsPlayed
@@ -33,12 +32,12 @@ from fastes.training.state import TrainingState
 
 
 class Loop(SB3Interface):
-    """What `FastES.learn` repeats. Where it waits for episodes it yields, so that several trainings can share a pool."""
+    """What `FastES.learn` repeats. It awaits requests, so that several trainings can share a pool."""
 
     _odd: StatisticsWarnings
     _judged: tuple[TrainingState, TrainingState] | None = None  # how it was left then, and what it was judged to be
 
-    def _train(self, total: int, callbacks: Callback, ends_at: float = math.inf) -> Steps[None]:
+    async def _train(self, total: int, callbacks: Callback, ends_at: float = math.inf) -> None:
         """Generations until num_timesteps has reached total, the target return is confirmed, or a callback says stop.
 
         ends_at: time.monotonic() from which on no generation begins, but the first.
@@ -47,11 +46,11 @@ class Loop(SB3Interface):
         self.out_of_time, self._judged, self.ends_at = False, None, ends_at
         self._pool_steps = self.evaluator.steps_played()
         while not stopped and not self.solved and self.num_timesteps < total and not late:
-            yield from self._judge_start(callbacks)
+            await self._judge_start(callbacks)
             self._begin_starts_ahead()
-            self._become((yield from warm_up(self.state, self.evaluator)))
-            generation = yield from run_generation(self.state, self.evaluator)  # ask and evaluate
-            record, finished = yield from self._book(generation, finished, callbacks)  # tell and record
+            self._become(await warm_up(self.state, self.evaluator))
+            generation = await run_generation(self.state, self.evaluator)  # ask and evaluate
+            record, finished = await self._book(generation, finished, callbacks)  # tell and record
             self._note_episodes()
             stopped = callbacks.on_generation(self, record) is False
             self.state = self.state.reported()
@@ -59,14 +58,14 @@ class Loop(SB3Interface):
             self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch, told)
             late = time.monotonic() >= ends_at
         if not self.solved:
-            yield from self._tell_pending(callbacks)
+            await self._tell_pending(callbacks)
         if self.num_timesteps >= total:
-            yield from self._judge_start(callbacks)
+            await self._judge_start(callbacks)
             if not stopped and not self.solved:
-                yield from self._race(callbacks)
+                await self._race(callbacks)
         elif late and not stopped and not self.solved:
             self.out_of_time = True
-            yield from self._judge_aside(callbacks)
+            await self._judge_aside(callbacks)
         self._pool_steps = self.evaluator.steps_played()
 
     def _become(self, state: TrainingState) -> None:
@@ -79,13 +78,13 @@ class Loop(SB3Interface):
         so_far = self.dropped_steps
         self.dropped_steps = StepsPlayed(so_far.candidates + steps.candidates, so_far.evaluations + steps.evaluations)
 
-    def _judge_aside(self, callbacks: Callback) -> Steps[None]:
+    async def _judge_aside(self, callbacks: Callback) -> None:
         """What the end of a budget brings, beside a training that goes on another day as if nobody had judged it."""
         before = self.state
         try:
             self.state = before.begun(0, anew=False)
-            yield from self._judge_start(Callback())
-            yield from self._race(callbacks)
+            await self._judge_start(Callback())
+            await self._race(callbacks)
             self._judged = before, self.state
         finally:
             self.state = before
@@ -104,21 +103,21 @@ class Loop(SB3Interface):
         finally:
             self.state = before
 
-    def _judge_start(self, callbacks: Callback) -> Steps[None]:
+    async def _judge_start(self, callbacks: Callback) -> None:
         """Judge the present start where it has spent its part, and begin the next one or go on from the best."""
         starts = self.state.starts
         if starts.due(self.num_timesteps, self.budget):
             callbacks.on_phase(self, f"judging start {starts.running + 1} of {starts.number}", starts.episodes)
-            evaluation = yield from evaluate(self.state, self.evaluator, starts.judges())
+            evaluation = await evaluate(self.state, self.evaluator, starts.judges())
             self._become(self.state.judged(evaluation))
             callbacks.on_start_judged(self, starts.running + 1, starts.score(evaluation))
 
-    def _race(self, callbacks: Callback) -> Steps[None]:
+    async def _race(self, callbacks: Callback) -> None:
         """Let what the archive holds and the present parameters race, unless they have, and go on from the winner."""
         if self.state.archive.is_due(self.generation):
             entrants = len(self.state.archive.best()) + 1
             callbacks.on_phase(self, f"race of {entrants}", episodes_of_race(entrants))
-            race = yield from run_race(self.state, self.evaluator)
+            race = await run_race(self.state, self.evaluator)
             self._become(self.state.raced(race.winner.snapshot, race.timesteps))
             callbacks.on_raced(self, race)
 
@@ -131,16 +130,16 @@ class Loop(SB3Interface):
             for number in range(starts.judged + 1, min(starts.judged + 1 + ahead, starts.size)):
                 self.evaluator.play_ahead((starts.round, number), partial(self._play_start, number))
 
-    def _play_start(self, number: int, evaluator: Evaluator) -> Steps[None]:
-        return play_start(self.state.start_ahead(number), evaluator)
+    async def _play_start(self, number: int, evaluator: Evaluator) -> None:
+        await play_start(self.state.start_ahead(number), evaluator)
 
-    def _book(self, generation: Generation, started: float, callbacks: Callback) -> Steps[tuple[Record, float]]:
+    async def _book(self, generation: Generation, started: float, callbacks: Callback) -> tuple[Record, float]:
         """The state after a generation takes the place of the one before. Its statistics, and when they were known."""
         batch, state, told = generation.batch, self.state, []
         solved, (due, waiting) = False, state.due(batch)
         for pending in due:
-            told.append((yield from finish_evaluation(state, self.evaluator, pending)))
-            solved, state = yield from self._tell(state, told[-1], callbacks)
+            told.append(await finish_evaluation(state, self.evaluator, pending))
+            solved, state = await self._tell(state, told[-1], callbacks)
             if solved:
                 break
         last = told[-1] if told else None
@@ -153,7 +152,7 @@ class Loop(SB3Interface):
                 self._drop(StepsPlayed(candidates=int(batch.lengths.sum())))
         return record, finished
 
-    def _tell(self, state: TrainingState, told: Told, callbacks: Callback) -> Steps[tuple[bool, TrainingState]]:
+    async def _tell(self, state: TrainingState, told: Told, callbacks: Callback) -> tuple[bool, TrainingState]:
         """Meet an evaluation: is its theta the best, and is it solved? Whether it is, and the state that knows of both."""
         pending, mean = told.pending, told.evaluation.mean
         if pending.is_told:
@@ -169,7 +168,7 @@ class Loop(SB3Interface):
                 self.state = before
         if mean >= self.target_return and may_confirm(state):
             callbacks.on_phase(self, "confirming the target", self.settings.target_episodes)
-            solved, state, confirmation = yield from confirm_target(state, self.evaluator, pending, self.target_return)
+            solved, state, confirmation = await confirm_target(state, self.evaluator, pending, self.target_return)
             if solved:
                 self._drop(StepsPlayed(evaluations=confirmation.timesteps))
             else:
@@ -177,12 +176,12 @@ class Loop(SB3Interface):
             return solved, state
         return False, state
 
-    def _tell_pending(self, callbacks: Callback) -> Steps[None]:
+    async def _tell_pending(self, callbacks: Callback) -> None:
         """At the end of a training nobody has to wait for the evaluations that are still played."""
         for pending in self.state.pending:
             if not pending.is_told:
-                told = yield from finish_evaluation(self.state, self.evaluator, pending)
-                solved, state = yield from self._tell(self.state, told, callbacks)
+                told = await finish_evaluation(self.state, self.evaluator, pending)
+                solved, state = await self._tell(self.state, told, callbacks)
                 state = state.ended(told)
                 self.state = state.finished(told)[0] if solved else state
                 if solved:

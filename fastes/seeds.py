@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
 from fastes.agent import CallbackArgument, FastES
 from fastes.envs.source import EnvArgument
 from fastes.errors import check_int, check_seed
 from fastes.policies.custom_policy import CustomPolicy
-from fastes.pools.base import Steps
+from fastes.pools.pool import run_trainings
 from fastes.pools.shared_pool import SharedPool
 from fastes.reports.progress_bar import SeedsBar
 from fastes.system.console import output_lasts
@@ -56,9 +56,8 @@ def train_seeds(
     models = make_models(lambda seed: FastES(env, policy, seed=seed, **arguments), seeds)
     try:
         bar = [SeedsBar(len(models))] if progress_bar else []
-        callbacks = [[callback(model), *bar] if callback else bar for model in models]
-        pairs = zip(models, callbacks, strict=True)
-        train_together(models, [model.learning(total_timesteps, its, max_minutes=max_minutes) for model, its in pairs])
+        callbacks = {model.seed: [callback(model), *bar] if callback else bar for model in models}
+        train_together(models, lambda model: model.learn_async(total_timesteps, callbacks[model.seed], max_minutes=max_minutes))
     except BaseException:
         for model in models:
             model.close()
@@ -99,30 +98,30 @@ def check_seeds(seeds: int | Iterable[int]) -> list[int]:
 
 
 @contextlib.contextmanager
-def one_pool(models: Sequence[FastES]) -> Iterator[SharedPool]:
+def one_pool(models: Sequence[FastES]) -> Iterator[None]:
     """Meanwhile the models share their workers."""
     references = [model.state.reference for model in models if model.state.reference is not None]
     pool = SharedPool(len(models), models[0].n_workers, models[0].cluster, tuple(references))
     try:
         for number, model in enumerate(models):
             model.evaluator.share(pool, number)
-        yield pool
+        yield
     finally:
         for model in models:
             model.evaluator.share(None)
         pool.close()
 
 
-def train_together(models: Sequence[FastES], works: Sequence[Steps[Any]]) -> None:
-    """Do what `FastES.learning` gave for each model, on one pool."""
-    with output_lasts(), one_pool(models) as pool:
-        pool.run([_named(model, work) for model, work in zip(models, works, strict=True)])
+def train_together(models: Sequence[FastES], learn: Callable[[FastES], Coroutine[Any, Any, bool]]) -> None:
+    """Train models side by side on one pool. learn: a model's training, such as `FastES.learn_async`."""
+    with output_lasts(), one_pool(models):
+        run_trainings(*[_named(model, learn) for model in models])
 
 
-def _named(model: FastES, work: Steps[Any]) -> Steps[None]:
+async def _named(model: FastES, learn: Callable[[FastES], Coroutine[Any, Any, bool]]) -> None:
     """A training whose errors say which one it is."""
     try:
-        yield from work
+        await learn(model)
     except Exception as error:
         if hasattr(error, "add_note"):  # Python 3.11
             error.add_note(f"[in the training with seed {model.seed}]")

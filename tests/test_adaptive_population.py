@@ -238,7 +238,7 @@ def test_an_error_in_a_later_block_names_the_job_and_changes_nothing(n_workers: 
 def test_every_job_of_a_generation_can_be_played_again() -> None:
     with FastES(Growing, n_workers=0, **ADAPTIVE) as model:
         learn(model, 1)
-        _, batch = model.evaluator.finish(run_generation(model.state, model.evaluator))
+        _, batch = model.evaluator.run(run_generation(model.state, model.evaluator))
         for job in range(batch.returns.size):
             assert model.replay(2, job).episode_return == batch.returns.flat[job]
         (seed,) = model.state.eval_seeds(1)

@@ -50,8 +50,8 @@ def test_each_generation_has_the_bonus_of_its_progress(bonus: Any, monkeypatch: 
         tell, evaluate = EvolutionStrategy.tell, trained.evaluator.run_generation
         batches: list[Any] = []
 
-        def watched(*arguments: Any, **more: Any) -> Any:
-            batches.append((yield from evaluate(*arguments, **more)))
+        async def watched(*arguments: Any, **more: Any) -> Any:
+            batches.append(await evaluate(*arguments, **more))
             return batches[-1]
 
         monkeypatch.setattr(trained.evaluator, "run_generation", watched)

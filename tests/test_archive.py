@@ -20,7 +20,6 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.cli.main import main
-from fastes.pools.base import Steps
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
 from fastes.settings.settings import Settings
@@ -51,9 +50,9 @@ class Watch:
         self._evaluate = model.evaluator.evaluate
         model.evaluator.evaluate = self.evaluate  # type: ignore[method-assign]
 
-    def evaluate(self, theta: Any, normalizer: Any, seeds: Any, episodes: Any) -> Steps[Evaluation]:
+    async def evaluate(self, theta: Any, normalizer: Any, seeds: Any, episodes: Any) -> Evaluation:
         self.asked.append((theta.tobytes(), normalizer.mean.tobytes(), seeds.tolist()))
-        found = yield from self._evaluate(theta, normalizer, seeds, episodes)
+        found = await self._evaluate(theta, normalizer, seeds, episodes)
         return found._replace(returns=np.resize(self.scores.pop(0), len(seeds)).astype(float)) if self.scores else found
 
 
@@ -263,10 +262,10 @@ def test_a_stop_anywhere_changes_nothing(generations: int, expected: Checkpoint,
 @pytest.mark.parametrize("at", [1, 4, 5, 7])
 def test_a_race_that_is_interrupted_is_run_again(at: int, expected: Checkpoint, tmp_path: Path) -> None:
     class Interrupted(Watch):
-        def evaluate(self, *arguments: Any) -> Steps[Evaluation]:
+        async def evaluate(self, *arguments: Any) -> Evaluation:
             if len(self.asked) + 1 == at:
                 raise KeyboardInterrupt
-            return (yield from super().evaluate(*arguments))
+            return await super().evaluate(*arguments)
 
     model = FastES(Toy, **RICH)
     Interrupted(model)

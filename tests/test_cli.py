@@ -13,7 +13,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -252,8 +251,7 @@ def test_a_target_that_the_last_evaluation_reaches_is_not_called_missed(
 ) -> None:
     """Training ends unsolved all the same when no evaluation in it was confirmed."""
 
-    def unconfirmed(state: Any, *_: Any) -> Iterator[Any]:
-        yield from ()
+    async def unconfirmed(state: Any, *_: Any) -> tuple[bool, Any, Evaluation]:
         return False, state, Evaluation(np.array([4.0]), np.array([4]), np.array([0]))
 
     monkeypatch.setattr("fastes.loop.confirm_target", unconfirmed)

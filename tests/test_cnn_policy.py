@@ -28,7 +28,8 @@ from fastes.policies.layers.batch_norm import VirtualBatchNorm
 from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
 from fastes.policies.layers.dense import Dense
 from fastes.policies.mlp import make_policy_spec
-from fastes.pools.base import evaluate, make_pool
+from fastes.pools.base import make_pool
+from fastes.pools.pool import run_trainings
 from fastes.pools.serial_pool import SerialPool
 from fastes.rollout.job import Request
 from fastes.rollout.job_runner import JobRunner
@@ -259,7 +260,7 @@ def test_a_pool_that_was_sent_somewhere_has_the_batch() -> None:
         request = Request(model.theta, model.normalizer, model.state.episode_settings()[1], eval_seeds=np.arange(2))
         pool = make_pool(sent, 0)
         expected = model.evaluate(2)
-        assert evaluate(pool, request).returns.tolist() == expected.returns.tolist()
+        assert run_trainings(pool.play(request))[0].returns.tolist() == expected.returns.tolist()
         pool.close()
 
 

@@ -310,7 +310,7 @@ def test_the_best_parameters_are_kept_with_the_settings_that_they_were_evaluated
     for path, eval_return, seeds, clip in best.noted:
         with FastES.load(path, n_workers=0) as model:
             assert model.settings.obs_clip == model.normalizer.clip
-            assert model.evaluator.finish(evaluate(model.state, model.evaluator, seeds)).mean == eval_return
+            assert model.evaluator.run(evaluate(model.state, model.evaluator, seeds)).mean == eval_return
             others += clip != model.settings.obs_clip
     assert others >= 3, "some were told in another start"
 

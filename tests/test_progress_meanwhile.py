@@ -114,7 +114,7 @@ def test_steps_that_no_training_counts_are_not_those_of_others() -> None:
     models = make_models(lambda seed: FastES(lambda: Toy(), **{**settings, "seed": seed}, n_workers=2), range(2))
     bar = SeedsBar(2, judging=2)
     with one_pool(models):
-        train_together(models, [model.learning(400, [bar]) for model in models])
+        train_together(models, lambda model: model.learn_async(400, [bar]))
         dropped = [model.dropped_steps for model in models]
         assert all(steps.candidates > 0 and steps.evaluations > 0 for steps in dropped), dropped
         assert bar._running() == (0, 0)

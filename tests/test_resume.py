@@ -338,7 +338,7 @@ def test_the_best_parameters_play_episodes_as_long_as_the_last_ones(normalize_ob
         run.save(model)
     changes: dict[str, Any] = {"max_episode_steps": 3, "normalize_obs": normalize_obs}
     with FastES.load(tmp_path / "checkpoint.zip", n_workers=0, **changes) as model:
-        outcome = model.evaluator.finish(choose_best(model, run, ProgressBar()))
+        outcome = model.evaluator.run(choose_best(model, run, ProgressBar()))
     assert outcome.best is not None
     assert outcome.best.lengths.tolist() == outcome.last.lengths.tolist() == [3] * len(outcome.last.lengths)
     assert outcome.best.env_seeds.tolist() == outcome.last.env_seeds.tolist()

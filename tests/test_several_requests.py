@@ -18,7 +18,8 @@ from faults import SETTINGS, caught_warnings, toy
 from processes import children, wait_until
 
 from fastes import FastES, FastESError, WorkerError
-from fastes.pools.base import Pool, evaluate, make_pool
+from fastes.pools.base import make_pool
+from fastes.pools.pool import Pool, run_trainings
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.job import Batch, Request
@@ -41,6 +42,11 @@ def prepared(env: Any, n_workers: int, generations: int = 3) -> tuple[FastES, Po
         model.strategy.tell(np.arange(8.0))
     model.strategy.table.place(pool.noise_table())
     return model, pool, requests
+
+
+def evaluate(pool: Pool, request: Request) -> Batch:
+    """The request alone."""
+    return run_trainings(pool.play(request))[0]
 
 
 def assert_same_batch(first: Batch, second: Batch) -> None:

@@ -17,7 +17,6 @@ from fastes import CallablePolicy, Callback, CheckpointError, FastES
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
-from fastes.pools.base import Steps
 from fastes.settings.settings import Settings
 from fastes.training.evaluation import Evaluation
 from fastes.training.starts.starts import Starts
@@ -56,8 +55,8 @@ class Watch:
         state = {name: array.tobytes() for name, array in self.model.state.arrays().items()}
         return {**state, "cap": self.model.cap.steps, "blocks": self.model.population.first}
 
-    def evaluate(self, theta: Any, normalizer: Any, seeds: Any, episodes: Any) -> Steps[Evaluation]:
-        found = yield from self._evaluate(theta, normalizer, seeds, episodes)
+    async def evaluate(self, theta: Any, normalizer: Any, seeds: Any, episodes: Any) -> Evaluation:
+        found = await self._evaluate(theta, normalizer, seeds, episodes)
         if self.scores is not None:
             found = found._replace(returns=np.full(len(seeds), self.scores[len(self.judged)]))
         said = {"score": found.mean, "seeds": seeds.tolist(), "at": self.model.num_timesteps, "steps": found.lengths.sum()}

@@ -37,7 +37,7 @@ def test_number_of_workers_changes_no_bit(n_workers: int, whole: Result) -> None
 
 def test_the_first_generation_is_played_with_the_statistics_of_its_candidates() -> None:
     with FastES(Far, n_workers=0, **WARM) as model:
-        start, (perturbations, batch) = model.theta, model.evaluator.finish(run_generation(model.state, model.evaluator))
+        start, (perturbations, batch) = model.theta, model.evaluator.run(run_generation(model.state, model.evaluator))
         seen: list[Any] = []
 
         begun: list[Any] = []  # the statistics of each evaluation

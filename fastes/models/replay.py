@@ -28,10 +28,10 @@ def replay_job(state: TrainingState, evaluator: Evaluator, generation: int, job:
             request = Request(
                 theta, normalizer, evaluation, eval_seeds=state.eval_seeds(drawn_as), generation=number, calls=calls
             )
-            return pool.play(job - candidates, request)
+            return pool.play_job(job - candidates, request)
         table.place(pool.noise_table())
         perturbations, calls = state.perturbations(candidates // 2), state.env_calls.sent()
-        return pool.play(job, Request(theta, normalizer, training, perturbations, calls=calls))
+        return pool.play_job(job, Request(theta, normalizer, training, perturbations, calls=calls))
     finally:
         table.release()  # it must not stay in this pool's memory
         pool.close()

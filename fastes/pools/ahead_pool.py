@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Coroutine, Set
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes.errors import FastESError
 from fastes.es.perturbations import Perturbations
-from fastes.pools.base import Pool, Steps
+from fastes.pools.pool import Pool, Unfinished
 from fastes.rollout.job import Batch, Request, StepsPlayed
 
 _MOST_BYTES = 1 << 28  # of guesses that nobody has asked for
@@ -48,7 +49,7 @@ class _Played:
         return self.batch
 
 
-class AheadPool:
+class AheadPool(Pool):
     """What a pool's user has it play, and other works beside that.
 
     Works are of the same kind as what the user will do: guesses. A request of the user's that is one of theirs, to the last
@@ -62,7 +63,7 @@ class AheadPool:
         self._nbytes = 0  # of their arrays
         self._mine: dict[int, _Played] = {}  # that the user has asked for
         self._again: dict[int, int] = {}  # ticket of a guess that failed -> that of the same request, as the user made it
-        self._works: dict[int, Steps[None]] = {}  # ticket that a work waits for -> the work
+        self._works: dict[int, Coroutine[Any, Any, None]] = {}  # ticket that a work waits for -> the work
 
     @property
     def n_workers(self) -> int:
@@ -77,11 +78,11 @@ class AheadPool:
     def start(self) -> None:
         self.pool.start()
 
-    def begin(self, make_work: Callable[[Pool], Steps[None]]) -> None:
+    def begin(self, make_work: Callable[[Pool], Coroutine[Any, Any, None]]) -> None:
         """Begin a work beside what the user has played; the user need not wait for it, and collects nothing of it.
 
-        make_work: called once with the pool as the work sees it. Its work submits requests there and yields the ticket of the
-        one that it waits for; it is gone on with when that is finished. A FastESError that it raises ends it without a word.
+        make_work: called once with the pool as the work sees it. Its work awaits requests there, and is gone on with when the
+        one that it awaits is finished. A FastESError that it raises ends it without a word.
         """
         self._step(make_work(_Guesses(self)))
 
@@ -180,7 +181,7 @@ class AheadPool:
         self._again.clear()
         self.pool.close()
 
-    def _step(self, work: Steps[None]) -> None:
+    def _step(self, work: Coroutine[Any, Any, None]) -> None:
         """Let a work go on until it waits; one that fails has guessed something that cannot be, or will be met again.
 
         Where all that is guessed takes much memory, the works end: who asks for more of it plays it then.
@@ -188,12 +189,12 @@ class AheadPool:
         if self._nbytes > _MOST_BYTES:
             work.close()
             return
-        with contextlib.suppress(FastESError):
-            if (ticket := next(work, None)) is not None:
-                self._works[ticket] = work
+        with contextlib.suppress(FastESError, StopIteration):
+            waits_for: Unfinished = work.send(None)
+            self._works[waits_for.ticket] = work
 
 
-class _Guesses:
+class _Guesses(Pool):
     """The pool as a work sees it."""
 
     def __init__(self, ahead: AheadPool) -> None:
@@ -232,7 +233,7 @@ class _Guesses:
         return self._open[ticket].is_finished
 
     def wait(self, tickets: Collection[int]) -> None:
-        raise NotImplementedError("a work yields the ticket that it waits for")
+        raise NotImplementedError("a work awaits its requests")
 
     def collect(self, ticket: int) -> Batch:
         played = self._open.pop(ticket)

@@ -11,6 +11,7 @@ from fastes.envs.worker_number import numbered
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of, trace_of
 from fastes.pools.at_exit import close_at_exit
 from fastes.pools.open_requests import KeptRequests, OpenRequest
+from fastes.pools.pool import LocalPool
 from fastes.rollout.episode import Episode
 from fastes.rollout.job import Batch, PoolSpec, Request, Where, describe_episode, warn_of_penalty
 from fastes.rollout.job_runner import JobRunner
@@ -20,7 +21,7 @@ from fastes.system.forks import keep_unused, tell_of_forks
 from fastes.system.interrupts import handlers_kept
 
 
-class SerialPool(KeptRequests):
+class SerialPool(KeptRequests, LocalPool):
     """Runs the same jobs as ProcessPool, one after the other, in this process."""
 
     def __init__(self, spec: PoolSpec) -> None:
@@ -54,7 +55,7 @@ class SerialPool(KeptRequests):
                     break
         open_.finished = True
 
-    def play(self, job: int, request: Request) -> Episode:
+    def play_job(self, job: int, request: Request) -> Episode:
         """One job of a request: the mean return of its episodes, and their total length. Errors come as they are."""
         open_ = self._requests.add(request)
         place = open_.place

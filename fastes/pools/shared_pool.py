@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy.typing as npt
 
-from fastes.pools.base import Pool, Steps, make_pool
+from fastes.pools.base import make_pool
+from fastes.pools.pool import Pool
 from fastes.rollout.job import PoolSpec, StepsPlayed
 
 
@@ -44,25 +43,6 @@ class SharedPool:
                 raise
             self._pool = pool
         return self._pool
-
-    def run(self, works: Iterable[Steps[Any]]) -> None:
-        """Do several trainings' work at once: while one waits for its episodes, another goes on."""
-        ready, waiting = list(works), dict[int, Steps[Any]]()
-        with contextlib.ExitStack() as until_the_end:
-            for work in ready:
-                until_the_end.callback(work.close)  # all of them, whatever one of them raises
-            while ready or waiting:
-                for work in ready:
-                    if (ticket := next(work, None)) is not None:
-                        waiting[ticket] = work
-                ready = self._wait(waiting)
-
-    def _wait(self, waiting: dict[int, Steps[Any]]) -> list[Steps[Any]]:
-        """Take those out who need wait no longer, at least one."""
-        if self._pool is None or not waiting:
-            return []
-        self._pool.wait(tuple(waiting))
-        return [waiting.pop(ticket) for ticket in list(waiting) if self._pool.is_finished(ticket)]
 
     def steps_played(self) -> StepsPlayed:
         """Of all trainings together: see Pool."""

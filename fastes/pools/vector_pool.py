@@ -17,6 +17,7 @@ from fastes.envs.returned import success_of
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of
 from fastes.pools.open_requests import KeptRequests, OpenRequest
+from fastes.pools.pool import LocalPool
 from fastes.rollout.action_masks import has_mask
 from fastes.rollout.episode import Episode, EpisodeSettings
 from fastes.rollout.job import Batch, PoolSpec, Request, Terms
@@ -54,7 +55,7 @@ class _Start(NamedTuple):
     job: Job
 
 
-class VectorPool(KeptRequests):
+class VectorPool(KeptRequests, LocalPool):
     """Runs the jobs of ProcessPool in a vector environment; a job stays in the environment that began it.
 
     An environment whose episode is over starts the next one at once where that is possible (VectorEnv.restarts_alone); else
@@ -121,7 +122,7 @@ class VectorPool(KeptRequests):
         """Raises WorkerError for an exception in the environments, which belongs to none of the requests alone."""
         return self._requests.collect(ticket)
 
-    def play(self, job: int, request: Request) -> Episode:
+    def play_job(self, job: int, request: Request) -> Episode:
         """One job of a request, in the first environment: the mean return of its episodes, and their total length.
 
         Raises WorkerError for an exception in the environments.

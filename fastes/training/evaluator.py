@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fastes import _core
 from fastes.envs.closing import close_env
 from fastes.envs.seen import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
@@ -21,7 +20,8 @@ from fastes.es.perturbations import Perturbations
 from fastes.es.strategy import EvolutionStrategy
 from fastes.policies.choose_policy import AnySpec
 from fastes.pools.ahead_pool import AheadPool
-from fastes.pools.base import Pool, Steps, make_pool
+from fastes.pools.base import make_pool
+from fastes.pools.pool import Pool, run_trainings
 from fastes.pools.shared_pool import SharedPool
 from fastes.rollout.env_calls import EnvCalls, made_on
 from fastes.rollout.episode import EpisodeSettings
@@ -134,7 +134,7 @@ class Evaluator:
         several = self.cluster is not None and self._shared is None
         return self.settings.starts - 1 if several else self.starts_ahead()
 
-    def play_ahead(self, part: tuple[int, int], play: Callable[[Evaluator], Steps[None]]) -> None:
+    def play_ahead(self, part: tuple[int, int], play: Callable[[Evaluator], Coroutine[Any, Any, None]]) -> None:
         """Let a start play beside the present one, unless it does already.
 
         part: its round, and its place in that.
@@ -144,7 +144,7 @@ class Evaluator:
         if isinstance(self._pool, AheadPool) and part not in self._ahead:
             self._ahead.add(part)
 
-            def work(pool: Pool) -> Steps[None]:
+            def work(pool: Pool) -> Coroutine[Any, Any, None]:
                 other = Evaluator(self.source, self.policy, self.settings, self.table, self.n_workers, env_calls=self.env_calls)
                 other._pool = pool
                 return play(other)
@@ -226,7 +226,7 @@ class Evaluator:
             return self.n_workers
         return self.start(training=False).n_workers if self._pool is not None or self._shared is not None else 0
 
-    def run_generation(
+    async def run_generation(
         self,
         perturbations: Perturbations,
         normalizer: ObsNormalizer,
@@ -234,7 +234,7 @@ class Evaluator:
         strategy: EvolutionStrategy,
         first_pair: int = 0,
         then: Callable[[], object] | None = None,
-    ) -> Steps[Batch]:
+    ) -> Batch:
         """Play a generation's candidates.
 
         perturbations: of the generation, all pairs.
@@ -260,7 +260,7 @@ class Evaluator:
         ticket = pool.submit(request)
         if then is not None:
             then()
-        return (yield from _batch_of(pool, ticket))
+        return await pool.result(ticket)
 
     def begin_evaluation(
         self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int, calls: int
@@ -291,16 +291,16 @@ class Evaluator:
         known = (ticket for its, ticket in self._running if its is theta and pool.knows(ticket))  # an error may make it forget
         return next(known, None)
 
-    def finish_evaluation(
+    async def finish_evaluation(
         self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int, calls: int
-    ) -> Steps[Evaluation]:
+    ) -> Evaluation:
         """What these gave; they begin here where they have not."""
         ticket = self.begin_evaluation(theta, normalizer, seeds, episodes, generation, calls)
-        batch = yield from _batch_of(self._started(), ticket)
+        batch = await self._started().result(ticket)
         self._running = [each for each in self._running if each[1] != ticket]
         return Evaluation(batch.returns, batch.lengths, seeds)
 
-    def keep_evaluations(self, wanted: Sequence[Float32]) -> Steps[None]:
+    async def keep_evaluations(self, wanted: Sequence[Float32]) -> None:
         """Be done with noise-free episodes of any other theta: a training that was changed meanwhile does not want them."""
         kept = [(theta, ticket) for theta, ticket in self._running if any(theta is one for one in wanted)]
         if len(kept) == len(self._running):
@@ -310,42 +310,32 @@ class Evaluator:
         for theta, ticket in over:
             if not any(theta is one for one in wanted) and pool.knows(ticket):
                 with contextlib.suppress(WorkerError):
-                    yield from _batch_of(pool, ticket)
+                    await pool.result(ticket)
 
-    def evaluate(self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings) -> Steps[Evaluation]:
+    async def evaluate(self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings) -> Evaluation:
         """Noise-free episodes of theta, one for each environment seed."""
         pool, returns, lengths = self.start(training=False), [], []
         for at in range(0, len(seeds), pool.spec.num_evals):
             part = seeds[at : at + pool.spec.num_evals]
             calls = self.env_calls.sent()
             request = Request(theta, normalizer, episodes, eval_seeds=part, table=self._table_number, calls=calls)
-            batch = yield from _batch_of(pool, pool.submit(request))
+            batch = await pool.play(request)
             returns.append(batch.returns)
             lengths.append(batch.lengths)
         return Evaluation(np.concatenate(returns), np.concatenate(lengths), seeds)
 
-    def finish(self, steps: Steps[_Result]) -> _Result:
-        """Do work of the methods above, and wait where they wait."""
+    def run(self, training: Coroutine[Any, Any, _Result]) -> _Result:
+        """Run a coroutine that awaits the methods above, to its end."""
         with used(self):
-            return self._finish(steps)
-
-    def _finish(self, steps: Steps[_Result]) -> _Result:
-        self._forget_abandoned()
-        try:
-            with _core.UsualFloats():  # whatever the script that calls this has set
-                while True:
-                    ticket = next(steps)
-                    self._started().wait((ticket,))
-        except StopIteration as end:
-            result: _Result = end.value
+            self._forget_abandoned()
+            try:
+                (result,) = run_trainings(training)
+            except BaseException:
+                if isinstance(self._pool, AheadPool) and self._ahead:  # they begin anew
+                    self._ahead.clear()
+                    self._pool.forget()
+                raise
             return result
-        except BaseException:
-            if isinstance(self._pool, AheadPool) and self._ahead:  # they begin anew
-                self._ahead.clear()
-                self._pool.forget()
-            raise
-        finally:
-            steps.close()
 
     @property
     def has_pool(self) -> bool:
@@ -377,10 +367,3 @@ class Evaluator:
             self._pool, self._running, self._ahead = None, [], set()
             self.table.release()
         self._shared, self._table_number = None, 0
-
-
-def _batch_of(pool: Pool, ticket: int) -> Steps[Batch]:
-    """Wait for a request, and collect it."""
-    while not pool.is_finished(ticket):
-        yield ticket
-    return pool.collect(ticket)

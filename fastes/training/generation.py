@@ -11,7 +11,6 @@ import numpy.typing as npt
 from fastes.es.fitness_shaping import mean_and_std
 from fastes.es.perturbations import Perturbations
 from fastes.es.strategy import Update
-from fastes.pools.base import Steps
 from fastes.rollout.job import Batch
 from fastes.training.evaluation import Evaluation, Pending, Told
 from fastes.training.evaluator import Evaluator
@@ -26,13 +25,13 @@ class Generation(NamedTuple):
     batch: Batch
 
 
-def run_generation(state: TrainingState, evaluator: Evaluator) -> Steps[Generation]:
+async def run_generation(state: TrainingState, evaluator: Evaluator) -> Generation:
     """Play the running generation's candidates, and begin with theta's noise-free episodes, which may play on afterwards.
 
     While the population's rule misses pairs, they are asked for beside those that were there, and played too.
     """
     perturbations, (training, evaluation) = state.perturbations(), state.episode_settings()
-    yield from evaluator.keep_evaluations([pending.theta for pending in state.pending])
+    await evaluator.keep_evaluations([pending.theta for pending in state.pending])
 
     def begin_evaluations() -> None:
         for pending in state.to_evaluate()[: state.settings.evaluations_at_once()]:  # a longer lag that was loaded has more
@@ -50,34 +49,35 @@ def run_generation(state: TrainingState, evaluator: Evaluator) -> Steps[Generati
     asked = state.normalizer, training, state.strategy
     if not state.settings.eval_lag:  # what has no adaptive cap, and is waited for, should not be the last to start
         begin_evaluations()
-    batch = yield from evaluator.run_generation(perturbations, *asked, 0, once_begun)
+    batch = await evaluator.run_generation(perturbations, *asked, 0, once_begun)
     while missing := state.population.missing_pairs(batch.lengths, state.progress_remaining):
         first = perturbations.num_pairs
         perturbations = state.perturbations(first + missing)
-        batch = batch.joined((yield from evaluator.run_generation(perturbations, *asked, first)))
+        batch = batch.joined(await evaluator.run_generation(perturbations, *asked, first))
     return Generation(perturbations, batch)
 
 
-def finish_evaluation(state: TrainingState, evaluator: Evaluator, pending: Pending) -> Steps[Told]:
+async def finish_evaluation(state: TrainingState, evaluator: Evaluator, pending: Pending) -> Told:
     """Wait for the noise-free episodes of a generation's theta."""
     seeds = state.eval_seeds(pending.drawn_as)
     of, episodes = (pending.theta, pending.normalizer), state.episode_settings()[1]
-    return Told(pending, (yield from evaluator.finish_evaluation(*of, seeds, episodes, pending.generation, pending.calls)))
+    evaluation = await evaluator.finish_evaluation(*of, seeds, episodes, pending.generation, pending.calls)
+    return Told(pending, evaluation)
 
 
-def play_start(state: TrainingState, evaluator: Evaluator) -> Steps[None]:
+async def play_start(state: TrainingState, evaluator: Evaluator) -> None:
     """Play what a start will ask for, until it is judged. Nobody is told: who does it again has the results at once."""
     while not state.starts.due(state.counters.num_timesteps, state.counters.budget):
-        state = yield from warm_up(state, evaluator)
-        generation = yield from run_generation(state, evaluator)
+        state = await warm_up(state, evaluator)
+        generation = await run_generation(state, evaluator)
         told, (due, waiting) = [], state.due(generation.batch)
         for pending in due:
-            told.append((yield from finish_evaluation(state, evaluator, pending)))
+            told.append(await finish_evaluation(state, evaluator, pending))
         state, _ = state.updated(generation.batch, told, waiting)
-    yield from evaluate(state, evaluator, state.starts.judges())
+    await evaluate(state, evaluator, state.starts.judges())
 
 
-def warm_up(state: TrainingState, evaluator: Evaluator) -> Steps[TrainingState]:
+async def warm_up(state: TrainingState, evaluator: Evaluator) -> TrainingState:
     """Start the statistics of parameters that are new with what their first candidates observe; theta stays.
 
     The same state without obs_warmup, or where observations were seen, usable or not. The first generation plays the same
@@ -89,13 +89,13 @@ def warm_up(state: TrainingState, evaluator: Evaluator) -> Steps[TrainingState]:
     if not wanted or (state.strategy.generation and not state.starts.has_unjudged_starts):
         return state
     perturbations, (training, _) = state.perturbations(), state.episode_settings()
-    batch = yield from evaluator.run_generation(perturbations, state.normalizer, training, state.strategy)
+    batch = await evaluator.run_generation(perturbations, state.normalizer, training, state.strategy)
     return state.warmed_up(batch)
 
 
-def evaluate(state: TrainingState, evaluator: Evaluator, seeds: npt.NDArray[np.int64]) -> Steps[Evaluation]:
+async def evaluate(state: TrainingState, evaluator: Evaluator, seeds: npt.NDArray[np.int64]) -> Evaluation:
     """Noise-free episodes of theta, one for each environment seed."""
-    return evaluator.evaluate(state.strategy.theta, state.normalizer, seeds, state.episode_settings()[1])
+    return await evaluator.evaluate(state.strategy.theta, state.normalizer, seeds, state.episode_settings()[1])
 
 
 def may_confirm(state: TrainingState) -> bool:
@@ -106,16 +106,16 @@ def may_confirm(state: TrainingState) -> bool:
     return state.counters.num_timesteps >= state.counters.confirm_after
 
 
-def confirm_target(
+async def confirm_target(
     state: TrainingState, evaluator: Evaluator, pending: Pending, target: float
-) -> Steps[tuple[bool, TrainingState, Evaluation]]:
+) -> tuple[bool, TrainingState, Evaluation]:
     """Evaluate theta on fresh seeds: one good episode is no solution.
 
     Whether it is one, the state that knows of it, and the episodes: the state does not count the steps of a success.
     """
     counters = state.counters
     seeds = state.fresh_seeds(state.settings.target_episodes)
-    confirmation = yield from evaluator.evaluate(pending.theta, pending.normalizer, seeds, state.episode_settings()[1])
+    confirmation = await evaluator.evaluate(pending.theta, pending.normalizer, seeds, state.episode_settings()[1])
     steps = confirmation.timesteps
     if confirmation.mean >= target:
         return True, state, confirmation

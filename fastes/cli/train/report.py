@@ -13,7 +13,6 @@ import numpy as np
 from fastes.agent import FastES
 from fastes.checkpoints.locate import BEST, CHECKPOINT
 from fastes.errors import WorkerError
-from fastes.pools.base import Steps
 from fastes.reports.progress_bar import ProgressBar
 from fastes.runs.run_folder import RunFolder
 from fastes.runs.video import can_draw
@@ -40,7 +39,7 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
         bar.close()
         say(f"stopped by Ctrl-C; to go on: {resume_command(model, folder.shown)}")
     else:
-        outcome = model.evaluator.finish(choose_best(model, folder, bar))
+        outcome = model.evaluator.run(choose_best(model, folder, bar))
         bar.close()
         folder.note_result(outcome.kept)
         last = model.theta
@@ -84,16 +83,16 @@ def most_judging(model: FastES) -> int:
     return 2 * model.settings.target_episodes
 
 
-def choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Steps[Outcome]:
+async def choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Outcome:
     """Compare the last parameters with those of the best evaluation over the same seeds; best.zip gets the better ones.
 
     The last ones of a training that ended by time are those that it was judged to be.
     """
     with model.as_judged():
-        return (yield from _choose_best(model, folder, bar))
+        return await _choose_best(model, folder, bar)
 
 
-def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Steps[Outcome]:
+async def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Outcome:
     episodes, best = model.settings.target_episodes, None
     seeds = (
         model.state.fresh_seeds(episodes) if model.solved else np.arange(episodes, dtype=np.int64)
@@ -101,7 +100,7 @@ def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Steps[Ou
     chosen = model.solved or model.archive.is_raced(model.generation)
     has_best = not chosen and (folder.path / BEST).exists()
     bar.judge(model, (1 + has_best) * episodes)
-    last = yield from evaluate(model.state, model.evaluator, seeds)
+    last = await evaluate(model.state, model.evaluator, seeds)
     if has_best:
         with FastES.load(folder.path / BEST, n_workers=0) as best_model:  # no environment is built beside those that play
             fits = best_model.settings.normalize_obs == model.settings.normalize_obs
@@ -112,7 +111,7 @@ def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Steps[Ou
             evaluator = model.evaluator if fits else best_model.evaluator
             whose = best_model.state.strategy.theta, best_model.state.normalizer
             playing = evaluator.evaluate(*whose, seeds, model.state.episode_settings()[1])  # as long as the last ones' are
-            best = (yield from playing) if fits else evaluator.finish(playing)
+            best = await playing if fits else evaluator.run(playing)
     bar.judge(model, 0)
     outcome = Outcome(last, best)
     if outcome.kept is last:

@@ -13,8 +13,7 @@ from fastes.cli.train.report import most_judging, replay_command
 from fastes.cli.train.seeds_report import draw_all, how_to_go_on, report_all, solved_among, to_go_on
 from fastes.cli.train.start import Run, absolute, new_folder, new_model, note_start, place_of_runs, tell_start
 from fastes.errors import FastESError, WorkerError, check_int
-from fastes.pools.base import Steps
-from fastes.pools.shared_pool import SharedPool
+from fastes.pools.pool import run_trainings
 from fastes.reports.callbacks import Callback
 from fastes.reports.progress_bar import SeedsBar
 from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
@@ -48,25 +47,25 @@ def _train(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
     several = f"seeds {first.seed} to {last.seed}, run folders {folder.shown} to {last_folder.shown.name}"
     tell_start(arguments, first, one if len(runs) == 1 else several)
     bar, started = SeedsBar(len(runs), judging=most_judging(first)), time.perf_counter()
-    with StopOnSignal() as interrupt, one_pool([run.model for run in runs]) as pool, bar:
-        status = _learn(runs, pool, [interrupt] if arguments.quiet else [bar, interrupt], arguments.max_minutes)
+    with StopOnSignal() as interrupt, one_pool([run.model for run in runs]), bar:
+        status = _learn(runs, [interrupt] if arguments.quiet else [bar, interrupt], arguments.max_minutes)
         if status:
             return status
         interrupt.training_has_ended()
         try:
-            report_all(runs, pool, time.perf_counter() - started, interrupt.requested, bar)
+            report_all(runs, time.perf_counter() - started, interrupt.requested, bar)
         except (KeyboardInterrupt, Terminated):
             say(f"\nstopped before the report was whole; for that:\n{how_to_go_on(runs)}", file=sys.stderr)
             raise
     return INTERRUPTED if interrupt.requested else 0
 
 
-def _learn(runs: Sequence[Run], pool: SharedPool, callbacks: Sequence[Callback], minutes: float | None) -> int:
+def _learn(runs: Sequence[Run], callbacks: Sequence[Callback], minutes: float | None) -> int:
     """Train and save all. An exit status: 0 where a report can follow, as after the first Ctrl-C, too."""
     failed: list[Run] = []
     whole: list[Run] = []
     try:
-        pool.run([_training(run, callbacks, minutes, failed, whole) for run in runs])
+        run_trainings(*[_training(run, callbacks, minutes, failed, whole) for run in runs])
     except KeyboardInterrupt:
         left = to_go_on(runs, solved_among(whole), _with_what)
         say(f"\nstopped at once; each run's last checkpoint is whole{left}", file=sys.stderr)
@@ -86,9 +85,9 @@ def _learn(runs: Sequence[Run], pool: SharedPool, callbacks: Sequence[Callback],
     return 0 if len(whole) == len(runs) else 1
 
 
-def _training(
+async def _training(
     run: Run, callbacks: Sequence[Callback], minutes: float | None, failed: list[Run], whole: list[Run]
-) -> Steps[None]:
+) -> None:
     """One of the trainings.
 
     minutes: that it may take. failed: where it goes after an exception. whole: where it goes once its folder holds all of it.
@@ -96,7 +95,7 @@ def _training(
     model, folder = run
     try:
         budget = model.settings.total_timesteps
-        yield from model.learning(budget, [folder, *callbacks], reset_num_timesteps=False, max_minutes=minutes)
+        await model.learn_async(budget, [folder, *callbacks], reset_num_timesteps=False, max_minutes=minutes)
     except Exception:
         failed.append(run)
         raise

@@ -11,8 +11,7 @@ import numpy as np
 from fastes.checkpoints.locate import BEST
 from fastes.cli.train.report import Outcome, choose_best, counted, play_command, resume_command
 from fastes.cli.train.start import Run
-from fastes.pools.base import Steps
-from fastes.pools.shared_pool import SharedPool
+from fastes.pools.pool import run_trainings
 from fastes.reports.plots import plot_curves
 from fastes.reports.progress_bar import SeedsBar
 from fastes.runs.curves import read_curve
@@ -21,10 +20,10 @@ from fastes.system.console import say
 from fastes.system.installation import install_command
 
 
-def report_all(runs: Sequence[Run], pool: SharedPool, seconds: float, interrupted: bool, bar: SeedsBar) -> None:
+def report_all(runs: Sequence[Run], seconds: float, interrupted: bool, bar: SeedsBar) -> None:
     timesteps, generations = (sum(getattr(model, name) for model, _ in runs) for name in ("num_timesteps", "generation"))
     say(f"{counted(len(runs), 'seed')}: {timesteps} timesteps in {counted(generations, 'generation')}, {seconds:.1f} s")
-    outcomes = {} if interrupted else _judge(runs, pool, bar)
+    outcomes = {} if interrupted else _judge(runs, bar)
     bar.close()
     if interrupted:
         say(f"stopped by Ctrl-C{to_go_on(runs, solved_among(runs))}")
@@ -64,15 +63,10 @@ def to_go_on(runs: Sequence[Run], solved: Sequence[Run], how: Callable[[Sequence
     return f"{said}; to go on:\n{how(left)}" if left else said
 
 
-def _judge(runs: Sequence[Run], pool: SharedPool, bar: SeedsBar) -> dict[int, Outcome]:
+def _judge(runs: Sequence[Run], bar: SeedsBar) -> dict[int, Outcome]:
     """What the parameters of each seed are worth; its best.zip gets the better ones."""
-    outcomes: dict[int, Outcome] = {}
-
-    def work(run: Run) -> Steps[None]:
-        outcomes[run.model.seed] = yield from choose_best(run.model, run.folder, bar)
-
-    pool.run([work(run) for run in runs])
-    return outcomes
+    outcomes = run_trainings(*[choose_best(model, folder, bar) for model, folder in runs])
+    return {run.model.seed: outcome for run, outcome in zip(runs, outcomes, strict=True)}
 
 
 def _rank(outcome: Outcome) -> float:

@@ -21,6 +21,7 @@ from fastes.pools.cluster.membership import LOG, ClusterLost, Membership
 from fastes.pools.cluster.messages import Failed, Int64, Played, Range, Reply, Unlike, runs_of, unpack
 from fastes.pools.cluster.schedule import Load, sizes
 from fastes.pools.cluster.tickets import OpenTicket
+from fastes.pools.pool import Pool
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
 from fastes.system.forks import keep_unused, tell_of_forks
 from fastes.system.interrupts import interrupts_wait
@@ -48,7 +49,7 @@ class _Order(NamedTuple):
     owner: OpenTicket
 
 
-class RayPool:
+class RayPool(Pool):
     """Plays requests on the nodes of a Ray cluster. They may come and go; what was lost with one is played by others.
 
     cluster: 'auto', 'host:port' or 'ray://host:port'.

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fastes import _core
 from fastes.errors import WorkerError
 from fastes.pools.open_requests import OpenRequest, OpenRequests, steps_in
+from fastes.pools.pool import Pool
 from fastes.pools.processes.losses import Losses
 from fastes.pools.processes.shutdown import warn_of_late
 from fastes.pools.processes.watchdog import TICK, Watch
@@ -35,7 +36,7 @@ from fastes.rollout.shared_block import (
 from fastes.system.interrupts import interrupts_wait
 
 
-class ProcessPool(Workforce):
+class ProcessPool(Workforce, Pool):
     """Runs requests on processes, which start with the first one and are replaced when they die.
 
     n_workers: that play anything. spare: further ones that play noise-free episodes alone.

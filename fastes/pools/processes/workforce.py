@@ -42,6 +42,8 @@ class Workforce:
     n_workers: that play anything. spare: further ones that play noise-free episodes alone.
     """
 
+    n_workers = 0
+
     def __init__(self, spec: PoolSpec, n_workers: int, spare: int = 0) -> None:
         refuse_workers()
         self.spec, self.n_workers, self.n_processes = spec, n_workers, n_workers + spare

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from fastes.pools.base import Steps
 from fastes.training.archive.snapshots import FINAL, HEAT, Snapshot
 from fastes.training.evaluation import Evaluation
 from fastes.training.evaluator import Evaluator
@@ -58,7 +57,7 @@ def _finalists(entrants: int) -> int:
     return max(_LEAST_FINALISTS, math.ceil(entrants / 2))
 
 
-def run_race(state: TrainingState, evaluator: Evaluator) -> Steps[Race]:
+async def run_race(state: TrainingState, evaluator: Evaluator) -> Race:
     """Let all play HEAT noise-free episodes, and the better half FINAL further ones, whose best one wins.
 
     The environment seeds are the same for all, and those of no other episode. Of equal ones the better in the heat comes first,
@@ -68,13 +67,13 @@ def run_race(state: TrainingState, evaluator: Evaluator) -> Steps[Race]:
     heats: list[Entrant] = []
     finals: list[Entrant] = []
     for each in (state.present(), *reversed(state.archive.best())):
-        heat = yield from evaluator.evaluate(each.theta, each.normalizer, seeds[:HEAT], episodes)
+        heat = await evaluator.evaluate(each.theta, each.normalizer, seeds[:HEAT], episodes)
         heats.append(Entrant(each, score(heat), heat))
     heats.sort(key=lambda entrant: -entrant.score)
     finalists = _finalists(len(heats))
     for entrant in heats[:finalists]:
         its_theta, its_normalizer = entrant.snapshot.theta, entrant.snapshot.normalizer
-        final = yield from evaluator.evaluate(its_theta, its_normalizer, seeds[HEAT:], episodes)
+        final = await evaluator.evaluate(its_theta, its_normalizer, seeds[HEAT:], episodes)
         finals.append(entrant._replace(score=score(final), final=final))
     finals.sort(key=lambda entrant: -entrant.score)
     return Race((*finals, *heats[finalists:]))

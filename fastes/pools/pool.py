@@ -1,0 +1,188 @@
+"""The pool: plays requests, and lets trainings that wait for them share one thread."""
+
+#     training                       pool                                 where jobs are played
+#
+#     ask() --> Request -- submit --> jobs in a slot ---- claim ------->  worker processes       (processes/)
+#                                          |                              this process           (serial_pool.py)
+#                                          |                              a vector environment   (vector_pool.py)
+#                                          |                              nodes of a Ray cluster (cluster/)
+#     tell() <-- Batch -- collect <-- results in job order <-- commit --  an episode, or its failure
+#
+# A request is a generation's candidates, or noise-free episodes of theta (an evaluation). A job is one candidate's episodes, or
+# one noise-free episode. `await pool.play(request)` submits and collects; its training is suspended in
+# between. `run_trainings` goes from one training to the next, and calls `wait` once all of them are suspended.
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import Collection, Coroutine, Generator, Set
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes import _core
+from fastes.rollout.episode import Episode
+from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
+
+_Result = TypeVar("_Result")
+
+
+class Pool(Protocol):
+    """Plays the jobs of several requests at once.
+
+    A request is submitted, waited for, and collected. As many may be open as the spec has slots for. The oldest request's
+    candidates are played first, and noise-free episodes when no candidate is left; these first if the spec says so. After an
+    error the pool can be used again.
+
+    Attributes:
+        spec: The environment, the policy, and the room for requests.
+    """
+
+    spec: PoolSpec
+
+    @property
+    @abstractmethod
+    def n_workers(self) -> int:
+        """Processes that play candidates at this moment; 0 if this process plays them."""
+
+    @abstractmethod
+    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
+        """Memory for one of the pool's noise tables, float32 (table_size,)."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start everything that takes time to start."""
+
+    @abstractmethod
+    def submit(self, request: Request) -> int:
+        """Begin a request's jobs as workers become free.
+
+        Returns:
+            The request's ticket.
+
+        Raises:
+            FastESError: If no slot is free.
+        """
+
+    def knows(self, ticket: int) -> bool:
+        """Whether a request waits to be collected. An exception in `wait` makes a pool forget all requests."""
+        return ticket in self.tickets()
+
+    @abstractmethod
+    def tickets(self) -> Set[int]:
+        """The tickets of all requests that wait to be collected."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Drop all requests, finished or not."""
+
+    @abstractmethod
+    def is_finished(self, ticket: int) -> bool:
+        """Whether `collect` can be called."""
+
+    @abstractmethod
+    def wait(self, tickets: Collection[int]) -> None:
+        """Return once one of these requests is finished.
+
+        Raises:
+            FastESError: For a failure of the pool itself. `collect` raises the failures of jobs.
+        """
+
+    @abstractmethod
+    def collect(self, ticket: int) -> Batch:
+        """Return a finished request's results, and free its slot.
+
+        Raises:
+            WorkerError: For an environment's exception.
+        """
+
+    async def result(self, ticket: int) -> Batch:
+        """Suspend the training until a request is finished, then `collect` it."""
+        while not self.is_finished(ticket):
+            await Unfinished(self, ticket)
+        return self.collect(ticket)
+
+    async def play(self, request: Request) -> Batch:
+        """Submit a request and return its `result`."""
+        return await self.result(self.submit(request))
+
+    @abstractmethod
+    def steps_played(self) -> StepsPlayed:
+        """Environment steps so far, with those of running episodes and of lost ones. Any thread may ask."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the workers, and close environments that are the pool's own."""
+
+
+class LocalPool(Pool, Protocol):
+    """A pool that works in this process, so that a debugger sees a job that it plays."""
+
+    @abstractmethod
+    def play_job(self, job: int, request: Request) -> Episode:
+        """Play one job of a request.
+
+        Returns:
+            The mean return of the job's episodes, and their total length.
+
+        Raises:
+            Exception: The environment's own exception, as it is. A vector environment's becomes a WorkerError, since it
+                belongs to none of its environments.
+        """
+
+
+class Unfinished:
+    """Awaitable: a suspended training hands it to `run_trainings`, and goes on once the request is finished."""
+
+    __slots__ = ("pool", "ticket")
+
+    def __init__(self, pool: Pool, ticket: int) -> None:
+        self.pool, self.ticket = pool, ticket
+
+    def __await__(self) -> Generator[Unfinished, None, None]:
+        yield self
+
+    @property
+    def is_over(self) -> bool:
+        return self.pool.is_finished(self.ticket)
+
+
+def run_trainings(*trainings: Coroutine[Any, Any, _Result]) -> list[_Result]:
+    """Run trainings side by side: while one waits for its request, the others go on.
+
+    Args:
+        trainings: Coroutines that await nothing but requests. Those of several trainings have one pool.
+
+    Returns:
+        The trainings' results, in their order.
+
+    Raises:
+        BaseException: The first exception of a training or of the pool. It ends all trainings.
+    """
+    results: dict[int, _Result] = {}
+    waiting: dict[int, Unfinished] = {}
+    ready = list(range(len(trainings)))
+    with contextlib.ExitStack() as at_the_end:
+        for training in trainings:
+            at_the_end.callback(training.close)
+        with _core.UsualFloats():  # whatever the script that calls this has set
+            while ready or waiting:
+                for number in ready:
+                    try:
+                        waiting[number] = trainings[number].send(None)
+                    except StopIteration as end:
+                        results[number] = end.value
+                ready = _wait(waiting) if waiting else []
+    return [results[number] for number in range(len(trainings))]
+
+
+def _wait(waiting: dict[int, Unfinished]) -> list[int]:
+    """Take at least one training out of those that wait, unless its pool has returned early."""
+    pool = next(iter(waiting.values())).pool
+    pool.wait(tuple(each.ticket for each in waiting.values() if each.pool is pool))
+    ready = [number for number, each in waiting.items() if each.is_over]
+    for number in ready:
+        del waiting[number]
+    return ready
