@@ -38,7 +38,7 @@ from fastes.models.user_attributes import set_attributes
 from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.layers.recurrent_state import State
-from fastes.pools.cluster.connection import check_cluster
+from fastes.pools.make_pool import PoolChoice, make_pool
 from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback
 from fastes.reports.training_warnings import StatisticsWarnings
@@ -52,7 +52,6 @@ from fastes.settings.preset_loader import choose_settings, preset_for
 from fastes.settings.settings import Settings
 from fastes.settings.step_length import warn_of_step_length
 from fastes.system.console import output_lasts
-from fastes.system.cpus import available_cpus
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import keep_unused
 from fastes.training.evaluation import Evaluation
@@ -133,7 +132,7 @@ class FastES(Loop):
             warn_of_step_length(under, chosen, changes, spec.num_params, stacklevel=2)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             self._init_interface(tensorboard_log, stats_window_size, device, info_keywords)
-            self._set_up(source, spec, chosen, seed, n_workers, verbose, cluster)
+            self._set_up(source, spec, chosen, seed, verbose, PoolChoice(n_workers, cluster))
             self._draw_reference(own)
             self.evaluator.env_shown, self.evaluator.seen = True, None if own is None else look_at(own)
         finally:  # none is kept beside those that play: it may hold a port or a licence
@@ -146,20 +145,17 @@ class FastES(Loop):
         spec: AnySpec,
         settings: Settings,
         seed: int,
-        n_workers: int | None,
         verbose: int,
-        cluster: str | None,
+        choice: PoolChoice,
     ) -> None:
         self.source, self.verbose = source, verbose
-        self.n_workers = self._checked_workers(source, n_workers)
-        self.cluster = None if cluster is None else check_cluster(cluster, source, n_workers)
+        self.pool_choice, self.pool = choice, make_pool(source, choice)
         self._env: CalledEnv | None = None
         check_model_memory(spec, settings.archive_size)
         with _core.UsualFloats():
             self.state = TrainingState(settings, spec, seed, source.episode_limit)
         vars(self).update(settings=settings, seed=seed)  # W&B and others list vars(model); the properties come first
-        how = self.state.strategy.table, self.n_workers, self.cluster, self.state.env_calls
-        self.evaluator = Evaluator(source, spec, settings, *how)
+        self.evaluator = Evaluator(source, spec, settings, self.state.strategy.table, self.pool, self.state.env_calls)
         self._predictor = Predictor(spec, settings.normalize_obs, seed)
         self._odd = StatisticsWarnings()
         self._one_thread = OneThread()
@@ -169,18 +165,6 @@ class FastES(Loop):
         env: Any = self.source.vector_env if own is None else own
         self.state.reference = draw_reference(self.policy_spec, self.source, env, self.seed, self.settings.on_env_error)
         self._use_reference()
-
-    def _checked_workers(self, source: EnvSource, n_workers: int | None) -> int:
-        """How many processes: none beside a vector environment, which has its own."""
-        vector_env, self.given_workers = source.vector_env, n_workers
-        if n_workers is None:
-            return available_cpus() if vector_env is None else 0
-        if vector_env is not None and n_workers:
-            raise ValueError(
-                f"n_workers = {n_workers!r} cannot be used with {vector_env}, which is driven as it is: leave it out, or "
-                "pass the environment's id, or a function that builds one, as env"
-            )
-        return check_int("n_workers", n_workers, 0, 4096)
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
@@ -396,7 +380,7 @@ class FastES(Loop):
             print_versions("SAVED MODEL SYSTEM INFO", parts.checkpoint.data.get("versions"))
         model = cls.__new__(cls)
         model._init_interface(tensorboard_log, device=device, info_keywords=info_keywords)
-        model._set_up(parts.source, parts.spec, parts.settings, parts.seed, n_workers, verbose, cluster)
+        model._set_up(parts.source, parts.spec, parts.settings, parts.seed, verbose, PoolChoice(n_workers, cluster))
         restore_state(model.state, parts.checkpoint)
         set_attributes(model, parts.checkpoint, replaced)
         if left_out := model.state.env_calls.left_out():
@@ -419,8 +403,7 @@ class FastES(Loop):
         """The copy that fastes.models.model_copy has described."""
         model = cls.__new__(cls)
         model._init_interface(**copied.interface)
-        constructed = copied.n_workers, copied.verbose, copied.cluster
-        model._set_up(copied.source, copied.spec, copied.settings, copied.seed, *constructed)
+        model._set_up(copied.source, copied.spec, copied.settings, copied.seed, copied.verbose, copied.pool_choice)
         restore_state(model.state, copied.checkpoint)
         set_attributes(model, copied.checkpoint, {})
         model.state.env_calls.restore(copied.env_calls)
@@ -431,8 +414,7 @@ class FastES(Loop):
         """A new model: what this one was when it was new, but with another seed."""
         model = type(self).__new__(type(self))
         model._init_interface(self.tensorboard_log, self.stats_window_size, info_keywords=self.given_keywords)
-        constructed = self.given_workers, self.verbose, self.cluster
-        model._set_up(self.source, self.policy_spec, self.settings, check_seed(seed), *constructed)
+        model._set_up(self.source, self.policy_spec, self.settings, check_seed(seed), self.verbose, self.pool_choice)
         model.evaluator.env_shown, model.evaluator.seen = self.evaluator.env_shown, self.evaluator.seen
         if self.policy_spec.needs_reference:
             env = self.evaluator.build()
@@ -449,9 +431,18 @@ class FastES(Loop):
             "stats_window_size": self.stats_window_size,
             "info_keywords": self.given_keywords,
         }
-        constructed = self.given_workers, self.verbose, interface, self.cluster
-        what = self.snapshot(), self.source, self.policy_spec, self.settings, self.seed
-        copied = Copied(type(self), *what, *constructed, self.state.env_calls.made)
+        copied = Copied(
+            kind=type(self),
+            checkpoint=self.snapshot(),
+            source=self.source,
+            spec=self.policy_spec,
+            settings=self.settings,
+            seed=self.seed,
+            pool_choice=self.pool_choice,
+            verbose=self.verbose,
+            interface=interface,
+            env_calls=self.state.env_calls.made,
+        )
         return unpack, (pack(copied),)
 
     def close(self) -> None:

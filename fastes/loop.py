@@ -146,7 +146,7 @@ class Loop(SB3Interface):
         with interrupts_wait():
             state, update = state.finished(told[-1]) if solved else state.updated(batch, told, waiting)
             finished = time.perf_counter()
-            record = make_record(state, generation, last, update, self.evaluator.num_workers, finished - started)
+            record = make_record(state, generation, last, update, self.evaluator.pool.n_workers, finished - started)
             self._become(state.reporting(record, batch, told))
             if solved:
                 self._drop(StepsPlayed(candidates=int(batch.lengths.sum())))

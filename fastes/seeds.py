@@ -12,9 +12,9 @@ from fastes.envs.source import EnvArgument
 from fastes.errors import check_int, check_seed
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.pools.pool import run_trainings
-from fastes.pools.shared_pool import SharedPool
 from fastes.reports.progress_bar import SeedsBar
 from fastes.system.console import output_lasts
+from fastes.training.evaluator import Shared
 
 MOST_SEEDS = 1000
 
@@ -99,16 +99,16 @@ def check_seeds(seeds: int | Iterable[int]) -> list[int]:
 
 @contextlib.contextmanager
 def one_pool(models: Sequence[FastES]) -> Iterator[None]:
-    """Meanwhile the models share their workers."""
-    references = [model.state.reference for model in models if model.state.reference is not None]
-    pool = SharedPool(len(models), models[0].n_workers, models[0].cluster, tuple(references))
+    """The models use the first one's pool meanwhile."""
+    references = tuple(model.state.reference for model in models if model.state.reference is not None)
+    pool = models[0].pool
     try:
         for number, model in enumerate(models):
-            model.evaluator.share(pool, number)
+            model.evaluator.share(pool, Shared(number, len(models), references))
         yield
     finally:
         for model in models:
-            model.evaluator.share(None)
+            model.evaluator.unshare()
         pool.close()
 
 

@@ -278,7 +278,7 @@ def test_one_node_is_killed_and_one_comes_in_the_middle_of_a_generation(
 
 
 def nodes_of(model: FastES) -> membership.Membership:
-    pool = model.evaluator._pool
+    pool = model.evaluator.pool
     assert isinstance(pool, RayPool)
     assert pool._nodes is not None
     return pool._nodes

@@ -36,14 +36,15 @@ _SECONDS = 10.0  # for one that should
 class ByHand:
     """A node's pool whose requests end when a test says so."""
 
-    def __init__(self, spec: PoolSpec, n_workers: int, spare: int) -> None:
-        self.spec, self.waits = spec, 0
+    def __init__(self, n_workers: int, spare: int) -> None:
+        self.waits = 0
         self._requests: dict[int, Request] = {}
         self._finished: set[int] = set()
-        self._tables = np.empty((spec.num_tables, spec.table_size), dtype=np.float32)
         self._read, self._write = os.pipe()
 
-    def start(self) -> None: ...
+    def open(self, spec: PoolSpec) -> None:
+        self.spec = spec
+        self._tables = np.empty((spec.num_tables, spec.table_size), dtype=np.float32)
 
     def wake_by(self, fd: int) -> None:
         self._bell = fd
@@ -314,7 +315,8 @@ class Driver:
         self.works: list[tuple[str, Work]] = []
         self.fails: Exception | None = None
         self.members = {name: self._member(name) for name in "abc"[:count]}
-        self.pool = RayPool(spec, "auto")
+        self.pool = RayPool("auto")
+        self.pool.spec = spec
         self.nodes = Connected(dict(self.members), self.pool._lose)
         self.pool._nodes = self.nodes
 

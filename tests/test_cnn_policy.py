@@ -15,6 +15,7 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 from gymnasium.wrappers import FrameStackObservation
 from images_for_tests import ACTIONS, NORMED, SETTINGS, SMALL, Dots, box, spec
+from pools import opened, played
 from test_kernel_parity import normals
 from training import assert_same, assert_same_state, learn, train
 from uneven import assert_same_results
@@ -28,9 +29,6 @@ from fastes.policies.layers.batch_norm import VirtualBatchNorm
 from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
 from fastes.policies.layers.dense import Dense
 from fastes.policies.mlp import make_policy_spec
-from fastes.pools.base import make_pool
-from fastes.pools.pool import run_trainings
-from fastes.pools.serial_pool import SerialPool
 from fastes.rollout.job import Request
 from fastes.rollout.job_runner import JobRunner
 from fastes.seeds import one_pool
@@ -258,9 +256,9 @@ def test_a_pool_that_was_sent_somewhere_has_the_batch() -> None:
     with FastES(Dots, n_workers=0, seed=1, preset="default", **SETTINGS) as model:
         sent = cloudpickle.loads(cloudpickle.dumps(model.evaluator.pool_spec(training=False)))
         request = Request(model.theta, model.normalizer, model.state.episode_settings()[1], eval_seeds=np.arange(2))
-        pool = make_pool(sent, 0)
+        pool = opened(sent)
         expected = model.evaluate(2)
-        assert run_trainings(pool.play(request))[0].returns.tolist() == expected.returns.tolist()
+        assert played(pool, request).returns.tolist() == expected.returns.tolist()
         pool.close()
 
 
@@ -305,7 +303,7 @@ def test_candidates_between_evaluations_of_one_theta_change_no_result() -> None:
         seeds = np.arange(2, dtype=np.int64)
         asked = Request(model.theta, model.normalizer, evaluation, eval_seeds=seeds, generation=0)
         candidates = Request(model.theta, model.normalizer, training, model.strategy.ask())
-        pool = SerialPool(model.evaluator.pool_spec())
+        pool: Any = opened(model.evaluator.pool_spec())
         model.strategy.table.place(pool.noise_table())
         first, other = pool.submit(asked), pool.submit(candidates)
         runner, place = JobRunner(pool.spec, pool.block), pool._requests[first].place

@@ -102,7 +102,7 @@ def test_workers_use_the_kernels_of_their_parent(monkeypatch: pytest.MonkeyPatch
             sent.append(_core.variant())
             super().start()
 
-    monkeypatch.setattr("fastes.pools.base.ProcessPool", Watched)
+    monkeypatch.setattr("fastes.pools.make_pool.ProcessPool", Watched)
     least = _core.available_variants()[0]
     _core.use_variant(least)
     monkeypatch.setenv("FASTES_KERNELS", _core.available_variants()[-1])

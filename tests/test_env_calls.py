@@ -84,7 +84,7 @@ class Curriculum(Callback):
         self.returns.append(model.last_episodes[0][0])
         self.calls.get(record.generation, lambda _: None)(model.get_env())
         if record.generation in self.kills:
-            pool = model.evaluator._pool
+            pool = model.evaluator.pool
             os.kill(pool._workers[0].process.pid, signal.SIGKILL)
             pool._workers[0].process.wait()
         return True

@@ -22,7 +22,7 @@ from training import Result, assert_same_records, learn, train
 
 from fastes import FastES, WorkerError
 from fastes.envs.closing import close_env
-from fastes.pools.processes import workforce
+from fastes.pools.processes import process_pool
 from fastes.pools.processes.shutdown import see_off
 from fastes.training.record import Record
 
@@ -109,7 +109,7 @@ def all_closed(log: Path) -> bool:
 
 def all_ready(model: FastES) -> bool:
     """Whether each worker has its environment; one that is still building holds up nobody, short trainings neither."""
-    pool: Any = model.evaluator._pool
+    pool: Any = model.evaluator.pool
     return all(worker.ready for worker in pool._workers.values()) if model.n_workers else True
 
 
@@ -141,7 +141,7 @@ def test_closing_a_model_closes_its_environments(how: str, n_workers: int, log: 
 def test_workers_of_an_idle_pool_end_by_themselves() -> None:
     with FastES(Toy, n_workers=2, **SETTINGS) as model:
         learn_with_all(model, 1)
-        pool: Any = model.evaluator._pool
+        pool: Any = model.evaluator.pool
         workers = list(pool._workers.values())
     assert [worker.process.returncode for worker in workers] == [0, 0]
 
@@ -195,7 +195,7 @@ def test_a_worker_that_hangs_closes_its_environment_before_it_is_replaced(
 def test_a_stopped_worker_is_waited_for_by_nobody(log: Path) -> None:
     with FastES(partial(Simulated, str(log)), n_workers=2, **SETTINGS) as model:
         learn_with_all(model, 1)
-        pool: Any = model.evaluator._pool
+        pool: Any = model.evaluator.pool
         os.kill(pool._workers[0].process.pid, signal.SIGSTOP)
         begun = time.monotonic()
     assert time.monotonic() - begun < 60.0
@@ -223,7 +223,7 @@ def test_a_close_that_raises_or_prints_does_no_harm(
 def test_a_close_that_hangs_is_ended_with_one_warning(log: Path, undisturbed: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastes.pools.processes.shutdown.CLOSE_SECONDS", 1.0)
     together: list[int] = []
-    monkeypatch.setattr(workforce, "see_off", lambda workers, show: together.append(len(workers)) or see_off(workers, show))
+    monkeypatch.setattr(process_pool, "see_off", lambda workers, show: together.append(len(workers)) or see_off(workers, show))
     env = partial(Simulated, str(log), closing="hang", worker_only=os.getpid())
     with caught_warnings() as messages, FastES(env, n_workers=3, **SETTINGS) as model:
         records = learn_with_all(model, 4)
@@ -370,7 +370,7 @@ def test_the_warning_of_a_close_that_hangs_comes_before_an_interrupt(log: Path, 
         os.kill(os.getpid(), signal.SIGINT)
         return see_off(*arguments)
 
-    monkeypatch.setattr(workforce, "see_off", interrupted)
+    monkeypatch.setattr(process_pool, "see_off", interrupted)
     with caught_warnings() as messages, pytest.raises(KeyboardInterrupt):
         model.close()
     assert any("env.close" in message for message in messages)

@@ -110,7 +110,7 @@ def test_spare_processes_and_replaced_workers_have_numbers_too(tmp_path: Path) -
     settings = {**SMALL, "population_size": 16, "eval_lag": 2}
     with FastES(lambda number: Exclusive(str(tmp_path), number), n_workers=4, **settings) as model:
         model.learn(100)
-        pool: Any = model.evaluator._pool
+        pool: Any = model.evaluator.pool
         count = pool.n_processes
         assert count > 4
         wait_until(lambda: set(built(tmp_path)) == set(range(count)), "all build")

@@ -508,7 +508,7 @@ def test_a_worker_that_never_ends_its_line_fills_no_memory(begin: bytes, capfd: 
 
     with FastES(Bar, n_workers=1, **SETTINGS) as model:
         learn(model, 3)
-        (worker,) = model.evaluator._pool._workers.values()  # type: ignore[union-attr]
+        (worker,) = model.evaluator.pool._workers.values()  # type: ignore[union-attr]
         assert len(worker._partial) <= 1 << 16
     assert ("1 ===" in capfd.readouterr().err) == begin.startswith(b"\r"), "progress bars are shown"
 
@@ -527,7 +527,7 @@ def test_workers_of_an_interrupted_call_do_not_write_into_the_next() -> None:
     with FastES(toy(step_seconds=0.02), n_workers=2, **SETTINGS) as model:
         learn(model, 1)
         expected = model.evaluate(3, first_seed=0).returns
-        pool: Any = model.evaluator._pool
+        pool: Any = model.evaluator.pool
         with pytest.MonkeyPatch.context() as patch:
 
             def interrupted(*_: Any) -> None:
@@ -541,4 +541,4 @@ def test_workers_of_an_interrupted_call_do_not_write_into_the_next() -> None:
         assert len(left) == 2
         assert model.evaluate(3, first_seed=0).returns.tolist() == expected.tolist()
         assert not set(left) & set(children())
-        assert pool is model.evaluator._pool
+        assert pool is model.evaluator.pool

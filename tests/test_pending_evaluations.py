@@ -14,7 +14,7 @@ from training import assert_same, assert_same_records, assert_same_state, learn,
 
 from fastes import FastES, WorkerError
 from fastes.es.perturbations import draw_eval_seeds
-from fastes.pools.processes.workforce import spare_workers
+from fastes.pools.processes.process_pool import spare_workers
 from fastes.reports.callbacks import Callback
 from fastes.training.record import Record
 from fastes.training.state import TrainingState

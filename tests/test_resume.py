@@ -21,6 +21,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
 from fastes.cli.train.report import choose_best, resume_command
 from fastes.cli.train.start import note_start
+from fastes.pools.make_pool import PoolChoice
 from fastes.reports.progress_bar import ProgressBar
 from fastes.runs.run_config import read_config
 from fastes.runs.run_folder import RunFolder
@@ -408,7 +409,7 @@ def test_a_module_id_that_is_missing_is_asked_for_before_anything_happens(tmp_pa
 def test_what_goes_on_with_a_run_names_its_cluster() -> None:
     with FastES("CartPole-v1", n_workers=0) as model:
         assert resume_command(model, Path("runs/1")) == "fastes train --resume runs/1"
-        model.cluster = "10.0.0.1:6379"
+        model.pool_choice = PoolChoice(cluster="10.0.0.1:6379")
         assert resume_command(model, Path("runs/1")) == "fastes train --resume runs/1 --cluster 10.0.0.1:6379"
 
 
@@ -418,7 +419,7 @@ def test_a_run_folder_names_its_cluster(tmp_path: Path) -> None:
         first = read_config(tmp_path / "config.toml")
         assert first is not None
         assert "cluster" not in first["run"]
-        model.cluster = "10.0.0.1:6379"
+        model.pool_choice = PoolChoice(cluster="10.0.0.1:6379")
         note_start(model, folder)
         second = read_config(tmp_path / "config.toml")
         assert second is not None

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, toy
+from pools import opened, played
 from processes import children, wait_until
 
 from fastes import FastES, FastESError, WorkerError
-from fastes.pools.base import make_pool
-from fastes.pools.pool import Pool, run_trainings
+from fastes.pools.pool import Pool
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.job import Batch, Request
@@ -32,7 +32,7 @@ def prepared(env: Any, n_workers: int, generations: int = 3) -> tuple[FastES, Po
     """A model, a pool for several requests, and requests: a generation, its evaluation, and so on."""
     model = FastES(env, n_workers=0, preset="default", **SETTINGS)
     spec = replace(model.evaluator.pool_spec(), num_generations=generations, num_evaluations=generations)
-    pool, requests = make_pool(spec, n_workers), []
+    pool, requests = opened(spec, n_workers), []
     training, evaluation = model.state.episode_settings()
     for number in range(generations):
         perturbations = model.strategy.ask()
@@ -42,11 +42,6 @@ def prepared(env: Any, n_workers: int, generations: int = 3) -> tuple[FastES, Po
         model.strategy.tell(np.arange(8.0))
     model.strategy.table.place(pool.noise_table())
     return model, pool, requests
-
-
-def evaluate(pool: Pool, request: Request) -> Batch:
-    """The request alone."""
-    return run_trainings(pool.play(request))[0]
 
 
 def assert_same_batch(first: Batch, second: Batch) -> None:
@@ -59,7 +54,7 @@ def alone() -> list[Batch]:
     """What each request gives alone."""
     model, pool, requests = prepared(toy(), 0)
     try:
-        return [evaluate(pool, request) for request in requests]
+        return [played(pool, request) for request in requests]
     finally:
         model.close()
         pool.close()
@@ -122,7 +117,7 @@ def test_noise_free_episodes_begin_first_where_they_are_waited_for(lag: int, clo
     """One worker, which already plays a candidate."""
     path = tmp_path / "seeds"
     model = FastES(partial(Noted, str(path)), n_workers=0, preset="default", **SETTINGS, eval_lag=lag)
-    pool = make_pool(replace(model.evaluator.pool_spec(), num_evaluations=1), 1)
+    pool = opened(replace(model.evaluator.pool_spec(), num_evaluations=1), 1)
     closing += [model, pool]
     model.strategy.table.place(pool.noise_table())
     training, evaluation = model.state.episode_settings()
@@ -141,7 +136,7 @@ def test_noise_free_episodes_begin_first_where_they_are_waited_for(lag: int, clo
 def test_single_jobs_of_a_request(n_workers: int, alone: list[Batch], closing: list[Any]) -> None:
     model, pool, requests = prepared(toy(), n_workers)
     closing += [model, pool]
-    batch = evaluate(pool, requests[0]._replace(jobs=np.array([1, 4, 7])))
+    batch = played(pool, requests[0]._replace(jobs=np.array([1, 4, 7])))
     assert batch.returns.tolist() == alone[0].returns.ravel()[[1, 4, 7]].tolist()
     assert batch.moments.tobytes() == alone[0].moments[[1, 4, 7]].tobytes()
 
@@ -179,10 +174,9 @@ def test_lost_workers_lose_no_job_of_any_request(
 
 
 def test_workers_that_are_killed_at_any_moment_lose_nothing(alone: list[Batch], closing: list[Any]) -> None:
+    before = set(children())
     model, pool, requests = prepared(toy(), 3)
     closing += [model, pool]
-    before = set(children())
-    pool.start()
     rng = np.random.default_rng(0)
     with caught_warnings():
         for _ in range(12):
@@ -272,10 +266,9 @@ def test_a_spare_worker_plays_evaluations_alone(closing: list[Any]) -> None:
 
     model, pool, requests = prepared(toy(), 2)
     closing += [model, pool]
-    spared = ProcessPool(pool.spec, 2, spare=2)
+    spared: Any = opened(pool.spec, 2, spare=2)
     closing.append(spared)
     model.strategy.table.place(spared.noise_table())
-    spared.start()
     assert wait_until is not None
     for _ in range(5):
         tickets = [spared.submit(request) for request in requests]
@@ -287,15 +280,15 @@ def test_a_spare_worker_plays_evaluations_alone(closing: list[Any]) -> None:
 
 def test_forgotten_jobs_are_not_played(closing: list[Any], monkeypatch: pytest.MonkeyPatch, alone: list[Batch]) -> None:
     """A worker that plays one later reads, and writes, a place that has a new request."""
-    model, pool, requests = prepared(toy(), 1)
-    closing += [model, pool]
     with monkeypatch.context() as patched:
-        patched.setattr(type(pool), "start", lambda _: None)  # nobody claims anything before they are forgotten
+        patched.setattr(ProcessPool, "start", lambda _: None)  # nobody claims anything before they are forgotten
+        model, pool, requests = prepared(toy(), 1)
+        closing += [model, pool]
         for request in requests:
             pool.submit(request)
     pool.forget()
     for _ in range(3):
-        assert_same_batch(evaluate(pool, requests[0]), alone[0])
+        assert_same_batch(played(pool, requests[0]), alone[0])
     assert not any(place.committed.any() for place in pool.block.places[1:])
 
 
@@ -305,7 +298,7 @@ def test_a_penalty_is_told_however_late_its_message_is_read(closing: list[Any], 
     bad = int(requests[0].perturbations.env_seed[1, 0])  # type: ignore[union-attr]
     model, pool, requests = prepared(lambda: Failing(bad), 1)
     closing += [model, pool]
-    pool = make_pool(replace(pool.spec, on_env_error="penalise"), 1)
+    pool = opened(replace(pool.spec, on_env_error="penalise"), 1)
     closing.append(pool)
     model.strategy.table.place(pool.noise_table())
     first, second = pool.submit(requests[0]), pool.submit(requests[1])
@@ -387,4 +380,4 @@ def test_an_interrupted_submit_leaves_no_place_taken(
             pool.submit(requests[0])
     assert not pool.knows(evaluation)
     for request, expected in zip(requests, alone[:2], strict=True):
-        assert_same_batch(evaluate(pool, request), expected)
+        assert_same_batch(played(pool, request), expected)

@@ -180,7 +180,7 @@ def test_parameters_that_are_set_end_the_other_starts() -> None:
         learn(model, 2, BUDGET)
         model.set_parameters(model.get_parameters())
         learn(model, 6, BUDGET)
-        assert not model.evaluator._pool._works  # type: ignore[union-attr]
+        assert not model.evaluator.pool._works  # type: ignore[union-attr]
         assert model.evaluate(2).returns.shape == (2,)
 
 

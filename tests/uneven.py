@@ -13,14 +13,15 @@ from training import assert_same, learn
 
 from fastes import FastES
 from fastes.numpy_twin import assert_same_bits
-from fastes.pools.base import make_pool_here
+from fastes.pools.serial_pool import SerialPool
 from fastes.rollout.job import Request, publish
 from fastes.rollout.job_runner import parameter_loader
 
 
 def assert_pool_plays_candidates(model: FastES) -> None:
     """What the pool makes of the running generation's request is what the strategy asked for."""
-    perturbations, pool = model.state.perturbations(), make_pool_here(model.evaluator.pool_spec())
+    perturbations, pool = model.state.perturbations(), SerialPool()
+    pool.open(model.evaluator.pool_spec())
     model.strategy.table.place(pool.noise_table())
     try:
         training, _ = model.state.episode_settings()

@@ -22,6 +22,7 @@ from fastes.models.saved_names import check_saved_names
 from fastes.models.user_attributes import ATTRIBUTES, attributes_of
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.layers.recurrent_state import State
+from fastes.pools.pool import Pool
 from fastes.rollout.job import StepsPlayed
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
@@ -54,13 +55,13 @@ def _counter(name: str) -> Any:
 class Model(FromConfig):
     """A training's state, with its parts as attributes, and what trains it.
 
-    Attributes: state, which is replaced as a whole; source, of environments; evaluator; n_workers; verbose.
+    Attributes: state, which is replaced as a whole; source, of environments; evaluator; pool; verbose.
     """
 
     state: TrainingState
     source: EnvSource
     evaluator: Evaluator
-    n_workers: int
+    pool: Pool
     verbose: int
     _predictor: Predictor
     _one_thread: OneThread
@@ -131,6 +132,11 @@ class Model(FromConfig):
     @property
     def archive(self) -> Archive:
         return self.state.archive
+
+    @property
+    def n_workers(self) -> int:
+        """Processes that play: on a cluster those of its nodes at this moment, 0 if this process plays."""
+        return self.pool.n_workers
 
     def steps_played(self) -> StepsPlayed:
         """num_timesteps and eval_timesteps, with the steps of episodes that are played at this moment: any thread may ask.

@@ -12,6 +12,7 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.envs.source import EnvSource, MissingEnv
 from fastes.models.checkpointing import source_from
 from fastes.policies.choose_policy import AnySpec
+from fastes.pools.make_pool import PoolChoice
 from fastes.rollout.env_calls import EnvCall
 from fastes.settings.settings import Settings
 
@@ -22,9 +23,8 @@ class Copied(NamedTuple):
     kind: the model's class, whose from_copied makes a model of this.
     checkpoint: what save writes.
     source, spec, settings, seed: with what a checkpoint cannot hold.
-    n_workers, verbose: as they were given.
+    pool_choice, verbose: as they were given.
     interface: other arguments of the constructor, by name.
-    cluster: as it was given.
     env_calls: that environments were given, those with arguments that a checkpoint cannot hold too.
 
     Workers, logger and callbacks stay behind.
@@ -36,10 +36,9 @@ class Copied(NamedTuple):
     spec: AnySpec
     settings: Settings
     seed: int
-    n_workers: int | None
+    pool_choice: PoolChoice
     verbose: int
     interface: dict[str, Any]
-    cluster: str | None = None
     env_calls: tuple[EnvCall, ...] = ()
 
 
@@ -58,7 +57,7 @@ def pack(copied: Copied) -> bytes:
         source = source_from(copied.checkpoint)
         if isinstance(source.factory, MissingEnv):
             source = replace(source, factory=MissingEnv(left))
-        copied = copied._replace(n_workers=None)
+        copied = copied._replace(pool_choice=copied.pool_choice._replace(n_workers=None))
     return cloudpickle.dumps(copied._replace(source=source))  # type: ignore[no-any-return]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastes.errors import check_int
-from fastes.pools.base import make_pool_here
+from fastes.pools.make_pool import make_local_pool
 from fastes.rollout.episode import Episode
 from fastes.rollout.job import Request
 from fastes.training.evaluator import Evaluator
@@ -14,8 +14,9 @@ def replay_job(state: TrainingState, evaluator: Evaluator, generation: int, job:
     """See FastES.replay."""
     check_job(state, generation, job)
     table = state.strategy.table
-    pool = make_pool_here(evaluator.pool_spec())
+    pool = make_local_pool(evaluator.source)
     try:
+        pool.open(evaluator.pool_spec())
         theta, normalizer, candidates = state.strategy.theta, state.normalizer, state.settings.largest_population()
         training, evaluation = state.episode_settings()
         if job >= candidates:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fastes.errors import FastESError
 from fastes.es.perturbations import Perturbations
 from fastes.pools.pool import Pool, Unfinished
-from fastes.rollout.job import Batch, Request, StepsPlayed
+from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
 
 _MOST_BYTES = 1 << 28  # of guesses that nobody has asked for
 
@@ -57,7 +57,7 @@ class AheadPool(Pool):
     """
 
     def __init__(self, pool: Pool) -> None:
-        self.pool, self.spec = pool, pool.spec
+        self.pool, self.is_remote = pool, pool.is_remote
         self._played: dict[int, _Played] = {}  # by ticket: that nobody has asked for yet
         self._alike: dict[_Mark, list[_Played]] = {}  # the same, by what few requests have in common
         self._nbytes = 0  # of their arrays
@@ -75,8 +75,17 @@ class AheadPool(Pool):
     def steps_played(self) -> StepsPlayed:
         return self.pool.steps_played()
 
-    def start(self) -> None:
-        self.pool.start()
+    @property
+    def in_words(self) -> str:
+        return self.pool.in_words
+
+    @property
+    def is_open(self) -> bool:
+        return self.pool.is_open
+
+    def open(self, spec: PoolSpec) -> None:
+        self.spec = spec
+        self.pool.open(spec)
 
     def begin(self, make_work: Callable[[Pool], Coroutine[Any, Any, None]]) -> None:
         """Begin a work beside what the user has played; the user need not wait for it, and collects nothing of it.
@@ -198,7 +207,7 @@ class _Guesses(Pool):
     """The pool as a work sees it."""
 
     def __init__(self, ahead: AheadPool) -> None:
-        self.ahead, self.pool, self.spec = ahead, ahead.pool, ahead.pool.spec
+        self.ahead, self.pool, self.spec, self.is_remote = ahead, ahead.pool, ahead.spec, ahead.is_remote
         self._open: dict[int, _Played] = {}
 
     @property
@@ -211,17 +220,22 @@ class _Guesses(Pool):
     def steps_played(self) -> StepsPlayed:
         return self.pool.steps_played()
 
-    def start(self) -> None:
-        """It is started."""
+    @property
+    def in_words(self) -> str:
+        return self.pool.in_words
+
+    @property
+    def is_open(self) -> bool:
+        return True
+
+    def open(self, spec: PoolSpec) -> None:
+        """It is open."""
 
     def submit(self, request: Request) -> int:
         played = _Played(self.pool, request)
         self.ahead._keep(played)
         self._open[played.ticket] = played
         return played.ticket
-
-    def knows(self, ticket: int) -> bool:
-        return ticket in self._open
 
     def tickets(self) -> Set[int]:
         return self._open.keys()

@@ -1,9 +1,9 @@
-"""Which requests of a pool are open, and in which places of its block."""
+"""The open requests of a pool, and their places in its block."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import FastESError
-from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed, collect, publish
-from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, Block, Place
+from fastes.rollout.job import Batch, Request, collect, publish
+from fastes.rollout.shared_block import Place
 
 
 @dataclass
@@ -60,8 +60,7 @@ class OpenRequest:
 class OpenRequests:
     """The requests of a pool, by ticket. Tickets grow: the oldest request has the smallest."""
 
-    def __init__(self, block: Block) -> None:
-        self.block = block
+    def __init__(self) -> None:
         self._open: dict[int, OpenRequest] = {}
         self._last_ticket = 0
 
@@ -70,11 +69,11 @@ class OpenRequests:
         self._last_ticket += 1
         return self._last_ticket
 
-    def add(self, request: Request) -> OpenRequest:
-        """Publish a request in a free place of its kind. FastESError where there is none."""
+    def add(self, request: Request, places: Sequence[Place]) -> OpenRequest:
+        """Publish a request in a free place of its kind. FastESError if there is none."""
         taken = {open_.number for open_ in self._open.values()}
         candidates = request.perturbations is not None
-        for number, place in enumerate(self.block.places):
+        for number, place in enumerate(places):
             if number not in taken and bool(place.layout.num_pairs) == candidates:
                 jobs, ticket = publish(place, request), self.new_ticket()
                 self._open[ticket] = open_ = OpenRequest(number, place, request, jobs, ticket, ticket)
@@ -111,44 +110,3 @@ class OpenRequests:
     def forget(self) -> None:
         """All of them."""
         self._open.clear()
-
-
-def steps_in(block: Block) -> StepsPlayed:
-    """What the workers of a block have counted."""
-    candidates, evaluations = block.workers[:, [STEPS, EVALUATION_STEPS]].sum(axis=0).tolist()
-    return StepsPlayed(candidates, evaluations)
-
-
-class KeptRequests:
-    """What pools of this process share: requests are kept, and played when somebody waits for one."""
-
-    n_workers = 0
-
-    def __init__(self, spec: PoolSpec) -> None:
-        self.spec = spec
-        self.block = spec.block(0, shared=False)
-        self._requests = OpenRequests(self.block)
-
-    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
-        """Memory for one of its noise tables, float32 (table_size,)."""
-        table: npt.NDArray[np.float32] = self.block.noise[number]
-        return table
-
-    def submit(self, request: Request) -> int:
-        """Keep a request until one is waited for."""
-        return self._requests.add(request).ticket
-
-    def knows(self, ticket: int) -> bool:
-        return ticket in self._requests
-
-    def tickets(self) -> Set[int]:
-        return self._requests.tickets()
-
-    def forget(self) -> None:
-        self._requests.forget()
-
-    def is_finished(self, ticket: int) -> bool:
-        return self._requests[ticket].finished
-
-    def steps_played(self) -> StepsPlayed:
-        return steps_in(self.block)

@@ -32,28 +32,48 @@ _Result = TypeVar("_Result")
 class Pool(Protocol):
     """Plays the jobs of several requests at once.
 
+    `make_pool` makes a model's pool, once. `open` gets it ready for a training, and `close` ends that; it can be opened again,
+    also for something else.
+
     A request is submitted, waited for, and collected. As many may be open as the spec has slots for. The oldest request's
     candidates are played first, and noise-free episodes when no candidate is left; these first if the spec says so. After an
     error the pool can be used again.
 
     Attributes:
-        spec: The environment, the policy, and the room for requests.
+        spec: What it is open for: the environment, the policy, and the room for requests.
+        is_remote: Whether other machines play, which may come and go.
     """
 
     spec: PoolSpec
+    is_remote: bool
 
     @property
     @abstractmethod
     def n_workers(self) -> int:
         """Processes that play candidates at this moment; 0 if this process plays them."""
 
+    @property
+    @abstractmethod
+    def in_words(self) -> str:
+        """Where episodes are played, for the console."""
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether requests can be submitted."""
+
+    @abstractmethod
+    def open(self, spec: PoolSpec) -> None:
+        """Start everything that takes time to start. The pool is closed before.
+
+        Raises:
+            OSError: If a generation needs more memory than the machine has left.
+            ClusterError: If no cluster answers.
+        """
+
     @abstractmethod
     def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
         """Memory for one of the pool's noise tables, float32 (table_size,)."""
-
-    @abstractmethod
-    def start(self) -> None:
-        """Start everything that takes time to start."""
 
     @abstractmethod
     def submit(self, request: Request) -> int:
@@ -114,7 +134,7 @@ class Pool(Protocol):
 
     @abstractmethod
     def close(self) -> None:
-        """End the workers, and close environments that are the pool's own."""
+        """End the workers, close environments that are the pool's own, and let go of the memory. Does nothing if closed."""
 
 
 class LocalPool(Pool, Protocol):

@@ -8,31 +8,31 @@ from collections.abc import Collection, Iterator
 
 from fastes import _core
 from fastes.envs.worker_number import numbered
-from fastes.errors import WorkerError, frames_of, origin_of, summary_of, trace_of
-from fastes.pools.at_exit import close_at_exit
-from fastes.pools.open_requests import KeptRequests, OpenRequest
+from fastes.errors import WorkerError, frames_of, level_outside, origin_of, summary_of, trace_of
+from fastes.pools.block_pool import BlockPool
+from fastes.pools.open_requests import OpenRequest
 from fastes.pools.pool import LocalPool
 from fastes.rollout.episode import Episode
-from fastes.rollout.job import Batch, PoolSpec, Request, Where, describe_episode, warn_of_penalty
+from fastes.rollout.job import PoolSpec, Request, Where, describe_episode, warn_of_penalty
 from fastes.rollout.job_runner import JobRunner
 from fastes.rollout.random_state import global_random_kept, one_thread
 from fastes.rollout.shared_block import EPISODE
-from fastes.system.forks import keep_unused, tell_of_forks
+from fastes.system.forks import keep_unused
 from fastes.system.interrupts import handlers_kept
 
 
-class SerialPool(KeptRequests, LocalPool):
-    """Runs the same jobs as ProcessPool, one after the other, in this process."""
+class SerialPool(BlockPool, LocalPool):
+    """Plays the same jobs as ProcessPool, one after the other, in this process."""
 
-    def __init__(self, spec: PoolSpec) -> None:
-        super().__init__(spec)
+    def __init__(self) -> None:
+        super().__init__()
         self._runner: JobRunner | None = None
         self._warned: set[str] = set()
-        tell_of_forks(self)
-        close_at_exit(self)
 
-    def start(self) -> None:
-        """Nothing to start: the environment is built by the first job."""
+    def open(self, spec: PoolSpec) -> None:
+        """Allocate the memory. The first job builds the environment."""
+        self.check_memory(spec, 0, actors=1)
+        self.spec, self._block, self._warned = spec, spec.block(0, shared=False), set()
 
     def wait(self, tickets: Collection[int]) -> None:
         """Run the jobs of the first of these requests, one after the other, unless one of them is finished."""
@@ -44,9 +44,6 @@ class SerialPool(KeptRequests, LocalPool):
             self._requests.forget()
             raise
 
-    def collect(self, ticket: int) -> Batch:
-        return self._requests.collect(ticket)
-
     def _run_all(self, open_: OpenRequest) -> None:
         with self._running() as runner:
             for job in open_.jobs.tolist():
@@ -57,7 +54,7 @@ class SerialPool(KeptRequests, LocalPool):
 
     def play_job(self, job: int, request: Request) -> Episode:
         """One job of a request: the mean return of its episodes, and their total length. Errors come as they are."""
-        open_ = self._requests.add(request)
+        open_ = self._requests.add(request, self.block.places)
         place = open_.place
         try:
             with self._running() as runner:
@@ -76,7 +73,7 @@ class SerialPool(KeptRequests, LocalPool):
     def _tell(self, kind: str, said: str) -> None:
         if kind not in self._warned:
             self._warned.add(kind)
-            warnings.warn(said, RuntimeWarning, stacklevel=8)
+            warnings.warn(said, RuntimeWarning, stacklevel=level_outside())
 
     def _run(self, runner: JobRunner, job: int, open_: OpenRequest) -> None:
         def penalise(error: Exception) -> None:
@@ -104,14 +101,15 @@ class SerialPool(KeptRequests, LocalPool):
         return describe_episode(self.spec, open_.place, job, int(self.block.workers[0, EPISODE]))
 
     def close(self) -> None:
-        """Close the environment. The pool can be used again."""
+        """Close the environment."""
         runner, self._runner = self._runner, None
-        self._requests.forget()
+        super().close()
         if runner is not None:
             runner.close()
 
     def leave_to_parent(self) -> None:
-        """See forks.Owner: a forked copy builds an environment of its own."""
+        """In a forked copy: it builds an environment of its own."""
+        super().leave_to_parent()
         if self._runner is not None:
             keep_unused(self._runner.env)
             self._runner = None

@@ -16,17 +16,18 @@ from fastes import _core
 from fastes.envs.returned import success_of
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of
-from fastes.pools.open_requests import KeptRequests, OpenRequest
+from fastes.pools.block_pool import BlockPool
+from fastes.pools.open_requests import OpenRequest
 from fastes.pools.pool import LocalPool
 from fastes.rollout.action_masks import has_mask
 from fastes.rollout.episode import Episode, EpisodeSettings
-from fastes.rollout.job import Batch, PoolSpec, Request, Terms
+from fastes.rollout.job import PoolSpec, Request, Terms
 from fastes.rollout.job_runner import parameter_loader
 from fastes.rollout.last_infos import write_info
 from fastes.rollout.observations.reader import ObservationReader
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
 from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS
-from fastes.system.forks import CopiesEndHere, end_copy, tell_of_forks
+from fastes.system.forks import CopiesEndHere, end_copy
 from fastes.system.interrupts import handlers_kept, interrupts_wait
 
 _IDLE = -1
@@ -55,7 +56,7 @@ class _Start(NamedTuple):
     job: Job
 
 
-class VectorPool(KeptRequests, LocalPool):
+class VectorPool(BlockPool, LocalPool):
     """Runs the jobs of ProcessPool in a vector environment; a job stays in the environment that began it.
 
     An environment whose episode is over starts the next one at once where that is possible (VectorEnv.restarts_alone); else
@@ -64,10 +65,17 @@ class VectorPool(KeptRequests, LocalPool):
     policy draw from Python's, NumPy's or torch's global random state, which all environments share.
     """
 
-    def __init__(self, spec: PoolSpec, vector_env: VectorEnv) -> None:
-        super().__init__(spec)
+    def __init__(self, vector_env: VectorEnv) -> None:
+        super().__init__()
         self.vector_env = vector_env
-        self.load_parameters = parameter_loader(self.block.layout.candidates, spec.policy)
+        self._actors: list[_core.Actor] = []
+
+    def open(self, spec: PoolSpec) -> None:
+        """Allocate the memory, and make an actor per environment."""
+        vector_env = self.vector_env
+        self.check_memory(spec, 0, actors=vector_env.num_envs)
+        block = spec.block(0, shared=False)
+        self.load_parameters = parameter_loader(block.layout.candidates, spec.policy)
         self._actors = [spec.policy.make_actor() for _ in range(vector_env.num_envs)]
         self.can_act = [not spec.policy.needs_reference] * vector_env.num_envs
         reader = ObservationReader(vector_env.observation_space, bounded=not vector_env.normalizes)
@@ -81,19 +89,18 @@ class VectorPool(KeptRequests, LocalPool):
         self._is_known = False  # whether the reader has looked at an observation
         self._in_one_call = one_call and type(self._actors[0]) is _core.Actor
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
-        tell_of_forks(self)
+        self.spec, self._block = spec, block
 
     def leave_to_parent(self) -> None:
-        """See forks.Owner: a forked copy that comes back from the environment's step plays no further one."""
+        """In a forked copy: if it comes back from the environment's step, it plays no further one."""
+        super().leave_to_parent()
         for actor in self._actors:
             actor.refuse_with(lambda: end_copy(self._copies_end.what))
 
-    def start(self) -> None:
-        """Nothing to start: the environment is there."""
-
     def close(self) -> None:
-        """Nothing to end: the environment is its owner's to close."""
-        self._requests.forget()
+        """Let go of the memory. The environment is its owner's to close."""
+        super().close()
+        self._actors = []
 
     def wait(self, tickets: Collection[int]) -> None:
         """Run all open requests together, noise-free episodes first, unless one of these is finished.
@@ -118,16 +125,12 @@ class VectorPool(KeptRequests, LocalPool):
         for open_ in requests:
             open_.finished = True
 
-    def collect(self, ticket: int) -> Batch:
-        """Raises WorkerError for an exception in the environments, which belongs to none of the requests alone."""
-        return self._requests.collect(ticket)
-
     def play_job(self, job: int, request: Request) -> Episode:
         """One job of a request, in the first environment: the mean return of its episodes, and their total length.
 
         Raises WorkerError for an exception in the environments.
         """
-        open_ = self._requests.add(request)
+        open_ = self._requests.add(request, self.block.places)
         try:
             self._play([Job(open_, job)])
         finally:

@@ -88,6 +88,21 @@ class PoolSpec:
     first_worker: int = 0
     references: tuple[npt.NDArray[Any], ...] = field(default=(), compare=False, repr=False)
 
+    def for_trainings(self, count: int, references: tuple[npt.NDArray[Any], ...]) -> PoolSpec:
+        """The spec of a pool that several trainings use at once, each of which needs what this spec says.
+
+        Args:
+            count: The number of trainings; each gets slots for its requests and a noise table.
+            references: The reference batch of each training, if their policy needs one.
+        """
+        return replace(
+            self,
+            num_tables=count,
+            num_generations=count * self.num_generations,
+            num_evaluations=count * self.num_evaluations,
+            references=references,
+        )
+
     def layout(self, n_workers: int) -> Layout:
         num_params, obs_size = self.policy.num_params, self.policy.obs_size
         sigmas = num_params if self.sigma_each else 0

@@ -18,6 +18,8 @@ from fastes.envs.source import EnvArgument, make_env_source
 from fastes.errors import check_int, check_seed, level_outside
 from fastes.models.checkpointing import check_env_fits
 from fastes.models.parameters import named_parameters, theta_with
+from fastes.pools.make_pool import PoolChoice, make_pool
+from fastes.pools.pool import Pool
 from fastes.rollout.action_masks import METHOD, masks_are_not_used
 from fastes.rollout.last_infos import LEFT_OUT, ROOM
 from fastes.sb3 import logger as logging
@@ -27,7 +29,6 @@ from fastes.sb3.event_files import check_tensorboard
 from fastes.sb3.policy import Policy, check_device, device
 from fastes.sb3.training_envs import as_sb3_shows, training_envs
 from fastes.settings.preset_fit import tell_of_target
-from fastes.system.cpus import available_cpus
 from fastes.system.forks import tell_of_forks
 from fastes.training.evaluator import Evaluator
 from fastes.training.record import Report
@@ -51,8 +52,8 @@ class SB3Interface(SB3Attributes):
     logger.
     """
 
-    given_workers: int | None  # None for one a usable core
-    cluster: str | None
+    pool_choice: PoolChoice
+    pool: Pool
 
     def _init_interface(
         self,
@@ -184,12 +185,12 @@ class SB3Interface(SB3Attributes):
             is_own = env is not None and env is self._vec_env
             self.close()  # no environment is beside the one that is built now
             source = self.source if is_own else make_env_source(env)
-            check_env_fits(source, self.policy_spec, self.settings, self.given_workers, stacklevel=2)
-            wanted = available_cpus() if self.given_workers is None else self.given_workers
-            n_workers = 0 if source.vector_env is not None else wanted
-            how = self.policy_spec, self.settings, self.strategy.table, n_workers, self.cluster, self.state.env_calls
+            check_env_fits(source, self.policy_spec, self.settings, self.pool_choice.n_workers, stacklevel=2)
+            is_driven = source.vector_env is not None  # as it is, without workers
+            pool = make_pool(source, self.pool_choice._replace(n_workers=None) if is_driven else self.pool_choice)
+            how = self.policy_spec, self.settings, self.strategy.table, pool, self.state.env_calls
             evaluator = Evaluator(source, *how)
-            self.source, self.evaluator, self.n_workers, self._vec_env = source, evaluator, n_workers, None
+            self.source, self.evaluator, self.pool, self._vec_env = source, evaluator, pool, None
             self.state = self.state.in_new_env()
             self._use_reference()
             self._check_statistics()

@@ -1,11 +1,11 @@
-"""What evaluates parameters for a model: its pool of workers, started when it is needed."""
+"""A training's client of its pool: it makes requests and awaits their results."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,7 @@ from fastes.es.perturbations import Perturbations
 from fastes.es.strategy import EvolutionStrategy
 from fastes.policies.choose_policy import AnySpec
 from fastes.pools.ahead_pool import AheadPool
-from fastes.pools.base import make_pool
 from fastes.pools.pool import Pool, run_trainings
-from fastes.pools.shared_pool import SharedPool
 from fastes.rollout.env_calls import EnvCalls, made_on
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
@@ -42,16 +40,30 @@ _Result = TypeVar("_Result")
 _PART = 1000  # noise-free episodes: more at a time would only take memory
 
 
-class Evaluator:
-    """Runs a generation's candidates, and noise-free episodes of theta, on one pool.
+class Shared(NamedTuple):
+    """A training's part of a pool that several trainings use.
 
-    source: builds the environments.
-    policy: the spec that theta belongs to.
-    settings: of the training.
-    table: the noise table, which moves into the pool's memory.
-    n_workers: processes, 0 for none.
-    cluster: the address of a Ray cluster that plays instead.
-    env_calls: that environments are given; None for none.
+    Attributes:
+        number: The training's noise table.
+        trainings: How many there are.
+        references: The reference batch of each training, if their policy needs one.
+    """
+
+    number: int
+    trainings: int
+    references: tuple[npt.NDArray[Any], ...] = ()
+
+
+class Evaluator:
+    """Plays a generation's candidates, and noise-free episodes of theta, on a pool, which it opens when it needs it.
+
+    Args:
+        source: Builds the environments.
+        policy: The spec that theta belongs to.
+        settings: The training's.
+        table: The noise table, which moves into the pool's memory.
+        pool: The model's.
+        env_calls: Calls that environments are given; None for none.
     """
 
     def __init__(
@@ -60,8 +72,7 @@ class Evaluator:
         policy: AnySpec,
         settings: Settings,
         table: NoiseTable,
-        n_workers: int,
-        cluster: str | None = None,
+        pool: Pool,
         env_calls: EnvCalls | None = None,
     ) -> None:
         if source.vector_env is not None and settings.on_env_error != "stop":
@@ -75,16 +86,14 @@ class Evaluator:
                 "environment that was given is not built anew. Pass the environment's id, or a function that builds one, as env"
             )
         self.source, self.policy, self.settings, self.table = source, policy, settings, table
-        self.n_workers, self.cluster = n_workers, cluster
+        self.pool = self._own_pool = pool
         self.in_use, self.uses, self.last_turn = threading.RLock(), 0, 0  # see idle_pools
         self.env_calls = EnvCalls() if env_calls is None else env_calls
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
         self.reference: npt.NDArray[Any] | None = None  # the reference batch of a policy that needs one
         self.seen: Seen | None = None  # that environment: workers' have to have the same spaces
         self._info_bytes, self._info_keywords = 0, tuple[str, ...]()
-        self._pool: Pool | None = None
-        self._shared: SharedPool | None = None  # in the place of a pool of its own
-        self._table_number = 0  # of the pool's noise tables
+        self._shared: Shared | None = None  # while `pool` is one that other trainings use, too
         self._ahead: set[tuple[int, int]] = set()  # rounds and places of starts that play beside the present one, or did
         self._running: list[tuple[Float32, int]] = []  # thetas whose noise-free episodes are played, and the tickets
         tell_of_forks(self)
@@ -119,19 +128,24 @@ class Evaluator:
             references=() if self.reference is None else (self.reference,),
         )
 
-    def _started(self) -> Pool:
-        """The pool, where it runs: `start` once a generation is enough."""
-        return self.start() if self._pool is None else self._pool
+    def _opened(self) -> Pool:
+        """The pool, if it is open: `start` once per generation is enough."""
+        return self.pool if self.pool.is_open else self.start()
+
+    @property
+    def _table_number(self) -> int:
+        """Which of the pool's noise tables is the training's."""
+        return 0 if self._shared is None else self._shared.number
 
     def starts_ahead(self) -> int:
-        """How many starts may play beside the present one, where a generation gives no worker more than one candidate."""
-        if self._shared is not None or self.source.vector_env is not None:
+        """How many starts may play beside the present one: as many as have a worker for each of their candidates."""
+        if self._shared is not None:
             return 0
-        return max(0, min(self.settings.starts - 1, self.num_workers // self.settings.largest_population()))
+        return max(0, min(self.settings.starts - 1, self.pool.n_workers // self.settings.largest_population()))
 
     def _room_for_starts_ahead(self) -> int:
-        """How many may ever do; a cluster may grow."""
-        several = self.cluster is not None and self._shared is None
+        """Upper bound of `starts_ahead`, since a cluster may gain workers."""
+        several = self.pool.is_remote and self._shared is None
         return self.settings.starts - 1 if several else self.starts_ahead()
 
     def play_ahead(self, part: tuple[int, int], play: Callable[[Evaluator], Coroutine[Any, Any, None]]) -> None:
@@ -141,20 +155,18 @@ class Evaluator:
         play: what it does with an evaluator. A request that it has made has its results when this evaluator makes the same.
         """
         self.start()
-        if isinstance(self._pool, AheadPool) and part not in self._ahead:
+        if isinstance(self.pool, AheadPool) and part not in self._ahead:
             self._ahead.add(part)
 
             def work(pool: Pool) -> Coroutine[Any, Any, None]:
-                other = Evaluator(self.source, self.policy, self.settings, self.table, self.n_workers, env_calls=self.env_calls)
-                other._pool = pool
-                return play(other)
+                return play(Evaluator(self.source, self.policy, self.settings, self.table, pool, self.env_calls))
 
-            self._pool.begin(work)
+            self.pool.begin(work)
 
     def end_ahead(self) -> None:
         """No start is to come: those that play beside the present one end."""
-        if isinstance(self._pool, AheadPool) and self._ahead:
-            self._pool.drop()
+        if isinstance(self.pool, AheadPool) and self._ahead:
+            self.pool.drop()
 
     def _room_for_evaluations(self, training: bool) -> int:
         """Episodes at a time. A generation's own come in one request; any others may come in parts, whose bits are the same."""
@@ -163,32 +175,34 @@ class Evaluator:
         return max(self.settings.eval_episodes, others) if training else others
 
     def start(self, training: bool = True) -> Pool:
-        """The pool; one that has no room for training, or none for the infos that are wanted now, is started anew."""
+        """Open the pool, if it is not open for at least this.
+
+        Args:
+            training: Whether candidates are to be played, and not noise-free episodes alone.
+        """
         fill_standard_descriptors()
         if self._shared is not None:
-            return self._shared.start(self.pool_spec())
-        if self._pool is not None and training and not self._pool.spec.num_pairs:
-            self._pool.close()
-            self._pool, self._running = None, []
-        if self._pool is not None and training and self._pool.spec.info_bytes < self._info_bytes:
-            self.close()
-        if self._pool is None:
+            if not self.pool.is_open:
+                self.pool.open(self.pool_spec().for_trainings(self._shared.trainings, self._shared.references))
+            return self.pool
+        if self.pool.is_open and training:
+            if not self.pool.spec.num_pairs:
+                self.pool.close()
+                self._running = []
+            elif self.pool.spec.info_bytes < self._info_bytes:
+                self.close()
+        if not self.pool.is_open:
             if isinstance(self.source.factory, MissingEnv):
                 self.source.factory()  # raises here, and not in every worker
             end_idle(self)
-            pool = make_pool(self.pool_spec(training), self.n_workers, self.cluster)
-            try:
-                pool.start()  # their environments are built while the parent draws the noise table
-            except BaseException:
-                pool.close()
-                raise
-            self._pool = AheadPool(pool) if pool.spec.num_generations > 1 else pool
-        return self._pool
+            spec = self.pool_spec(training)
+            self.pool = AheadPool(self._own_pool) if spec.num_generations > 1 else self._own_pool
+            self.pool.open(spec)  # workers build their environments while the parent draws the noise table
+        return self.pool
 
     def steps_played(self) -> StepsPlayed:
-        """By its pool, see there; by a pool that is shared, those of all trainings together."""
-        pool = self._pool if self._shared is None else self._shared
-        return StepsPlayed() if pool is None else pool.steps_played()
+        """Of the pool, see there; if it is shared, those of all trainings together."""
+        return self.pool.steps_played()
 
     @property
     def is_shared(self) -> bool:
@@ -201,7 +215,7 @@ class Evaluator:
         Raises ValueError if it does not fit the policy.
         """
         if self.seen is None:
-            env = self.source(0 if self._pool is None and self._shared is None else self.own_number)
+            env = self.source(self.own_number if self.pool.is_open or self.is_shared else 0)
             try:
                 check_spaces(env, self.pool_spec(training=False))
                 self.seen = look_at(env)
@@ -216,15 +230,8 @@ class Evaluator:
 
     @property
     def own_number(self) -> int:
-        """That of an environment of this process, which none that plays has: a worker may have a spare process beside it."""
-        return 0 if self.cluster is not None else max(1, 2 * self.n_workers)
-
-    @property
-    def num_workers(self) -> int:
-        """Processes that play: here, or on all nodes that a cluster has at this moment."""
-        if self.cluster is None:
-            return self.n_workers
-        return self.start(training=False).n_workers if self._pool is not None or self._shared is not None else 0
+        """The number of an environment of this process; no other has it: a worker may have a spare process beside it."""
+        return 0 if self.pool.is_remote else max(1, 2 * self.pool.n_workers)
 
     async def run_generation(
         self,
@@ -244,9 +251,8 @@ class Evaluator:
         first_pair: the pairs before it were evaluated by earlier calls.
         then: what to begin once they have begun.
         """
-        pool = self.start()
-        self.table.place_once(pool.noise_table(self._table_number))
-        number = self._table_number
+        pool, number = self.start(), self._table_number
+        self.table.place_once(pool.noise_table(number))
         request = Request(
             perturbations.theta,
             normalizer,
@@ -270,7 +276,7 @@ class Evaluator:
         They are known by theta, the very array: nobody writes to one. calls: how many of the training's calls their
         environments are given. Returns the ticket.
         """
-        pool = self._started()
+        pool = self._opened()
         if (begun := self._begun(theta)) is not None:
             return begun
         its_calls = self.env_calls.sent(calls)
@@ -287,7 +293,7 @@ class Evaluator:
 
     def _begun(self, theta: Float32) -> int | None:
         """Their ticket."""
-        pool = self._started()
+        pool = self._opened()
         known = (ticket for its, ticket in self._running if its is theta and pool.knows(ticket))  # an error may make it forget
         return next(known, None)
 
@@ -296,7 +302,7 @@ class Evaluator:
     ) -> Evaluation:
         """What these gave; they begin here where they have not."""
         ticket = self.begin_evaluation(theta, normalizer, seeds, episodes, generation, calls)
-        batch = await self._started().result(ticket)
+        batch = await self._opened().result(ticket)
         self._running = [each for each in self._running if each[1] != ticket]
         return Evaluation(batch.returns, batch.lengths, seeds)
 
@@ -331,39 +337,44 @@ class Evaluator:
             try:
                 (result,) = run_trainings(training)
             except BaseException:
-                if isinstance(self._pool, AheadPool) and self._ahead:  # they begin anew
+                if isinstance(self.pool, AheadPool) and self._ahead:  # they begin anew
                     self._ahead.clear()
-                    self._pool.forget()
+                    self.pool.forget()
                 raise
             return result
 
     @property
     def has_pool(self) -> bool:
-        """Whether it has one of its own here; nodes of a cluster are not counted."""
-        return self._pool is not None and self.cluster is None
+        """Whether it keeps a pool of its own open on this machine."""
+        return self._shared is None and self.pool.is_open and not self.pool.is_remote
 
     def _forget_abandoned(self) -> None:
-        """An exception may come between a request and its collection: nobody would free its place any more."""
-        if self._pool is not None and not self._pool.tickets() <= {ticket for _, ticket in self._running}:
-            self._pool.forget()
+        """Free the slots of requests that nobody will collect: an exception came between their submission and collection."""
+        own = self._shared is None and self.pool.is_open
+        if own and not self.pool.tickets() <= {ticket for _, ticket in self._running}:
+            self.pool.forget()
 
-    def share(self, pool: SharedPool | None, number: int = 0) -> None:
-        """Use a pool that others use, too, and its noise table of that number; None for a pool of its own again."""
+    def share(self, pool: Pool, part: Shared) -> None:
+        """Use a pool that other trainings use, too, until `unshare`."""
         self.close()
-        self._shared, self._table_number = pool, number
+        self.pool, self._shared = pool, part
+
+    def unshare(self) -> None:
+        """Use the model's own pool again."""
+        self.close()
+        self.pool, self._shared = self._own_pool, None
 
     def close(self) -> None:
-        """End the workers; the next call starts them anew. A pool that is shared is not this one's to end."""
-        pool, self._pool = self._pool, None
+        """Close the pool; the next call opens it anew. A pool that is shared stays open."""
+        is_own, was_open = self._shared is None, self.pool.is_open
         self._running, self._ahead = [], set()
-        if pool is not None or self._shared is not None:
+        if was_open or not is_own:
             self.table.release()
-        if pool is not None:
-            pool.close()
+        if is_own:
+            self.pool.close()
 
     def leave_to_parent(self) -> None:
-        """See forks.Owner: a forked copy starts a pool of its own, and draws the noise table into it."""
-        if self._pool is not None:
-            self._pool, self._running, self._ahead = None, [], set()
-            self.table.release()
-        self._shared, self._table_number = None, 0
+        """In a forked copy: open the model's own pool anew, and draw the noise table into it."""
+        self._running, self._ahead = [], set()
+        self.pool, self._shared = self._own_pool, None
+        self.table.release()

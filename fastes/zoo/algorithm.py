@@ -61,7 +61,7 @@ class FastES(agent.FastES):
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """See fastes.FastES.set_env."""
-        source = single_environments(env) if self.given_workers != 0 else None
+        source = single_environments(env) if self.pool_choice.n_workers != 0 else None
         super().set_env(source or env, force_reset)
         self._given = env if source is not None or self.source.vector_env is not None else None
 

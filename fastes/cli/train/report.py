@@ -170,8 +170,7 @@ def play_command(model: FastES, folder: RunFolder) -> str:
 def resume_command(model: FastES, path: Path) -> str:
     """What goes on with the run."""
     name = _module_id(model)
-    cluster = f" --cluster {shlex.quote(model.cluster)}" if model.cluster else ""
-    return f"fastes train {shlex.quote(name) + ' ' if name else ''}--resume {shlex.quote(str(path))}{cluster}"
+    return f"fastes train {shlex.quote(name) + ' ' if name else ''}--resume {shlex.quote(str(path))}{model.pool_choice.flags()}"
 
 
 def replay_command(model: FastES, path: Path, error: WorkerError) -> str:

@@ -17,7 +17,6 @@ from fastes.checkpoints.locate import find_checkpoint
 from fastes.cli.arguments import find_modules_here, parse_env_kwargs
 from fastes.cli.saved_model import buildable, read_run, wrapped_source
 from fastes.cli.setting_flags import given_settings
-from fastes.cli.train.report import counted
 from fastes.envs.given.named_wrappers import make_wrapped_source
 from fastes.es.schedules import ANY_NUMBER, count_at, make_schedule
 from fastes.models.from_config import env_kwargs_of, read_settings
@@ -179,7 +178,7 @@ def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFo
 def note_start(model: FastES, folder: RunFolder, wrappers: Sequence[str] = ()) -> None:
     """In the run folder. wrappers: that were named on the command line."""
     command = shlex.join(["fastes", *sys.argv[1:]])
-    cluster = {} if model.cluster is None else {"cluster": model.cluster}
+    cluster = model.pool_choice.for_run_folder()
     started = time.strftime("%Y-%m-%d %H:%M:%S%z")
     named = {**cluster, "wrappers": list(wrappers)} if wrappers else cluster
     folder.write_config(model, {**named, "command": command, "started": started, "at_timesteps": model.num_timesteps})
@@ -188,13 +187,12 @@ def note_start(model: FastES, folder: RunFolder, wrappers: Sequence[str] = ()) -
 def tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
     """On the console. what: which seeds go to which folders."""
     settings = model.settings
-    players = counted(model.n_workers, "worker") if model.cluster is None else f"Ray cluster {model.cluster}"
     shown = textwrap.shorten(str(settings.obs_columns).replace(",", ", "), 60, placeholder=" ...")
     seen = f" of observations {shown}" if settings.obs_columns != ALL else ""
     least = "at least " if settings.generation_timesteps else ""
     say(
         f"{model.source.name}: {settings.policy}{seen}, {model.num_params} parameters, {least}{settings.population_size} "
-        f"candidates a generation, {players}, {what}"
+        f"candidates a generation, {model.pool.in_words}, {what}"
     )
     own = not arguments.resume and arguments.preset is None and arguments.config is None
     env, chosen = model.source.preset_name(model.observation_space), {"policy": settings.policy}

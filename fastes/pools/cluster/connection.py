@@ -11,7 +11,7 @@ import warnings
 from typing import Any
 
 from fastes.envs.source import EnvSource
-from fastes.errors import ClusterError
+from fastes.errors import ClusterError, level_outside
 from fastes.system.installation import install_command
 from fastes.system.interrupts import handlers_kept
 
@@ -87,7 +87,7 @@ class Connection:
                 f"this process is connected to the Ray cluster at {connected} already, and trains there: cluster = {cluster!r} "
                 "is not looked for; call ray.shutdown() first to use that one",
                 RuntimeWarning,
-                stacklevel=7,
+                stacklevel=level_outside(),
             )
 
     def actor_on(self, node_id: str, kind: type, num_cpus: int, threads: int) -> Any:

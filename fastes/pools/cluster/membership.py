@@ -13,13 +13,13 @@ from typing import Any
 import cloudpickle
 
 from fastes.envs.worker_registry import own_registrations
-from fastes.errors import ClusterError
+from fastes.errors import ClusterError, level_outside
 from fastes.pools.cluster.connection import Connection
 from fastes.pools.cluster.member import Member
 from fastes.pools.cluster.messages import Joined
 from fastes.pools.cluster.node import Node
 from fastes.pools.cluster.node_report import wanted_versions
-from fastes.pools.processes.workforce import spare_workers
+from fastes.pools.processes.process_pool import spare_workers
 from fastes.pools.unsendable import cannot_be_sent
 from fastes.rollout.job import PoolSpec
 
@@ -150,7 +150,7 @@ class Membership:
         member.state, member.reason = "refused", reason
         member.calls.clear()
         self._asked(partial(self.ray.kill, member.actor))
-        warnings.warn(f"{member.name} is not used: {reason}", RuntimeWarning, stacklevel=7)
+        warnings.warn(f"{member.name} is not used: {reason}", RuntimeWarning, stacklevel=level_outside())
         if not self._has_played and all(each.state == "refused" for each in self._members.values()):
             raise ClusterError(self._no_node())
 
@@ -170,7 +170,7 @@ class Membership:
             member.calls.clear()  # else the next of them that fails would have it forgotten, and its actor made anew
             self._members[member.node_id] = member
         said = f"{member.name} is lost; others play its jobs, results do not change"
-        warnings.warn(said, RuntimeWarning, stacklevel=7)
+        warnings.warn(said, RuntimeWarning, stacklevel=level_outside())
         LOG.info("%s: %s", said, reason)
 
     def _bear_solitude(self, seconds: float) -> None:
@@ -180,7 +180,7 @@ class Membership:
             lines = [f"waiting for a node of the cluster {self.cluster!r}, for {WAIT_FOR_NODES:.0f} s at most"]
             for member in self._members.values():
                 lines.append(f"{member.name} {member.reason or 'has not joined (are its CPUs in use?)'}")
-            warnings.warn("\n".join(lines), RuntimeWarning, stacklevel=7)
+            warnings.warn("\n".join(lines), RuntimeWarning, stacklevel=level_outside())
         if seconds >= WAIT_FOR_NODES:
             raise ClusterError(
                 f"{self._no_node()}, for {seconds:.0f} seconds now. What was learned before this generation stays: save it, "

@@ -33,8 +33,7 @@ from fastes.pools.cluster.messages import (
 )
 from fastes.pools.cluster.node_report import differences, versions_of
 from fastes.pools.cluster.replica import KnownRequests
-from fastes.pools.processes.process_pool import ProcessPool
-from fastes.pools.processes.workforce import spare_workers
+from fastes.pools.processes.process_pool import ProcessPool, spare_workers
 from fastes.rollout.job import Batch, PoolSpec
 from fastes.rollout.obs_normalizer import MomentSums
 from fastes.rollout.space_checks import check_spaces
@@ -108,12 +107,12 @@ class Node:
         finally:
             close_env(env, spec.source.name)
         places = places_for(spec, self.workers)
-        spare = spare_workers(spec, self.workers)
+        spare = spare_workers(spec, self.workers)  # by the driver's requests, and not by the ranges of jobs that come here
         spec = replace(spec, num_generations=places, num_evaluations=places)
         check_memory(spec.layout(self.workers + spare).memory(self.workers + spare), _ADVICE)
-        self.pool = ProcessPool(spec, self.workers, spare)
+        self.pool = ProcessPool(self.workers, spare)
         self._known = KnownRequests(spec, self.pool.noise_table)
-        self.pool.start()
+        self.pool.open(spec)
         self._bell, self._rope = os.pipe()
         self.pool.wake_by(self._bell)
         threading.Thread(target=self._serve, name="fastes-node", daemon=True).start()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.errors import ClusterError, FastESError
+from fastes.errors import ClusterError, FastESError, level_outside
 from fastes.pools.at_exit import close_at_exit
 from fastes.pools.cluster.member import Member, Parameters
 from fastes.pools.cluster.membership import LOG, ClusterLost, Membership
@@ -50,15 +50,16 @@ class _Order(NamedTuple):
 
 
 class RayPool(Pool):
-    """Plays requests on the nodes of a Ray cluster. They may come and go; what was lost with one is played by others.
+    """Plays requests on the nodes of a Ray cluster. They may come and go; others play what was lost with one.
 
-    cluster: 'auto', 'host:port' or 'ray://host:port'.
+    Args:
+        cluster: 'auto', 'host:port' or 'ray://host:port'.
     """
 
-    def __init__(self, spec: PoolSpec, cluster: str) -> None:
-        self.spec, self.cluster = spec, cluster
-        tables = {f"the driver's noise table of {spec.table_size:,} values": 4 * spec.table_size * spec.num_tables}
-        check_memory(tables, "use a smaller noise_table_size")
+    is_remote = True
+
+    def __init__(self, cluster: str) -> None:
+        self.cluster = cluster
         self._nodes: Membership | None = None
         self._tickets: dict[int, OpenTicket] = {}
         self._parameters: dict[int, Parameters] = {}
@@ -73,8 +74,35 @@ class RayPool(Pool):
 
     @property
     def n_workers(self) -> int:
-        """Processes of all nodes that play at this moment."""
         return sum(member.workers for member in self._nodes.ready()) if self._nodes is not None else 0
+
+    @property
+    def in_words(self) -> str:
+        return f"Ray cluster {self.cluster}"
+
+    @property
+    def is_open(self) -> bool:
+        return self._nodes is not None
+
+    def open(self, spec: PoolSpec) -> None:
+        """Connect, and let nodes begin to build their environments.
+
+        Raises:
+            OSError: If this machine has too little memory for the noise table.
+            ClusterError: If no cluster answers.
+        """
+        if self._is_copy:
+            raise ClusterError("a forked copy of a process cannot use its parent's cluster: make the model in the copy")
+        tables = {f"the driver's noise table of {spec.table_size:,} values": 4 * spec.table_size * spec.num_tables}
+        check_memory(tables, "use a smaller noise_table_size")
+        self.spec, self._played, self._tables = spec, StepsPlayed(), None
+        self._nodes = Membership(spec, self.cluster, self._lose)
+
+    @property
+    def _connected(self) -> Membership:
+        if self._nodes is None:
+            raise ClusterError("this pool is closed: open it before it is used")
+        return self._nodes
 
     def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
         """Memory for one of the driver's own noise tables, which its updates need: float32 (table_size,)."""
@@ -83,22 +111,10 @@ class RayPool(Pool):
         table: npt.NDArray[np.float32] = self._tables[number]
         return table
 
-    def start(self) -> None:
-        """Connect, and let nodes begin to build their environments. ClusterError where no cluster answers."""
-        self._connected()
-
-    def _connected(self) -> Membership:
-        if self._is_copy:
-            raise ClusterError("a forked copy of a process cannot use its parent's cluster: make the model in the copy")
-        if self._nodes is None:
-            self._nodes = Membership(self.spec, self.cluster, self._lose)
-        return self._nodes
-
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> int:
         """Keep a request until `wait` hands it out: candidates may go before noise-free episodes that came earlier."""
-        self.start()
         self._last_ticket += 1
         open_ = OpenTicket(self._last_ticket, request, self.spec)
         scalars, before, strategy = self._follows(request), None, request.strategy
@@ -119,9 +135,6 @@ class RayPool(Pool):
         theta = request.theta.nbytes + (0 if each is None else each.nbytes)
         return theta > max(_ENOUGH, 16 * self.spec.num_pairs)
 
-    def knows(self, ticket: int) -> bool:
-        return ticket in self._tickets
-
     def tickets(self) -> Set[int]:
         return self._tickets.keys()
 
@@ -130,7 +143,7 @@ class RayPool(Pool):
 
     def wait(self, tickets: Collection[int]) -> None:
         """Also raises ClusterError where no node can be used, or all were lost and none came for long."""
-        nodes = self._connected()
+        nodes = self._connected
         nodes.begin_waiting()
         try:
             while not any(self.is_finished(ticket) for ticket in tickets):
@@ -196,7 +209,7 @@ class RayPool(Pool):
 
     def _take(self, nodes: Membership, member: Member, reply: Reply, size: int) -> None:
         for said in reply.warned:
-            warnings.warn(f"{member.name}: {said}", RuntimeWarning, stacklevel=6)
+            warnings.warn(f"{member.name}: {said}", RuntimeWarning, stacklevel=level_outside())
         for answer in reply.answers:
             owner = member.answered(answer.number)
             if owner is None or self._tickets.get(owner.number) is not owner:
@@ -228,7 +241,7 @@ class RayPool(Pool):
         if member.distrust(open_.number, answer.number) and answer.why:
             member.failures += 1
             said = f"{member.name}: {answer.why}; it is sent all of them, results do not change"
-            warnings.warn(said, RuntimeWarning, stacklevel=7)
+            warnings.warn(said, RuntimeWarning, stacklevel=level_outside())
 
     def _ask_for_sums(self, nodes: Membership, open_: OpenTicket) -> None:
         for node_id, jobs in open_.sums_to_ask_for().items():
@@ -301,9 +314,8 @@ class RayPool(Pool):
 
     def _give(self, member: Member, open_: OpenTicket, parts: list[Int64]) -> list[_Order]:
         """Note that a node has ranges from now on."""
-        assert self._nodes is not None
         first, self._last_range = self._last_range + 1, self._last_range + len(parts)
-        paces = [pace for each in self._nodes.ready() if (pace := each.pace(open_.is_candidates)) is not None]
+        paces = [pace for each in self._connected.ready() if (pace := each.pace(open_.is_candidates)) is not None]
         numbers = range(first, first + len(parts))
         member.give(numbers, parts, open_, statistics.median_low(paces) if paces else None)
         return [_Order(Range(number, open_.number, runs_of(jobs)), open_) for number, jobs in zip(numbers, parts, strict=True)]
@@ -326,7 +338,7 @@ class RayPool(Pool):
     def close(self) -> None:
         """End what runs on the nodes, and hang up."""
         self.forget()
-        nodes, self._nodes = self._nodes, None
+        nodes, self._nodes, self._tables = self._nodes, None, None
         if nodes is not None:
             nodes.close()
 

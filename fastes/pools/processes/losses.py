@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastes.errors import WorkerCrashed, WorkerTimeout
@@ -10,7 +11,7 @@ from fastes.pools.open_requests import OpenRequest
 from fastes.pools.processes.watchdog import HUNG
 from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.job import PoolSpec, Where, describe_episode
-from fastes.rollout.shared_block import EPISODE, Block
+from fastes.rollout.shared_block import EPISODE, Place
 
 _MAX_CRASHES = 3  # of one job, or of a worker's row while it builds its environment
 _MAX_FRUITLESS = 6  # for each worker, where no episode was ever finished
@@ -31,13 +32,13 @@ class Loss(NamedTuple):
 
 
 class Losses:
-    """Those of a pool of n_processes workers over a block."""
+    """Those of a pool of n_processes workers."""
 
-    def __init__(self, spec: PoolSpec, block: Block, n_processes: int) -> None:
-        self.spec, self.block, self.n_processes = spec, block, n_processes
+    def __init__(self, spec: PoolSpec, n_processes: int) -> None:
+        self.spec, self.n_processes = spec, n_processes
         self._unbuilt: Counter[int] = Counter()  # of a worker's row, while it built its environment
         self._idle: Counter[int] = Counter()  # of a worker's row, outside any episode, since one was finished
-        self._done_then = 0  # what `_done` was at the last of these
+        self._done_then = 0  # what `_commits` was at the last of these
         self._fruitless = 0  # episodes that lost their worker before any was finished
 
     def begin_waiting(self) -> None:
@@ -48,13 +49,21 @@ class Losses:
         """All requests are over, and all workers will be others."""
         self._idle.clear()
 
-    def note(self, worker: Worker, open_: OpenRequest | None, job: int, generation: int) -> Loss:
-        """A dead worker was at a job of a request, or outside any episode (None). generation: that runs, from 1; 0 for none."""
-        how, episode, again = worker.how_it_died(), None, ""
+    def note(self, worker: Worker, open_: OpenRequest | None, job: int, generation: int, places: Sequence[Place]) -> Loss:
+        """Record that a worker died at a job of a request, or outside any episode (None).
+
+        Args:
+            worker: The dead one.
+            open_: The request.
+            job: The number of the job.
+            generation: The running one, from 1; 0 for none.
+            places: Those of all requests.
+        """
+        how, episode, again, done = worker.how_it_died(), None, "", _commits(places)
         if open_ is None:
             what = "outside any episode" if worker.ready else "while it built its environment"
             what += f", in generation {generation}" if generation else ""
-            losses, most = self._outside(worker)
+            losses, most = self._outside(worker, done)
         else:
             episode = describe_episode(self.spec, open_.place, job, int(worker.row[EPISODE]))
             what, again = f"in {episode.text}", " and its unfinished episode is played again"
@@ -62,7 +71,7 @@ class Losses:
             self._fruitless += 1
             losses, most = open_.crashes[job], _MAX_CRASHES
         told = f"worker {worker.slot} {how} {what}; it is replaced{again}, results do not change"
-        if self._fruitless >= _MAX_FRUITLESS * self.n_processes and not self._done():
+        if self._fruitless >= _MAX_FRUITLESS * self.n_processes and not done:
             lost = f"{self._fruitless} workers were lost before any episode was finished, the last one {what}; it {how}."
             return Loss(told, _error(worker, lost, episode, generation), True)
         if losses < most:
@@ -70,7 +79,7 @@ class Losses:
         lost = f"{most} workers were lost {what}; the last one {how}."
         return Loss(told, _error(worker, lost, episode, generation), open_ is None)
 
-    def _outside(self, worker: Worker) -> tuple[int, int]:
+    def _outside(self, worker: Worker, done: int) -> tuple[int, int]:
         """How often its row has lost a worker outside any episode, and how often it may.
 
         One that is ready may be killed at any time, and nobody's job has done it. But where that comes again and again and no
@@ -79,16 +88,16 @@ class Losses:
         if not worker.ready:
             self._unbuilt[worker.slot] += 1
             return self._unbuilt[worker.slot], _MAX_CRASHES
-        done = self._done()
         if done != self._done_then:
             self._idle.clear()
             self._done_then = done
         self._idle[worker.slot] += 1
         return self._idle[worker.slot], _MAX_IDLE
 
-    def _done(self) -> int:
-        """Grows with every job that is finished: its flag is set to a ticket above those before."""
-        return sum(int(place.committed.sum()) for place in self.block.places)
+
+def _commits(places: Sequence[Place]) -> int:
+    """Grows with every job that is finished: its flag is set to a ticket above those before."""
+    return sum(int(place.committed.sum()) for place in places)
 
 
 def _error(worker: Worker, lost: str, episode: Where | None, generation: int) -> WorkerCrashed:

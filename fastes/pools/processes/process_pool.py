@@ -5,24 +5,26 @@ from __future__ import annotations
 import contextlib
 import pickle
 import selectors
+import sys
 import warnings
-from collections.abc import Collection, Set
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.errors import WorkerError
-from fastes.pools.open_requests import OpenRequest, OpenRequests, steps_in
-from fastes.pools.pool import Pool
+from fastes.errors import WorkerError, level_outside
+from fastes.pools.block_pool import BlockPool
+from fastes.pools.open_requests import OpenRequest
 from fastes.pools.processes.losses import Losses
-from fastes.pools.processes.shutdown import warn_of_late
+from fastes.pools.processes.nested_training import refuse_workers
+from fastes.pools.processes.shutdown import END_SECONDS, see_off, warn_of_late
 from fastes.pools.processes.watchdog import TICK, Watch
 from fastes.pools.processes.worker import LOOK, WORN
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed, Said
-from fastes.pools.processes.worker_process import OFFER_BYTES, Worker
-from fastes.pools.processes.workforce import Workforce
-from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, StepsPlayed, describe_episode, warn_of_penalty
+from fastes.pools.processes.worker_process import OFFER_BYTES, Payload, Worker
+from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, describe_episode, warn_of_penalty
 from fastes.rollout.shared_block import (
     CLAIMING,
     GENERATION,
@@ -33,44 +35,114 @@ from fastes.rollout.shared_block import (
     TICKET_SHIFT,
     UNCLAIMED,
 )
+from fastes.system.console import lasting
 from fastes.system.interrupts import interrupts_wait
+from fastes.system.limits import explained
+
+_Made = TypeVar("_Made")
+_SEVERAL = 4  # workers
+_MANY = 8  # candidates a worker: the last ones of a generation are a small part of it then
 
 
-class ProcessPool(Workforce, Pool):
-    """Runs requests on processes, which start with the first one and are replaced when they die.
+def spare_workers(spec: PoolSpec, n_workers: int) -> int:
+    """Workers beside n_workers that play noise-free episodes alone.
 
-    n_workers: that play anything. spare: further ones that play noise-free episodes alone.
+    Where a generation gives each worker few episodes, one that is at a long evaluation makes the others wait for a second
+    turn. A process more does that evaluation instead, while the system takes a little time from everybody. Few workers need
+    none: evaluations fill the time at the end of their generations.
+    """
+    candidates = 2 * spec.num_pairs * spec.num_generations
+    if n_workers < _SEVERAL or not candidates or candidates >= _MANY * n_workers:
+        return 0
+    return min(spec.num_evaluations - spec.num_generations, n_workers)
+
+
+class ProcessPool(BlockPool):
+    """Plays requests on worker processes, which are replaced when they die.
+
+    Args:
+        n_workers: Processes that play anything.
+        spare: Further processes that play noise-free episodes alone; None for what `spare_workers` says.
     """
 
-    def __init__(self, spec: PoolSpec, n_workers: int, spare: int = 0) -> None:
-        super().__init__(spec, n_workers, spare)
-        self._requests = OpenRequests(self.block)
-        self._watch = Watch(spec.step_timeout)
-        self._warned: set[str] = set()
+    spec: PoolSpec
+    _selector: selectors.BaseSelector
+    _watch: Watch
+    _losses: Losses
+
+    def __init__(self, n_workers: int, spare: int | None = None) -> None:
+        super().__init__()
+        self.n_workers, self._spare = n_workers, spare
+        self.n_processes = n_workers + (spare or 0)
+        self._workers: dict[int, Worker] = {}
+        self._payload: Payload | None = None
+
+    def open(self, spec: PoolSpec) -> None:
+        """Allocate the memory and start the workers, which build their environments while the caller goes on.
+
+        Raises:
+            OSError: If memory, descriptors or processes run out.
+            NestedTraining: In a worker.
+        """
+        self.n_processes = self.n_workers + (spare_workers(spec, self.n_workers) if self._spare is None else self._spare)
+        self.check_memory(spec, self.n_processes, actors=self.n_processes)
+        refuse_workers()
+        self.spec = spec
+        self._printed, self._warned = set[str](), set[str]()
+        self._offer = 0  # number of the last one
         self._interrupted = False  # by an exception, before workers and requests could be let go of
         self._orphans = False  # whether a lost worker may have left a job that it had claimed
         self._lost_at = 0  # a ticket of that moment
-        self._losses = Losses(spec, self.block, self.n_processes)
-
-    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
-        """Memory for one of its noise tables, float32 (table_size,)."""
-        table: npt.NDArray[np.float32] = self.block.noise[number]
-        return table
-
-    def steps_played(self) -> StepsPlayed:
-        return steps_in(self.block)
+        self._watch, self._losses = Watch(spec.step_timeout), Losses(spec, self.n_processes)
+        self._selector = self._with_limits_named(selectors.DefaultSelector)
+        try:
+            self._block = self._with_limits_named(lambda: spec.block(self.n_processes))
+        except BaseException:
+            self._selector.close()
+            raise
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """End the workers and let go of the memory."""
-        self._requests.forget()
-        super().close()
+        if not self.is_open:
+            return
+        with interrupts_wait():
+            for worker in self._workers.values():
+                self._show(worker)
+            late = self._see_off(list(self._workers.values()))
+            self._selector.close()
+            super().close()
+            if self._payload is not None:
+                self._payload.close()
+                self._payload = None
+            warn_of_late(self.spec.source.name, late)
+
+    def leave_to_parent(self) -> None:
+        """In a forked copy. The epoll set is shared: nothing is taken out of it.
+
+        The copy closes its ends of the sockets, or workers would not see their parent hang up.
+        """
+        workers = list(self._workers.values())
+        self._workers.clear()
+        for worker in workers:
+            worker.leave_to_parent()
+        if self.is_open:
+            self._selector.close()
+        super().leave_to_parent()
+        if self._payload is not None:
+            self._payload.close()
+            self._payload = None
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> int:
         if self._interrupted:
             self.forget()
-        open_ = self._requests.add(request)
+        open_ = self._requests.add(request, self.block.places)
         self._interrupted = True
         open_.submitted = self._watch.counted
         try:
@@ -92,15 +164,6 @@ class ProcessPool(Workforce, Pool):
             plays_them = worker.slot < self.n_workers or not open_.place.layout.num_pairs
             if plays_them and wanted and worker.offer(self._offer):
                 wanted -= worker.ready
-
-    def knows(self, ticket: int) -> bool:
-        return ticket in self._requests
-
-    def tickets(self) -> Set[int]:
-        return self._requests.tickets()
-
-    def is_finished(self, ticket: int) -> bool:
-        return self._requests[ticket].finished
 
     def wait(self, tickets: Collection[int]) -> None:
         """Also raises WorkerError where a worker cannot build its environment, WorkerCrashed (WorkerTimeout when it hung) where
@@ -130,14 +193,16 @@ class ProcessPool(Workforce, Pool):
         open_ = self._requests[ticket]
         if open_.error is None:
             self._watch.learn(float(open_.place.seconds[open_.jobs].max()), open_.submitted)
-        return self._requests.collect(ticket)
+        return super().collect(ticket)
 
     def forget(self) -> None:
-        """Every request, and end every worker, whatever it does: none may write into a place that is given to another."""
+        """Drop every request, and end every worker, whatever it does: none may write into a place that is given to another."""
+        if self._block is None:  # in a forked copy
+            self._requests.forget()
+            return
         self._interrupted = True
-        if self.block.fd >= 0:  # it is no forked copy, to which the block does not belong
-            for place in self.block.places:  # a job that is claimed later would be played in the place of another request
-                _core.commit(place.unclaimed, 0, 0)
+        for place in self._block.places:  # a job that is claimed later would be played in the place of another request
+            _core.commit(place.unclaimed, 0, 0)
         self._requests.forget()
         self._losses.forget()
         self.kill()
@@ -179,6 +244,88 @@ class ProcessPool(Workforce, Pool):
         open_.rerun += len(jobs) - (_core.committed(open_.place.unclaimed, 0) & UNCLAIMED)  # those were never begun
         open_.ticket = self._requests.new_ticket()
         self._open_jobs(open_, jobs)
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the workers that are not running, so that they build their environments while the caller goes on."""
+        if self._payload is None:
+            self._payload = self._with_limits_named(lambda: Payload(self.spec, self.block, self.n_workers))
+        for slot in range(self.n_processes):
+            if slot not in self._workers:
+                self._start_worker(slot, self._payload).offer(self._offer)
+
+    def _start_worker(self, slot: int, payload: Payload) -> Worker:
+        with interrupts_wait():
+            worker = self._with_limits_named(lambda: Worker(slot, self.spec, self.block, payload))
+            self._workers[slot] = worker
+            self._selector.register(worker.connection, selectors.EVENT_READ, (worker, "message"))
+            self._selector.register(worker.stderr, selectors.EVENT_READ, (worker, "stderr"))
+            if worker.pidfd >= 0:
+                self._selector.register(worker.pidfd, selectors.EVENT_READ, (worker, "exit"))
+        return worker
+
+    def _with_limits_named(self, make: Callable[[], _Made]) -> _Made:
+        """What make() gives; when descriptors or processes run out, the error names the limit."""
+        try:
+            return make()
+        except (OSError, RuntimeError) as error:
+            raise explained(error, self.n_processes, len(self._workers)) from error
+
+    def _has(self, worker: Worker) -> bool:
+        """Whether it was not ended meanwhile, as by an error in what another has sent."""
+        return self._workers.get(worker.slot) is worker
+
+    def _show(self, worker: Worker) -> None:
+        """Pass on what a worker wrote to stderr; a line that many workers write appears once."""
+        lines, open_ = worker.read_stderr()
+        for line in lines:
+            if line and line not in self._printed:
+                if len(self._printed) < 1000:
+                    self._printed.add(line)
+                print(line, file=lasting(sys.stderr))
+        if not open_:
+            self._release(worker.stderr)
+
+    def _release(self, channel: Any) -> None:
+        with contextlib.suppress(KeyError, ValueError, OSError):  # it is released or closed already
+            self._selector.unregister(channel)
+
+    def _end(self, worker: Worker) -> None:
+        """Reap one that has hung up, hangs or is stopped; how it died is its own exit status, where it has one."""
+        if worker.killed_for:
+            self._see_off([worker])
+            return
+        worker.wait(END_SECONDS)
+        if not worker.has_ended():
+            worker.killed_for = "hung up and did not end"
+            worker.kill()
+        self._remove(worker)
+
+    def _remove(self, worker: Worker) -> None:
+        """Reap a worker that was killed or is dead."""
+        for channel in (worker.connection, worker.stderr, worker.pidfd):
+            if channel != -1:
+                self._release(channel)
+        self._workers.pop(worker.slot, None)
+        worker.reap()
+
+    def _see_off(self, workers: list[Worker]) -> list[Worker]:
+        """Ask workers to close their environments and to leave, and reap them; returns those that had to be killed."""
+        for worker in workers:
+            self._release(worker.connection)
+            worker.ask_to_leave()
+        late = see_off(workers, self._show)
+        for worker in workers:
+            self._show(worker)
+            self._remove(worker)
+        return late
+
+    def kill(self) -> None:
+        """End every worker, whatever it does; the next request starts new ones."""
+        with interrupts_wait():
+            late = self._see_off(list(self._workers.values()))
+            warn_of_late(self.spec.source.name, late)  # before an interrupt that waits is raised
 
     # --- what workers do --------------------------------------------------------------------------------------------
 
@@ -228,7 +375,7 @@ class ProcessPool(Workforce, Pool):
             self._meet_failure(worker, message)
         elif message.kind not in self._warned:
             self._warned.add(message.kind)
-            warnings.warn(message.text, RuntimeWarning, stacklevel=7)
+            warnings.warn(message.text, RuntimeWarning, stacklevel=level_outside())
 
     def _meet_failure(self, worker: Worker, failed: Failed) -> None:
         cause = None
@@ -283,9 +430,9 @@ class ProcessPool(Workforce, Pool):
             self._end(worker)
         self._note_orphans()
         open_, job = self._unfinished_job(worker)
-        loss = self._losses.note(worker, open_, job, self._generation() + 1)
+        loss = self._losses.note(worker, open_, job, self._generation() + 1, self.block.places)
         if loss.error is None:
-            warnings.warn(loss.told, RuntimeWarning, stacklevel=6)
+            warnings.warn(loss.told, RuntimeWarning, stacklevel=level_outside())
             self.start()
         elif open_ is None or loss.ends_all:
             raise loss.error

@@ -1,0 +1,97 @@
+"""What the pools of one machine share: requests and results in one block of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.errors import FastESError
+from fastes.pools.at_exit import close_at_exit
+from fastes.pools.open_requests import OpenRequests
+from fastes.pools.pool import Pool
+from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
+from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, Block
+from fastes.system.forks import tell_of_forks
+from fastes.system.memory import check_memory
+
+_ADVICE = "use fewer candidates, a smaller noise_table_size, fewer workers, or smaller observations (such as resized frames)"
+
+
+class BlockPool(Pool):
+    """A pool whose requests are in a block of memory of this machine. By itself it keeps them until one is waited for."""
+
+    n_workers = 0
+    is_remote = False
+
+    def __init__(self) -> None:
+        self._block: Block | None = None
+        self._requests = OpenRequests()
+        tell_of_forks(self)
+        close_at_exit(self)
+
+    @property
+    def is_open(self) -> bool:
+        return self._block is not None
+
+    @property
+    def in_words(self) -> str:
+        return f"{self.n_workers} worker{'' if self.n_workers == 1 else 's'}"
+
+    @property
+    def block(self) -> Block:
+        """The memory of requests and results.
+
+        Raises:
+            FastESError: If the pool is not open.
+        """
+        if self._block is None:
+            raise FastESError("this pool is closed: open it before it is used")
+        return self._block
+
+    def check_memory(self, spec: PoolSpec, n_processes: int, actors: int) -> None:
+        """Compare what a spec needs with the machine's free memory, before anything is allocated.
+
+        Raises:
+            OSError: If there is too little.
+        """
+        check_memory(spec.layout(n_processes).memory(actors), _ADVICE)
+
+    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
+        table: npt.NDArray[np.float32] = self.block.noise[number]
+        return table
+
+    def submit(self, request: Request) -> int:
+        return self._requests.add(request, self.block.places).ticket
+
+    def tickets(self) -> Set[int]:
+        return self._requests.tickets()
+
+    def forget(self) -> None:
+        self._requests.forget()
+
+    def is_finished(self, ticket: int) -> bool:
+        return self._requests[ticket].finished
+
+    def collect(self, ticket: int) -> Batch:
+        return self._requests.collect(ticket)
+
+    def steps_played(self) -> StepsPlayed:
+        block = self._block
+        if block is None:
+            return StepsPlayed()
+        candidates, evaluations = block.workers[:, [STEPS, EVALUATION_STEPS]].sum(axis=0).tolist()
+        return StepsPlayed(candidates, evaluations)
+
+    def close(self) -> None:
+        block, self._block = self._block, None
+        self._requests.forget()
+        if block is not None:
+            block.close()
+
+    def leave_to_parent(self) -> None:
+        """In a forked copy of this process: let go of what is the parent's. The copy can open the pool anew."""
+        block, self._block = self._block, None
+        if block is not None:
+            block.close()

@@ -1,0 +1,20 @@
+"""Pools of a spec, as a training opens them."""
+
+from __future__ import annotations
+
+from fastes.pools.pool import Pool, run_trainings
+from fastes.pools.processes.process_pool import ProcessPool
+from fastes.pools.serial_pool import SerialPool
+from fastes.rollout.job import Batch, PoolSpec, Request
+
+
+def opened(spec: PoolSpec, n_workers: int = 0, spare: int | None = None) -> Pool:
+    """A pool of worker processes, or of this process without workers."""
+    pool = ProcessPool(n_workers, spare) if n_workers else SerialPool()
+    pool.open(spec)
+    return pool
+
+
+def played(pool: Pool, request: Request) -> Batch:
+    """The results of a request alone."""
+    return run_trainings(pool.play(request))[0]
