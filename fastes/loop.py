@@ -32,7 +32,7 @@ from fastes.training.state import TrainingState
 
 
 class Loop(SB3Interface):
-    """What `FastES.learn` repeats. It awaits requests, so that several trainings can share a pool."""
+    """The loop of `FastES.learn`. It awaits requests, so that several trainings can share a pool."""
 
     _odd: StatisticsWarnings
     _judged: tuple[TrainingState, TrainingState] | None = None  # how it was left then, and what it was judged to be
@@ -50,7 +50,7 @@ class Loop(SB3Interface):
             self._begin_starts_ahead()
             self._become(await warm_up(self.state, self.evaluator))
             generation = await run_generation(self.state, self.evaluator)  # ask and evaluate
-            record, finished = await self._book(generation, finished, callbacks)  # tell and record
+            record, finished = await self._commit_generation(generation, finished, callbacks)  # tell and record
             self._note_episodes()
             stopped = callbacks.on_generation(self, record) is False
             self.state = self.state.reported()
@@ -58,7 +58,7 @@ class Loop(SB3Interface):
             self._odd.check(self.state, generation.perturbations.generation + 1, generation.batch, told)
             late = time.monotonic() >= ends_at
         if not self.solved:
-            await self._tell_pending(callbacks)
+            await self._drain_evaluations(callbacks)
         if self.num_timesteps >= total:
             await self._judge_start(callbacks)
             if not stopped and not self.solved:
@@ -79,7 +79,7 @@ class Loop(SB3Interface):
         self.dropped_steps = StepsPlayed(so_far.candidates + steps.candidates, so_far.evaluations + steps.evaluations)
 
     async def _judge_aside(self, callbacks: Callback) -> None:
-        """What the end of a budget brings, beside a training that goes on another day as if nobody had judged it."""
+        """Judge as at the end of the budget, and keep the result apart: the training may go on another day as if unjudged."""
         before = self.state
         try:
             self.state = before.begun(0, anew=False)
@@ -133,13 +133,13 @@ class Loop(SB3Interface):
     async def _play_start(self, number: int, evaluator: Evaluator) -> None:
         await play_start(self.state.start_ahead(number), evaluator)
 
-    async def _book(self, generation: Generation, started: float, callbacks: Callback) -> tuple[Record, float]:
-        """The state after a generation takes the place of the one before. Its statistics, and when they were known."""
+    async def _commit_generation(self, generation: Generation, started: float, callbacks: Callback) -> tuple[Record, float]:
+        """Replace the state by the one after a generation. Returns its statistics, and when they were known."""
         batch, state, told = generation.batch, self.state, []
         solved, (due, waiting) = False, state.due(batch)
         for pending in due:
             told.append(await finish_evaluation(state, self.evaluator, pending))
-            solved, state = await self._tell(state, told[-1], callbacks)
+            solved, state = await self._process_evaluation(state, told[-1], callbacks)
             if solved:
                 break
         last = told[-1] if told else None
@@ -152,8 +152,8 @@ class Loop(SB3Interface):
                 self._drop(StepsPlayed(candidates=int(batch.lengths.sum())))
         return record, finished
 
-    async def _tell(self, state: TrainingState, told: Told, callbacks: Callback) -> tuple[bool, TrainingState]:
-        """Meet an evaluation: is its theta the best, and is it solved? Whether it is, and the state that knows of both."""
+    async def _process_evaluation(self, state: TrainingState, told: Told, callbacks: Callback) -> tuple[bool, TrainingState]:
+        """Process a finished evaluation: update the best return and check the target. Returns (solved, new state)."""
         pending, mean = told.pending, told.evaluation.mean
         if pending.is_told:
             return False, state
@@ -176,12 +176,12 @@ class Loop(SB3Interface):
             return solved, state
         return False, state
 
-    async def _tell_pending(self, callbacks: Callback) -> None:
-        """At the end of a training nobody has to wait for the evaluations that are still played."""
+    async def _drain_evaluations(self, callbacks: Callback) -> None:
+        """Wait for the evaluations that are still running, and process them: the training ends."""
         for pending in self.state.pending:
             if not pending.is_told:
                 told = await finish_evaluation(self.state, self.evaluator, pending)
-                solved, state = await self._tell(self.state, told, callbacks)
+                solved, state = await self._process_evaluation(self.state, told, callbacks)
                 state = state.ended(told)
                 self.state = state.finished(told)[0] if solved else state
                 if solved:

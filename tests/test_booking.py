@@ -159,7 +159,7 @@ def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
 
     From where a generation's candidates are known to where callbacks are told.
     """
-    book, at = Agent._book, At(0)
+    book, at = Agent._commit_generation, At(0)
 
     def traced(self: Any, *arguments: Any) -> Any:
         at.start()
@@ -167,7 +167,7 @@ def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
 
     with FastES(toy(), n_workers=0, **settings) as model:
         start = _begun(model, done)
-        monkeypatch.setattr(Agent, "_book", traced)
+        monkeypatch.setattr(Agent, "_commit_generation", traced)
         before, ends, number, raised = _said(model.snapshot()), set(), 1 - every, True
         while raised:
             number += every

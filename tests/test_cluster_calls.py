@@ -353,7 +353,7 @@ class Driver:
             counts = ones.astype(np.int32)
             answers.append(Played(number, ones, counts, ones, 0 * counts, moments, 0.0, 0, ""))
         self.members[name].calls.clear()
-        self.pool._meet(self.nodes, pack(Reply(tuple(answers), ())), self.members[name])
+        self.pool._handle(self.nodes, pack(Reply(tuple(answers), ())), self.members[name])
 
 
 @pytest.fixture

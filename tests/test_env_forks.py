@@ -22,7 +22,7 @@ from test_lost_workers import Clock, Watched
 from training import Result, assert_same_records, learn
 
 from fastes import FastES
-from fastes.pools.processes.watchdog import Watch
+from fastes.pools.processes.hang_detector import HangDetector
 from fastes.rollout.shared_block import JOB
 
 
@@ -180,7 +180,7 @@ class Ready(Watched):
 )
 def test_who_is_silent_while_jobs_wait_is_late(owe: tuple[bool, bool], awaited: bool, late: list[int]) -> None:
     clock, workers = Clock(), [Ready(owes) for owes in owe]
-    watch, found = Watch(10.0, clock), []
+    watch, found = HangDetector(10.0, clock), []
     for clock.now in np.arange(0.3, 12.0, 0.5):
         found += watch.check(workers, awaited)  # type: ignore[arg-type]
         if found:

@@ -24,8 +24,8 @@ from training import Result, assert_same, assert_same_records, assert_same_state
 
 from fastes import FastES, WorkerCrashed, WorkerTimeout
 from fastes.es.perturbations import draw_eval_seeds
+from fastes.pools.processes.hang_detector import HangDetector
 from fastes.pools.processes.process_pool import ProcessPool
-from fastes.pools.processes.watchdog import Watch
 from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.shared_block import EVALUATION_STEPS
 
@@ -218,7 +218,7 @@ class Watched:
 
 def test_the_deadline_is_learned() -> None:
     clock = Clock()
-    watch = Watch(None, clock)
+    watch = HangDetector(None, clock)
     assert watch.limit == 600.0
     for seconds, longest in ((0.1, 0.1), (30.0, 30.0), (1.0, 1.0)):
         begun = watch.counted
@@ -227,13 +227,13 @@ def test_the_deadline_is_learned() -> None:
             watch.check([])
         watch.learn(longest, begun)
     assert watch.limit == 600.0
-    assert Watch(7.0).limit == 7.0
+    assert HangDetector(7.0).limit == 7.0
 
 
 def test_a_night_of_suspension_is_no_long_episode() -> None:
     """Hours by the wall clock, of which a few seconds were seen, teach a few seconds."""
     clock = Clock()
-    watch = Watch(None, clock)
+    watch = HangDetector(None, clock)
     begun = watch.counted
     for clock.now in (0.3, 0.6, 28800.0, 28800.3):
         watch.check([])
@@ -244,7 +244,7 @@ def test_a_night_of_suspension_is_no_long_episode() -> None:
 def test_a_training_that_was_suspended_blames_nobody() -> None:
     """After Ctrl-Z and `fg`, hours have passed, and workers may look stopped once."""
     clock, worker = Clock(), Watched()
-    watch = Watch(10.0, clock)
+    watch = HangDetector(10.0, clock)
     for clock.now in (0.3, 0.6, 7200.0):
         worker.stopped = clock.now == 7200.0
         assert watch.check([worker]) == []  # type: ignore[list-item]
@@ -356,7 +356,7 @@ def test_workers_that_die_again_and_again_outside_any_episode_are_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are ready, and would be replaced for ever while nobody finishes an episode."""
-    monkeypatch.setattr("fastes.pools.processes.losses._MAX_IDLE", 2)
+    monkeypatch.setattr("fastes.pools.processes.worker_failures._MAX_IDLE", 2)
     env = partial(Doomed, str(tmp_path / "marker"), os.getpid())
     message = r"2 workers were lost outside any episode; the last one died by exit status 7"
     with FastES(env, n_workers=2, **SETTINGS) as model, caught_warnings() as messages:
@@ -368,7 +368,7 @@ def test_workers_that_die_again_and_again_outside_any_episode_are_given_up(
 
 def test_workers_killed_now_and_then_while_idle_end_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often: episodes are finished in between."""
-    monkeypatch.setattr("fastes.pools.processes.losses._MAX_IDLE", 2)
+    monkeypatch.setattr("fastes.pools.processes.worker_failures._MAX_IDLE", 2)
 
     def kill(_: Any) -> None:
         (pid,) = children()

@@ -231,7 +231,7 @@ def test_an_interrupted_wait_forgets_every_request(closing: list[Any], monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(pool, "_meet_events", interrupt)
+        patched.setattr(pool, "_handle_events", interrupt)
         with pytest.raises(KeyboardInterrupt):
             pool.wait(tickets)
     assert not any(pool.knows(ticket) for ticket in tickets)
@@ -307,7 +307,7 @@ def test_a_penalty_is_told_however_late_its_message_is_read(closing: list[Any], 
     def see_no_message(_: float) -> None:
         wait_until(lambda: committed[: len(requests[1].eval_seeds)].all(), "the jobs")
 
-    monkeypatch.setattr(pool, "_meet_events", see_no_message)
+    monkeypatch.setattr(pool, "_handle_events", see_no_message)
     with pytest.warns(RuntimeWarning, match="a bad one"):
         pool.wait((second,))
     pool.collect(second)

@@ -48,7 +48,7 @@ def learn(model: FastES, generations: int, total: int = MANY, on_record: Callabl
 def tell_the_rest(model: FastES) -> None:
     """What the end of `learn` does, which an exception, or a copy's birth, has kept it from."""
     if not model.solved:
-        model.evaluator.run(model._tell_pending(Callback()))
+        model.evaluator.run(model._drain_evaluations(Callback()))
 
 
 def without_times(record: Record) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from fastes.settings.settings import Settings
 
 
 class Copied(NamedTuple):
-    """What a copy is made of: what a checkpoint holds, and what it cannot (functions, a custom policy, the constructor's).
+    """The description of a copy: a checkpoint's content, functions, a custom policy, and the constructor's arguments.
 
     kind: the model's class, whose from_copied makes a model of this.
     checkpoint: what save writes.

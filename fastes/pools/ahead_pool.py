@@ -31,7 +31,7 @@ class _Played:
 
     @property
     def nbytes(self) -> int:
-        """Of its arrays, the large ones."""
+        """The size of its large arrays."""
         moments = None if self.batch is None else self.batch.moments
         return self.request.theta.nbytes + (moments.nbytes if isinstance(moments, np.ndarray) else 0)
 
@@ -50,10 +50,10 @@ class _Played:
 
 
 class AheadPool(Pool):
-    """What a pool's user has it play, and other works beside that.
+    """Plays speculative requests (guesses) beside the user's.
 
-    Works are of the same kind as what the user will do: guesses. A request of the user's that is one of theirs, to the last
-    bit, has their results; any other is played as if nobody had guessed. So guesses change no result, only the time.
+    A request of the user's that is bit-identical to a speculative one has its results; any other is played as without
+    speculation. So guesses change no result, only the time.
     """
 
     def __init__(self, pool: Pool) -> None:

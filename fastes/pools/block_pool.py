@@ -1,4 +1,4 @@
-"""What the pools of one machine share: requests and results in one block of memory."""
+"""The base of the pools of one machine: requests and results are in one block of memory."""
 
 from __future__ import annotations
 

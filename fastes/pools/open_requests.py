@@ -88,7 +88,7 @@ class OpenRequests:
         return ticket in self._open
 
     def tickets(self) -> Set[int]:
-        """Of all requests."""
+        """The tickets of all requests."""
         return self._open.keys()
 
     def unfinished(self) -> list[OpenRequest]:

@@ -9,8 +9,8 @@
 #     tell() <-- Batch -- collect <-- results in job order <-- commit --  an episode, or its failure
 #
 # A request is a generation's candidates, or noise-free episodes of theta (an evaluation). A job is one candidate's episodes, or
-# one noise-free episode. `await pool.play(request)` submits and collects; its training is suspended in
-# between. `run_trainings` goes from one training to the next, and calls `wait` once all of them are suspended.
+# one noise-free episode. `await pool.play(request)` submits and collects, and suspends its training in between. `run_trainings`
+# resumes one training after the other, and calls `wait` once all of them are suspended.
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Pool(Protocol):
     @property
     @abstractmethod
     def in_words(self) -> str:
-        """Where episodes are played, for the console."""
+        """The place where episodes are played, for the console."""
 
     @property
     @abstractmethod

@@ -103,7 +103,7 @@ class Evaluator:
         self._info_bytes, self._info_keywords = ROOM, tuple(keywords)
 
     def pool_spec(self, training: bool = True) -> PoolSpec:
-        """What a pool is made for; evaluation alone needs no noise table."""
+        """The needs of a training, for `Pool.open`; evaluation alone needs no noise table."""
         settings, ahead = self.settings, self._room_for_starts_ahead() if training else 0
         return PoolSpec(
             source=self.source,
@@ -151,8 +151,9 @@ class Evaluator:
     def play_ahead(self, part: tuple[int, int], play: Callable[[Evaluator], Coroutine[Any, Any, None]]) -> None:
         """Let a start play beside the present one, unless it does already.
 
-        part: its round, and its place in that.
-        play: what it does with an evaluator. A request that it has made has its results when this evaluator makes the same.
+        Args:
+            part: The start's round, and its place in that.
+            play: The start's work with an evaluator. When this evaluator makes the same requests, their results are there.
         """
         self.start()
         if isinstance(self.pool, AheadPool) and part not in self._ahead:
@@ -201,7 +202,7 @@ class Evaluator:
         return self.pool
 
     def steps_played(self) -> StepsPlayed:
-        """Of the pool, see there; if it is shared, those of all trainings together."""
+        """Steps of the pool; if it is shared, those of all trainings together."""
         return self.pool.steps_played()
 
     @property
@@ -210,7 +211,7 @@ class Evaluator:
         return self._shared is not None
 
     def look(self) -> Seen:
-        """What an environment of this kind shows. One is built for that, and closed, unless one was before.
+        """The spaces and limits of the environment. One is built for that, and closed, unless one was before.
 
         Raises ValueError if it does not fit the policy.
         """
@@ -244,12 +245,13 @@ class Evaluator:
     ) -> Batch:
         """Play a generation's candidates.
 
-        perturbations: of the generation, all pairs.
-        normalizer: its statistics are what observations are normalised by.
-        episodes: their settings.
-        strategy: in the state that they are of.
-        first_pair: the pairs before it were evaluated by earlier calls.
-        then: what to begin once they have begun.
+        Args:
+            perturbations: All pairs of the generation.
+            normalizer: Its statistics normalise observations.
+            episodes: The candidates' settings.
+            strategy: In the state that drew the perturbations.
+            first_pair: Earlier calls have evaluated the pairs before it.
+            then: Called once the request is submitted.
         """
         pool, number = self.start(), self._table_number
         self.table.place_once(pool.noise_table(number))
@@ -273,8 +275,18 @@ class Evaluator:
     ) -> int:
         """Begin noise-free episodes of a generation's theta, one for each environment seed, unless they have begun.
 
-        They are known by theta, the very array: nobody writes to one. calls: how many of the training's calls their
-        environments are given. Returns the ticket.
+        An evaluation is known by its theta, the very array, which is read-only.
+
+        Args:
+            theta: float32 (num_params,).
+            normalizer: Its statistics normalise observations.
+            seeds: Environment seeds, int64 (n,).
+            episodes: Settings of the episodes.
+            generation: The generation that theta is of.
+            calls: How many of the training's calls the environments are given.
+
+        Returns:
+            The evaluation's ticket.
         """
         pool = self._opened()
         if (begun := self._begun(theta)) is not None:
@@ -292,7 +304,7 @@ class Evaluator:
         return self._begun(theta) is not None
 
     def _begun(self, theta: Float32) -> int | None:
-        """Their ticket."""
+        """The ticket of their evaluation."""
         pool = self._opened()
         known = (ticket for its, ticket in self._running if its is theta and pool.knows(ticket))  # an error may make it forget
         return next(known, None)
@@ -300,14 +312,14 @@ class Evaluator:
     async def finish_evaluation(
         self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int, calls: int
     ) -> Evaluation:
-        """What these gave; they begin here where they have not."""
+        """The results of these episodes, which begin here if they have not."""
         ticket = self.begin_evaluation(theta, normalizer, seeds, episodes, generation, calls)
         batch = await self._opened().result(ticket)
         self._running = [each for each in self._running if each[1] != ticket]
         return Evaluation(batch.returns, batch.lengths, seeds)
 
     async def keep_evaluations(self, wanted: Sequence[Float32]) -> None:
-        """Be done with noise-free episodes of any other theta: a training that was changed meanwhile does not want them."""
+        """Discard running evaluations of any other theta: a training that was changed meanwhile does not need them."""
         kept = [(theta, ticket) for theta, ticket in self._running if any(theta is one for one in wanted)]
         if len(kept) == len(self._running):
             return

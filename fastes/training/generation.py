@@ -19,7 +19,7 @@ from fastes.training.state import TrainingState
 
 
 class Generation(NamedTuple):
-    """What was asked for, and what it gave."""
+    """A generation's perturbations and results."""
 
     perturbations: Perturbations
     batch: Batch
@@ -66,7 +66,10 @@ async def finish_evaluation(state: TrainingState, evaluator: Evaluator, pending:
 
 
 async def play_start(state: TrainingState, evaluator: Evaluator) -> None:
-    """Play what a start will ask for, until it is judged. Nobody is told: who does it again has the results at once."""
+    """Play the requests of a start, until it is judged. No callback runs.
+
+    When the start really runs, the results of its requests are there.
+    """
     while not state.starts.due(state.counters.num_timesteps, state.counters.budget):
         state = await warm_up(state, evaluator)
         generation = await run_generation(state, evaluator)
@@ -111,7 +114,8 @@ async def confirm_target(
 ) -> tuple[bool, TrainingState, Evaluation]:
     """Evaluate theta on fresh seeds: one good episode is no solution.
 
-    Whether it is one, the state that knows of it, and the episodes: the state does not count the steps of a success.
+    Returns:
+        Whether it is one, the state after it, and the episodes. The state does not count the steps of a success.
     """
     counters = state.counters
     seeds = state.fresh_seeds(state.settings.target_episodes)

@@ -23,7 +23,7 @@ from fastes.training.generation import evaluate
 
 
 class Session(NamedTuple):
-    """What the model had counted when this command began, and the seconds that it has trained since."""
+    """The model's counters when this command began, and the seconds that it has trained since."""
 
     timesteps: int
     generations: int
@@ -63,7 +63,7 @@ def _counts(model: FastES, session: Session) -> str:
 
 
 class Outcome(NamedTuple):
-    """What the parameters are worth, over the same noise-free episodes.
+    """Returns of the parameters, over the same noise-free episodes.
 
     last: of the last parameters.
     best: of those that had the best evaluation in training; None where the last ones are these, solved, or have won a race.
@@ -74,7 +74,7 @@ class Outcome(NamedTuple):
 
     @property
     def kept(self) -> Evaluation:
-        """Of what best.zip holds."""
+        """The evaluation of the parameters in best.zip."""
         return self.last if self.best is None or self.last.mean >= self.best.mean else self.best
 
 
@@ -139,7 +139,7 @@ def _tell(model: FastES, outcome: Outcome, is_last: bool) -> None:
 
 
 def _about_target(model: FastES, mean: float) -> str:
-    """What of the target is left, in brackets: training itself has not confirmed it."""
+    """The target, in brackets: training itself has not confirmed it."""
     if math.isinf(model.target_return):
         return ""
     if mean < model.target_return:
@@ -168,7 +168,7 @@ def play_command(model: FastES, folder: RunFolder) -> str:
 
 
 def resume_command(model: FastES, path: Path) -> str:
-    """What goes on with the run."""
+    """The command that goes on with the run."""
     name = _module_id(model)
     return f"fastes train {shlex.quote(name) + ' ' if name else ''}--resume {shlex.quote(str(path))}{model.pool_choice.flags()}"
 

@@ -105,7 +105,7 @@ async def _training(
 
 
 def _save_all(runs: Sequence[Run]) -> None:
-    """Where one cannot be saved, the others are; raises the last one's error."""
+    """Save all runs, also after one could not be saved; raises the last one's error."""
     with contextlib.ExitStack() as all_of_them:
         for model, folder in runs:
             all_of_them.callback(folder.save_somewhere, model)

@@ -64,7 +64,7 @@ def to_go_on(runs: Sequence[Run], solved: Sequence[Run], how: Callable[[Sequence
 
 
 def _judge(runs: Sequence[Run], bar: SeedsBar) -> dict[int, Outcome]:
-    """What the parameters of each seed are worth; its best.zip gets the better ones."""
+    """Evaluate the parameters of each seed; its best.zip gets the better ones."""
     outcomes = run_trainings(*[choose_best(model, folder, bar) for model, folder in runs])
     return {run.model.seed: outcome for run, outcome in zip(runs, outcomes, strict=True)}
 

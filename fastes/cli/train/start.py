@@ -89,7 +89,7 @@ def new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
 
 
 def place_of_runs(arguments: argparse.Namespace) -> Path:
-    """Where run folders go."""
+    """The folder of run folders."""
     return Path(RUNS) if arguments.runs is None else arguments.runs
 
 
@@ -158,7 +158,7 @@ def _tell_of_stretched_schedules(model: FastES) -> None:
 
 
 def _value_at(name: str, value: str, remaining: float) -> str:
-    """Of a schedule, when so much of the progress remains."""
+    """The value of a schedule when so much of the progress remains."""
     if name in COUNTED:
         return str(count_at(value, remaining))
     return f"{make_schedule(name, value, ANY_NUMBER)(remaining):.4g}"

@@ -117,7 +117,7 @@ def _check_answer(cluster: str) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong; that a token is missing or another one stands in what Ray's exception was caused by."""
+    """The reason of a failure. That a token is missing, or another one, is in the causes of Ray's exception."""
     cause: BaseException | None = error
     while cause is not None:
         if "AuthenticationError" in f"{type(cause).__name__}: {cause}":

@@ -72,7 +72,7 @@ class Membership:
         return self._members.get(str(node_id))
 
     def awaited(self) -> dict[Any, Member]:
-        """What is to come from whom: the answers to calls of `join` or `work`."""
+        """Pending calls of `join` or `work`, and the member that each will answer."""
         return {ref: member for member in self._members.values() for ref in member.calls}
 
     def wait(self, refs: list[Any], seconds: float) -> list[Any]:
@@ -86,7 +86,7 @@ class Membership:
         return list(ready)
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
-        """What Ray answers."""
+        """Ray's answer."""
         try:
             return ask()
         except (self.ray.exceptions.RayError, ConnectionError) as error:

@@ -1,4 +1,4 @@
-"""What runs on each node: an ordinary pool of worker processes, and what it needs to play a driver's jobs."""
+"""The actor of a node: an ordinary pool of worker processes, which plays a driver's jobs."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ class Node:
                 self._open[self.pool.submit(request._replace(jobs=jobs_of(range_.runs)))] = range_
 
     def _forget(self, work: Work) -> None:
-        """What belongs to requests that are over, unless it is still played."""
+        """Drop everything of requests that are over, unless it is still played."""
         self._wanted = frozenset(work.open_tickets)
         needed = {*self._wanted, *(range_.ticket for range_ in self._open.values())}
         self._known.forget(needed)

@@ -189,9 +189,9 @@ class RayPool(Pool):
         for ref in nodes.wait(list(refs), _TICK):
             if nodes.find(refs[ref].node_id) is refs[ref]:  # it was not lost by what came before
                 with interrupts_wait():  # what a node has said is booked, or it would be waited for in vain
-                    self._meet(nodes, ref, refs[ref])
+                    self._handle(nodes, ref, refs[ref])
 
-    def _meet(self, nodes: Membership, ref: Any, member: Member) -> None:
+    def _handle(self, nodes: Membership, ref: Any, member: Member) -> None:
         asked = self._sums.pop(ref, None)
         member.calls.discard(ref)
         try:
@@ -232,7 +232,7 @@ class RayPool(Pool):
             self._played = StepsPlayed(candidates, evaluations + steps)
 
     def steps_played(self) -> StepsPlayed:
-        """Of episodes that nodes have told of: those that go on are not among them."""
+        """Steps of episodes that nodes have reported; running ones are not among them."""
         return self._played
 
     def _correct(self, member: Member, open_: OpenTicket, answer: Unlike) -> None:

@@ -17,11 +17,11 @@ from fastes import _core
 from fastes.errors import WorkerError, level_outside
 from fastes.pools.block_pool import BlockPool
 from fastes.pools.open_requests import OpenRequest
-from fastes.pools.processes.losses import Losses
+from fastes.pools.processes.hang_detector import TICK, HangDetector
 from fastes.pools.processes.nested_training import refuse_workers
 from fastes.pools.processes.shutdown import END_SECONDS, see_off, warn_of_late
-from fastes.pools.processes.watchdog import TICK, Watch
 from fastes.pools.processes.worker import LOOK, WORN
+from fastes.pools.processes.worker_failures import WorkerFailures
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed, Said
 from fastes.pools.processes.worker_process import OFFER_BYTES, Payload, Worker
 from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, describe_episode, warn_of_penalty
@@ -67,8 +67,8 @@ class ProcessPool(BlockPool):
 
     spec: PoolSpec
     _selector: selectors.BaseSelector
-    _watch: Watch
-    _losses: Losses
+    _hang_detector: HangDetector
+    _failures: WorkerFailures
 
     def __init__(self, n_workers: int, spare: int | None = None) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class ProcessPool(BlockPool):
         self._interrupted = False  # by an exception, before workers and requests could be let go of
         self._orphans = False  # whether a lost worker may have left a job that it had claimed
         self._lost_at = 0  # a ticket of that moment
-        self._watch, self._losses = Watch(spec.step_timeout), Losses(spec, self.n_processes)
+        self._hang_detector, self._failures = HangDetector(spec.step_timeout), WorkerFailures(spec, self.n_processes)
         self._selector = self._with_limits_named(selectors.DefaultSelector)
         try:
             self._block = self._with_limits_named(lambda: spec.block(self.n_processes))
@@ -144,7 +144,7 @@ class ProcessPool(BlockPool):
             self.forget()
         open_ = self._requests.add(request, self.block.places)
         self._interrupted = True
-        open_.submitted = self._watch.counted
+        open_.submitted = self._hang_detector.counted
         try:
             self._open_jobs(open_, open_.jobs)
             self.start()
@@ -170,13 +170,13 @@ class ProcessPool(BlockPool):
         workers are lost again and again outside any episode, and none is finished; requests are forgotten then.
         """
         self._interrupted = True
-        self._losses.begin_waiting()
+        self._failures.begin_waiting()
         try:
             timeout = 0.0  # whoever died while nobody watched is met first
             while timeout == 0.0 or not self._is_any_finished(tickets):
                 if len(self._workers) < self.n_processes:  # an error has ended them
                     self.start()
-                if self._meet_events(timeout):
+                if self._handle_events(timeout):
                     break
                 timeout = TICK
             if self.spec.on_env_error == PENALISE or self.block.workers[:, SAID].any():
@@ -192,7 +192,7 @@ class ProcessPool(BlockPool):
         """Also raises WorkerCrashed (WorkerTimeout when it hung) when one job loses its worker three times."""
         open_ = self._requests[ticket]
         if open_.error is None:
-            self._watch.learn(float(open_.place.seconds[open_.jobs].max()), open_.submitted)
+            self._hang_detector.learn(float(open_.place.seconds[open_.jobs].max()), open_.submitted)
         return super().collect(ticket)
 
     def forget(self) -> None:
@@ -204,7 +204,7 @@ class ProcessPool(BlockPool):
         for place in self._block.places:  # a job that is claimed later would be played in the place of another request
             _core.commit(place.unclaimed, 0, 0)
         self._requests.forget()
-        self._losses.forget()
+        self._failures.forget()
         self.kill()
         self._interrupted = False
 
@@ -248,7 +248,7 @@ class ProcessPool(BlockPool):
     # --- processes ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the workers that are not running, so that they build their environments while the caller goes on."""
+        """Start the workers that are not running. They build their environments while the caller goes on."""
         if self._payload is None:
             self._payload = self._with_limits_named(lambda: Payload(self.spec, self.block, self.n_workers))
         for slot in range(self.n_processes):
@@ -266,7 +266,7 @@ class ProcessPool(BlockPool):
         return worker
 
     def _with_limits_named(self, make: Callable[[], _Made]) -> _Made:
-        """What make() gives; when descriptors or processes run out, the error names the limit."""
+        """The result of make(). When descriptors or processes run out, the error names the limit."""
         try:
             return make()
         except (OSError, RuntimeError) as error:
@@ -333,7 +333,7 @@ class ProcessPool(BlockPool):
         """`wait` returns, too, while this descriptor can be read: whoever waits has something else to do then."""
         self._selector.register(fd, selectors.EVENT_READ)
 
-    def _meet_events(self, timeout: float) -> bool:
+    def _handle_events(self, timeout: float) -> bool:
         """Wait for one of them, for so many seconds at most, and look after the workers. Whether `wake_by`'s was one."""
         is_woken = False
         for key, _ in self._selector.select(timeout):
@@ -348,7 +348,7 @@ class ProcessPool(BlockPool):
                 self._show(worker)
             elif (not self._receive(worker, channel == "message") or channel == "exit") and self._has(worker):
                 self._replace(worker)
-        for unwell, fault in self._watch.check(list(self._workers.values()), bool(self._requests.unfinished())):
+        for unwell, fault in self._hang_detector.check(list(self._workers.values()), bool(self._requests.unfinished())):
             if self._has(unwell):
                 unwell.killed_for = fault
                 self._replace(unwell)
@@ -365,19 +365,19 @@ class ProcessPool(BlockPool):
                 elif message == WORN:
                     self._renew(worker)
                 elif message != LOOK:
-                    self._meet_message(worker, pickle.loads(message))
+                    self._handle_message(worker, pickle.loads(message))
         except (EOFError, OSError):
             return False
         return True
 
-    def _meet_message(self, worker: Worker, message: Failed | Said) -> None:
+    def _handle_message(self, worker: Worker, message: Failed | Said) -> None:
         if isinstance(message, Failed):
-            self._meet_failure(worker, message)
+            self._handle_failure(worker, message)
         elif message.kind not in self._warned:
             self._warned.add(message.kind)
             warnings.warn(message.text, RuntimeWarning, stacklevel=level_outside())
 
-    def _meet_failure(self, worker: Worker, failed: Failed) -> None:
+    def _handle_failure(self, worker: Worker, failed: Failed) -> None:
         cause = None
         with contextlib.suppress(Exception):  # it may load in the worker alone
             cause = pickle.loads(failed.exception) if failed.exception else None
@@ -430,14 +430,14 @@ class ProcessPool(BlockPool):
             self._end(worker)
         self._note_orphans()
         open_, job = self._unfinished_job(worker)
-        loss = self._losses.note(worker, open_, job, self._generation() + 1, self.block.places)
-        if loss.error is None:
-            warnings.warn(loss.told, RuntimeWarning, stacklevel=level_outside())
+        failure = self._failures.record(worker, open_, job, self._generation() + 1, self.block.places)
+        if failure.error is None:
+            warnings.warn(failure.message, RuntimeWarning, stacklevel=level_outside())
             self.start()
-        elif open_ is None or loss.ends_all:
-            raise loss.error
+        elif open_ is None or failure.ends_all:
+            raise failure.error
         else:
-            self._fail(open_, loss.error)
+            self._fail(open_, failure.error)
 
     def _renew(self, worker: Worker) -> None:
         """Let one that holds no job close its environment and end, and start another in its place."""
@@ -451,7 +451,7 @@ class ProcessPool(BlockPool):
         self._orphans, self._lost_at = True, self._requests.new_ticket()
 
     def _unfinished_job(self, worker: Worker) -> tuple[OpenRequest | None, int]:
-        """What a dead worker was at; no request when it had finished that."""
+        """The job that a dead worker had claimed and not committed, and its request; None for none."""
         job, number, ticket = (int(worker.row[column]) for column in (JOB, PLACE, TICKET))
         open_ = self._requests.at(number, ticket) if job >= 0 else None
         if open_ is not None and not open_.finished and open_.place.committed[job] < open_.first_ticket:

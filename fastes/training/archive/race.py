@@ -28,7 +28,7 @@ class Entrant(NamedTuple):
 
     @property
     def last(self) -> Evaluation:
-        """What it was placed by."""
+        """The evaluation that it was placed by."""
         return self.heat if self.final is None else self.final
 
 

@@ -25,8 +25,8 @@ class _Seen(NamedTuple):
     stopped: bool
 
 
-class Watch:
-    """What is wrong with workers that are alive.
+class HangDetector:
+    """Finds workers that are alive and do not work.
 
     timeout: seconds that a worker in an episode may go without an env.step; None learns it: 20 times the longest job so
     far, at least 60 s, and 600 s before the first. Time is counted as this process sees it, so that a training that was

@@ -1,4 +1,4 @@
-"""How often a pool has lost workers, and when that is often enough to give up."""
+"""Failures of a pool's workers, and when there are enough of them to give up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fastes.errors import WorkerCrashed, WorkerTimeout
 from fastes.pools.open_requests import OpenRequest
-from fastes.pools.processes.watchdog import HUNG
+from fastes.pools.processes.hang_detector import HUNG
 from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.job import PoolSpec, Where, describe_episode
 from fastes.rollout.shared_block import EPISODE, Place
@@ -18,21 +18,21 @@ _MAX_FRUITLESS = 6  # for each worker, where no episode was ever finished
 _MAX_IDLE = 6  # of a worker's row in a row, outside any episode, while nobody finishes one
 
 
-class Loss(NamedTuple):
+class WorkerFailure(NamedTuple):
     """A worker was lost.
 
-    told: in words.
+    message: in words.
     error: what to give up with; None where a new worker takes its place.
     ends_all: whether all requests end with it, and not that of the job alone.
     """
 
-    told: str
+    message: str
     error: WorkerCrashed | None = None
     ends_all: bool = False
 
 
-class Losses:
-    """Those of a pool of n_processes workers."""
+class WorkerFailures:
+    """Counts the failures of a pool of n_processes workers."""
 
     def __init__(self, spec: PoolSpec, n_processes: int) -> None:
         self.spec, self.n_processes = spec, n_processes
@@ -49,7 +49,9 @@ class Losses:
         """All requests are over, and all workers will be others."""
         self._idle.clear()
 
-    def note(self, worker: Worker, open_: OpenRequest | None, job: int, generation: int, places: Sequence[Place]) -> Loss:
+    def record(
+        self, worker: Worker, open_: OpenRequest | None, job: int, generation: int, places: Sequence[Place]
+    ) -> WorkerFailure:
         """Record that a worker died at a job of a request, or outside any episode (None).
 
         Args:
@@ -70,14 +72,14 @@ class Losses:
             open_.crashes[job] += 1
             self._fruitless += 1
             losses, most = open_.crashes[job], _MAX_CRASHES
-        told = f"worker {worker.slot} {how} {what}; it is replaced{again}, results do not change"
+        message = f"worker {worker.slot} {how} {what}; it is replaced{again}, results do not change"
         if self._fruitless >= _MAX_FRUITLESS * self.n_processes and not done:
             lost = f"{self._fruitless} workers were lost before any episode was finished, the last one {what}; it {how}."
-            return Loss(told, _error(worker, lost, episode, generation), True)
+            return WorkerFailure(message, _error(worker, lost, episode, generation), True)
         if losses < most:
-            return Loss(told)
+            return WorkerFailure(message)
         lost = f"{most} workers were lost {what}; the last one {how}."
-        return Loss(told, _error(worker, lost, episode, generation), open_ is None)
+        return WorkerFailure(message, _error(worker, lost, episode, generation), open_ is None)
 
     def _outside(self, worker: Worker, done: int) -> tuple[int, int]:
         """How often its row has lost a worker outside any episode, and how often it may.
@@ -101,7 +103,7 @@ def _commits(places: Sequence[Place]) -> int:
 
 
 def _error(worker: Worker, lost: str, episode: Where | None, generation: int) -> WorkerCrashed:
-    """What to raise when workers are lost again and again. lost: a sentence."""
+    """The exception for workers that are lost again and again. lost: a sentence."""
     kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
     again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""
     output = worker.last_output()
