@@ -285,7 +285,7 @@ def test_ctrl_c_in_a_later_block_leaves_the_model_as_it_was() -> None:
             return run
 
         model.population.resume(1)
-        model.evaluator.run_generation = interrupt(model.evaluator.run_generation)  # type: ignore[method-assign]
+        model.evaluator.begin_generation = interrupt(model.evaluator.begin_generation)  # type: ignore[method-assign]
         with pytest.raises(KeyboardInterrupt):
             learn(model, 3)
         before.data["counters"].update(first_blocks=1, budget=model.budget)

@@ -15,6 +15,7 @@ from training import assert_same, assert_same_state, label, learn, train
 from fastes import EvolutionStrategy, FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.es.schedules import ANY_NUMBER, make_schedule
+from fastes.training.generation import run_generation
 
 TOTAL = 1500
 SETTINGS: dict[str, Any] = {"population_size": 8, "policy": "LinearPolicy", "episodes_per_candidate": 2}
@@ -47,14 +48,15 @@ def test_each_generation_has_the_bonus_of_its_progress(bonus: Any, monkeypatch: 
     """Returns less bonus x mean length, by the progress at which its sigma was drawn."""
     told: list[Any] = []
     with model(alive_bonus=bonus, sigma="lin_0.1_0.02") as trained:
-        tell, evaluate = EvolutionStrategy.tell, trained.evaluator.run_generation
+        tell = EvolutionStrategy.tell
         batches: list[Any] = []
 
-        async def watched(*arguments: Any, **more: Any) -> Any:
-            batches.append(await evaluate(*arguments, **more))
-            return batches[-1]
+        async def watched(*arguments: Any) -> Any:
+            generation = await run_generation(*arguments)
+            batches.append(generation.batch)
+            return generation
 
-        monkeypatch.setattr(trained.evaluator, "run_generation", watched)
+        monkeypatch.setattr("fastes.loop.run_generation", watched)
         monkeypatch.setattr(EvolutionStrategy, "tell", lambda es, fitness: told.append(fitness) or tell(es, fitness))
         records = learn(trained, 4, TOTAL)
     schedule = make_schedule("alive_bonus", bonus, ANY_NUMBER)

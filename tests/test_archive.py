@@ -311,8 +311,8 @@ def test_a_larger_budget_goes_on_from_the_winner_which_no_lucky_episode_drives_o
     model.save(tmp_path / "m")
     thetas: list[bytes] = []
     for each in (model, load(tmp_path / "m")):
-        asked = each.evaluator.run_generation
-        each.evaluator.run_generation = lambda *a, f=asked: thetas.append(a[0].theta.tobytes()) or f(*a)  # type: ignore
+        asked = each.evaluator.begin_generation
+        each.evaluator.begin_generation = lambda *a, f=asked: thetas.append(a[0].theta.tobytes()) or f(*a)  # type: ignore
         each.learn(BUDGET, [listener], reset_num_timesteps=False)
     assert_same_state(model.snapshot(), each.snapshot())
     assert thetas[0] == winner.theta.tobytes()

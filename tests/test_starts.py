@@ -47,9 +47,9 @@ class Watch:
         self.model, self.scores = model, scores
         self.judged: list[dict[str, Any]] = []
         self.asked: list[dict[str, Any]] = []
-        self._evaluate, self._run = model.evaluator.evaluate, model.evaluator.run_generation
+        self._evaluate, self._run = model.evaluator.evaluate, model.evaluator.begin_generation
         model.evaluator.evaluate = self.evaluate  # type: ignore[method-assign]
-        model.evaluator.run_generation = self.run  # type: ignore[method-assign]
+        model.evaluator.begin_generation = self.run  # type: ignore[method-assign]
 
     def now(self) -> dict[str, Any]:
         state = {name: array.tobytes() for name, array in self.model.state.arrays().items()}

@@ -50,8 +50,8 @@ def test_the_first_generation_is_played_with_the_statistics_of_its_candidates() 
             seen.append((arguments[1].state(), model.theta, len(begun)))
             return evaluate(*arguments, **further)
 
-        evaluate = model.evaluator.run_generation
-        model.evaluator.run_generation = watched  # type: ignore[method-assign]
+        evaluate = model.evaluator.begin_generation
+        model.evaluator.begin_generation = watched  # type: ignore[method-assign]
         begin, model.evaluator.begin_evaluation = model.evaluator.begin_evaluation, noting  # type: ignore[method-assign]
         (record,) = learn(model, 1)
     (before, _, evaluations), (after, theta, _) = seen

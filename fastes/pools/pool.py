@@ -164,10 +164,6 @@ class Unfinished:
     def __await__(self) -> Generator[Unfinished, None, None]:
         yield self
 
-    @property
-    def is_over(self) -> bool:
-        return self.pool.is_finished(self.ticket)
-
 
 def run_trainings(*trainings: Coroutine[Any, Any, _Result]) -> list[_Result]:
     """Run trainings side by side: while one waits for its request, the others go on.
@@ -194,15 +190,11 @@ def run_trainings(*trainings: Coroutine[Any, Any, _Result]) -> list[_Result]:
                         waiting[number] = trainings[number].send(None)
                     except StopIteration as end:
                         results[number] = end.value
-                ready = _wait(waiting) if waiting else []
+                ready = []
+                if waiting:
+                    pool = next(iter(waiting.values())).pool
+                    pool.wait([each.ticket for each in waiting.values() if each.pool is pool])
+                    ready = [number for number, each in waiting.items() if each.pool.is_finished(each.ticket)]
+                    for number in ready:
+                        del waiting[number]
     return [results[number] for number in range(len(trainings))]
-
-
-def _wait(waiting: dict[int, Unfinished]) -> list[int]:
-    """Take at least one training out of those that wait, unless its pool has returned early."""
-    pool = next(iter(waiting.values())).pool
-    pool.wait(tuple(each.ticket for each in waiting.values() if each.pool is pool))
-    ready = [number for number, each in waiting.items() if each.is_over]
-    for number in ready:
-        del waiting[number]
-    return ready

@@ -23,7 +23,7 @@ from fastes.pools.ahead_pool import AheadPool
 from fastes.pools.pool import Pool, run_trainings
 from fastes.rollout.env_calls import EnvCalls, made_on
 from fastes.rollout.episode import EpisodeSettings
-from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
+from fastes.rollout.job import PoolSpec, Request, StepsPlayed
 from fastes.rollout.last_infos import ROOM
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.space_checks import check_spaces, comparable
@@ -234,16 +234,15 @@ class Evaluator:
         """The number of an environment of this process; no other has it: a worker may have a spare process beside it."""
         return 0 if self.pool.is_remote else max(1, 2 * self.pool.n_workers)
 
-    async def run_generation(
+    def begin_generation(
         self,
         perturbations: Perturbations,
         normalizer: ObsNormalizer,
         episodes: EpisodeSettings,
         strategy: EvolutionStrategy,
         first_pair: int = 0,
-        then: Callable[[], object] | None = None,
-    ) -> Batch:
-        """Play a generation's candidates.
+    ) -> int:
+        """Submit a generation's candidates.
 
         Args:
             perturbations: All pairs of the generation.
@@ -251,7 +250,9 @@ class Evaluator:
             episodes: The candidates' settings.
             strategy: In the state that drew the perturbations.
             first_pair: Earlier calls have evaluated the pairs before it.
-            then: Called once the request is submitted.
+
+        Returns:
+            The request's ticket.
         """
         pool, number = self.start(), self._table_number
         self.table.place_once(pool.noise_table(number))
@@ -265,10 +266,7 @@ class Evaluator:
             strategy=strategy,
             calls=self.env_calls.sent(),
         )
-        ticket = pool.submit(request)
-        if then is not None:
-            then()
-        return await pool.result(ticket)
+        return pool.submit(request)
 
     def begin_evaluation(
         self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, generation: int, calls: int

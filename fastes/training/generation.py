@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fastes.es.fitness_shaping import mean_and_std
 from fastes.es.perturbations import Perturbations
 from fastes.es.strategy import Update
+from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Batch
 from fastes.training.evaluation import Evaluation, Pending, Told
 from fastes.training.evaluator import Evaluator
@@ -33,28 +34,26 @@ async def run_generation(state: TrainingState, evaluator: Evaluator) -> Generati
     perturbations, (training, evaluation) = state.perturbations(), state.episode_settings()
     await evaluator.keep_evaluations([pending.theta for pending in state.pending])
 
-    def begin_evaluations() -> None:
-        for pending in state.to_evaluate()[: state.settings.evaluations_at_once()]:  # a longer lag that was loaded has more
-            if not evaluator.has_begun(pending.theta):
-                seeds = state.eval_seeds(pending.drawn_as)
-                evaluator.begin_evaluation(
-                    pending.theta, pending.normalizer, seeds, evaluation, pending.generation, pending.calls
-                )
-
-    def once_begun() -> None:
-        if state.settings.eval_lag:
-            begin_evaluations()
-        state.draw_ahead()
-
     asked = state.normalizer, training, state.strategy
     if not state.settings.eval_lag:  # what has no adaptive cap, and is waited for, should not be the last to start
-        begin_evaluations()
-    batch = await evaluator.run_generation(perturbations, *asked, 0, once_begun)
+        _begin_evaluations(state, evaluator, evaluation)
+    ticket = evaluator.begin_generation(perturbations, *asked)
+    if state.settings.eval_lag:
+        _begin_evaluations(state, evaluator, evaluation)
+    state.draw_ahead()
+    batch = await evaluator.pool.result(ticket)
     while missing := state.population.missing_pairs(batch.lengths, state.progress_remaining):
         first = perturbations.num_pairs
         perturbations = state.perturbations(first + missing)
-        batch = batch.joined(await evaluator.run_generation(perturbations, *asked, first))
+        batch = batch.joined(await evaluator.pool.result(evaluator.begin_generation(perturbations, *asked, first)))
     return Generation(perturbations, batch)
+
+
+def _begin_evaluations(state: TrainingState, evaluator: Evaluator, episodes: EpisodeSettings) -> None:
+    for pending in state.to_evaluate()[: state.settings.evaluations_at_once()]:  # a longer lag that was loaded has more
+        if not evaluator.has_begun(pending.theta):
+            seeds = state.eval_seeds(pending.drawn_as)
+            evaluator.begin_evaluation(pending.theta, pending.normalizer, seeds, episodes, pending.generation, pending.calls)
 
 
 async def finish_evaluation(state: TrainingState, evaluator: Evaluator, pending: Pending) -> Told:
@@ -92,7 +91,8 @@ async def warm_up(state: TrainingState, evaluator: Evaluator) -> TrainingState:
     if not wanted or (state.strategy.generation and not state.starts.has_unjudged_starts):
         return state
     perturbations, (training, _) = state.perturbations(), state.episode_settings()
-    batch = await evaluator.run_generation(perturbations, state.normalizer, training, state.strategy)
+    ticket = evaluator.begin_generation(perturbations, state.normalizer, training, state.strategy)
+    batch = await evaluator.pool.result(ticket)
     return state.warmed_up(batch)
 
 
