@@ -96,6 +96,7 @@ class RayPool(Pool):
         tables = {f"the driver's noise table of {spec.table_size:,} values": 4 * spec.table_size * spec.num_tables}
         check_memory(tables, "use a smaller noise_table_size")
         self.spec, self._played, self._tables = spec, StepsPlayed(), None
+        self._keys.clear()  # new nodes hold no state
         self._nodes = Membership(spec, self.cluster, self._lose)
 
     @property
@@ -343,10 +344,10 @@ class RayPool(Pool):
             nodes.close()
 
     def leave_to_parent(self) -> None:
-        """See forks.Owner: the connection is its parent's."""
+        """In a forked copy: the connection is its parent's."""
         keep_unused(self._nodes, self._sums, *self._tickets.values())  # finalisers would speak to the cluster
         self._sums, self._tickets, self._parameters = {}, {}, {}
-        self._is_copy, self._nodes = self._nodes is not None, None
+        self._is_copy, self._nodes = self._is_copy or self._nodes is not None, None
 
 
 def _loaded(content: bytes) -> BaseException:
