@@ -193,7 +193,7 @@ class ProcessPool(BlockPool):
         open_ = self._requests[ticket]
         if open_.error is None:
             self._hang_detector.learn(float(open_.place.seconds[open_.jobs].max()), open_.submitted)
-        return super().collect(ticket)
+        return self._requests.collect(ticket)
 
     def forget(self) -> None:
         """Drop every request, and end every worker, whatever it does: none may write into a place that is given to another."""
