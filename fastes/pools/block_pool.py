@@ -50,6 +50,11 @@ class BlockPool(Pool):
             raise FastESError("this pool is closed: open it before it is used")
         return self._block
 
+    def _use(self, spec: PoolSpec, block: Block) -> None:
+        """Be open. A forked copy may still have requests of its parent."""
+        self._requests.forget()
+        self.spec, self._block = spec, block
+
     def check_memory(self, spec: PoolSpec, n_processes: int, actors: int) -> None:
         """Compare what a spec needs with the machine's free memory, before anything is allocated.
 

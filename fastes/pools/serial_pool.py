@@ -32,7 +32,8 @@ class SerialPool(BlockPool, LocalPool):
     def open(self, spec: PoolSpec) -> None:
         """Allocate the memory. The first job builds the environment."""
         self.check_memory(spec, 0, actors=1)
-        self.spec, self._block, self._warned = spec, spec.block(0, shared=False), set()
+        self._warned = set()
+        self._use(spec, spec.block(0, shared=False))
 
     def wait(self, tickets: Collection[int]) -> None:
         """Run the jobs of the first of these requests, one after the other, unless one of them is finished."""

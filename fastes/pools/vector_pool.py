@@ -89,7 +89,7 @@ class VectorPool(BlockPool, LocalPool):
         self._is_known = False  # whether the reader has looked at an observation
         self._in_one_call = one_call and type(self._actors[0]) is _core.Actor
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
-        self.spec, self._block = spec, block
+        self._use(spec, block)
 
     def leave_to_parent(self) -> None:
         """In a forked copy: if it comes back from the environment's step, it plays no further one."""

@@ -87,7 +87,6 @@ class ProcessPool(BlockPool):
         self.n_processes = self.n_workers + (spare_workers(spec, self.n_workers) if self._spare is None else self._spare)
         self.check_memory(spec, self.n_processes, actors=self.n_processes)
         refuse_workers()
-        self.spec = spec
         self._printed, self._warned = set[str](), set[str]()
         self._offer = 0  # number of the last one
         self._interrupted = False  # by an exception, before workers and requests could be let go of
@@ -96,7 +95,7 @@ class ProcessPool(BlockPool):
         self._hang_detector, self._failures = HangDetector(spec.step_timeout), WorkerFailures(spec, self.n_processes)
         self._selector = self._with_limits_named(selectors.DefaultSelector)
         try:
-            self._block = self._with_limits_named(lambda: spec.block(self.n_processes))
+            self._use(spec, self._with_limits_named(lambda: spec.block(self.n_processes)))
         except BaseException:
             self._selector.close()
             raise
