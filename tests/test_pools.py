@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import mmap
 import warnings
+import weakref
 from collections.abc import Collection
 from typing import Any
 
@@ -39,11 +42,18 @@ def test_a_vector_environment_is_driven_without_workers() -> None:
         make_pool(source, PoolChoice(2))
 
 
+def _memory_of(array: Any) -> mmap.mmap:
+    while not isinstance(array, mmap.mmap):
+        array = array.obj if isinstance(array, memoryview) else array.base
+    return array
+
+
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_a_pool_can_be_opened_again(n_workers: int) -> None:
     """For evaluation alone, for a training, for evaluation: it is the same object, and gives the same bits."""
     with FastES(toy(), n_workers=n_workers, preset="default", **SETTINGS) as model:
-        pool, evaluator = model.pool, model.evaluator
+        pool: Any = model.pool
+        evaluator = model.evaluator
         seeds = np.arange(4, dtype=np.int64)
         request = Request(model.theta, model.normalizer, model.state.episode_settings()[1], eval_seeds=seeds)
         found = []
@@ -51,7 +61,10 @@ def test_a_pool_can_be_opened_again(n_workers: int) -> None:
             pool.open(evaluator.pool_spec(training))
             found.append(played(pool, request))
             assert pool.steps_played().evaluations == found[-1].lengths.sum()
+            memory = weakref.ref(_memory_of(pool.block.workers))
             pool.close()
+            gc.collect()
+            assert memory() is None, "its memory is given back"
             assert not pool.is_open
             with pytest.raises(FastESError, match="open it before"):
                 pool.submit(request)

@@ -52,6 +52,10 @@ class HangDetector:
         """
         self._longest = max(self._longest, min(seconds, self.counted - begun))
 
+    def forget(self) -> None:
+        """Hold no worker, and so no part of the pool's memory."""
+        self._seen = {}
+
     @property
     def limit(self) -> float:
         """Seconds without a step after which a worker in an episode is hung."""

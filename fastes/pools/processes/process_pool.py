@@ -114,6 +114,7 @@ class ProcessPool(BlockPool):
                 self._show(worker)
             late = self._see_off(list(self._workers.values()))
             self._selector.close()
+            self._hang_detector.forget()
             super().close()
             if self._payload is not None:
                 self._payload.close()
@@ -131,6 +132,7 @@ class ProcessPool(BlockPool):
             worker.leave_to_parent()
         if self.is_open:
             self._selector.close()
+            self._hang_detector.forget()
         super().leave_to_parent()
         if self._payload is not None:
             self._payload.close()
