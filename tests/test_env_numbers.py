@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -131,6 +132,31 @@ def test_the_number_of_threads_that_overlap_is_gone_when_all_have_left() -> None
     first.__exit__(None, None, None)
     assert os.environ[WORKER_INDEX] == "3"
     second.__exit__(None, None, None)
+    assert WORKER_INDEX not in os.environ
+
+
+def test_threads_that_come_and_go_while_another_looks_raise_nothing() -> None:
+    failed: list[Exception] = []
+
+    def come_and_go(number: int) -> None:
+        try:
+            for _ in range(1500):
+                with numbered(number):
+                    pass
+        except Exception as error:
+            failed.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=come_and_go, args=[number]) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert failed == []
     assert WORKER_INDEX not in os.environ
 
 

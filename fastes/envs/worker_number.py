@@ -45,8 +45,13 @@ def numbered(index: int) -> Iterator[None]:
 
 
 def _number() -> str | None:
-    held = list(_inside.values())
+    held = _those_inside()
     return held[-1].number if held else _outside
+
+
+def _those_inside() -> list[_Held]:
+    """The references are listed in one step: while `values()` goes through them another thread may come."""
+    return [held for reference in _inside.valuerefs() if (held := reference()) is not None]
 
 
 def _set_variable() -> None:
@@ -54,16 +59,17 @@ def _set_variable() -> None:
     while number != _number():  # again, if another thread has come or gone meanwhile
         number = _number()
         if number is None:
-            os.environ.pop(WORKER_INDEX, None)
+            with contextlib.suppress(KeyError):  # another thread took it away; pop would raise, too
+                del os.environ[WORKER_INDEX]
         else:
             os.environ[WORKER_INDEX] = number
 
 
 def _forget_other_threads() -> None:
     """A forked copy has none of them."""
-    for key, held in list(_inside.items()):
+    for held in _those_inside():
         if held.thread != threading.get_ident():
-            del _inside[key]
+            _inside.pop(id(held), None)
     _set_variable()
 
 
