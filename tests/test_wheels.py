@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -194,8 +195,10 @@ def test_a_command_that_fails_is_an_error_with_what_it_said() -> None:
         build.run(sys.executable, "-c", "print('why'); raise SystemExit(3)")
 
 
-def test_the_service_builds_what_is_built_here() -> None:
+def test_the_service_builds_and_tests_with_what_is_used_here() -> None:
     service = project()["tool"]["cibuildwheel"]
+    tools = [each for each in project()["project"]["optional-dependencies"]["test"] if not each.startswith("fastes[")]
+    assert service["test-requires"] == tools == list(prove.TEST_TOOLS)
     assert service["build"] == [f"cp{version.replace('.', '')}-*" for version in targets.VERSIONS]
     for name in re.findall(r"tests/\w+\.py", service["test-command"]):
         assert (ROOT / name).is_file()
@@ -204,7 +207,7 @@ def test_the_service_builds_what_is_built_here() -> None:
 # The version
 
 
-def project() -> dict[str, object]:
+def project() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 

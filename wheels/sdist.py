@@ -37,8 +37,7 @@ def main() -> None:
         archive = build_sdist(folder, given.python)
         if (ROOT / ".git").exists():
             check_files(archive)
-        with tarfile.open(archive) as file:
-            file.extractall(folder, filter="data")
+        shutil.unpack_archive(archive, folder)
         unpacked = folder / archive.name.removesuffix(".tar.gz")
         versions = build_requirements(unpacked) if given.lowest else ()
         wheel = build_wheel(unpacked, folder / "of_sdist", given.python, versions)
