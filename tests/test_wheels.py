@@ -125,6 +125,44 @@ def test_a_wheel_is_run_by_a_python_of_its_platform(monkeypatch: pytest.MonkeyPa
     ]
 
 
+def test_a_platform_is_left_out_where_no_compiler_makes_code_for_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(command, "machine", lambda: "x86_64")
+    assert command.is_possible(MUSL)
+    monkeypatch.setattr(command, "machine", lambda: "aarch64")
+    assert not command.is_possible(MUSL)
+    assert "make code for aarch64" in capsys.readouterr().out
+    monkeypatch.setattr(command, "machine", lambda: "x86_64")
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert not command.is_possible(MUSL)
+    assert "apt-get install musl-tools" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("said", "no_wheel"),
+    [
+        ("hint: Wheels are required for `mujoco` because building from source is disabled for all packages", True),
+        ("Because ale-py==0.12.0 has no wheels with a matching platform tag (e.g., `musllinux_1_2_x86_64`)", True),
+        ("error: Failed to fetch: connection refused", False),
+    ],
+)
+def test_an_extra_without_wheels_is_left_out_and_any_other_failure_is_one(
+    said: str, no_wheel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def fail(*_: object, **__: object) -> None:
+        raise WheelError(said)
+
+    monkeypatch.setattr(prove, "install", fail)
+    if no_wheel:
+        assert not prove.install_extra(Path("python"), Path("/a.whl"), "mujoco", {})
+    else:
+        with pytest.raises(WheelError, match=re.escape(said)):
+            prove.install_extra(Path("python"), Path("/a.whl"), "mujoco", {})
+
+
 def test_a_build_for_another_platform_says_so_to_setuptools() -> None:
     assert GNU.build_env(PYTHON) == {}
     env = MUSL.build_env(PYTHON)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from platform import machine
 
 from wheels.build import ROOT, Wheel, WheelError, build_sdist, build_wheel, run
 from wheels.prove import TESTS, Digests, Proof, digests_of_source, prove, source_build
@@ -23,7 +24,7 @@ def main() -> None:
     pythons = given.python or find_pythons()
     targets = make_targets(pythons, given.platform or [each for each in PLATFORMS.values() if is_possible(each)])
     if not targets:
-        raise SystemExit("no Python to build with: expected python3.10 or newer on PATH or in pyenv, or --python PATH")
+        raise SystemExit("nothing to build: expected Linux, and python3.10 or newer on PATH or in pyenv, or --python PATH")
     DIST.mkdir(parents=True, exist_ok=True)
     failed = 0
     with tempfile.TemporaryDirectory() as name:
@@ -72,6 +73,9 @@ def platform(name: str) -> Platform:
 
 def is_possible(each: Platform) -> bool:
     """Whether its compiler is here; if not, a line says so."""
+    if each.machine != machine():
+        print(f"{each.name} is left out: this machine's compilers make code for {machine()}")
+        return False
     found = shutil.which(each.compiler) is not None
     if not found:
         print(f"{each.name} is left out: no {each.compiler} here (Debian: apt-get install {each.package})")

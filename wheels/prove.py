@@ -32,6 +32,7 @@ NEED_THE_SOURCE = (  # what they are about is the repository
     "release_workflow",
     "wheels",
 )
+_NO_WHEEL = re.compile("has no (usable )?wheels|building from source is disabled")  # as uv says it
 _COMPILER = re.compile(r"(.*-)?(cc|c89|c99|gcc|g\+\+|c\+\+|cpp|clang|clang\+\+|tcc|icx|zig|ld|as)([-.][\d.]+)?|python.*|fastes")
 
 
@@ -111,10 +112,12 @@ def prove(wheel: Path, python: Python, folder: Path, tests: str) -> Proof:
 
 
 def install_extra(python: Path, wheel: Path, extra: str, env: dict[str, str]) -> bool:
-    """Whether all of it has wheels for this Python."""
+    """Whether all of it has wheels for this Python; WheelError if it cannot be installed for another reason."""
     try:
         install(python, f"fastes[{extra}] @ {wheel.as_uri()}", env=env, wheels_only=True)
-    except WheelError:
+    except WheelError as error:
+        if not _NO_WHEEL.search(str(error)):
+            raise
         return False
     return True
 

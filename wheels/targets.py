@@ -30,6 +30,11 @@ class Platform(NamedTuple):
     newest_glibc: tuple[int, int] | None = None
     libc: str | None = None
 
+    @property
+    def machine(self) -> str:
+        """As platform.machine() has it."""
+        return self.triplet.partition("-")[0]
+
     def build_env(self, python: Python) -> dict[str, str]:
         """What a build by a Python of this machine needs in its environment to be one for this platform."""
         if self.triplet == python.triplet:
@@ -38,7 +43,7 @@ class Platform(NamedTuple):
             "CC": self.compiler,
             "LDSHARED": f"{self.compiler} -shared -s",
             "SETUPTOOLS_EXT_SUFFIX": f".cpython-{python.digits}-{self.triplet}.so",
-            "_PYTHON_HOST_PLATFORM": f"linux-{self.triplet.partition('-')[0]}",
+            "_PYTHON_HOST_PLATFORM": f"linux-{self.machine}",
         }
 
 
