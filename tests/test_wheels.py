@@ -151,7 +151,6 @@ def test_a_platform_is_left_out_where_no_compiler_makes_code_for_it(
 def test_an_extra_without_wheels_is_left_out_and_any_other_failure_is_one(
     said: str, no_wheel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
     def fail(*_: object, **__: object) -> None:
         raise WheelError(said)
 
