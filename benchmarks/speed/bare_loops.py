@@ -68,7 +68,7 @@ def record(env: gymnasium.Env[Any, Any], spec: PolicySpec, candidates: Candidate
     actor = _core.Actor(spec)
     if candidates.normalizer is not None:
         actor.set_normalizer(*candidates.normalizer)
-    max_steps, action_noise, sample = candidates.episode
+    max_steps, action_noise, sample, _ = candidates.episode
     flatten = ObservationReader(env.observation_space).flatten or (lambda obs: obs)
     episodes: list[Episode] = []
     while sum(len(actions) for _, actions in episodes) < _RECORDED_STEPS:
