@@ -92,6 +92,14 @@ def test_a_symbol_that_the_platform_does_not_promise_is_refused(
             build.check(wheel, PYTHON, platform)
 
 
+def test_a_glibc_wheel_whose_symbols_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "check_names", lambda *_: CORE)
+    monkeypatch.setattr(build, "run", lambda *_: "")
+    monkeypatch.setattr(build, "newest_glibc", lambda *_: None)
+    with pytest.raises(WheelError, match="needs no symbol of glibc"):
+        build.check(wheel_of(tmp_path, CONTENTS), PYTHON, GNU)
+
+
 def test_the_symbols_of_a_core_are_read(tmp_path: Path) -> None:
     """This one was built by this machine's compiler, as wheels are."""
     pytest.importorskip("elftools")

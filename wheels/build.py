@@ -81,6 +81,8 @@ def check(wheel: Path, python: Python, platform: Platform) -> Wheel:
     core = check_names(wheel, python, platform)
     run(TOOLS / "twine", "check", "--strict", wheel)
     needed = newest_glibc(wheel, core)
+    if needed is None and platform.newest_glibc:
+        raise WheelError(f"{wheel.name}: {core} needs no symbol of glibc, and a core for {platform.tag} does")
     if needed and (platform.newest_glibc is None or needed > platform.newest_glibc):
         raise WheelError(
             f"{wheel.name}: {core} needs a symbol of glibc {'.'.join(map(str, needed))}, which {platform.tag} does not promise"
