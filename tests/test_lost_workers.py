@@ -94,8 +94,11 @@ def test_other_ways_to_lose_a_worker(death: str, words: str, n_workers: int, tmp
 
 
 @pytest.mark.parametrize("status", [0, 4])
-def test_a_worker_that_exits_is_told_with_its_own_status(status: int, tmp_path: Path, undisturbed: Result) -> None:
+def test_a_worker_that_exits_is_told_with_its_own_status(
+    status: int, tmp_path: Path, undisturbed: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It hangs up before it has ended; whoever kills it then reports its own signal."""
+    monkeypatch.setattr("fastes.pools.processes.process_pool.END_SECONDS", 60.0)  # it ends when a busy machine lets it
 
     class Quitter(Toy):
         def _misbehave(self) -> None:
