@@ -106,6 +106,9 @@ def test_conditions(marker: str, holds: bool) -> None:
         ("5.0", "==4.*", False),
         ("2.5", "~=2.4", True),
         ("nightly", ">=1", False),
+        ("2.5", "==2.0.*", False),
+        ("2.0.3", "==2.0.*", True),
+        ("2.5", "!=2.0.*", True),
     ],
 )
 def test_versions(version: str, wanted: str, does: bool) -> None:

@@ -33,7 +33,7 @@ from fastes.system.installation import install_command, package_root
 from fastes.system.memory import available_memory, in_bytes, memory_limit
 from fastes.zoo.launcher import CPU_TORCH
 
-_SECONDS = 60.0  # for all tries together
+_SECONDS = 150.0  # for all tries together, on a busy machine too
 _NAMED = 4  # packages of an extra
 _BOOT = "import sys; sys.path[:] = {path!r}; from fastes.cli.doctor_tries import answer; answer({name!r})"
 

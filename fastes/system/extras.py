@@ -148,12 +148,16 @@ def _holds(node: ast.expr, values: Mapping[str, str]) -> bool:
 
 
 def satisfies(version: str, wanted: str) -> bool:
-    """Whether a version is one of those wanted, by its numbers: those of 2.0rc1 and 2.0+cpu are 2.0's."""
+    """Whether a version is one of those wanted, by its numbers: those of 2.0rc1 and 2.0+cpu are 2.0's.
+
+    `~=` is a lower bound alone.
+    """
     for order, bound in _BOUND.findall(wanted):
-        ours, theirs = _numbers(version), _numbers(bound)
         if bound.endswith(".*"):
-            ours = ours[: len(theirs)]
-        if not _ORDER[order](ours, theirs):
+            holds = f"{version}.".startswith(bound[:-1]) == (order == "==")
+        else:
+            holds = _ORDER[order](_numbers(version), _numbers(bound))
+        if not holds:
             return False
     return True
 
