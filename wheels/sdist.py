@@ -168,8 +168,9 @@ def pins(requirements: Iterable[str]) -> list[str]:
 
 
 def make_environment(home: Path, interpreter: str) -> Path:
-    """Its interpreter. With a pip of its own, made by the interpreter that is asked for."""
+    """Its interpreter. With the newest pip: Python 3.10's looks for minutes for what belongs to the lowest versions."""
     run([interpreter, "-m", "venv", home])
+    pip_install(home / "bin" / "python", "--upgrade", "pip")
     return home / "bin" / "python"
 
 
