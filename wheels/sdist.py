@@ -91,7 +91,7 @@ def copy_of_checkout(target: Path) -> Path:
 def build_requirements(unpacked: Path) -> list[str]:
     """The lowest versions of what builds the wheel, as pins."""
     text = (unpacked / "pyproject.toml").read_text(encoding="utf-8")
-    (found,) = re.findall(r"^requires = (\[.+\])$", text, re.MULTILINE)
+    (found,) = re.findall(r"^requires = (\[[^\]]+\])", text, re.MULTILINE)
     return pins(ast.literal_eval(found))
 
 
