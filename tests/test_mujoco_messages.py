@@ -63,6 +63,7 @@ def test_what_only_gymnasium_can_change_is_not_told(tmp_path: Path, capfd: pytes
         with caught_warnings() as messages, FastES("HalfCheetah-v5", env_kwargs=kwargs, n_workers=1, **SMALL) as model:
             model.learn(10)
             model.evaluate(1)
+            gymnasium.make("HalfCheetah-v5").close()  # as a script plays a model
         said = [message for message in messages if "MuJoCo" in message]
         if mujoco.__version__ >= "4":
             assert len(said) == times, said

@@ -38,7 +38,7 @@ def _meet(message: str) -> None:
     if _of_models is not None:
         _of_models.append(message)
         return
-    text = _WHERE.sub("", message).strip().rstrip(".")
+    text = _text_of(message)
     if text not in _told:
         _told.add(text)
         advice = f" {_UNSTABLE}." if "unstable" in text else ""
@@ -50,7 +50,8 @@ def _meet(message: str) -> None:
 def mujoco_listened_to() -> Iterator[list[Any]]:
     """Meanwhile an environment is built, which is put into the list: what MuJoCo says of its model is told afterwards.
 
-    Only of a model of the user's own: nobody will edit those that packages bring.
+    Only of a model of the user's own: nobody will edit those that packages bring. What is said of these stays unsaid if the
+    user's own code builds the same one later.
     """
     global _of_models
     listen_to_mujoco()
@@ -61,8 +62,14 @@ def mujoco_listened_to() -> Iterator[list[Any]]:
     finally:
         messages, _of_models = _of_models, before
         model = getattr(getattr(built[0], "unwrapped", None), "fullpath", "") if built else ""
-        if not _is_installed(str(model)):
+        if _is_installed(str(model)):
+            _told.update(map(_text_of, messages))
+        else:
             _tell_of_model(str(model) or "a model", messages)
+
+
+def _text_of(message: str) -> str:
+    return _WHERE.sub("", message).strip().rstrip(".")
 
 
 def _tell_of_model(model: str, messages: Sequence[str]) -> None:

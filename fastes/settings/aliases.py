@@ -26,7 +26,9 @@ _RENAMED = {
     "num_interactions": "generation_timesteps",
     **dict.fromkeys(("timesteps", "n_timesteps", "total_steps", "steps", "max_timesteps"), "total_timesteps"),
     **dict.fromkeys(("reward_threshold", "target_reward"), "target_return"),
-    **dict.fromkeys(("num_workers", "num_actors", "n_jobs", "n_cpu", "num_cpu", "n_processes"), "n_workers"),
+    **dict.fromkeys(
+        ("num_workers", "num_actors", "n_jobs", "n_cpu", "num_cpu", "n_processes", "workers", "n_worker"), "n_workers"
+    ),
     **dict.fromkeys(("random_seed", "random_state", "master_seed"), "seed"),
     **dict.fromkeys(("n_eval_episodes", "num_episodes", "eps_per_policy"), "episodes_per_candidate"),
     **dict.fromkeys(("episode_length", "rollout_length", "max_steps", "timestep_limit"), "max_episode_steps"),
