@@ -129,7 +129,7 @@ def test_unreadable_files_mean_no_quota(tmp_path: Path) -> None:
 
 
 def test_one_worker_a_cpu_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastes.agent.available_cpus", lambda: 3)
+    monkeypatch.setattr("fastes.pools.make_pool.available_cpus", lambda: 3)
     with FastES("CartPole-v1") as model:
         assert model.n_workers == 3
 
