@@ -1,9 +1,9 @@
 PYTHON ?= python3
 
-.PHONY: help build test test-all sanitize fuzz chaos lint format docs robot bench wheels wheel-aarch64 slim sdist lowest clean
+.PHONY: help build test test-all sanitize fuzz chaos lint format docs robot bench wheels wheel-aarch64 slim sdist lowest wheel-tools clean
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 build: ## install in place with everything a developer needs (torch-free)
 	$(PYTHON) -m pip install -e '.[dev]'
@@ -46,21 +46,24 @@ bench: ## kernels and throughput, each against a baseline in the same run
 	$(PYTHON) -m benchmarks.speed.throughput
 
 wheels: ## build wheels for all Pythons here into wheels/dist and prove each where there is no compiler (WHEELS="--help")
-	$(PYTHON) -m venv build/wheels
-	build/wheels/bin/python -m pip install --quiet -r wheels/requirements.txt
 	build/wheels/bin/python -m wheels $(WHEELS)
 
+wheels wheel-aarch64 slim sdist lowest: wheel-tools
+wheel-tools:
+	$(PYTHON) -m venv build/wheels
+	build/wheels/bin/python -m pip install --quiet -r wheels/requirements.txt
+
 wheel-aarch64: ## cross-compile the arm64 wheel and prove it in an emulator (Debian: gcc-aarch64-linux-gnu, qemu-user)
-	$(PYTHON) wheels/aarch64.py
+	build/wheels/bin/python -m wheels.aarch64
 
 slim: ## use WHEEL, the path of a wheel, in Debian's smallest root (needs root, debootstrap, unshare)
-	$(PYTHON) wheels/slim.py $(WHEEL)
+	build/wheels/bin/python -m wheels.slim $(WHEEL)
 
 sdist: ## build the source distribution, and test what is in it and nothing else
-	$(PYTHON) wheels/sdist.py
+	build/wheels/bin/python -m wheels.sdist
 
 lowest: ## the tests with the lowest versions that pyproject.toml allows, on the oldest Python
-	$(PYTHON) wheels/sdist.py --lowest --python python3.10
+	build/wheels/bin/python -m wheels.sdist --lowest --python python3.10
 
 clean: ## remove what builds leave
 	rm -rf build dist wheels/dist *.egg-info fastes/_core*.so

@@ -15,7 +15,7 @@ import pytest
 import fastes
 from fastes import _core
 from wheels import __main__ as command
-from wheels import build, prove, targets
+from wheels import aarch64, build, prove, sdist, targets
 from wheels.build import Wheel, WheelError, check_names
 from wheels.targets import PLATFORMS, Platform, Python, Target, make_targets, python_at
 
@@ -120,6 +120,7 @@ def test_an_interpreter_says_what_its_extensions_are_called(tmp_path: Path) -> N
     no_python.write_text("#!/bin/sh\nexit 1\n")
     no_python.chmod(0o755)
     assert python_at(no_python) is None
+    assert python_at(tmp_path / "gone") is None
 
 
 def test_a_wheel_is_run_by_a_python_of_its_platform(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,8 +171,19 @@ def test_an_extra_without_wheels_is_left_out_and_any_other_failure_is_one(
             prove.install_extra(Path("python"), Path("/a.whl"), "mujoco", {})
 
 
+@pytest.mark.parametrize(("given", "used"), [(None, "cc"), ("clang -v", "clang -v")])
+def test_the_compiler_that_the_table_names_is_the_one_that_compiles(
+    given: str | None, used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    if given:
+        monkeypatch.setenv("CC", given)
+    for platform, compiler in ((GNU, used), (MUSL, "musl-gcc")):
+        assert platform.build_env(PYTHON)["CC"] == Target(PYTHON, platform, None).compiler == compiler
+
+
 def test_a_build_for_another_platform_says_so_to_setuptools() -> None:
-    assert GNU.build_env(PYTHON) == {}
+    assert GNU.build_env(PYTHON).keys() == {"CC"}
     env = MUSL.build_env(PYTHON)
     assert env["SETUPTOOLS_EXT_SUFFIX"] == ".cpython-312-x86_64-linux-musl.so"
     assert env["CC"] == "musl-gcc"
@@ -227,7 +239,7 @@ def test_other_bits_or_kernels_than_those_of_the_source_are_refused(
 ) -> None:
     of_source = {"baseline": {"mlp": "1"}, "avx2": {"mlp": "1"}}
     target, wheel = Target(PYTHON, GNU, PYTHON), Wheel(tmp_path / NAME, CORE, (2, 14))
-    monkeypatch.setattr(command, "build_wheel", lambda *_: wheel)
+    monkeypatch.setattr(command, "make_wheel", lambda *_: wheel)
     monkeypatch.setattr(command, "prove", lambda *_: prove.Proof(3, of_source, ()))
     assert command.make(target, tmp_path, tmp_path, of_source, "quick") == (wheel, prove.Proof(3, of_source, ()))
     monkeypatch.setattr(command, "prove", lambda *_: prove.Proof(3, found, ()))
@@ -238,6 +250,53 @@ def test_other_bits_or_kernels_than_those_of_the_source_are_refused(
 def test_a_command_that_fails_is_an_error_with_what_it_said() -> None:
     with pytest.raises(WheelError, match=r"failed with 3:\nwhy"):
         build.run(sys.executable, "-c", "print('why'); raise SystemExit(3)")
+
+
+def test_a_command_whose_output_is_shown_fails_too(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(WheelError, match=r"failed with 3:$"):
+        build.run(sys.executable, "-c", "print('why'); raise SystemExit(3)", shown=True)
+    assert capfd.readouterr().out.endswith("\nwhy\n")
+
+
+def test_uv_takes_packages_from_where_pip_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT", "UV_DEFAULT_INDEX", "UV_INDEX", "SSL_CERT_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    theirs = {"UV_DEFAULT_INDEX": "https://one/simple", "UV_INDEX": "https://two https://three", "SSL_CERT_FILE": "/some.pem"}
+    assert not theirs.keys() & build.tool_env().keys()
+    monkeypatch.setenv("PIP_INDEX_URL", theirs["UV_DEFAULT_INDEX"])
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", theirs["UV_INDEX"])
+    monkeypatch.setenv("PIP_CERT", theirs["SSL_CERT_FILE"])
+    assert theirs.items() <= build.tool_env().items()
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://for-uv/simple")
+    assert build.tool_env()["UV_DEFAULT_INDEX"] == "https://for-uv/simple"
+
+
+def test_builds_see_no_packages_of_the_environment_that_starts_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
+        monkeypatch.setenv(name, "/elsewhere")
+    assert "/elsewhere" not in build.tool_env().values()
+
+
+def test_lowest_versions_are_the_bounds() -> None:
+    assert build.build_requirements() == project()["build-system"]["requires"]
+    asked = [
+        "numpy>=2.0",
+        "gym[a]>=1.2 ; extra == 'x'",
+        "numpy>=2.10",
+        "cython>=3.1,<4",
+        "tomli>=2; python_version < '3.11'",
+        "x",
+    ]
+    assert sdist.pins(asked) == ["numpy==2.10", "gym==1.2; extra == 'x'", "cython==3.1", "tomli==2; python_version < '3.11'"]
+
+
+def test_an_arm64_wheel_is_checked_as_any_other_and_proven_by_tests_that_are_there(tmp_path: Path) -> None:
+    python = Python(Path("python"), "311", aarch64.PLATFORM.triplet)
+    name, core = f"fastes-0.1.0-cp311-cp311-{aarch64.PLATFORM.tag}.whl", "fastes/_core.cpython-311-aarch64-linux-gnu.so"
+    assert check_names(wheel_of(tmp_path, CONTENTS - {CORE} | {core}, name), python, aarch64.PLATFORM) == core
+    with pytest.raises(WheelError, match=rf"missing \['{re.escape(core)}'\], not expected \['{re.escape(CORE)}'\]"):
+        check_names(wheel_of(tmp_path, CONTENTS, name), python, aarch64.PLATFORM)
+    assert all((ROOT / "tests" / name).is_file() for name in aarch64.TESTS)
 
 
 def test_the_service_builds_and_tests_with_what_is_used_here() -> None:

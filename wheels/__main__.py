@@ -11,11 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from platform import machine
 
-from wheels.build import ROOT, Wheel, WheelError, build_sdist, build_wheel, run
+from wheels.build import DIST, Wheel, WheelError, build_sdist, make_wheel, run
 from wheels.prove import TESTS, Digests, Proof, digests_of_source, prove, source_build
-from wheels.targets import PLATFORMS, Platform, Python, Target, find_pythons, make_targets, python_at
+from wheels.targets import PLATFORMS, Platform, Target, find_pythons, interpreter, make_targets
 
-DIST = ROOT / "wheels" / "dist"
 COLUMNS = ("python", "platform", "compiler", "glibc", "MB", "kernels", "tests", "same bits", "extras without wheels")
 
 
@@ -58,13 +57,6 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def interpreter(path: str) -> Python:
-    found = python_at(Path(path))
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{path!r} is no Python that runs here")
-    return found
-
-
 def platform(name: str) -> Platform:
     if name not in PLATFORMS:
         raise argparse.ArgumentTypeError(f"{name!r} is unknown: expected one of {', '.join(PLATFORMS)}")
@@ -84,7 +76,7 @@ def is_possible(each: Platform) -> bool:
 
 def make(target: Target, sdist: Path, folder: Path, expected: Digests, tests: str) -> tuple[Wheel, Proof | None]:
     """No proof where nothing here runs the wheel; WheelError if its bits or its kernels are not those of the source build."""
-    wheel = build_wheel(target, sdist, folder)
+    wheel = make_wheel(target, sdist, folder)
     if target.runner is None:
         return wheel, None
     proof = prove(wheel.path, target.runner, folder, tests)
@@ -112,7 +104,4 @@ def line(cells: Iterable[str]) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except WheelError as error:
-        sys.exit(f"make wheels: {error}")
+    main()

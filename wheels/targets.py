@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
+from argparse import ArgumentTypeError
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -35,12 +36,17 @@ class Platform(NamedTuple):
         """As platform.machine() has it."""
         return self.triplet.partition("-")[0]
 
+    def compiler_for(self, python: Python) -> str:
+        """What a build by a Python of this machine compiles with: $CC's compiler, where that makes code for the platform."""
+        return os.environ.get("CC") or self.compiler if self.triplet == python.triplet else self.compiler
+
     def build_env(self, python: Python) -> dict[str, str]:
         """What a build by a Python of this machine needs in its environment to be one for this platform."""
+        compiler = {"CC": self.compiler_for(python)}
         if self.triplet == python.triplet:
-            return {}
+            return compiler
         return {
-            "CC": self.compiler,
+            **compiler,
             "LDSHARED": f"{self.compiler} -shared -s",
             "SETUPTOOLS_EXT_SUFFIX": f".cpython-{python.digits}-{self.triplet}.so",
             "_PYTHON_HOST_PLATFORM": f"linux-{self.machine}",
@@ -86,8 +92,19 @@ print(json.dumps([version, sysconfig.get_config_var("EXT_SUFFIX").split(".")[1].
 
 def python_at(path: Path) -> Python | None:
     """The interpreter that is there, if it runs."""
-    done = subprocess.run([path, "-I", "-c", _ASK], capture_output=True, text=True)
+    try:
+        done = subprocess.run([path, "-I", "-c", _ASK], capture_output=True, text=True)
+    except OSError:
+        return None
     return Python(path, *json.loads(done.stdout)) if done.returncode == 0 else None
+
+
+def interpreter(path: str) -> Python:
+    """What an option names; for argparse."""
+    found = python_at(Path(path))
+    if found is None:
+        raise ArgumentTypeError(f"{path!r} is no Python that runs here")
+    return found
 
 
 def find_pythons(versions: Iterable[str] = VERSIONS) -> list[Python]:
@@ -110,7 +127,7 @@ class Target(NamedTuple):
 
     @property
     def compiler(self) -> str:
-        return os.environ.get("CC", "cc") if self.builder.triplet == self.platform.triplet else self.platform.compiler
+        return self.platform.compiler_for(self.builder)
 
 
 def make_targets(pythons: list[Python], platforms: Iterable[Platform]) -> list[Target]:
