@@ -144,9 +144,9 @@ def whole(value: object) -> object:
 def check_int(name: str, value: object, low: int, high: int | None = None) -> int:
     """value as an int of at least low (and at most high); bool is not an int here."""
     try:
-        if isinstance(value, bool):
+        if type(value).__name__ in ("bool", "bool_"):  # NumPy's, too, which NumPy 2.0 takes for an index
             raise TypeError
-        number = operator.index(value)  # type: ignore[arg-type]  # NumPy's bool raises here
+        number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected an int") from None
     if number < low or (high is not None and number > high):

@@ -433,7 +433,7 @@ def _without_dashes(text: str) -> str:
 
 
 NO_FLAGS = ("population", "activation")  # argparse takes them for the beginning of a flag
-NO_FLAGS += ("net_arch", "activation_fn", "seeds", "population_scale", "max_minutes")  # flags of their own
+NO_FLAGS += ("net_arch", "activation_fn", "seeds", "population_scale", "max_minutes", "workers")  # flags of their own
 ANSWERED = sorted(name for name in {*ANSWERS, *FLAG_ANSWERS} if not name.startswith("_") and name not in NO_FLAGS)
 
 
