@@ -142,6 +142,8 @@ def unlike() -> Any:
 
 @pytest.mark.parametrize("kind", FIT)
 def test_what_changes_nothing_keeps_the_preset(kind: str) -> None:
+    if kind in ("statistics", "a limit again") and tuple(map(int, gymnasium.__version__.split(".")[:2])) < (1, 4):
+        pytest.skip("before Gymnasium 1.4 this wrapper records no arguments: the environment is copied, and a warning says so")
     said, model = said_of(FIT[kind]())
     assert said == ""
     assert model.settings.policy == "LinearPolicy"
