@@ -99,6 +99,7 @@ def main(arguments: tuple[int, ...]) -> None:
     hung_up = contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError)
     with output_lasts(), hung_up, CopiesEndHere(f"the environment {start.spec.source.name}"):
         serve(connection, start, given)
+    signal.signal(LEAVE_SIGNAL, signal.SIG_IGN)  # it may come yet, while Python takes its handlers back: it leaves already
 
 
 def die_with_parent(parent_pid: int) -> None:
