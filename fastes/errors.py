@@ -144,7 +144,7 @@ def whole(value: object) -> object:
 def check_int(name: str, value: object, low: int, high: int | None = None) -> int:
     """value as an int of at least low (and at most high); bool is not an int here."""
     try:
-        if type(value).__name__ in ("bool", "bool_"):  # NumPy's, too, which NumPy 2.0 takes for an index
+        if _is_bool(value):  # NumPy 2.0 takes its own for an index
             raise TypeError
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -155,12 +155,17 @@ def check_int(name: str, value: object, low: int, high: int | None = None) -> in
     return number
 
 
+def _is_bool(value: object) -> bool:
+    """Whether it is a truth value of Python or NumPy, which is not imported for this."""
+    return type(value).__name__ in ("bool", "bool_")
+
+
 def check_flag(name: str, value: object) -> bool:
     """A truth value, of Python or NumPy, or 0 or 1; TypeError for anything else."""
     if isinstance(value, bool):
         return value
     with contextlib.suppress(TypeError):
-        if type(value).__name__ in ("bool", "bool_") or operator.index(value) in (0, 1):  # type: ignore[arg-type]
+        if _is_bool(value) or operator.index(value) in (0, 1):  # type: ignore[arg-type]
             return bool(value)
     raise TypeError(f"{name} = {value!r:.200} is a {type(value).__name__}: expected True or False")
 
