@@ -176,10 +176,6 @@ def test_a_strategy_knows_no_process_and_no_environment() -> None:
     assert not reach & {":gymnasium", ":multiprocessing", ":subprocess", ":cloudpickle", ":mujoco"}
 
 
-def test_only_the_reference_is_for_tests() -> None:
-    assert [name for name in module_files() if "numpy_twin" in imports_of(name)] == []
-
-
 def test_nothing_imports_torch_or_ray() -> None:
     heavy = {":torch", ":ray", ":stable_baselines3", ":cv2", ":scipy"}
     found = {name: sorted(imports_of(name) & heavy) for name in module_files() if imports_of(name) & heavy}

@@ -18,12 +18,12 @@ from images_for_tests import ACTIONS, NORMED, SETTINGS, SMALL, Dots, box, spec
 from pools import opened, played
 from test_kernel_parity import normals
 from training import assert_same, assert_same_state, learn, train
+from twins.numpy_kernels import Actor
 from uneven import assert_same_results
 
 from fastes import CheckpointError, CheckpointMismatch, FastES, train_seeds
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.policy_description import describe_policy, spec_from
-from fastes.numpy_twin import Actor
 from fastes.policies.images.image import image_in
 from fastes.policies.layers.batch_norm import VirtualBatchNorm
 from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from test_kernel_parity import actors, awkward, check_steps, normals, unbounded, variant  # noqa: F401
+from twins import numpy_kernels
+from twins.numpy_layers import LARGE_MATRIX
 
-from fastes import _core, numpy_twin
-from fastes.numpy_layers import LARGE_MATRIX
+from fastes import _core
 from fastes.policies.layers.batch_norm import VirtualBatchNorm
 from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
 from fastes.policies.layers.dense import Dense
@@ -58,7 +59,7 @@ def filled(make: Any, spec: PolicySpec, theta: np.ndarray | None = None, referen
 
 
 def check(name: str, spec: PolicySpec, observations: Any, theta: np.ndarray | None = None) -> None:
-    check_steps(name, tuple(filled(make, spec, theta) for make in (_core.Actor, numpy_twin.Actor)), observations)
+    check_steps(name, tuple(filled(make, spec, theta) for make in (_core.Actor, numpy_kernels.Actor)), observations)
 
 
 NETWORKS: dict[str, tuple[Shape, Filters]] = {
@@ -116,7 +117,7 @@ def test_how_channels_lie_changes_no_bit(planes: int) -> None:
         observations = images(last, 3)
         moved = np.ascontiguousarray(np.moveaxis(observations.reshape(3, 12, 9, planes, -1), 3, 1))
         one, other = filled(_core.Actor, last, reference=observations), filled(_core.Actor, moved_to, reference=moved)
-        twin = filled(numpy_twin.Actor, moved_to, reference=moved)
+        twin = filled(numpy_kernels.Actor, moved_to, reference=moved)
         for image, stack in zip(observations, moved, strict=True):
             assert one.act(image).tobytes() == other.act(stack).tobytes() == twin.act(stack).tobytes()
 
@@ -150,7 +151,7 @@ def test_wider_and_narrower_layers_share_the_memory_of_a_batch(variant: str) -> 
     layers += [VirtualBatchNorm(44, 11, "relu"), Dense(44, 3, IDENTITY, True), VirtualBatchNorm(3, 3, IDENTITY)]
     spec = PolicySpec(tuple(layers), unbounded(3), (7,))
     batch = normals(5 * 7).reshape(5, 7)
-    pair = tuple(filled(make, spec, reference=batch) for make in (_core.Actor, numpy_twin.Actor))
+    pair = tuple(filled(make, spec, reference=batch) for make in (_core.Actor, numpy_kernels.Actor))
     check_steps(variant, pair, normals(28, 4).reshape(4, 7))
 
 

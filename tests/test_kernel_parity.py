@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from gymnasium import spaces
+from twins import numpy_kernels
+from twins.same_bits import assert_same_bits
 
-from fastes import _core, numpy_twin
-from fastes.numpy_twin import assert_same_bits
+from fastes import _core
 from fastes.policies.action_head import ActionHead, make_action_head
 from fastes.policies.layers.dense import dense_layers
 from fastes.policies.layers.layer import ACTIVATIONS, Layer
@@ -95,7 +96,7 @@ def test_philox() -> None:
     words = np.random.default_rng(0).integers(0, 2**32, (500, 4), dtype=np.uint32)
     words[:4] = [[0, 0, 0, 0], [2**32 - 1] * 4, [1, 0, 0, 0], [0, 0, 0, 1]]
     for seed in (0, 1, 2**32 - 1, 2**32, SEED, 2**64 - 1):
-        assert_same_bits("philox", _core.philox(words, seed), numpy_twin.philox(words, seed))
+        assert_same_bits("philox", _core.philox(words, seed), numpy_kernels.philox(words, seed))
 
 
 @pytest.mark.parametrize("start", [0, 1, 15, 16, 63, 64, 65, 1000, 2**34 - 70, 2**34, 2**38 + 5])
@@ -105,7 +106,7 @@ def test_normal_fill(variant: str, start: int) -> None:  # block 2**32, which ne
             f"{variant} normal_fill at {start}",
             n,
             lambda out: _core.normal_fill(out, SEED, start),
-            lambda out: numpy_twin.normal_fill(out, SEED, start),
+            lambda out: numpy_kernels.normal_fill(out, SEED, start),
         )
 
 
@@ -116,7 +117,7 @@ def test_normal_fill_streams(variant: str, stream: int) -> None:
             f"{variant} normal_fill of stream {stream}",
             SUM_BLOCK + 1,
             lambda out, seed=seed: _core.normal_fill(out, seed, 3, stream),
-            lambda out, seed=seed: numpy_twin.normal_fill(out, seed, 3, stream),
+            lambda out, seed=seed: numpy_kernels.normal_fill(out, seed, 3, stream),
         )
 
 
@@ -132,7 +133,7 @@ def test_perturb(variant: str, values: Callable[[int, int], np.ndarray], scale: 
                 f"{variant} perturb",
                 n,
                 lambda out, args=args: _core.perturb(out, *args),
-                lambda out, args=args: numpy_twin.perturb(out, *args),
+                lambda out, args=args: numpy_kernels.perturb(out, *args),
             )
         assert_same_bits("theta", theta, before[0])
         assert_same_bits("table", table, before[1])
@@ -149,7 +150,7 @@ def test_perturb_each(variant: str, values: Callable[[int, int], np.ndarray], si
                 f"{variant} perturb_each",
                 n,
                 lambda out, args=args: _core.perturb_each(out, *args),
-                lambda out, args=args: numpy_twin.perturb_each(out, *args),
+                lambda out, args=args: numpy_kernels.perturb_each(out, *args),
             )
 
 
@@ -167,7 +168,7 @@ def test_equal_sigmas_perturb_as_one_does(variant: str) -> None:
 @pytest.mark.parametrize("kernel", ["noise_sum", "noise_square_sum"])
 @pytest.mark.parametrize("num_slices", [0, 1, 3, 4, 5, 7, 8, 9, 33])
 def test_noise_sums(variant: str, num_slices: int, kernel: str) -> None:
-    own, twin = getattr(_core, kernel), getattr(numpy_twin, kernel)
+    own, twin = getattr(_core, kernel), getattr(numpy_kernels, kernel)
     rng = np.random.default_rng(num_slices)
     for n in [*SIZES, 2 * SUM_BLOCK + 17]:
         table, weights = normals(n + 50, n), normals(num_slices, n + 1)
@@ -188,7 +189,7 @@ def test_noise_sums_of_awkward_values(variant: str, kernel: str) -> None:
         f"{variant} {kernel}",
         33,
         lambda out: getattr(_core, kernel)(out, table, index, weights),
-        lambda out: getattr(numpy_twin, kernel)(out, table, index, weights),
+        lambda out: getattr(numpy_kernels, kernel)(out, table, index, weights),
     )
 
 
@@ -211,7 +212,7 @@ def test_noise_sum_pieces(variant: str, num_pieces: int, squares: bool) -> None:
             f"{variant} noise_sum_pieces of {num_pieces}",
             n,
             lambda out, args=args: _core.noise_sum_pieces(out, *args),
-            lambda out, args=args: numpy_twin.noise_sum_pieces(out, *args),
+            lambda out, args=args: numpy_kernels.noise_sum_pieces(out, *args),
         )
 
 
@@ -222,7 +223,7 @@ def test_noise_sum_pieces_of_awkward_values(variant: str) -> None:
         f"{variant} noise_sum_pieces",
         33,
         lambda out: _core.noise_sum_pieces(out, table, *args),
-        lambda out: numpy_twin.noise_sum_pieces(out, table, *args),
+        lambda out: numpy_kernels.noise_sum_pieces(out, table, *args),
     )
 
 
@@ -244,7 +245,7 @@ def test_whole_pieces_sum_as_slices_do(variant: str) -> None:
 def test_sum_squares(variant: str, values: Callable[[int, int], np.ndarray]) -> None:
     for n in SIZES:
         x = values(n + 1, n)[1:]
-        assert_same_bits(f"{variant} sum_squares of {n}", _core.sum_squares(x), numpy_twin.sum_squares(x))
+        assert_same_bits(f"{variant} sum_squares of {n}", _core.sum_squares(x), numpy_kernels.sum_squares(x))
 
 
 @pytest.mark.parametrize("distinct", [1, 2, 7, 10**9])
@@ -252,17 +253,17 @@ def test_centered_ranks(distinct: int) -> None:
     rng = np.random.default_rng(distinct)
     for n in [*range(12), 15, 16, 17, 31, 32, 33, 63, 64, 65, 1000]:
         values = rng.integers(0, distinct, n) * 0.1 - 3.0
-        assert_same_bits(f"ranks of {n}", _core.centered_ranks(values), numpy_twin.centered_ranks(values))
+        assert_same_bits(f"ranks of {n}", _core.centered_ranks(values), numpy_kernels.centered_ranks(values))
         values[rng.random(n) < 0.3] = rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e308, -1e308, 5e-324])
-        assert_same_bits(f"ranks of {n}", _core.centered_ranks(values), numpy_twin.centered_ranks(values))
+        assert_same_bits(f"ranks of {n}", _core.centered_ranks(values), numpy_kernels.centered_ranks(values))
 
 
 # One step of a policy
 
 
-def actors(spec: Any, params: np.ndarray | None = None, normalizer: bool = False) -> tuple[_core.Actor, numpy_twin.Actor]:
+def actors(spec: Any, params: np.ndarray | None = None, normalizer: bool = False) -> tuple[_core.Actor, numpy_kernels.Actor]:
     """The kernel's actor and its twin with the same parameters and normaliser."""
-    pair = _core.Actor(spec), numpy_twin.Actor(spec)
+    pair = _core.Actor(spec), numpy_kernels.Actor(spec)
     for actor in pair:
         actor.parameters[:] = normals(spec.num_params, 3) / np.float32(2) if params is None else params
         if normalizer:
@@ -272,7 +273,7 @@ def actors(spec: Any, params: np.ndarray | None = None, normalizer: bool = False
     return pair
 
 
-def check_steps(name: str, pair: tuple[_core.Actor, numpy_twin.Actor], observations: Any) -> list[Any]:
+def check_steps(name: str, pair: tuple[_core.Actor, numpy_kernels.Actor], observations: Any) -> list[Any]:
     kernel, twin = pair
     before = kernel.parameters.copy()
     actions = []
@@ -482,7 +483,7 @@ def test_choice_noise_to_the_last_bit(variant: str) -> None:
         binary = isinstance(space, spaces.MultiBinary)
         kernel, _ = actors(mlp(1, (), make_action_head(space), use_bias=False))
         for key in (0, SEED):
-            outputs = -numpy_twin.choice_noise(33, key, 0, binary)
+            outputs = -numpy_kernels.choice_noise(33, key, 0, binary)
             for k in range(33):
                 kernel.parameters[:] = outputs
                 kernel.parameters[k] = np.nextafter(outputs[k], np.float32(np.inf))

@@ -13,6 +13,7 @@ import pytest
 from gymnasium import spaces
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from twins.same_bits import assert_same_bits
 
 from fastes import _core
 from fastes.errors import FastESError
@@ -20,7 +21,6 @@ from fastes.es import noise_table as noise
 from fastes.es.fitness_shaping import SHAPINGS, shape_returns
 from fastes.es.noise_table import NoiseTable
 from fastes.es.perturbations import draw_eval_seeds, draw_pairs
-from fastes.numpy_twin import assert_same_bits
 from fastes.policies.mlp import make_policy_spec
 
 modest = settings(max_examples=60, deadline=None)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from test_kernel_parity import Ends, actors, mlp, normals, unbounded, variant  # noqa: F401
+from twins.same_bits import assert_same_bits
 
 from fastes import _core
-from fastes.numpy_twin import assert_same_bits
 from fastes.policies.action_head import make_action_head
 
 OBS_SIZE, OUTPUTS = 5, 3

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from test_kernel_parity import actors, awkward, check_steps, mlp, normals, unbounded, variant  # noqa: F401
+from twins import numpy_kernels, numpy_layers
 
-from fastes import _core, numpy_layers, numpy_twin
+from fastes import _core
 from fastes.es.fitness_shaping import shape_returns
 from fastes.es.optimizers import make_optimizer
 from fastes.policies.action_head import BOX_MAPPINGS, KINDS, ActionHead, make_action_head
@@ -206,7 +207,7 @@ def test_actions_that_the_core_does_not_know_are_refused(kind: str) -> None:
     for dtype in {*_core.ACTION_DTYPES, "int32", "float16"} - set(fitting):
         with pytest.raises(ValueError, match=f"'{kind}' actions have dtype '{dtype}': expected one of "):
             actor(dtype=dtype)
-    twin = numpy_twin.Actor(mlp(4, (), replace(HEADS[kind], kind="argmin")))
+    twin = numpy_kernels.Actor(mlp(4, (), replace(HEADS[kind], kind="argmin")))
     with pytest.raises(ValueError, match="unknown kind of action 'argmin'"):
         twin.act(np.zeros(4))
 

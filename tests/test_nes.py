@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from processes import run_fastes
 from training import assert_same, train
+from twins.same_bits import assert_same_bits
 
 from fastes import EvolutionStrategy
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.es.fitness_shaping import nes_utilities, shape_returns
-from fastes.numpy_twin import assert_same_bits
 
 
 def papers(count: int) -> Any:

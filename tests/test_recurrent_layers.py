@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from test_kernel_parity import actors, check_steps, normals, unbounded, variant  # noqa: F401
+from twins.same_bits import assert_same_bits
 
 from fastes import _core
-from fastes.numpy_twin import assert_same_bits
 from fastes.policies.layers.batch_norm import VirtualBatchNorm
 from fastes.policies.layers.dense import Dense
 from fastes.policies.layers.description import check_layers, described_layers

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from twins import numpy_kernels
+from twins.same_bits import assert_same_bits
 
-from fastes import _core, numpy_twin
-from fastes.numpy_twin import assert_same_bits
+from fastes import _core
 
 SCREENS = [(height, 160) for height in (210, 214, 220, 230, 250)]  # of all games
 SIZES = [
@@ -61,7 +62,7 @@ def some_sizes(count: int, seed: int) -> list[tuple[Any, Any]]:
 def test_resize(variant: str) -> None:
     larger = [((21, 16), (30, 50)), ((21, 16), (5, 40)), ((21, 16), (42, 8)), ((3, 1), (999, 999)), ((7, 9), (1000, 1000))]
     for number, (shape, out_shape) in enumerate([*((SCREENS[0], size) for size in SIZES), *some_sizes(25, 1), *larger]):
-        kernel, twin = _core.AreaResize(shape, out_shape), numpy_twin.AreaResize(shape, out_shape)
+        kernel, twin = _core.AreaResize(shape, out_shape), numpy_kernels.AreaResize(shape, out_shape)
         for seed in (number, number + 1):
             earlier, latest = frames(shape, seed)
             before = earlier.copy(), latest.copy()
@@ -101,7 +102,7 @@ def test_greys(variant: str) -> None:
     rng = np.random.default_rng(0)
     table = rng.integers(0, 256, 256, dtype=np.uint8)
     for shape in ((1, 1), (3, 5), (1, 8), (21, 16), (5, 0)):
-        kernel, twin = _core.Greys(), numpy_twin.Greys()
+        kernel, twin = _core.Greys(), numpy_kernels.Greys()
         for colours in (np.zeros(shape, np.uint8), rng.integers(0, 256, shape, dtype=np.uint8), frames(shape, 2)[0]):
             made, expected = np.zeros(shape, np.uint8), np.zeros(shape, np.uint8)
             assert kernel.look_up(colours, made) == twin.look_up(colours, expected)

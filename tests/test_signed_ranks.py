@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from training import assert_same, train
+from twins.same_bits import assert_same_bits
 
 from fastes import EvolutionStrategy
 from fastes.es.fitness_shaping import shape_returns, signed_ranks
-from fastes.numpy_twin import assert_same_bits
 
 
 def test_the_size_of_a_difference_is_ranked_and_its_sign_kept() -> None:

@@ -10,9 +10,9 @@ from envs_for_tests import Toy
 from faults import SETTINGS
 from gymnasium import spaces
 from training import assert_same, learn
+from twins.same_bits import assert_same_bits
 
 from fastes import FastES
-from fastes.numpy_twin import assert_same_bits
 from fastes.pools.serial_pool import SerialPool
 from fastes.rollout.job import Request, publish
 from fastes.rollout.job_runner import parameter_loader

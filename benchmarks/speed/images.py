@@ -19,8 +19,8 @@ from benchmarks.machine import describe
 from benchmarks.speed.kernel_checks import kernels_of, refused_when_different
 from benchmarks.speed.timing import interleaved_seconds, median_ratio, repeated
 from benchmarks.tables import below_aim, markdown_table
-from fastes import _core, numpy_twin
-from fastes.numpy_twin import assert_same_bits
+from benchmarks.twins import assert_same_bits, numpy_kernels
+from fastes import _core
 from fastes.policies.layers.batch_norm import REFERENCE_SIZE, VirtualBatchNorm
 from fastes.policies.layers.convolution import Convolution
 from fastes.policies.mlp import make_policy_spec
@@ -77,7 +77,7 @@ def check_twins(timed: Timed) -> None:
     """Every variant gives the twin's bits."""
     spec = timed.spec()
     image = images(spec, 1)[0]
-    expected = filled(numpy_twin.Actor, spec, 2).act(image)
+    expected = filled(numpy_kernels.Actor, spec, 2).act(image)
     for variant in _core.available_variants():
         with kernels_of(variant), refused_when_different(variant):
             assert_same_bits(timed.name, filled(_core.Actor, spec, 2).act(image), expected)

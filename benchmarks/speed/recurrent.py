@@ -19,8 +19,8 @@ from benchmarks.machine import describe
 from benchmarks.speed.kernel_checks import kernels_of, refused_when_different
 from benchmarks.speed.timing import interleaved_seconds, median_ratio, repeated
 from benchmarks.tables import below_aim, markdown_table
-from fastes import _core, numpy_twin
-from fastes.numpy_twin import assert_same_bits
+from benchmarks.twins import assert_same_bits, numpy_kernels
+from fastes import _core
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec
 
@@ -62,7 +62,7 @@ def observations(timed: Timed) -> npt.NDArray[np.float32]:
 
 def check_twins(timed: Timed) -> None:
     """Every variant gives the twin's bits."""
-    twin = filled(numpy_twin.Actor, timed.spec())
+    twin = filled(numpy_kernels.Actor, timed.spec())
     expected = [twin.act(each) for each in observations(timed)]
     for variant in _core.available_variants():
         with kernels_of(variant), refused_when_different(variant):

@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.twins import assert_same_bits
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.locate import BEST, CHECKPOINT
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.numpy_twin import assert_same_bits
 from fastes.runs.run_folder import PROGRESS
 from fastes.training.record import Record
 

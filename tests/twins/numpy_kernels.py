@@ -1,4 +1,4 @@
-"""The plain NumPy twin of every C kernel, bit for bit: the executable specification of src/. For tests and benchmarks.
+"""The plain NumPy twin of every C kernel, bit for bit: the executable specification of src/.
 
 Names and signatures are those of fastes._core, so that either can be called in the other's place. Arithmetic is float32
 where arrays are float32 (a Python number beside one is rounded to float32 first), in exactly the order written here.
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes._core import STREAM_TABLE
-from fastes.numpy_layers import ACTIVATIONS, LAYERS, Array, Memory, batch_scale_and_shift, clip, tanh
+from twins.numpy_layers import ACTIVATIONS, LAYERS, Array, Memory, batch_scale_and_shift, clip, tanh
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -23,18 +23,6 @@ UInt8 = npt.NDArray[np.uint8]
 
 STREAM_ACTION = 3  # FASTES_STREAM_ACTION
 NORMAL_GROUP = 64  # FASTES_NORMAL_GROUP
-
-
-def assert_same_bits(name: str, actual: Any, expected: Any) -> None:
-    """Raise AssertionError unless both have the same type, shape and bits. Any NaN equals any NaN, +0 is not -0."""
-    a, e = np.ascontiguousarray(actual), np.ascontiguousarray(expected)
-    if a.dtype != e.dtype or np.shape(actual) != np.shape(expected):
-        raise AssertionError(f"{name} is {a.dtype} {np.shape(actual)}, expected {e.dtype} {np.shape(expected)}")
-    width = np.dtype(f"u{a.dtype.itemsize}")
-    wrong = np.flatnonzero((a.view(width) != e.view(width)) & ~((a != a) & (e != e)))
-    if len(wrong):
-        got, wanted = a.ravel()[wrong[0]], e.ravel()[wrong[0]]
-        raise AssertionError(f"{name}.flat[{wrong[0]}] = {got!r}, expected {wanted!r}; {len(wrong)} of {a.size} differ")
 
 
 def philox(counters: UInt32, seed: int) -> UInt32:

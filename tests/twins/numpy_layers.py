@@ -1,6 +1,6 @@
-"""The NumPy twins of the layers in src/, bit for bit, and of functions of one value that they share with other kernels.
+"""The NumPy twins of the layers in src/, bit for bit, and of the functions of one value that other kernels use, too.
 
-For tests and benchmarks, as numpy_twin.py, whose Actor puts them together.
+`Actor` in numpy_kernels.py puts them together.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class Memory:
     shift: Float32 = field(default_factory=no_values)
 
 
-def dense_layer(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:  # noqa: ARG001
+def dense_layer(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:
     """Twin of run_layer for a dense one."""
     return dense(x, parameters["weight"], parameters.get("bias"))
 
 
-def convolution(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:  # noqa: ARG001
+def convolution(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:
     """Twin of convolve: the sum over i, j, k, in order, of x[r stride + i, c stride + j, k] weight[i, j, k], plus the bias."""
     x, weight = x.reshape(layer.height, layer.width, layer.channels), parameters["weight"]
     rows, columns, stride = layer.rows, layer.columns, layer.stride
@@ -95,7 +95,7 @@ def convolution(layer: Any, x: Float32, parameters: Mapping[str, Float32], memor
     return (sums + parameters["bias"] if layer.use_bias else sums).ravel()
 
 
-def image_convolution(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:  # noqa: ARG001
+def image_convolution(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:
     """Twin of convolve_image: the same of the observation's values from `first` on, as float32 times 1 / divisor."""
     image = memory.observation[layer.first : layer.first + layer.inputs].astype(np.float32)
     image = image * (np.float32(1) / np.float32(layer.divisor))
@@ -104,7 +104,7 @@ def image_convolution(layer: Any, x: Float32, parameters: Mapping[str, Float32],
     return convolution(layer, image.ravel(), parameters, memory)
 
 
-def virtual_batch_norm(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:  # noqa: ARG001
+def virtual_batch_norm(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:
     """Twin of normalize_batch: x * scale + shift, by channel."""
     y: Float32 = x.reshape(-1, layer.channels) * memory.scale + memory.shift
     return y.ravel()
@@ -123,7 +123,7 @@ def batch_scale_and_shift(layer: Any, inputs: Float32, parameters: Mapping[str, 
     return scale.astype(np.float32), (parameters["beta"] - mean * scale).astype(np.float32)
 
 
-def append(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:  # noqa: ARG001
+def append(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:
     """Twin of append_observed."""
     return np.concatenate([x, memory.observed])
 
