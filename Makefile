@@ -23,10 +23,11 @@ fuzz: ## a minute of coverage-guided fuzzing of the checkpoint reader (extra: de
 chaos: ## an hour of training with a fault every ten seconds, beside the same one left in peace
 	$(PYTHON) -m benchmarks.reliability.chaos
 
-lint: ## ruff and mypy
+lint: ## ruff, mypy, and the check of the English of pages and docstrings
 	ruff check .
 	ruff format --check .
 	mypy
+	$(PYTHON) docs/scripts/check_prose.py
 
 format: ## let ruff format the code
 	ruff check --fix .
