@@ -779,9 +779,6 @@ def test_few_evaluations_are_marked_in_the_pictures(tmp_path: Path, monkeypatch:
         assert len(dots) == (evaluations == 3)
         if dots:
             assert dots[0].get_ydata() == pytest.approx([1.5, 6.0], rel=1e-3), "the trained ones, the median of two seeds"
-    (axes,) = plots.new_figure(1)[1]
-    plots.draw_curves(axes, {"ppo": [run(scores)]})
-    assert len(axes.lines) == 1 + (evaluations == 3)
 
 
 @pytest.mark.parametrize("algo", ["ppo", "a2c"])

@@ -8,12 +8,12 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from benchmarks.csv_records import read_records
 from benchmarks.learning import race
-from benchmarks.learning.before import done_before, settings_before
 from benchmarks.learning.courses import COURSES, RACED
 from benchmarks.learning.humanoid import Training
 from benchmarks.learning.preset_run import Result
@@ -22,12 +22,8 @@ from benchmarks.learning.reports.thresholds import OURS, first_reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.contestant import preset_fingerprint
 from benchmarks.learning.runs.results import read_rows, runs_of
-from benchmarks.learning.studies.default_run import Result as Trained
-from benchmarks.learning.studies.default_scores import PRESET, overall, read_table
-from benchmarks.learning.studies.defaults import FIRST_SEED, choice_of, parsed, results_file
-from benchmarks.learning.studies.population_table import Reached, grouped, ratio
 from benchmarks.tables import amount
-from fastes.settings.preset_loader import DEFAULT, all_presets
+from fastes.settings.preset_loader import all_presets, tomllib
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -143,9 +139,8 @@ def test_readme_and_the_page_of_results_have_the_returns_and_times_of_the_race(p
     assert told == {(row.env, row.algo) for row in table[0] if row.env in tasks}
 
 
-@pytest.mark.parametrize("page", ["results/race/race.md", "learning/README.md"])
-def test_the_races_lines_are_those_of_its_runs(page: str) -> None:
-    words = re.sub(" +", " ", (ROOT / "benchmarks" / page).read_text())
+def test_the_races_lines_are_those_of_its_runs() -> None:
+    words = re.sub(" +", " ", (RESULTS / "race" / "race.md").read_text())
     table, asked = [read_rows(RESULTS / "race" / "results.csv")], argparse.Namespace(es_timesteps=None, timesteps=1_000_000)
     met = 0
     for peer in race.PEERS:
@@ -157,11 +152,6 @@ def test_the_races_lines_are_those_of_its_runs(page: str) -> None:
                 line = f"| {' | '.join(race.line_of(env, peer, theirs, ours, budget))} |"
                 assert re.sub(" +", " ", line) in words, line
     assert met == 18
-
-
-@pytest.mark.parametrize("env", settings_before())
-def test_settings_before_are_those_of_the_runs_that_are_reported(env: str) -> None:
-    assert set(done_before(RESULTS / "before.csv", env)) >= {0, 1, 2}
 
 
 def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
@@ -181,26 +171,54 @@ def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
 
 # --- environments without a preset --------------------------------------------------------------------------------------
 
+GENERAL = "linear-clip"  # the alternative that the preset `general` was made of
+FIRST_TUNING_SEED = 1000  # the alternatives were compared on this seed and later ones
+HIGHEST_SCORE = 1.1
+
+
+class Trained(NamedTuple):
+    """A training of the study of defaults; score: its mean return."""
+
+    env: str
+    alternative: str
+    seed: int
+    score: float
+
+
+class Worth(NamedTuple):
+    """The returns of a task that score 0 and 1."""
+
+    timesteps: int
+    nothing: float
+    full: float
+
+    def score(self, mean_return: float) -> float:
+        return min(max((mean_return - self.nothing) / (self.full - self.nothing), 0.0), HIGHEST_SCORE)
+
+
+def tasks_of(part: str) -> dict[str, Worth]:
+    """The tasks of the study that the default was chosen on ("choose"), or tested on alone ("test")."""
+    table = tomllib.loads((RESULTS / "studies" / "defaults" / "defaults.toml").read_text(encoding="utf-8"))
+    return {env: Worth(**values) for env, values in table[part].items()}
+
 
 def test_a_score_of_one_is_what_the_preset_reaches() -> None:
-    table = read_table()
-    tasks = {env: task for env, task in {**table.choose, **table.test}.items() if env in COURSES}
-    assert {*table.choose, "Pusher-v5", "HumanoidStandup-v5", "BipedalWalker-v3"} <= set(tasks)
+    tasks = {env: task for env, task in (tasks_of("choose") | tasks_of("test")).items() if env in COURSES}
+    assert {*tasks_of("choose"), "Pusher-v5", "HumanoidStandup-v5", "BipedalWalker-v3"} <= set(tasks)
     assert {env: task.full for env, task in tasks.items()} == {env: float(reported(env)[0][0]) for env in tasks}
 
 
 def test_the_page_of_presets_has_what_environments_without_one_reach() -> None:
     """Medians and worst seeds of the study's tests, their scores over all tasks, and the sentence that counts them."""
-    arguments = parsed(["--seeds", "2", "--report-only", "--out", str(RESULTS / "studies")])
-    columns, table = (choice_of(arguments), DEFAULT, PRESET), read_table()
-    returns: dict[str | None, dict[str, list[float]]] = {name: defaultdict(list) for name in columns}
-    for row in read_records(results_file(arguments.out), Trained):
-        if row.seed < FIRST_SEED and row.alternative in returns:
+    columns = (GENERAL, "default", "preset")
+    returns: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in columns}
+    for row in read_records(RESULTS / "studies" / "defaults" / "defaults.csv", Trained):
+        if row.seed < FIRST_TUNING_SEED and row.alternative in returns:
             returns[row.alternative][row.env].append(row.score)
     _, _, page = (ROOT / "docs" / "presets.md").read_text().partition("## What an environment without a preset gets")
     lines = re.findall(r"^\| (\S+-v\d|score over all \d+) \|.*?\| (.*) \|$", page.partition("\n## ")[0], re.MULTILINE)
     order: Counter[str] = Counter()
-    for tasks in (table.choose, table.test):
+    for tasks in (tasks_of("choose"), tasks_of("test")):
         for env in tasks:
             assert lines[0][0] == env
             cells = lines.pop(0)[1].split("|")
@@ -211,8 +229,9 @@ def test_the_page_of_presets_has_what_environments_without_one_reach() -> None:
             order["better" if general > default else "worse" if general < default else "equal"] += 1
         assert lines[0][0] == f"score over all {len(tasks)}"
         for cell, name in zip(lines.pop(0)[1].split("|"), columns, strict=True):
-            scores = {env: [task.score(each) for each in found] for env, task in tasks.items() if (found := returns[name][env])}
-            assert numbers(cell)[:2] == rounded(cell, overall(scores))
+            scores = [[task.score(each) for each in found] for env, task in tasks.items() if (found := returns[name][env])]
+            overall = statistics.fmean(map(statistics.median, scores)), statistics.fmean(map(min, scores))
+            assert numbers(cell)[:2] == rounded(cell, overall)
     words = {3: "three", 7: "seven", 10: "ten"}
     better, worse, equal = (words[order[each]] for each in ("better", "worse", "equal"))
     assert f"better than `default` on {better} of the twenty tasks, worse on {worse} and equal on {equal}." in page
@@ -230,21 +249,42 @@ def rounded(cell: str, values: tuple[float, float]) -> list[str]:
 # --- larger populations -------------------------------------------------------------------------------------------------
 
 
+class Reached(NamedTuple):
+    """When a training with `factor` times the preset's population first had a return; infinite for never."""
+
+    env: str
+    factor: int
+    population: int
+    aim: float
+    generations: float
+    steps: float
+    on_64: float
+
+
 def told(number: float) -> str:
     return amount(number) if math.isfinite(number) else "never"
 
 
+def ratio(first: float, second: float) -> str:
+    return f"{first / second:.1f}" if math.isfinite(first + second) and second else ""
+
+
 def population_lines() -> list[str]:
-    """The guide's table: a line a factor, medians of the seeds in the table of results, to each environment's last return."""
+    """The guide's table: a line per factor, medians of the seeds, to each environment's last return."""
     rows, lines = read_records(RESULTS / "studies" / "populations.csv", Reached), []
-    for env in dict.fromkeys(row.env for row in rows):
-        aim = max(row.aim for row in rows if row.env == env)
-        ((_, by_factor),) = grouped([row for row in rows if (row.env, row.aim) == (env, aim)]).items()
-        base, *_ = medians = [
-            [statistics.median(getattr(row, name) for row in found) for name in ("generations", "steps", "on_64")]
-            for found in by_factor.values()
-        ]
-        for (factor, found), (generations, steps, on_64) in zip(by_factor.items(), medians, strict=True):
+    last = {row.env: max(other.aim for other in rows if other.env == row.env) for row in rows}
+    for env, aim in last.items():
+        groups: dict[int, list[Reached]] = defaultdict(list)
+        for row in rows:
+            if (row.env, row.aim) == (env, aim):
+                groups[row.factor].append(row)
+        medians = {
+            factor: [statistics.median(getattr(row, name) for row in found) for name in ("generations", "steps", "on_64")]
+            for factor, found in sorted(groups.items())
+        }
+        base = medians[1]
+        for factor, (generations, steps, on_64) in medians.items():
+            found = groups[factor]
             worst = max(row.generations for row in found)
             cells = (f"{env}, {aim:g}", str(factor), str(found[0].population), str(len(found)))
             figures = (f"{told(generations)} ({told(worst)})", ratio(base[0], generations), told(steps))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from benchmarks.peers.zoo import PeerSettings, algorithm_of
+from benchmarks.peers.zoo import PeerSettings
 
 
 class Way(NamedTuple):
@@ -21,14 +21,14 @@ class Way(NamedTuple):
 
     def describe(self, algo: str, n_envs: int, cores: int) -> str:
         threads = f"{self.threads} torch thread" + ("s" if self.threads > 1 else "")
-        if algorithm_of(algo) == "ars":
+        if algo == "ars":
             return f"AsyncEval with {cores} workers" if self.processes else "one process"
         return f"{'SubprocVecEnv' if self.processes else 'DummyVecEnv'} of {n_envs}, {threads}"
 
 
 def ways(algo: str, n_envs: int, cores: int) -> list[Way]:
     """What can be faster than the others; the first one is the fallback. ARS's workers have a policy each: one thread."""
-    if algorithm_of(algo) == "ars":
+    if algo == "ars":
         return [Way(True, 1), Way(False, 1)] if cores > 1 else [Way(False, 1)]
     apart = (False, True) if n_envs > 1 and cores > 1 else (False,)
     return [Way(processes, threads) for processes in apart for threads in sorted({1, cores})]
@@ -72,7 +72,6 @@ def make_peer(
     from sb3_contrib.common.vec_env import AsyncEval
     from stable_baselines3 import A2C, PPO
 
-    algo = algorithm_of(algo)
     torch.set_num_threads(way.threads)
     arguments = with_objects(settings.arguments, remaining, torch.nn)
     classes = {"ppo": PPO, "trpo": TRPO, "ars": ARS, "a2c": A2C}

@@ -40,29 +40,12 @@ def task_of(env: str) -> str:
     return re.sub(r"-v\d+$", "", env.rpartition("/")[2])
 
 
-def algorithm_of(algo: str) -> str:
-    """The algorithm of a contestant's name, which may be 'ppo+CartPole-v1' or 'fastes+sigma=0.1'; see `change_of`."""
-    return algo.partition("+")[0]
-
-
-def change_of(algo: str) -> str:
-    """What follows the plus in a contestant's name: for a peer the environment whose settings it takes, for FastES settings
-    as TOML has them, with a plus between two; '' for nothing."""
-    return algo.partition("+")[2]
-
-
-def changed_settings(algo: str) -> dict[str, Any]:
-    """The settings of FastES that a contestant's name changes: 'fastes+sigma=0.1+starts=1'."""
-    return tomllib.loads("\n".join(re.split(r"\+(?=[a-z_\d]+=)", change_of(algo))))
-
-
 def settings_for(algo: str, env: str) -> PeerSettings:
-    """The settings of a contestant for an environment id of any version. Raises ValueError for an unknown algorithm."""
-    algorithm = algorithm_of(algo)
-    if algorithm not in PEERS:
+    """The settings of a peer for an environment id of any version. Raises ValueError for an unknown algorithm."""
+    if algo not in PEERS:
         raise ValueError(f"{algo!r} is no peer: expected one of {PEERS}")
-    found = copy.deepcopy(zoo()[algorithm].get(task_of(change_of(algo) or env), {}))
-    name, policy = found.pop("id", None), found.pop("policy", DEFAULT_POLICY.get(algorithm, "MlpPolicy"))
+    found = copy.deepcopy(zoo()[algo].get(task_of(env), {}))
+    name, policy = found.pop("id", None), found.pop("policy", DEFAULT_POLICY.get(algo, "MlpPolicy"))
     n_envs, normalize = found.pop("n_envs", 1), found.pop("normalize", None)
     if normalize is not None:
         normalize = {} if normalize is True else normalize
@@ -74,7 +57,7 @@ def settings_for(algo: str, env: str) -> PeerSettings:
 
 def shortened(algo: str, settings: PeerSettings, cores: int) -> PeerSettings:
     """The same work for each step in shorter cycles, so that the speed can be measured in seconds."""
-    algo, arguments = algorithm_of(algo), dict(settings.arguments)
+    arguments = dict(settings.arguments)
     if algo == "ars":
         arguments["n_delta"] = min(arguments.get("n_delta", 8), 2 * cores)
         if "n_top" in arguments:

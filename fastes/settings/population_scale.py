@@ -49,7 +49,7 @@ def rate_factor(times: float) -> float:
     """What a learning rate is multiplied by for so many times the candidates: the fourth root, of two rounded square roots.
 
     It lies between the square root, with which steps are as long as they were where noise makes them up, and 1, where the
-    signal does. benchmarks.learning.studies.populations has compared them: with the square root and 16 times the candidates
+    signal does. They were compared in a study: with the square root and 16 times the candidates
     HalfCheetah's policy swings from one generation to the next.
     """
     return math.sqrt(math.sqrt(times))

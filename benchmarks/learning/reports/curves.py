@@ -48,11 +48,6 @@ def median_interval(values: Float64) -> Interval:
     return Interval(median, found.confidence_interval.low, found.confidence_interval.high)
 
 
-def final_interval(runs: Sequence[Run]) -> Interval:
-    """Of final scores."""
-    return median_interval(np.array([run.final.score for run in runs]))
-
-
 def median_curve(runs: Sequence[Run], measure: str, points: int = 200) -> Curve:
     """Scores between evaluations are interpolated; the curve ends where the shortest run does.
 

@@ -1,4 +1,4 @@
-"""Pictures: learning curves over time and over steps, final scores over a condition; medians over seeds with intervals."""
+"""Pictures of learning curves over time and over steps: medians over seeds with intervals."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.learning.reports.curves import final_interval, median_curve, median_interval
+from benchmarks.learning.reports.curves import median_curve
 from benchmarks.learning.reports.thresholds import Contest
-from benchmarks.learning.runs.results import Run
 
 _AXES = {"wall": "wall-clock seconds", "cpu": "CPU seconds", "steps": "environment steps"}
 NAMES = {
@@ -29,7 +28,6 @@ COLOURS = {  # the first four are told apart by the colour-blind, too
     "trpo": "#009e73",
     "ars": "#9467bd",
     "a2c": "#8c564b",
-    "ppo+CartPole-v1": "#17becf",
 }
 _COLUMNS = 2  # a page is not wide
 _FEW = 12  # evaluations: a line through so few hides how little is known
@@ -85,24 +83,6 @@ def new_figure(
 
 def save(figure: Any, path: Path) -> None:
     figure.savefig(path, dpi=110)
-
-
-def draw_curves(axes: Any, contestants: Mapping[str, Sequence[Run]], colours: Mapping[str, Any] | None = None) -> None:
-    """Scores over steps from the untrained policy's on: medians over seeds with 95 % bootstrap intervals."""
-    for name, runs in contestants.items():
-        along = np.linspace(0.0, min(run.steps[-1] for run in runs), 100)
-        found = median_interval(np.array([np.interp(along, run.steps, run.scores) for run in runs]))
-        (line,) = axes.plot(along, found.median, label=f"{name} ({len(runs)})", color=(colours or {}).get(name))
-        axes.fill_between(along, found.low, found.high, alpha=0.15, color=line.get_color(), linewidth=0)
-        _mark_few(axes, [run.steps for run in runs], along, found.median, line.get_color())
-
-
-def draw_finals(axes: Any, at: Sequence[float], groups: Sequence[Sequence[Run]], label: str, colour: Any = None) -> None:
-    """Median final scores over a condition, each seed as a dot."""
-    found = [final_interval(runs) for runs in groups]
-    (line,) = axes.plot(at, [float(each.median) for each in found], marker="o", label=label, color=colour)
-    for x, runs in zip(at, groups, strict=True):
-        axes.scatter([x] * len(runs), [run.final.score for run in runs], s=10, alpha=0.5, color=line.get_color())
 
 
 def _plot(axes: Any, contest: Contest, measure: str) -> dict[str, Any]:

@@ -2,59 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 import zlib
 from typing import TYPE_CHECKING, Any
 
-import gymnasium
-
 from benchmarks.child_process import Write, records_to_stdout
 from benchmarks.learning.runs.clock import Budget, Clock
 from benchmarks.learning.runs.evaluation import Task, Watch
-from benchmarks.peers.zoo import algorithm_of, change_of, changed_settings
 from fastes.policies.obs_columns import ALL
 from fastes.settings.preset_loader import choose_settings, preset_for
 from fastes.settings.settings import Settings
 
 if TYPE_CHECKING:
     from fastes import FastES
-
-# than the first rows that have a fingerprint
-_NEWER = (
-    "step_agreement",
-    "archive_size",
-    "archive_quantile",
-    "episode_cap_until",
-    "obs_columns",
-    "starts_rounds",
-    "starts_episodes",
-    "starts_alternatives",
-    "worker_max_episodes",
-)
-
-
-def base_of(env: str) -> str:
-    """The environment that an id stands for: its own, or the one that it changes (benchmarks.learning.studies.changed)."""
-    module, _, name = env.rpartition(":")
-    if module:
-        importlib.import_module(module)
-    base: str = gymnasium.spec(name).kwargs.get("base", env)
-    return base
-
-
-def preset_model(task: Task, cores: int) -> FastES:
-    """FastES with the preset of the task's environment, what the contestant's name changes, and a worker a core."""
-    from fastes import FastES
-
-    changes = changed_settings(task.algo)
-    return FastES(task.env, preset=preset_of(task), n_workers=cores, seed=task.seed, target_return="none", **changes)
-
-
-def preset_of(task: Task) -> str:
-    """The name of the preset that FastES has in a task, also where a study changes the environment."""
-    return preset_for(base_of(task.env), changed_settings(task.algo))
 
 
 class Acting:
@@ -75,7 +36,7 @@ class Acting:
 
 def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
     """FastES with its preset. Its own noise-free evaluations are on the clock, and their steps count."""
-    from fastes import Callback
+    from fastes import Callback, FastES
     from fastes.training.record import Record
 
     class Follow(Callback):
@@ -88,30 +49,29 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
             return self.watch.check(steps)
 
     clock.start()
-    with preset_model(task, cores) as model:
+    preset = preset_for(task.env)
+    with FastES(task.env, preset=preset, n_workers=cores, seed=task.seed, target_return="none") as model:
         settings = fingerprint(model.settings)  # of several starts the best one's take their place
         acting = Acting(model)
         watch = Watch(task, clock, acting.act, write, acting.begin)
         if watch.check(0):
             model.learn(task.budget.steps or 10**15, Follow(watch))  # starts are parts of it, as far as it is known
-        source = f"preset {preset_of(task)}" + (f", {change_of(task.algo)}" if change_of(task.algo) else "")
+        source = f"preset {preset}"
         source += f", sees observations {model.settings.obs_columns} alone" if model.settings.obs_columns != ALL else ""
         note = f"{source} ({settings}); {cores} workers"
         watch.finish(model.num_timesteps + model.eval_timesteps, note)
 
 
 def fingerprint(settings: Settings) -> str:
-    """Eight hexadecimal digits: rows of a preset before and after a change differ in their notes.
+    """Return eight hexadecimal digits that tell rows from before a change of a preset from those after it.
 
-    When evaluations are told changes no parameters where nothing goes back to those of an evaluation. Nor do settings that are
-    newer than rows, at their defaults.
+    Only settings that differ from their defaults count, so that a new setting, and one that is dropped, leaves old rows valid.
+    The lag of evaluations changes no parameters unless the training can roll back to those of an evaluation.
     """
-    values, defaults = settings.to_dict(), Settings()
-    for name in _NEWER:
-        if values[name] == getattr(defaults, name):
-            del values[name]
+    defaults = Settings().to_dict()
+    values = {name: value for name, value in settings.to_dict().items() if value != defaults[name]}
     if not settings.rollback_drop:
-        del values["eval_lag"], values["eval_every"]
+        values = {name: value for name, value in values.items() if name not in ("eval_lag", "eval_every")}
     return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
 
 
@@ -133,7 +93,7 @@ def run_peer(task: Task, cores: int, clock: Clock, write: Write, way: tuple[bool
 
     settings, chosen = settings_for(task.algo, task.env), Way(*way)
     # ARS's workers report when a generation is over: stopping there would throw it away just before its update
-    may_stop_inside = bool(task.budget.seconds) and not (algorithm_of(task.algo) == "ars" and chosen.processes)
+    may_stop_inside = bool(task.budget.seconds) and not (task.algo == "ars" and chosen.processes)
 
     class Follow(BaseCallback):
         def _on_rollout_start(self) -> None:
@@ -162,7 +122,7 @@ def run_peer(task: Task, cores: int, clock: Clock, write: Write, way: tuple[bool
 
 def import_first(algo: str) -> None:
     """Imports are not on the clock."""
-    if algorithm_of(algo) == "fastes":
+    if algo == "fastes":
         import fastes.agent
         import fastes.pools.processes.process_pool  # noqa: F401
     else:
@@ -176,7 +136,7 @@ def main() -> None:
     task = Task(**{**given["task"], "budget": Budget(*given["task"]["budget"])})
     import_first(task.algo)
     clock = Clock(task.budget)
-    if algorithm_of(task.algo) == "fastes":
+    if task.algo == "fastes":
         run_fastes(task, given["cores"], clock, write)
     else:
         run_peer(task, given["cores"], clock, write, given["way"])

@@ -14,7 +14,7 @@ from benchmarks.learning.runs.results import FINAL, POINT, Row, append_row, fail
 from benchmarks.learning.runs.side_by_side import run_jobs
 from benchmarks.machine import cpu_model, describe
 from benchmarks.peers.calibration import fastest_way
-from benchmarks.peers.zoo import PEERS, algorithm_of
+from benchmarks.peers.zoo import PEERS
 
 _CONTESTANT = "benchmarks.learning.runs.contestant"
 _SILENCE_SECONDS = 1800.0  # a cycle may be long: 512 episodes of Humanoid
@@ -58,7 +58,7 @@ class Contestant:
         task, folder = self.task, self.place.folder
         given: dict[str, Any] = {"task": task._asdict(), "cores": len(cpus), "way": None}
         threads = 1
-        if algorithm_of(task.algo) in PEERS:
+        if task.algo in PEERS:
             given["way"] = way = fastest_way(task.algo, task.env, cpus, self.place.calibration_seconds, folder)
             threads = way.threads
         log = folder / "logs" / f"{task.name.replace(',', '').replace('/', '-').replace(' ', '-')}.log"
