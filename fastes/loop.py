@@ -144,7 +144,7 @@ class Loop(SB3Interface):
                 break
         last = told[-1] if told else None
         with interrupts_wait():
-            state, update = state.finished(told[-1]) if solved else state.updated(batch, told, waiting)
+            state, update = state.finished(told[-1]) if solved else state.updated(batch, waiting)
             finished = time.perf_counter()
             record = make_record(state, generation, last, update, self.evaluator.pool.n_workers, finished - started)
             self._become(state.reporting(record, batch, told))

@@ -68,7 +68,7 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Toy-v0", {"policy_kwargs": {"net_arch": [], "action_mapping": "squash"}, "target_return": float("inf")}),
     ("Toy-v0", {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 2, "n_lstm_layers": 2}}),
     ("FuzzMultiDiscrete-v0", {"policy": "LinearPolicy", "normalize_obs": False, "optimizer": "clipup"}),
-    ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": "lin_-1_2.5", "rollback_drop": 0.5, "rollback_window": 1}),
+    ("FuzzMultiBinary-v0", {"policy": "LinearPolicy", "alive_bonus": "lin_-1_2.5"}),
     ("FuzzMultiBinary-v0", {"policy": "CnnPolicy", "policy_kwargs": {**CNN, "batch_norm": "none", "activation_fn": "elu"}}),
     ("FuzzImage-v0", {"policy": "CnnPolicy", "policy_kwargs": CNN}),
     ("FuzzImage-v0", {"policy": "CnnLstmPolicy", "policy_kwargs": {**CNN, "cell": "gru", "lstm_hidden_size": 2}}),
@@ -433,7 +433,7 @@ INSTRUMENTED = (
     *(f"checkpoints.{name}" for name in ("reader", "version_1", "field_checks", "policy_description", "env_description")),
     *(f"es.{name}" for name in ("optimizers", "schedules", "strategy")),
     *("rollout.obs_normalizer", "settings.settings", "training.episode_cap", "training.population", "models.checkpointing"),
-    *("training.evaluation", "training.rollback", "training.starts.starts", "training.starts.saved"),
+    *("training.evaluation", "training.starts.starts", "training.starts.saved"),
 )
 
 

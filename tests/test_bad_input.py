@@ -296,7 +296,6 @@ def test_mappings_that_need_bounds() -> None:
         ({"obs_clip": 0.0}, ValueError, ("obs_clip", "0.0")),
         ({"obs_std_floor": 0.0}, ValueError, ("obs_std_floor", "0.0")),
         ({"episode_cap_factor": 1.0}, ValueError, ("episode_cap_factor", "1.0")),
-        ({"episode_cap_share": 0.0}, ValueError, ("episode_cap_share", "0.0")),
         ({"policy_kwargs": [64]}, TypeError, ("policy_kwargs", "[64]", "net_arch")),
         ({"policy_kwargs": {"net": [64]}}, ValueError, ("'net'", "net_arch")),
         ({"policy_kwargs": {"net_arch": [64, 0]}}, ValueError, ("net_arch", "0", "positive")),

@@ -39,8 +39,6 @@ RICH: dict[str, Any] = {
     **SETTINGS,
     "sigma_adaptation": "per_parameter",
     "sigma_learning_rate": 1.0,
-    "rollback_drop": 0.5,
-    "rollback_window": 1,
     "episode_cap": "grow",
     "episode_cap_start": 5,
     "generation_timesteps": 60,

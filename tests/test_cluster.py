@@ -119,7 +119,6 @@ class Sent:
         {
             "perturbed_share": 0.4,
             "obs_columns": "2,0",
-            "step_agreement": 3,
             "generation_timesteps": 150,
             "max_population_size": 24,
             "obs_warmup": True,
@@ -162,8 +161,8 @@ def test_infos_come_from_all_nodes_in_job_order(cluster: Cluster) -> None:
     assert len({info["seed"] for info in told[0]}) == 8, "4 pairs of 2 episodes"
 
 
-def test_starts_and_a_rollback_are_met_with_whole_states(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {**SETTINGS, "starts": 2, "starts_share": 0.5, "rollback_drop": 0.01}
+def test_starts_are_met_with_whole_states(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {**SETTINGS, "starts": 2, "starts_share": 0.5}
     scalars(monkeypatch, True)
 
     def result(**where: Any) -> Any:

@@ -40,7 +40,6 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             "policy_kwargs": {**ARCHITECTURE, "activation_fn": "relu", "action_mapping": "bins", "num_bins": 5},
             "shaping": "nes",
-            "step_agreement": 3,
         },
     ),
     "linear": (
@@ -60,7 +59,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
 DIGESTS = {
     "mlp": "21c19c8eec8537d6",
     "squash": "c801b53848f3c79f",
-    "bins": "3ac5bf0e22c2f3b5",
+    "bins": "4b215547d323b1bd",
     "linear": "edd4f0d2b4220dca",
     "lstm": "e598b5f44f9b1ccc",
     "gru": "4bf7e829513f4704",

@@ -29,7 +29,7 @@ TOTAL = 900  # about eight generations
 NO_TIME = 1e-9  # minutes: enough for the one generation that there always is
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "late evaluations": {"eval_lag": 2, "eval_episodes": 2, "rollback_drop": 0.05, "learning_rate": 0.5},
+    "late evaluations": {"eval_lag": 2, "eval_episodes": 2, "learning_rate": 0.5},
     "schedules": {"sigma": "lin_0.2_0.05", "generation_timesteps": 300, "max_population_size": 16},
     "starts": {"starts": 3, "starts_share": 0.6, "archive_size": 3},
     "rounds": {"starts": 4, "starts_share": 0.8, "starts_rounds": 2, "obs_warmup": True},

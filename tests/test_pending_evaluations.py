@@ -47,7 +47,7 @@ def test_figures_of_no_evaluation_say_so() -> None:
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("n_workers", [1, 2, 4])
 def test_no_number_of_workers_changes_a_bit(n_workers: int, lag: int) -> None:
-    settings = {**SETTINGS, "eval_lag": lag, "eval_episodes": 3, "rollback_drop": 0.3, "rollback_window": 2}
+    settings = {**SETTINGS, "eval_lag": lag, "eval_episodes": 3}
     assert_same(train(toy(), 6, 0, **settings), train(toy(), 6, n_workers, **settings))
 
 
@@ -112,7 +112,7 @@ def test_the_last_generations_are_told_when_training_ends(lag: int) -> None:
 
 @pytest.mark.parametrize("lag", [1, 2])
 def test_training_that_ends_and_goes_on_is_the_same(lag: int) -> None:
-    settings = {**SETTINGS, "eval_lag": lag, "rollback_drop": 0.2, "rollback_window": 2}
+    settings = {**SETTINGS, "eval_lag": lag}
     whole = train(toy(), 8, **settings)
     with FastES(toy(), n_workers=0, preset="default", **settings) as model:
         records = learn(model, 3) + learn(model, 5) + learn(model, 8)
@@ -130,7 +130,7 @@ def _timeless(record: Record) -> Record:
 @pytest.mark.parametrize("lag", [1, 2])
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_a_checkpoint_between_an_evaluation_and_its_figures_continues_exactly(lag: int, n_workers: int, tmp_path: Path) -> None:
-    settings = {**SETTINGS, "eval_lag": lag, "eval_episodes": 2, "rollback_drop": 0.2, "rollback_window": 2}
+    settings = {**SETTINGS, "eval_lag": lag, "eval_episodes": 2}
     whole = train(toy(), 8, **settings)
 
     def save(model: FastES, record: Record) -> bool:
@@ -203,19 +203,6 @@ def test_an_error_in_an_evaluation_is_raised_when_it_would_be_told(lag: int, n_w
         assert model.generation == 2 + lag
         with pytest.raises(RuntimeError, match="no such evaluation"):
             model.replay(3, 8)
-
-
-def test_rollback_does_not_judge_what_it_has_left_behind() -> None:
-    settings = {**SETTINGS, "rollback_drop": 0.05, "rollback_window": 1, "learning_rate": 0.5, "sigma": 0.3, "eval_lag": 3}
-    with FastES(toy(), n_workers=0, preset="default", **settings) as model, caught_warnings():
-        left = []
-        for generation in range(1, 40):
-            count = model.rollback.count
-            learn(model, generation)
-            if model.rollback.count > count:
-                left.append([pending.counts for pending in model.state.pending])
-        assert left, "nothing was rolled back: the test tries nothing"
-        assert not any(any(each) for each in left)
 
 
 def test_an_older_checkpoint_has_figures_at_once(tmp_path: Path) -> None:

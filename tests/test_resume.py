@@ -55,7 +55,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "no normaliser": {"normalize_obs": False},
     "noise": {"action_noise": 0.3, "episodes_per_candidate": 2, "eval_episodes": 2, "alive_bonus": 0.5},
     "bonus schedule": {"alive_bonus": "lin_-0.5_2"},
-    "rollback": {"rollback_drop": 1e-9, "rollback_window": 2, "learning_rate": 2.0},
     "small table": {"noise_table_size": 2000},
     "target that is not confirmed": {"target_return": 10.0, "target_episodes": 40},
 }

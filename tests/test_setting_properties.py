@@ -119,11 +119,9 @@ def _in_whole_blocks(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _possible(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what other values rule out: a sigma or a shaping, too few pairs to halve, alternatives of one start."""
+    """Without what other values rule out: a sigma or a shaping, alternatives of one start."""
     adapted = values.get("sigma_adaptation", "none") != "none"
     left_out = {"sigma"} if adapted else set()
-    if values.get("step_agreement"):
-        left_out |= {"population_size", "max_population_size", "top_fraction"}
     if values.get("starts", 1) == 1:
         left_out |= {"starts_alternatives"}
     return {n: value for n, value in values.items() if n not in left_out and not (adapted and value == "signed_ranks")}

@@ -106,23 +106,6 @@ def test_the_best_start_goes_on_with_its_cap_and_population(tmp_path: Path) -> N
     assert (watch.first_of(3)["cap"], watch.first_of(3)["blocks"]) == (777, 5)
 
 
-@pytest.mark.parametrize("lag", [0, 1, 2])
-def test_rollback_forgets_the_start_before(lag: int) -> None:
-    """Else a start would go back to the parameters of another."""
-    told: list[tuple[int, int]] = []
-
-    def note(model: FastES, _: Any) -> None:
-        state, _ = model.rollback.state()
-        assert state is not None
-        told.append((model.starts.judged, len(state["evaluations"])))
-
-    with FastES("Toy-v0", **SETTINGS, rollback_drop=0.5, rollback_window=100, eval_lag=lag) as model:
-        model.learn(BUDGET, note)
-    for judged in range(4):
-        known = [evaluations for after, evaluations in told if after == judged]
-        assert known == [max(0, number - lag) for number in range(1, len(known) + 1)]
-
-
 def test_each_start_is_one_from_scratch() -> None:
     settings = {**SETTINGS, "sigma_adaptation": "per_parameter", "population_size": 4, "generation_timesteps": 60}
     with FastES("Toy-v0", **settings) as model:

@@ -67,8 +67,8 @@ def run(env: Any, n_workers: int, **changes: Any) -> Any:
     "changes",
     [
         {},
-        {"obs_warmup": True, "episodes_per_candidate": "lin_2_1", "episode_cap_until": 0.2},
-        {"eval_lag": 0, "rollback_drop": 0.2, "rollback_window": 2},
+        {"obs_warmup": True, "episodes_per_candidate": "lin_2_1"},
+        {"eval_lag": 0},
         {"eval_lag": 3, "eval_every": 2, "perturbed_share": 0.5},
         {"sigma": 0.2, "sigma_adaptation": "per_parameter"},
     ],
@@ -261,11 +261,6 @@ def test_no_draw_comes_twice_where_episodes_are_longer_than_thought(
             {"population_size": 4, "episode_cap": "grow", "episode_cap_start": 10, "episode_cap_factor": 2.0},
             100,
             Stride(8, 40 + 80 + 160 + 320 + 4 * 400),
-        ),
-        (
-            {"population_size": 4, "episode_cap": "grow", "episode_cap_start": 10, "episode_cap_until": 0.02},
-            100,
-            Stride(8, 40 + 80 + 160 + 5 * 400),
         ),
     ],
     ids=str,

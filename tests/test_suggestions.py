@@ -93,7 +93,7 @@ def test_no_address_is_shown(wrong: Any) -> None:
     calls: list[Any] = [
         lambda: FastES(Toy, policy_kwargs=wrong),
         lambda: FastES(Toy, population_size=wrong),
-        lambda: FastES(Toy, rollback_drop=wrong),
+        lambda: FastES(Toy, archive_size=wrong),
         lambda: FastES(Toy, optimizer=wrong),
         lambda: FastES(Toy, starts_alternatives=wrong),
         lambda: FastES(Toy, seed=wrong),

@@ -37,7 +37,6 @@ STARTS = {"starts": 3, "starts_share": 0.6}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "starts": STARTS,
-    "rollback": {"rollback_drop": 0.05, "eval_episodes": 2, "learning_rate": 0.5},
     "lag 0": {"eval_lag": 0, "eval_episodes": 3},
     "lag 1": {"eval_lag": 1, "eval_episodes": 3},
     "lag 2": {"eval_lag": 2, "eval_episodes": 2, **STARTS},
@@ -127,7 +126,6 @@ def test_the_kinds_do_what_their_names_say() -> None:
     assert len({len(alone("solved", seed).records) for seed in SEEDS}) > 1, "one ends before another"
     assert len({len(alone("plain", seed).records) for seed in SEEDS} | {len(alone("lag 0").records)}) > 1
     assert any(record.episodes > 8 * record.generation for record in alone("population").records)
-    assert alone("rollback").state.arrays["theta"]["theta"].tobytes() != alone("lag 0").state.arrays["theta"]["theta"].tobytes()
 
 
 def test_a_policy_of_ones_own_is_trained_with_several_seeds() -> None:

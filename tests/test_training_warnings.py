@@ -34,7 +34,6 @@ def model_with(**settings: Any) -> Any:
     return SimpleNamespace(
         settings=Settings().changed(**settings),
         normalizer=SimpleNamespace(skipped=0),
-        rollback=SimpleNamespace(fall=None),
         episode_settings=lambda: (EpisodeSettings(), EpisodeSettings()),
     )
 

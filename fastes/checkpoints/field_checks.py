@@ -39,8 +39,6 @@ def check_arrays(given: Mapping[str, npt.NDArray[Any]], expected: Mapping[str, n
         raise CheckpointError(f"the checkpoint's arrays {unknown} are no part of its policy and optimizer: it was edited")
     if "sigma" in given and not (given["sigma"] > 0.0).all():
         raise CheckpointError("the checkpoint's array 'sigma' has values that are not positive: the file is damaged")
-    if "agreement" in given and given["agreement"][1] < 0.0:
-        raise CheckpointError("the checkpoint's array 'agreement' has a squared length below 0: the file is damaged")
     for name in ("squares", "counts"):
         if f"normalizer.{name}" in given and (given[f"normalizer.{name}"] < 0).any():
             raise CheckpointError(f"the checkpoint's array {name!r} has negative values: the file is damaged")

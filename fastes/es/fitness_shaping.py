@@ -77,35 +77,14 @@ def estimate_gradient(perturbations: Perturbations, shaped: Shaped, weight_decay
     share: of the parameters that each pair perturbs. Where each parameter has its own sigma, its part of the sum is multiplied
     by sigma_i over the mean sigma, as in PGPE: a parameter with twice the sigma takes twice the step.
     """
-    gradient = _sum_of_pairs(perturbations, shaped, shaped.weights)
-    return decayed(gradient, perturbations.theta, weight_decay)
-
-
-def estimate_halves(perturbations: Perturbations, shaped: Shaped) -> tuple[Float32, Float32]:
-    """What the even and the odd ones of the pairs that count add to a gradient without decay, float32 (num_params,) each."""
-    counting = np.arange(perturbations.num_pairs)[shaped.kept]
-    halves = [np.zeros_like(shaped.weights), np.zeros_like(shaped.weights)]
-    for weights, half in zip(halves, (counting[::2], counting[1::2]), strict=True):
-        weights[half] = shaped.weights[half]
-    even, odd = (_sum_of_pairs(perturbations, shaped, weights) for weights in halves)
-    return even, odd
-
-
-def decayed(gradient: Float32, theta: Float32, weight_decay: float) -> Float32:
-    """gradient - weight_decay * theta, in the place of gradient."""
+    theta = perturbations.theta
+    gradient = perturbations.table.weighted_sum(perturbations.noise_index, shaped.weights, len(theta), perturbations.windows)
+    gradient *= np.float32(shaped.scale * perturbations.inverse_share)
+    if perturbations.sigma_each is not None:
+        gradient *= perturbations.sigma_each / np.float32(perturbations.sigma)
     if weight_decay:
         gradient -= np.float32(weight_decay) * theta
     return gradient
-
-
-def _sum_of_pairs(perturbations: Perturbations, shaped: Shaped, weights: Float32) -> Float32:
-    """scale / share * sum_j weights_j eps_j, for each parameter times its sigma over the mean one."""
-    theta = perturbations.theta
-    total = perturbations.table.weighted_sum(perturbations.noise_index, weights, len(theta), perturbations.windows)
-    total *= np.float32(shaped.scale * perturbations.inverse_share)
-    if perturbations.sigma_each is not None:
-        total *= perturbations.sigma_each / np.float32(perturbations.sigma)
-    return total
 
 
 def _centered_ranks(returns: Float64, _: Float64) -> Float64:

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from fastes.errors import check_int, suggest
 from fastes.es.fitness_shaping import SHAPINGS
-from fastes.es.optimizers import LONGEST_WINDOW, OPTIMIZERS, check_agreement
+from fastes.es.optimizers import OPTIMIZERS
 from fastes.es.schedules import ScheduleSetting, make_schedule
 from fastes.es.setting_fields import checked, setting
 from fastes.es.sigma_adaptation import ADAPTATIONS, LARGEST_RATE, check_adaptation
@@ -83,13 +83,6 @@ class Hyperparameters:
         "evolution",
         low=0.0,
     )
-    step_agreement: int = setting(
-        0,
-        "generations over which two halves of the pairs are compared: as far as they disagree steps are shortened; 0: never",
-        "evolution",
-        low=0,
-        high=LONGEST_WINDOW,
-    )
     weight_decay: float = setting(0.0, "share of theta that is taken from the gradient", "evolution", low=0.0)
     shaping: str = setting(
         "centered_ranks",
@@ -120,7 +113,6 @@ class Hyperparameters:
             plain = checked(item.name, getattr(self, item.name), item.type, item.metadata)
             object.__setattr__(self, item.name, plain)
         check_adaptation(self.sigma_adaptation, self.sigma, self.shaping)
-        check_agreement(self.step_agreement, self.population_size, self.top_fraction)
 
     def hyperparameters(self) -> dict[str, Any]:
         """These fields alone, by name."""
@@ -136,7 +128,6 @@ class MoreHyperparameters(TypedDict, total=False):
     momentum: float
     beta2: float
     max_speed: float
-    step_agreement: int
     weight_decay: float
     shaping: str
     top_fraction: float

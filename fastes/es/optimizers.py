@@ -1,10 +1,9 @@
-"""Optimisers: a gradient of the expected return in, a step of theta out. They climb. And a measure of how far steps may go."""
+"""Optimisers: a gradient of the expected return in, a step of theta out. All of them ascend."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -12,16 +11,12 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import suggest
-from fastes.es.fitness_shaping import num_kept
 
 Float32 = npt.NDArray[np.float32]
 AnyFloat = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Arrays = dict[str, AnyFloat]
 
 _EPSILON = np.float32(1e-8)  # Adam's, the paper's value
-LONGEST_WINDOW = 10_000  # generations
-SHORTEST = 0.1  # factor of a step: what was measured is noisy, too
-_AGREEMENT = "agreement"  # name of an array among the strategy's
 
 
 class Optimizer(Protocol):
@@ -138,59 +133,3 @@ def make_optimizer(name: str, num_params: int, momentum: float, beta2: float, ma
     if name not in _MAKERS:
         raise ValueError(f"unknown optimizer {name!r}: expected one of {OPTIMIZERS}{suggest(name, OPTIMIZERS)}")
     return _MAKERS[name](num_params, momentum, beta2, max_speed)
-
-
-@dataclass(frozen=True)
-class StepAgreement:
-    """The factor of a step: signal / length, at least SHORTEST and at most 1; 1 before anything was measured.
-
-    signal: average of <g_e, g_o>, the gradients that the even and the odd ones of a generation's pairs estimate. Their noise is
-        independent, so the expectation is the squared length of what both estimate.
-    length: average of |g|^2, g the estimate of all pairs: that squared length and the variance.
-    window: generations that both averages reach back, by x <- x + (new - x) / window.
-
-    Of all multiples of g, the one by this quotient is expected to be closest to what g estimates (Wiener's filter).
-    """
-
-    window: int
-    signal: float = 0.0
-    length: float = 0.0
-
-    @property
-    def factor(self) -> float:
-        return min(max(self.signal / self.length, SHORTEST), 1.0) if self.length > 0.0 else 1.0
-
-    def after(self, even: Float32, odd: Float32, pairs: int) -> StepAgreement:
-        """With one generation more, unless it was a single pair, or says nothing since no pair made a difference.
-
-        even, odd: what both halves of its pairs add to g, float32 (num_params,), before weight decay.
-        pairs: of both.
-        """
-        half = pairs // 2
-        length, difference = _core.sum_squares(even + odd), _core.sum_squares(even - odd)
-        if not half or length + difference == 0.0:
-            return self
-        signal = 0.25 * (length - difference) * pairs * pairs / (half * (pairs - half))
-        return StepAgreement(
-            self.window,
-            self.signal + (signal - self.signal) / self.window,
-            self.length + (length - self.length) / self.window,
-        )
-
-    def state(self) -> Arrays:
-        """signal and length, float64 (2,), under its name."""
-        return {_AGREEMENT: np.array([self.signal, self.length])}
-
-    def loaded(self, state: Mapping[str, AnyFloat]) -> StepAgreement:
-        """As it was when `state` was taken."""
-        return StepAgreement(self.window, *state[_AGREEMENT].tolist())
-
-
-def check_agreement(window: int, population_size: int, top_fraction: float) -> None:
-    """ValueError where there are no two halves to compare."""
-    if window and num_kept(population_size // 2, top_fraction) < 2:
-        raise ValueError(
-            f"step_agreement = {window} compares two halves of the pairs that count, and with population_size = "
-            f"{population_size} and top_fraction = {top_fraction:g} only one does: expected a larger population_size or "
-            "top_fraction, or step_agreement=0"
-        )

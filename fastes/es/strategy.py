@@ -14,10 +14,10 @@ import numpy.typing as npt
 from fastes import _core
 from fastes.errors import FastESError, check_int, check_seed
 from fastes.es.black_box import BlackBox, History
-from fastes.es.fitness_shaping import Float64, Shaped, decayed, estimate_gradient, estimate_halves, shape_returns
+from fastes.es.fitness_shaping import Float64, estimate_gradient, shape_returns
 from fastes.es.hyperparameters import Hyperparameters, MoreHyperparameters, Unpack, make_hyperparameters
 from fastes.es.noise_table import NoiseTable, default_table_size
-from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, StepAgreement, make_optimizer
+from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer
 from fastes.es.parameter_windows import window_size
 from fastes.es.perturbations import Draws, Perturbations, draw_pairs, draw_windows
 from fastes.es.schedules import ScheduleSetting, checked_value, make_schedule
@@ -36,7 +36,6 @@ class Update(NamedTuple):
     num_nonfinite: returns that were no finite numbers.
     learning_rate: of this step.
     sigma: of the generation's noise; the mean, where each parameter has its own.
-    step_factor: by which step_agreement has shortened the step; NaN where it is off.
     """
 
     theta_norm: float
@@ -46,7 +45,6 @@ class Update(NamedTuple):
     num_nonfinite: int
     learning_rate: float
     sigma: float
-    step_factor: float = math.nan
 
 
 class LastTell(NamedTuple):
@@ -69,7 +67,6 @@ class _State(NamedTuple):
     generation: int
     perturbations: Perturbations | None
     history: History | None
-    agreement: StepAgreement | None
     last_tell: LastTell | None = None
 
 
@@ -129,7 +126,7 @@ class EvolutionStrategy(BlackBox):
             raise ValueError(f"table_size = {table_size} is too small: theta has {len(theta)} parameters")
         self.table = NoiseTable(table_size, self.seed)
         history = History() if keep_best else None
-        parts = self._new_optimizer(), self._new_adaptation(), 0, None, history, self._new_agreement()
+        parts = self._new_optimizer(), self._new_adaptation(), 0, None, history
         self._state = _State(theta, *parts)
         self.progress_remaining = 1.0  # what the last `ask` was given
 
@@ -145,7 +142,6 @@ class EvolutionStrategy(BlackBox):
         self._new_optimizer = partial(make_optimizer, *rule)
         adapting = chosen.sigma_adaptation, chosen.sigma, chosen.sigma_learning_rate, num_params
         self._new_adaptation = partial(make_adaptation, *adapting)
-        self._step_agreement = chosen.step_agreement
 
     @property
     def theta(self) -> Float32:
@@ -184,14 +180,12 @@ class EvolutionStrategy(BlackBox):
         return self.tell(last_tell.fitness)
 
     def restart(self, theta: npt.ArrayLike) -> None:
-        """Go on from theta (num_params,) with an optimiser that knows of no step, and an adapted sigma and step_agreement at
-        their start. The generation stays.
-        """
-        parts = self._new_optimizer(), self._new_adaptation(), self.generation, None, self._state.history, self._new_agreement()
-        self._state = _State(self._fitting(theta), *parts)
+        """Go on from theta (num_params,) with an optimiser that knows of no step, and an adapted sigma at its start.
 
-    def _new_agreement(self) -> StepAgreement | None:
-        return StepAgreement(self._step_agreement) if self._step_agreement else None
+        The generation stays.
+        """
+        parts = self._new_optimizer(), self._new_adaptation(), self.generation, None, self._state.history
+        self._state = _State(self._fitting(theta), *parts)
 
     def changed(self, **hyperparameters: Any) -> EvolutionStrategy:
         """A strategy with other hyper-parameters and the same noise table, which begins at theta as `restart` does."""
@@ -267,14 +261,12 @@ class EvolutionStrategy(BlackBox):
             raise FastESError("tell() was called before ask(): call ask(), evaluate its candidates, then tell()")
         fitness = _pairs_of_returns(returns, perturbations)
         shaped = shape_returns(fitness, perturbations.sigma, self.shaping, self.top_fraction)
-        gradient, agreement = self._estimate(perturbations, shaped)
+        gradient = estimate_gradient(perturbations, shaped, self.weight_decay)
         learning_rate = self._learning_rate_now()
         adapted = None if adaptation is None else adaptation.adapted(perturbations, shaped)
         optimizer = copy.copy(optimizer)
         with np.errstate(all="ignore"):
             step = optimizer.step(gradient, learning_rate)
-            if agreement is not None:
-                step *= np.float32(agreement.factor)
             new_theta = theta + step
         if not all(np.isfinite(array).all() for array in (new_theta, *optimizer.state().values())):
             advice = "Lower the learning rate"
@@ -293,19 +285,8 @@ class EvolutionStrategy(BlackBox):
             history = history.after(perturbations, fitness, ratio)
         fitness.flags.writeable = False
         last_tell = LastTell(self.progress_remaining, perturbations.drawn_as, fitness)
-        self._state = _State(new_theta, optimizer, adapted, generation + 1, None, history, agreement, last_tell)
-        factor = math.nan if agreement is None else agreement.factor
-        return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, perturbations.sigma, factor)
-
-    def _estimate(self, perturbations: Perturbations, shaped: Shaped) -> tuple[Float32, StepAgreement | None]:
-        """The gradient, and how far its halves have agreed up to now, where that is measured."""
-        agreement = self._state.agreement
-        if agreement is None:
-            return estimate_gradient(perturbations, shaped, self.weight_decay), None
-        even, odd = estimate_halves(perturbations, shaped)
-        with np.errstate(all="ignore"):  # a gradient that is not finite is told of as a step
-            agreement = agreement.after(even, odd, shaped.num_kept)
-            return decayed(even + odd, perturbations.theta, self.weight_decay), agreement
+        self._state = _State(new_theta, optimizer, adapted, generation + 1, None, history, last_tell)
+        return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, perturbations.sigma)
 
     def _learning_rate_now(self) -> float:
         """Of the progress that the last `ask` was given; a schedule that ends at 0 stays just above it."""
@@ -320,10 +301,8 @@ class EvolutionStrategy(BlackBox):
     def state(self) -> Arrays:
         """Arrays that, with the settings and the generation, determine everything to come."""
         theta, optimizer, adaptation, *_ = self._state
-        measured: Arrays = {} if adaptation is None else {"sigma": adaptation.values.copy()}
-        if self._state.agreement is not None:
-            measured |= self._state.agreement.state()
-        return {"theta": theta.copy(), **{f"optimizer.{k}": v for k, v in optimizer.state().items()}, **measured}
+        sigma: Arrays = {} if adaptation is None else {"sigma": adaptation.values.copy()}
+        return {"theta": theta.copy(), **{f"optimizer.{k}": v for k, v in optimizer.state().items()}, **sigma}
 
     def load_state(self, state: Mapping[str, AnyFloat], generation: int) -> None:
         """Continue from `state()` taken after `generation` generations; candidates before that are not known."""
@@ -334,8 +313,7 @@ class EvolutionStrategy(BlackBox):
         if adaptation is not None:
             adaptation.values = state["sigma"]
         history = None if self._state.history is None else History()
-        agreement = self._state.agreement and self._state.agreement.loaded(state)
-        self._state = _State(self._fitting(state["theta"]), optimizer, adaptation, generation, None, history, agreement)
+        self._state = _State(self._fitting(state["theta"]), optimizer, adaptation, generation, None, history)
 
 
 def _checked_progress(value: float) -> float:

@@ -45,7 +45,7 @@ from fastes.training.state import TrainingState
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py", "opencv-python", "opencv-python-headless")
 # the file's arrays are of their kinds
-_FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation", "step_agreement", "obs_columns")
+_FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation", "obs_columns")
 _OLDER = {"eval_lag": 0}  # what settings were before they were settings
 _FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
 _NOT_ZERO = {"draws_ahead": 2**30, "warm_up_timesteps": MAX_COUNTER}  # counters that are there where they are not 0, to at most
@@ -108,7 +108,6 @@ def checkpoint_of(state: TrainingState, source: EnvSource) -> Checkpoint:
     if state.reference is not None:
         arrays["reference"] = {"observations": state.reference}
     for key, group, (values, its_arrays) in (
-        ("rollback", "rollback", state.rollback.state()),
         ("starts", "start", state.starts.state()),
         ("pending", "pending", pending_state(state.pending)),
         ("archive", "archive", state.archive.state()),
@@ -381,7 +380,6 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     check_arrays(
         {**groups["theta"], **groups["optimizer"], **{f"normalizer.{k}": v for k, v in groups["normalizer"].items()}}, own
     )
-    state.rollback.load_state(checkpoint.data.get("rollback"), groups.get("rollback", {}), state.spec.num_params)
     begins = counters["generation"] == 0 and settings.get("starts", 1) == 1  # or the file's own starts are over
     factor = 1.0  # a sigma that adapts is a number, before and now
     if state.settings.sigma_adaptation != "none":

@@ -34,7 +34,6 @@ from fastes.training.evaluation import Evaluation, Pending
 from fastes.training.evaluator import Evaluator
 from fastes.training.population import Population
 from fastes.training.record import Record
-from fastes.training.rollback import Rollback
 from fastes.training.starts.starts import Starts
 from fastes.training.state import TrainingState
 
@@ -120,10 +119,6 @@ class Model(FromConfig):
     @property
     def population(self) -> Population:
         return self.state.population
-
-    @property
-    def rollback(self) -> Rollback:
-        return self.state.rollback
 
     @property
     def starts(self) -> Starts:

@@ -88,10 +88,11 @@ def _csv_lines(rows: Sequence[Sequence[object]]) -> str:
 def write_race(path: Path, race: Race) -> None:
     """race.csv: an entrant a line, the winner first. Raises OSError."""
     rows: list[Sequence[object]] = [_OF_A_RACE]
-    for place, (of, score, heat, final) in enumerate(race.entrants, start=1):
+    for place, entrant in enumerate(race.entrants, start=1):
+        of, heat, final = entrant
         shown = (math.nan, math.nan, math.nan) if final is None else (final.mean, final.std, final.worst)
         kept_for = (of.evaluation, of.score) if of.evaluations else (math.nan, math.nan)
-        rows.append((place, of.generation + 1, of.timesteps, *kept_for, score, heat.mean, *shown))
+        rows.append((place, of.generation + 1, of.timesteps, *kept_for, entrant.score, heat.mean, *shown))
     write_text(path, _csv_lines(rows))
 
 

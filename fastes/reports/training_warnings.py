@@ -27,7 +27,6 @@ class StatisticsWarnings:
         """generation: as in progress.csv. told: the evaluation that was told with it."""
         self._check_finite(state, generation, batch)
         self._check_longest_episode(state, generation, batch, told)
-        self._check_rollback(state, generation)
         self._check_equal_returns(state, generation, batch, told)
         if told is not None:
             self._check_unbeaten(state, told)
@@ -60,14 +59,6 @@ class StatisticsWarnings:
                 "steps",
                 f"an episode of generation {generation} was cut after {guard:,} steps: the environment did not end it; set "
                 "max_episode_steps to the steps that an episode should have",
-            )
-
-    def _check_rollback(self, state: TrainingState, generation: int) -> None:
-        if (fall := state.rollback.fall) is not None:
-            self._say(
-                f"rollback {state.rollback.count}",
-                f"rollback {state.rollback.count}: in generation {generation} the evaluation had fallen from {fall.best:g} to "
-                f"{fall.smoothed:g}, so training goes on from the best parameters, with a fresh optimiser",
             )
 
     def _check_equal_returns(self, state: TrainingState, generation: int, batch: Batch, told: Told | None) -> None:

@@ -51,7 +51,7 @@ def read_curve(folder: Path, progress: Path, config: Path) -> Curve:
 def _follows_budget(settings: dict[str, Any]) -> bool:
     """Whether the budget says more than when training ends."""
     schedules = any(isinstance(settings.get(name), str) for name in SCHEDULES)
-    return schedules or _number(settings.get("starts"), 1) > 1 or _number(settings.get("episode_cap_until"), 1.0) < 1.0
+    return schedules or _number(settings.get("starts"), 1) > 1
 
 
 def _outcome(result: object, steps: Numbers) -> Outcome | None:

@@ -53,10 +53,6 @@ class LogStatistics(Callback):
                 model.logger.record(key, getattr(of, field))
         if model.settings.episode_cap != "none":
             model.logger.record("es/episodes_cut", record.episodes_cut)
-        if model.settings.step_agreement:
-            model.logger.record("es/step_factor", record.step_factor)
-        if model.settings.rollback_drop:
-            model.logger.record("es/rollbacks", model.rollback.count)
         if model.settings.starts > 1:
             model.logger.record("es/starts_judged", model.starts.judged)
         model.dump_logs(self._iterations)

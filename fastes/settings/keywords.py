@@ -23,8 +23,6 @@ class _Settings(MoreHyperparameters, total=False):
     generation_timesteps: int | str
     max_population_size: int
     noise_table_size: int
-    rollback_drop: float
-    rollback_window: int
     starts: int
     starts_share: float
     starts_rounds: int
@@ -35,7 +33,6 @@ class _Settings(MoreHyperparameters, total=False):
     eval_every: int
     eval_lag: int
     archive_size: int
-    archive_quantile: float
     action_noise: float
     sample_actions: bool
     alive_bonus: ScheduleSetting
@@ -43,8 +40,6 @@ class _Settings(MoreHyperparameters, total=False):
     episode_cap: str
     episode_cap_start: int
     episode_cap_factor: float
-    episode_cap_share: float
-    episode_cap_until: float
     on_env_error: str
     step_timeout: float | str
     worker_max_episodes: int

@@ -17,7 +17,6 @@ from fastes.settings.alternatives import plain_alternatives
 from fastes.settings.policy_kwargs import plain_policy_kwargs
 
 ENV_ERRORS = ("stop", "penalise")
-ROLLBACK_WINDOW = 10_000  # the longest
 MOST_SNAPSHOTS = 64  # of an archive
 MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
 COUNTED = {  # fields whose schedules are of whole numbers
@@ -77,20 +76,6 @@ class Settings(Hyperparameters):
         0, "numbers in the shared noise table, 4 bytes each; 0: as many as the policy needs", "evolution", low=0, high=2**36
     )
 
-    rollback_drop: float = setting(
-        0.0,
-        "go back to the best parameters after losing this share of what was learned; 0: never",
-        "evolution",
-        low=0.0,
-    )
-    rollback_window: int = setting(
-        10,
-        "generations whose evaluations are smoothed for rollback_drop",
-        "evolution",
-        low=1,
-        high=ROLLBACK_WINDOW,
-    )
-
     starts: int = setting(
         1,
         "trainings from scratch in the first part of the budget; the best one goes on",
@@ -144,13 +129,6 @@ class Settings(Hyperparameters):
         low=0,
         high=MOST_SNAPSHOTS,
     )
-    archive_quantile: float = setting(
-        0.0,
-        "what decides that race: the mean return of this worst share of the episodes; 0: of all of them",
-        "episodes",
-        low=0.0,
-        high=1.0,
-    )
     action_noise: float = setting(
         0.0,
         "standard deviation of Gaussian noise on training actions (Box), in halves of the action range",
@@ -174,7 +152,7 @@ class Settings(Hyperparameters):
     )
     episode_cap: str = setting(
         "none",
-        "adaptive cap of training episodes: mean (of the mean length), share (grows when many reach it), grow (always)",
+        "adaptive cap of training episodes: mean (of the mean length), share (grows when half of them reach it), grow (always)",
         "episodes",
         choices=EPISODE_CAPS,
     )
@@ -189,16 +167,6 @@ class Settings(Hyperparameters):
         "factor of the adaptive cap; more than 1",
         "episodes",
         above=1.0,
-    )
-    episode_cap_share: float = setting(
-        0.5, "share of episodes at the cap from which the rule share grows it; in (0, 1]", "episodes", above=0.0, high=1.0
-    )
-    episode_cap_until: float = setting(
-        1.0,
-        "share of the budget after which training episodes are whole, whatever the adaptive cap; in (0, 1], 1: never",
-        "episodes",
-        above=0.0,
-        high=1.0,
     )
 
     on_env_error: str = setting(

@@ -59,16 +59,6 @@ class Evaluation(NamedTuple):
         """Lowest return; NaN when one is NaN."""
         return float(self.returns.min())
 
-    def mean_of_worst(self, share: float) -> float:
-        """Mean of this share of the returns, the lowest ones, of one at least; for 0 of all. -inf when one is not finite.
-
-        Of few episodes it moves less than a quantile, which is a single one of them.
-        """
-        if not share or not np.isfinite(self.returns).all():
-            return self.mean
-        count = max(1, round(share * len(self.returns)))
-        return mean_and_std(np.sort(self.returns)[:count].tolist())[0]
-
     def in_words(self) -> str:
         """Mean, standard deviation and worst: what somebody may rely on."""
         return f"return {self.mean:.1f} +- {self.std:.1f}, worst {self.worst:.1f}"
@@ -89,7 +79,6 @@ class Pending(NamedTuple):
     theta: float32 (num_params,), read-only.
     normalizer: of its observations.
     returns: of that generation's candidates that were finite, float64 (n,).
-    counts: for what rollback_drop knows; not so after a rollback, or in another start.
     is_told: whether it was told already, when a training had ended.
     alternatives: of its start, where that is not the present one: see Settings.alternatives.
     calls: how many of the training's calls its environments are given.
@@ -101,7 +90,6 @@ class Pending(NamedTuple):
     theta: Float32
     normalizer: ObsNormalizer
     returns: Float64
-    counts: bool = True
     is_told: bool = False
     alternatives: dict[str, Any] = _NONE
     calls: int = 0
@@ -196,7 +184,6 @@ _KINDS: Kinds = {
     "generation": lambda value: is_count(value) and value < 2**32,
     "drawn_as": lambda value: is_count(value) and value < 2**32,
     "timesteps": is_count,
-    "counts": _is_flag,
     "is_told": _is_flag,
     "alternatives": lambda value: isinstance(value, dict),
     "calls": is_count,

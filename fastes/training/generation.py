@@ -72,10 +72,10 @@ async def play_start(state: TrainingState, evaluator: Evaluator) -> None:
     while not state.starts.due(state.counters.num_timesteps, state.counters.budget):
         state = await warm_up(state, evaluator)
         generation = await run_generation(state, evaluator)
-        told, (due, waiting) = [], state.due(generation.batch)
+        due, waiting = state.due(generation.batch)
         for pending in due:
-            told.append(await finish_evaluation(state, evaluator, pending))
-        state, _ = state.updated(generation.batch, told, waiting)
+            await finish_evaluation(state, evaluator, pending)
+        state, _ = state.updated(generation.batch, waiting)
     await evaluate(state, evaluator, state.starts.judges())
 
 
@@ -159,7 +159,6 @@ def make_record(
         theta_norm=update.theta_norm,
         gradient_norm=update.gradient_norm,
         update_ratio=update.update_ratio,
-        step_factor=update.step_factor,
         learning_rate=update.learning_rate,
         sigma=perturbations.sigma,
         episode_length=steps / (size * batch.per_candidate),

@@ -22,7 +22,6 @@ class Record(NamedTuple):
     elite_share: share of candidates above the candidates' mean, 0 to 1.
     theta_norm, gradient_norm: Euclidean lengths of the parameters and of the estimated gradient.
     update_ratio: length of the step over that of the parameters.
-    step_factor: by which step_agreement has shortened the step, at most 1; NaN where it is off.
     learning_rate, sigma: as the generation used them; the mean sigma where each parameter has its own.
     episode_length: mean steps of a training episode.
     episode_cap: steps at which training episodes are cut.
@@ -50,7 +49,6 @@ class Record(NamedTuple):
     theta_norm: float
     gradient_norm: float
     update_ratio: float
-    step_factor: float
     learning_rate: float
     sigma: float
     episode_length: float

@@ -27,14 +27,13 @@ from fastes.training.evaluation import Evaluation, Pending, Told
 from fastes.training.fitness import fitness_of
 from fastes.training.population import Population
 from fastes.training.record import Record, Report, report_of
-from fastes.training.rollback import Rollback
 from fastes.training.starts.parts import Start, usual_parts
 from fastes.training.starts.starts import Starts
 
 _Part = TypeVar("_Part")
 _NO_RETURNS = np.zeros(0)
 _RACES = 2**31 + 1  # in the place of a generation, behind the one that judges starts: no other episodes have these seeds
-_PARTS = ("strategy", "normalizer", "cap", "population", "rollback", "starts", "archive")  # what a generation changes
+_PARTS = ("strategy", "normalizer", "cap", "population", "starts", "archive")  # what a generation changes
 
 
 class TrainingState:
@@ -48,7 +47,7 @@ class TrainingState:
     spec: the policy's.
     seed: of all draws.
     episode_limit: steps after which the environment itself ends an episode at the latest; None where none are known of.
-    strategy, normalizer, cap, population, rollback, starts, archive: the parts that a generation changes.
+    strategy, normalizer, cap, population, starts, archive: the parts that a generation changes.
     pending: evaluations that are not part of a generation's statistics yet, the oldest first.
     told_last: the evaluations that were told with the last generation and after it; the one before where there is none.
     counters: tallies.
@@ -71,7 +70,6 @@ class TrainingState:
         self.normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
         self.cap = EpisodeCap(settings)
         self.population = Population(settings)
-        self.rollback = Rollback(settings)
         self.starts = Starts(settings, spec, seed, episode_limit)
         self.archive = Archive(settings)
         check_room(settings, self.arrays)
@@ -199,7 +197,7 @@ class TrainingState:
         settings, remaining = self.settings, self.progress_remaining
         limit = self.longest_episode()
         how = settings.action_noise, settings.sample_actions, settings.episodes_at(remaining)
-        training = EpisodeSettings(min(self.cap.steps_at(remaining), limit), *how)
+        training = EpisodeSettings(min(self.cap.steps, limit), *how)
         return training, EpisodeSettings(limit)
 
     def longest_episode(self) -> int:
@@ -235,8 +233,8 @@ class TrainingState:
             new.archive.note(told._replace(pending=told.pending._replace(alternatives=own)), self.counters.budget)
         return new
 
-    def updated(self, batch: Batch, told: Sequence[Told], waiting: Sequence[Pending]) -> tuple[TrainingState, Update]:
-        """After a generation that theta learns from. told: evaluations with it. waiting: those that will be told later."""
+    def updated(self, batch: Batch, waiting: Sequence[Pending]) -> tuple[TrainingState, Update]:
+        """After a generation that theta learns from. waiting: evaluations that will be told later."""
         new, settings = self.copied(), self.settings
         fitness = fitness_of(batch, settings, self.strategy.generation + 1, self.strategy.progress_remaining)
         update = new.strategy.tell(fitness)
@@ -244,20 +242,10 @@ class TrainingState:
             new.normalizer.merge(batch.moments, batch.lengths.ravel())
         new.cap.update(int(batch.lengths.sum()), int(batch.cuts.sum()), batch.returns.size * batch.per_candidate)
         new.pending = tuple(waiting)
-        new._check_collapse(told)
         new.counters = self.counters.with_candidates(batch)
         new.population.update(batch.lengths, new.progress_remaining)
         new.solved = False
         return new, update
-
-    def _check_collapse(self, told: Sequence[Told]) -> None:
-        """Go back to the best theta where the evaluations have fallen; those that wait are then of what was left behind."""
-        self.rollback.fall = None
-        for pending, evaluation in told:
-            if pending.counts and (best := self.rollback.check(evaluation.mean, pending.theta)) is not None:
-                self.strategy.restart(best)
-                self.pending = tuple(each._replace(counts=False) for each in self.pending)
-                return
 
     def ended(self, told: Told) -> TrainingState:
         """When a training ends before the turn of an evaluation: that is told now, and waits to be part of statistics."""
@@ -282,7 +270,6 @@ class TrainingState:
         new.pending = self.pending
         if winner.theta is not self.strategy.theta:
             new.pending = self._left_behind()
-            new.rollback.reset()
         new.archive.end_race(new.present())
         new.counters = counters._replace(eval_timesteps=counters.eval_timesteps + timesteps)
         return new
@@ -320,7 +307,7 @@ class TrainingState:
     def _left_behind(self) -> tuple[Pending, ...]:
         """The evaluations that wait, where training goes on from other parameters, whose settings may be others."""
         own = self.settings.alternatives()
-        return tuple(each._replace(counts=False, alternatives=each.alternatives or own) for each in self.pending)
+        return tuple(each._replace(alternatives=each.alternatives or own) for each in self.pending)
 
     def start_ahead(self, number: int) -> TrainingState:
         """What this training will be when a later start of the round begins, but for what only callbacks are told.
@@ -337,7 +324,6 @@ class TrainingState:
 
         The generation goes on counting, and what is drawn depends on the part alone.
         """
-        self.rollback.reset()
         self.starts.begun_at = self.counters.num_timesteps
         self.starts.begun_generation = self.archive.begun = generation = self.strategy.generation
         if start is None:
@@ -392,7 +378,6 @@ class TrainingState:
         new = self.copied()
         new.strategy.theta = theta
         new.normalizer = new.normalizer if normalizer is None else normalizer
-        new.rollback.reset()
         new.starts.end()
         new._note_draws(self.starts)
         new.archive.forget()
@@ -402,7 +387,6 @@ class TrainingState:
     def in_new_env(self) -> TrainingState:
         """With another environment from now on: what evaluations in the last one gave is forgotten, but for scores."""
         new = self.copied()
-        new.rollback.reset()
         new.archive.forget()
         new.pending = ()
         return new

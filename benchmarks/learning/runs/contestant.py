@@ -66,12 +66,11 @@ def fingerprint(settings: Settings) -> str:
     """Return eight hexadecimal digits that tell rows from before a change of a preset from those after it.
 
     Only settings that differ from their defaults count, so that a new setting, and one that is dropped, leaves old rows valid.
-    The lag of evaluations changes no parameters unless the training can roll back to those of an evaluation.
+    When evaluations play, and how often, changes no parameters.
     """
     defaults = Settings().to_dict()
-    values = {name: value for name, value in settings.to_dict().items() if value != defaults[name]}
-    if not settings.rollback_drop:
-        values = {name: value for name, value in values.items() if name not in ("eval_lag", "eval_every")}
+    no_matter = ("eval_lag", "eval_every")
+    values = {name: value for name, value in settings.to_dict().items() if value != defaults[name] and name not in no_matter}
     return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
 
 

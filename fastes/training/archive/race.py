@@ -16,13 +16,11 @@ _LEAST_FINALISTS = 3
 class Entrant(NamedTuple):
     """One that has taken part. The present parameters are a snapshot, too, of no evaluation.
 
-    score: what it was placed by, of its final, or else of its heat.
     heat: its HEAT episodes.
     final: its FINAL further ones; None where the heat was not enough for them.
     """
 
     snapshot: Snapshot
-    score: float
     heat: Evaluation
     final: Evaluation | None = None
 
@@ -30,6 +28,11 @@ class Entrant(NamedTuple):
     def last(self) -> Evaluation:
         """The evaluation that it was placed by."""
         return self.heat if self.final is None else self.final
+
+    @property
+    def score(self) -> float:
+        """What it was placed by: the mean return of its final, or else of its heat."""
+        return self.last.mean
 
 
 class Race(NamedTuple):
@@ -63,17 +66,17 @@ async def run_race(state: TrainingState, evaluator: Evaluator) -> Race:
     The environment seeds are the same for all, and those of no other episode. Of equal ones the better in the heat comes first,
     then the present parameters, then the latest: where nothing is to be gained, nothing changes.
     """
-    seeds, episodes, score = state.race_seeds(), state.episode_settings()[1], state.archive.score
+    seeds, episodes = state.race_seeds(), state.episode_settings()[1]
     heats: list[Entrant] = []
     finals: list[Entrant] = []
     for each in (state.present(), *reversed(state.archive.best())):
         heat = await evaluator.evaluate(each.theta, each.normalizer, seeds[:HEAT], episodes)
-        heats.append(Entrant(each, score(heat), heat))
+        heats.append(Entrant(each, heat))
     heats.sort(key=lambda entrant: -entrant.score)
     finalists = _finalists(len(heats))
     for entrant in heats[:finalists]:
         its_theta, its_normalizer = entrant.snapshot.theta, entrant.snapshot.normalizer
         final = await evaluator.evaluate(its_theta, its_normalizer, seeds[HEAT:], episodes)
-        finals.append(entrant._replace(score=score(final), final=final))
+        finals.append(entrant._replace(final=final))
     finals.sort(key=lambda entrant: -entrant.score)
     return Race((*finals, *heats[finalists:]))

@@ -23,7 +23,7 @@ from fastes.checkpoints.file_format import Arrays
 from fastes.errors import CheckpointError
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import MOST_SNAPSHOTS, Settings
-from fastes.training.evaluation import Evaluation, Told, numbered_policy, take_policy
+from fastes.training.evaluation import Told, numbered_policy, take_policy
 
 Float32 = npt.NDArray[np.float32]
 
@@ -68,7 +68,7 @@ class Archive:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.size, self.worst_share = settings.archive_size, settings.archive_quantile
+        self.size = settings.archive_size
         self.snapshots: tuple[Snapshot, ...] = ()  # the oldest first; one more than `size`, as the last one's part may go on
         self.raced = 0  # generations that there had been at the last race
         self.begun = 0  # the first generation of what trains now: generations before are of another start
@@ -100,10 +100,6 @@ class Archive:
     def _place(self, snapshot: Snapshot) -> float:
         """An earlier winner stays, unless nothing new would have a place then."""
         return snapshot.score if snapshot.evaluations or self.size > 1 else -math.inf
-
-    def score(self, evaluation: Evaluation) -> float:
-        """What places an entrant of a race: its mean return, or that of its worst episodes; -inf where one is not finite."""
-        return evaluation.mean_of_worst(self.worst_share)
 
     def is_due(self, generation: int) -> bool:
         """Whether there is something to race, which no race has met. generation: those that there have been."""

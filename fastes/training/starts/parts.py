@@ -72,7 +72,7 @@ def usual_parts(settings: Settings, budget: int, episode_limit: int | None) -> t
         before = sum(parts * stride.timesteps for parts, stride in zip(sizes, strides, strict=False))
         while timesteps < part and generations < MOST_GENERATIONS:
             remaining = max(0.0, 1.0 - (before + timesteps) / budget)
-            steps, episodes = min(cap.steps_at(remaining), limit), settings.population_size * settings.episodes_at(remaining)
+            steps, episodes = min(cap.steps, limit), settings.population_size * settings.episodes_at(remaining)
             warm_up = not (generations or strides) and settings.obs_warmup and settings.normalize_obs
             timesteps += max(episodes * steps, settings.generation_timesteps_at(remaining)) * (2 if warm_up else 1)
             cap.update(steps, int(steps >= cap.steps), 1)

@@ -17,7 +17,6 @@ from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomSpec
 from fastes.settings.settings import Settings
 from fastes.training.evaluation import Evaluation
-from fastes.training.rollback import medians_and_spread
 from fastes.training.starts.parts import MOST_GENERATIONS, Start, Stride, Verdict, round_sizes
 from fastes.training.starts.saved import COUNTS, GIVEN, checked, described, start_from
 
@@ -137,8 +136,8 @@ class Starts:
         """What a start is worth; -inf when a return is not finite."""
         if self.rounds == 1 or evaluation.mean == -math.inf:
             return evaluation.mean
-        lower, upper, _ = medians_and_spread(evaluation.returns.tolist())
-        return 0.5 * lower + 0.5 * upper
+        ordered: list[float] = sorted(evaluation.returns.tolist())
+        return 0.5 * ordered[(len(ordered) - 1) // 2] + 0.5 * ordered[len(ordered) // 2]
 
     def judge(self, start: Start, has_budget: bool) -> Start | None:
         """Judge the present start, and move on.
