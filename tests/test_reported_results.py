@@ -270,7 +270,7 @@ def ratio(first: float, second: float) -> str:
 
 
 def population_lines() -> list[str]:
-    """The guide's table: a line per factor, medians of the seeds, to each environment's last return."""
+    """The notebook's table: a line per factor, medians of the seeds, to each environment's last return."""
     rows, lines = read_records(RESULTS / "studies" / "populations.csv", Reached), []
     last = {row.env: max(other.aim for other in rows if other.env == row.env) for row in rows}
     for env, aim in last.items():
@@ -292,6 +292,6 @@ def population_lines() -> list[str]:
     return lines
 
 
-def test_the_guide_has_the_medians_of_the_populations() -> None:
-    text = (ROOT / "docs" / "guide" / "many-cores.md").read_text()
+def test_the_notebook_has_the_medians_of_the_populations() -> None:
+    text = (ROOT / "docs" / "notebook" / "populations.md").read_text()
     assert re.findall(r"^\| \w+-v\d, \d+ \|.*$", text, re.MULTILINE) == population_lines()
