@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-_LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+from fastes.pools.processes.worker_process import THREAD_VARIABLES
 
 Write = Callable[[dict[str, Any]], None]
 
@@ -43,7 +43,7 @@ class Child:
         log: Path,
         patience: float = math.inf,
     ) -> None:
-        environment = {**os.environ, **dict.fromkeys(_LIBRARIES, str(threads)), "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads)), "PYTHONUNBUFFERED": "1"}
         environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))  # the folder is no checkout
         command = [sys.executable, "-m", module, json.dumps(given)]
         with open(log, "ab") as errors, _pinned(cpus):

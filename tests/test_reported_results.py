@@ -15,7 +15,6 @@ import pytest
 from benchmarks.csv_records import read_records
 from benchmarks.learning import race
 from benchmarks.learning.courses import COURSES, RACED
-from benchmarks.learning.humanoid import Training
 from benchmarks.learning.preset_run import Result
 from benchmarks.learning.presets import results_of_today
 from benchmarks.learning.reports.thresholds import OURS, first_reached
@@ -93,8 +92,20 @@ def test_the_page_of_presets_has_the_median_step_of_the_first_evaluation_as_good
     assert float(found[2]) == round(statistics.median(steps) / 1e6, decimals)
 
 
+class LongTraining(NamedTuple):
+    """A training of Humanoid; to_6000: core-hours to a running median of 6000."""
+
+    seed: int
+    core_hours: float
+    score: float
+    std: float
+    worst: float
+    length: float
+    to_6000: float
+
+
 def test_humanoids_scores_are_those_of_its_table() -> None:
-    runs = read_records(RESULTS / "humanoid" / "runs.csv", Training)
+    runs = read_records(RESULTS / "humanoid" / "runs.csv", LongTraining)
     scores = sorted(run.score for run in runs)
     assert [run.seed for run in runs] == [1, 2, 3]
     said = f"{statistics.median(scores):.0f} ({scores[0]:.0f} to {scores[-1]:.0f}) after 40M steps on seeds 1 to 3"

@@ -1,101 +1,128 @@
-"""A simulated machine: processes that claim jobs, and a parent that does one thing at a time."""
+"""A simulated machine: worker processes that claim jobs, and a parent, on cores that they share."""
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Generator, Sequence
 from enum import Enum
+from typing import Any
 
-from benchmarks.speed.scaling.cores import Cores
+import simpy
+
+Steps = Generator[simpy.Event, Any, None]  # a SimPy process
 
 
 class Kind(Enum):
-    """What the jobs of a request are. Candidates are claimed before evaluations."""
+    """The kind of a request's jobs. Workers claim candidates before evaluations."""
 
     CANDIDATES = 0
     EVALUATIONS = 1
 
 
-class Request:
-    """Jobs that were asked for together, claimed in their order. seconds: CPU time of each. told: when all have ended."""
+class FairCores:
+    """Cores on which every running process advances alike: each has a core, or an equal share of all cores.
 
-    def __init__(self, kind: Kind, seconds: Iterable[float], told: Callable[[], None]) -> None:
-        self.kind, self.told = kind, told
-        self.unclaimed = deque(seconds)
-        self.unfinished = len(self.unclaimed)
+    Attributes:
+        busy: CPU seconds given so far.
+    """
+
+    def __init__(self, env: simpy.Environment, count: int) -> None:
+        self.env, self.count, self.busy = env, count, 0.0
+        self._clock = self._moment = 0.0  # CPU seconds that a process which always ran has had, at this moment of wall time
+        self._running: list[tuple[float, int, simpy.Event]] = []  # by the clock's reading at their end
+        self._order, self._alarm = itertools.count(), 0
+
+    def run(self, seconds: float) -> simpy.Event:
+        """Return an event that happens once the calling process has had so many CPU seconds."""
+        self._advance()
+        ended = self.env.event()
+        bisect.insort(self._running, (self._clock + seconds, next(self._order), ended))
+        self._set_alarm()
+        return ended
+
+    def _advance(self) -> None:
+        elapsed, self._moment = self.env.now - self._moment, self.env.now
+        self._clock += elapsed * self._rate()
+        self.busy += elapsed * min(self.count, len(self._running))
+
+    def _rate(self) -> float:
+        return min(1.0, self.count / len(self._running)) if self._running else 0.0
+
+    def _set_alarm(self) -> None:
+        """Wake at the next end. An older alarm is ignored: the number of running processes has changed since."""
+        self._alarm += 1
+        if self._running:
+            wait = max(0.0, self._running[0][0] - self._clock) / self._rate()
+            alarm = self.env.timeout(wait, value=self._alarm)
+            assert alarm.callbacks is not None
+            alarm.callbacks.append(self._end_first)
+
+    def _end_first(self, alarm: simpy.Event) -> None:
+        if alarm.value == self._alarm:
+            self._advance()
+            self._clock, _, ended = self._running.pop(0)  # not what rounding made of it
+            ended.succeed()
+            self._set_alarm()
+
+
+class Request:
+    """Jobs that were asked for together. ended: happens when all of them have."""
+
+    def __init__(self, env: simpy.Environment, count: int) -> None:
+        self.ended, self.unfinished = env.event(), count
 
     def end_one(self) -> None:
         self.unfinished -= 1
         if not self.unfinished:
-            self.told()
+            self.ended.succeed()
 
 
-class Processes:
-    """Worker processes of one sort. claims: what they take, first things first."""
+class Workers:
+    """Worker processes of one sort. claims: the kinds of jobs they take, first things first."""
 
-    def __init__(self, count: int, claims: tuple[Kind, ...]) -> None:
+    def __init__(self, count: int, *claims: Kind) -> None:
         self.idle, self.claims = count, claims
 
 
 class Machine:
-    """Worker processes and their parent on shared cores. Of one kind, the oldest open request comes first.
+    """Worker processes and their parent on shared cores. Of one kind, the job that was asked for first comes first.
 
-    spares: processes beside the workers that claim evaluations alone. While one is idle, workers leave evaluations to it.
-    now: wall seconds so far.
+    spares: workers that claim evaluations alone. While one of them is idle, the other workers leave evaluations to it.
     """
 
-    def __init__(self, cores: Cores, workers: int, spares: int = 0) -> None:
-        self.cores, self.now = cores, 0.0
-        self.spares = Processes(spares, (Kind.EVALUATIONS,))
-        self.workers = Processes(workers, (Kind.CANDIDATES, Kind.EVALUATIONS))
-        self._open: dict[Kind, deque[Request]] = {kind: deque() for kind in Kind}
-        self._parent: deque[tuple[float, Callable[[], None]]] = deque()
-        self._parent_works = False
+    def __init__(self, cores: int, workers: int, spares: int = 0) -> None:
+        self.env = simpy.Environment()
+        self.cores = FairCores(self.env, cores)
+        self._all = Workers(spares, Kind.EVALUATIONS), Workers(workers, Kind.CANDIDATES, Kind.EVALUATIONS)
+        self._open: dict[Kind, deque[tuple[float, Request]]] = {kind: deque() for kind in Kind}
+        self._parent = simpy.Resource(self.env, capacity=1)
 
-    def ask(self, request: Request) -> None:
-        """Put a request of at least one job behind those that are open."""
-        self._open[request.kind].append(request)
+    def play(self, kind: Kind, seconds: Sequence[float]) -> simpy.Event:
+        """Ask for jobs of so many CPU seconds each; the event happens when all have ended."""
+        request = Request(self.env, len(seconds))
+        if not seconds:
+            request.ended.succeed()
+        self._open[kind].extend((each, request) for each in seconds)
+        self._claim()
+        return request.ended
 
-    def in_parent(self, seconds: float, then: Callable[[], None]) -> None:
+    def in_parent(self, seconds: float) -> Steps:
         """Let the parent work for so many CPU seconds, after what it has to do already."""
-        self._parent.append((seconds, then))
+        with self._parent.request() as turn:
+            yield turn
+            yield self.cores.run(seconds)
 
-    def run(self) -> float:
-        """Until nothing is left to do. The wall seconds that it took."""
-        while True:
-            self._begin()
-            end = self.cores.advance()
-            if end is None:
-                return self.now
-            self.now += end.seconds
-            end.tell()  # who is told asks for more, which the next turn begins
+    def _claim(self) -> None:
+        for workers in self._all:
+            for kind in workers.claims:
+                while workers.idle and self._open[kind]:
+                    workers.idle -= 1
+                    self.env.process(self._work(workers, *self._open[kind].popleft()))
 
-    def _begin(self) -> None:
-        if self._parent and not self._parent_works:
-            seconds, then = self._parent.popleft()
-            self._parent_works = True
-            self.cores.start(seconds, lambda: self._end_in_parent(then))
-        for processes in (self.spares, self.workers):
-            while processes.idle and (request := self._next(processes)):
-                processes.idle -= 1
-                self._claim(processes, request)
-
-    def _end_in_parent(self, then: Callable[[], None]) -> None:
-        self._parent_works = False
-        then()
-
-    def _next(self, processes: Processes) -> Request | None:
-        for kind in processes.claims:
-            requests = self._open[kind]
-            while requests and not requests[0].unclaimed:
-                requests.popleft()
-            if requests:
-                return requests[0]
-        return None
-
-    def _claim(self, processes: Processes, request: Request) -> None:
-        def ended() -> None:
-            processes.idle += 1
-            request.end_one()
-
-        self.cores.start(request.unclaimed.popleft(), ended)
+    def _work(self, workers: Workers, seconds: float, request: Request) -> Steps:
+        yield self.cores.run(seconds)
+        workers.idle += 1
+        request.end_one()
+        self._claim()

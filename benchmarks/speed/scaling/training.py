@@ -1,11 +1,16 @@
-"""A simulated training: generations with a barrier each, evaluations that may be told later, starts, several seeds."""
+"""Simulated trainings: generations with a barrier each, evaluations that may be reported later, trials, several seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from benchmarks.speed.scaling.machine import Kind, Machine, Request
+import simpy
+
+from benchmarks.speed.scaling.costs import Costs, Episodes, growing_horizon
+from benchmarks.speed.scaling.machine import Kind, Machine, Steps
+from fastes.settings.settings import Settings
 
 
 class Generation(NamedTuple):
@@ -15,125 +20,115 @@ class Generation(NamedTuple):
     evaluations: list[float]
 
 
-class Way:
-    """How evaluations are played and starts follow each other.
-
-    lag: generations after which a generation's evaluations are told. 0: they are jobs of the generation itself, claimed first,
-    and it is over when all have ended. side_by_side: starts are played together.
-    """
-
-    def __init__(self, lag: int = 0, side_by_side: bool = False) -> None:
-        self.lag, self.side_by_side = lag, side_by_side
-
-
-class Training:
-    """Plays generations on a machine, one after the other. ended: called after the last one, when all evaluations have ended.
-
-    Generation g ends when its candidates and the evaluations of generation g - lag have ended, and the parent has made its
-    update. ends: when those that have ended did.
-    """
-
-    def __init__(
-        self, machine: Machine, generations: Iterator[Generation], lag: int, update_seconds: float, ended: Callable[[], None]
-    ) -> None:
-        self.machine, self.generations, self.lag, self.ended = machine, generations, lag, ended
-        self.update_seconds = update_seconds
-        self.number, self.played_all, self.ends = -1, False, list[float]()
-        self.awaited: set[int] = set()  # generations with evaluations that have not ended
-        self._begin()
-
-    def _begin(self) -> None:
-        generation = next(self.generations, None)
-        if generation is None:
-            self.played_all = True
-            self._end_if_over()
-            return
-        self.number, self.playing = self.number + 1, True
-        number, (candidates, evaluations) = self.number, generation
-        if not self.lag:
-            self.machine.ask(Request(Kind.CANDIDATES, evaluations + candidates, self._candidates_ended))
-            return
-        self.machine.ask(Request(Kind.CANDIDATES, candidates, self._candidates_ended))
-        if evaluations:
-            self.awaited.add(number)
-            self.machine.ask(Request(Kind.EVALUATIONS, evaluations, lambda: self._evaluations_ended(number)))
-
-    def _candidates_ended(self) -> None:
-        self.playing = False
-        self._end_if_over()
-
-    def _evaluations_ended(self, number: int) -> None:
-        self.awaited.remove(number)
-        self._end_if_over()
-
-    def _end_if_over(self) -> None:
-        if self.played_all:
-            if not self.awaited:
-                self.ended()
-            return
-        if self.playing or any(number <= self.number - self.lag for number in self.awaited):
-            return
-        self.playing = True  # until the update is done nothing else may end this generation
-        self.machine.in_parent(self.update_seconds, self._end)
-
-    def _end(self) -> None:
-        self.ends.append(self.machine.now)
-        self._begin()
-
-
 class Plan(NamedTuple):
-    """A whole training: what each start plays and what judges it, and then the best one's generations.
+    """A whole training.
 
-    update_seconds: of the parent after each generation, and after each start was judged.
+    Attributes:
+        trials: The generations of each trial.
+        selection: CPU seconds of the jobs that judge each trial.
+        rest: The further generations of the best trial.
+        update_seconds: CPU seconds of the parent after each generation, and after each trial was judged.
     """
 
-    starts: list[list[Generation]]
-    judging: list[list[float]]
+    trials: list[list[Generation]]
+    selection: list[list[float]]
     rest: list[Generation]
     update_seconds: float
 
     def work(self) -> float:
         """CPU seconds of all that it does."""
-        generations = [generation for start in self.starts for generation in start] + self.rest
+        generations = [generation for trial in self.trials for generation in trial] + self.rest
         jobs = sum(sum(candidates) + sum(evaluations) for candidates, evaluations in generations)
-        return jobs + sum(map(sum, self.judging)) + self.update_seconds * (len(generations) + len(self.judging))
+        return jobs + sum(map(sum, self.selection)) + self.update_seconds * (len(generations) + len(self.selection))
 
 
-class WholeTraining:
-    """Plays a plan: starts one after the other or side by side, each is judged, then the rest."""
+class Way(NamedTuple):
+    """How evaluations are played and trials follow each other.
 
-    def __init__(self, machine: Machine, plan: Plan, way: Way) -> None:
-        self.machine, self.plan, self.way, self.judged = machine, plan, way, 0
-        if not plan.starts:
-            self._play_rest()
-        for number in range(len(plan.starts) if way.side_by_side else min(1, len(plan.starts))):
-            self._play_start(number)
+    lag: Generations after which a generation's evaluations are reported. 0: they are jobs of the generation itself, claimed
+        first, and it ends when all have ended.
+    side_by_side: Trials are played together.
+    """
 
-    def _play(self, generations: list[Generation], then: Callable[[], None]) -> None:
-        Training(self.machine, iter(generations), self.way.lag, self.plan.update_seconds, then)
-
-    def _play_start(self, number: int) -> None:
-        self._play(self.plan.starts[number], lambda: self._judge(number))
-
-    def _judge(self, number: int) -> None:
-        def told() -> None:
-            self.machine.in_parent(self.plan.update_seconds, self._go_on)
-
-        self.machine.ask(Request(Kind.CANDIDATES, self.plan.judging[number], told))
-
-    def _go_on(self) -> None:
-        self.judged += 1
-        if self.judged == len(self.plan.starts):
-            self._play_rest()
-        elif not self.way.side_by_side:
-            self._play_start(self.judged)
-
-    def _play_rest(self) -> None:
-        self._play(self.plan.rest, lambda: None)
+    lag: int = 0
+    side_by_side: bool = False
 
 
-def simulate(machine: Machine, plans: list[Plan], way: Way) -> float:
-    """Wall seconds of trainings that begin together, one plan each."""
-    for plan in plans:
-        WholeTraining(machine, plan, way)
-    return machine.run()
+def plan_of(costs: Costs, settings: Settings, full_length: int, seed: int, processes: int) -> Plan:
+    """Plan a training of settings.total_timesteps on a task that ends no episode early, such as HalfCheetah-v5.
+
+    Args:
+        costs: Of the environment.
+        settings: Of a preset with at most one round of starts.
+        full_length: Steps of an episode that nothing cuts.
+        seed: Of the spread of episodes' times.
+        processes: How many the parent wakes for each generation.
+    """
+    episodes = Episodes(costs, seed)
+    caps = growing_horizon(settings.episode_cap_start, settings.episode_cap_factor, full_length)
+    if settings.episode_cap != "grow":
+        caps = [full_length]
+    steps = settings.population_size * settings.episodes_at(1.0)
+
+    def play(first: int, timesteps: float) -> list[Generation]:
+        generations, done = list[Generation](), 0
+        while done < timesteps:
+            cap = caps[min(first + len(generations), len(caps) - 1)]
+            candidates = episodes.jobs([cap] * settings.population_size)
+            generations.append(Generation(candidates, episodes.jobs([full_length] * settings.eval_episodes)))
+            done += cap * steps
+        return generations
+
+    number = settings.starts if settings.starts > 1 else 0
+    share = settings.starts_share * settings.total_timesteps if number else 0.0
+    trials = [play(0, share / number) for _ in range(number)]
+    selection = [episodes.jobs([full_length] * settings.starts_episodes) for _ in range(number)]
+    rest = play(len(trials[0]) if number else 0, settings.total_timesteps - share)
+    return Plan(trials, selection, rest, costs.update_seconds + processes * costs.message_seconds)
+
+
+def train(
+    machine: Machine, generations: Iterable[Generation], lag: int, update_seconds: float, ends: list[float] | None = None
+) -> Steps:
+    """Play generations one after the other, as a SimPy process that ends with the last evaluation.
+
+    Generation g ends when its candidates and the evaluations of generation g - lag have ended, and the parent has made its
+    update. ends: takes the moments of these ends.
+    """
+    open_evaluations = deque[simpy.Event]()
+    for candidates, evaluations in generations:
+        if lag:
+            played = machine.play(Kind.CANDIDATES, candidates)
+            open_evaluations.append(machine.play(Kind.EVALUATIONS, evaluations))
+            yield played
+            while len(open_evaluations) > lag:
+                yield open_evaluations.popleft()
+        else:
+            yield machine.play(Kind.CANDIDATES, evaluations + candidates)
+        yield from machine.in_parent(update_seconds)
+        if ends is not None:
+            ends.append(machine.env.now)
+    yield machine.env.all_of(open_evaluations)
+
+
+def whole_training(machine: Machine, plan: Plan, way: Way) -> Steps:
+    """Play the trials, one after the other or side by side, judge each, then go on with the best one."""
+
+    def play_trial(number: int) -> Steps:
+        yield from train(machine, plan.trials[number], way.lag, plan.update_seconds)
+        yield machine.play(Kind.CANDIDATES, plan.selection[number])
+        yield from machine.in_parent(plan.update_seconds)
+
+    if way.side_by_side:
+        yield machine.env.all_of([machine.env.process(play_trial(number)) for number in range(len(plan.trials))])
+    else:
+        for number in range(len(plan.trials)):
+            yield from play_trial(number)
+    yield from train(machine, plan.rest, way.lag, plan.update_seconds)
+
+
+def simulate(machine: Machine, plans: Sequence[Plan], way: Way) -> float:
+    """Return the wall seconds of trainings that begin together, one plan each."""
+    trainings = [machine.env.process(whole_training(machine, plan, way)) for plan in plans]
+    machine.env.run(machine.env.all_of(trainings))
+    return float(machine.env.now)

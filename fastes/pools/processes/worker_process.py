@@ -33,9 +33,14 @@ from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import TOLD
 from fastes.system.interrupts import born_blocked
 
-_SINGLE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
 )
+_SINGLE_THREAD = dict.fromkeys(THREAD_VARIABLES, "1")
 # sys.path comes from the parent: with `-m`, a folder named fastes in the working directory would be taken for the package.
 _BOOT = """\
 import sys; sys.path[:] = {path!r}
