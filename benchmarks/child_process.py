@@ -29,7 +29,7 @@ class Child:
 
     threads: of its numerical libraries.
     folder: its working directory.
-    log: file for what it prints that is no record.
+    log: file for its output that is not a record.
     patience: seconds that it may say nothing for.
     """
 
@@ -59,7 +59,7 @@ class Child:
         return self.process.stdout.fileno()
 
     def read(self) -> list[dict[str, Any]] | None:
-        """Records that have come, None when no more will. Raises ChildFailed where it ended with an error or is silent."""
+        """Records that have come, None at the end. Raises ChildFailed where it ended with an error or is silent."""
         if not select.select([self], [], [], _seconds_until(self.silent_at))[0]:
             raise ChildFailed(f"it said nothing for {self.patience:.0f} s and was killed: {last_lines(self.log)}")
         chunk = os.read(self.fileno(), 1 << 16)
@@ -99,7 +99,7 @@ def _seconds_until(moment: float) -> float | None:
 def records_of(
     module: str, given: dict[str, Any], cpus: Sequence[int], threads: int, folder: Path, log: Path, patience: float
 ) -> Generator[dict[str, Any], None, None]:
-    """What a Child writes, as it comes. Raises ChildFailed, after the records that it has written.
+    """Yield the records of a Child as they come. Raises ChildFailed, after the records that it has written.
 
     patience: seconds without a record after which it is killed.
     """

@@ -1,4 +1,4 @@
-"""What a measurement ran on: `python -m benchmarks.machine` prints it. Names no host, user or path."""
+"""The machine and versions of a measurement: `python -m benchmarks.machine` prints them. Names no host, user or path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What command-line options may be: numbers in their range, environments that can be made."""
+"""Values of command-line options: numbers in their range, environments that can be made."""
 
 from __future__ import annotations
 

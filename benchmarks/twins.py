@@ -1,4 +1,4 @@
-"""The NumPy twins of the C core, which live beside the tests: benchmarks run from a checkout."""
+"""The NumPy twins of the C core, which live among the tests: benchmarks run from a checkout."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Learning: returns of presets, and FastES beside other algorithms on the same cores."""
+"""Learning: returns of presets, and FastES compared with other algorithms on the same cores."""

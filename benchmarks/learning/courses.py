@@ -1,4 +1,4 @@
-"""What is asked of presets, and budgets where they are not the preset's own: the one place for both."""
+"""Aims of presets, and budgets that differ from the preset's own: the only place for both."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ RACED = [env for env, course in COURSES.items() if not math.isnan(course.ppo)]
 
 
 def course_of(env: str) -> Course:
-    """One without aims for other environments."""
+    """Return the course of an environment, or one without aims if it has none."""
     return COURSES.get(env, Course(_NO_AIM))
 
 
 def reported_timesteps(env: str) -> int:
-    """Of the runs that presets and README tell of."""
+    """Budget of the runs that presets and README report."""
     return course_of(env).timesteps or preset_timesteps(env)
 
 

@@ -1,4 +1,4 @@
-"""FastES beside tuned PPO, TRPO, ARS and A2C on the same cores: scores over wall time, CPU time and steps."""
+"""FastES and tuned PPO, TRPO, ARS and A2C on the same cores: scores over wall time, CPU time and steps."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def final_table(contest: Contest) -> str:
 
 
 def threshold_table(contest: Contest) -> str:
-    """For each threshold when each contestant reached it, and who was first."""
+    """For each threshold, when each contestant reached it and which was first."""
     found = thresholds(contest)
     if not found:
         return "No thresholds: no peer has finished and improved."

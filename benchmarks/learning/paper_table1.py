@@ -1,8 +1,8 @@
 """Table 1 of Salimans et al. 2017 (arXiv 1703.03864) on today's tasks: environment steps of ES over those of TRPO.
 
 TRPO with RL Zoo's settings runs to 5M steps; thresholds are initial + share * (final - initial) of its scores. FastES with its
-preset and the preset's own budget stops once it has reached the last one. Ratios stand beside the paper's; its scores are of
-other versions of the tasks.
+preset and the preset's own budget stops once it has reached the last one. Each ratio is next to the
+paper's, whose scores are of other versions of the tasks.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _task(env: str, algo: str, seed: int, budget: Budget, stop_at: float | None 
 
 
 def es_budget(arguments: argparse.Namespace, env: str) -> Budget:
-    """What was asked for, or the preset's own."""
+    """The budget that was asked for, or the preset's own."""
     return Budget(steps=arguments.es_timesteps or preset_timesteps(env))
 
 
@@ -90,7 +90,7 @@ def _steps(steps: float) -> str:
 
 
 def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
-    """table1.md in the first folder, from the runs of all. Raises ValueError where no environment has both contestants."""
+    """table1.md in the first folder, from the runs of all. Raises ValueError if no environment has both contestants."""
     rows = [read_rows(source / "results.csv") for source in sources]
     lines, used, unfinished = [], [], []
     for env in arguments.env:

@@ -27,7 +27,7 @@ _RUN = "benchmarks.learning.preset_run"
 
 
 def cpus_of_slots(slots: int, each: int) -> list[list[int]]:
-    """CPUs of runs side by side, which share them only where there are too few."""
+    """CPUs of runs side by side, which share them only if there are too few."""
     usable = sorted(os.sched_getaffinity(0))
     return [[usable[k % len(usable)] for k in range(slot * each, (slot + 1) * each)] for slot in range(slots)]
 

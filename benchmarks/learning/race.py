@@ -1,7 +1,7 @@
 """How long FastES needs for the score that tuned TRPO and PPO have at 1M steps, over the time that they needed.
 
 Peers run to a million steps with RL Zoo's settings, FastES with its preset to a budget of steps of its own: its steps cost
-less and teach less, so that equal steps would compare little. Where it ends below PPO, it meets PPO with a longer budget,
+less and teach less, so that equal steps would compare little. If it ends below PPO, it meets PPO with a longer budget,
 and TRPO, which takes less time, with the usual one. Every contestant gets the same cores, one at a time.
 """
 
@@ -57,7 +57,7 @@ def our_tasks(arguments: argparse.Namespace) -> list[Task]:
 
 
 def our_budget(arguments: argparse.Namespace, env: str, peer: str) -> Budget:
-    """What was asked for, or the course's against this peer, or the one of reported runs, or the peer's own."""
+    """The budget that was asked for, or the course's against this peer, or that of reported runs, or the peer's own."""
     longer = course_of(env).against_ppo if peer == "ppo" else 0
     usual = reported_timesteps(env) if env in COURSES else arguments.timesteps
     return Budget(steps=arguments.es_timesteps or longer or usual)

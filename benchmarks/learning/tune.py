@@ -1,4 +1,4 @@
-"""Search for settings of an environment with Optuna, and write the best as a preset's table. The same command goes on.
+"""Search for settings of an environment with Optuna, and write the best as a preset's table. The same command resumes.
 
 The score of a trial is the area under the noise-free learning curve, as a mean return: evaluations at equal shares of the
 budget, averaged, then averaged over the tuning seeds (--objective last: the last evaluation only). A trial that is below the
@@ -41,7 +41,7 @@ _PLAIN_MOMENTUM = {"sgd": 0.0}  # as ARS; 0.9 for the other optimisers
 
 
 class Search(NamedTuple):
-    """What makes scores comparable: a folder holds trials of one search."""
+    """Everything that makes scores comparable: a folder holds trials of one search."""
 
     env: str
     seeds: tuple[int, ...]
@@ -53,7 +53,7 @@ class Search(NamedTuple):
     shapings: tuple[str, ...] = SHAPINGS  # a release that has more makes another search
 
     def score(self, seeds: Sequence[Sequence[float]]) -> float:
-        """Of the evaluations of each seed, in order."""
+        """Return the score of a trial from the evaluations of each seed, in order."""
         return statistics.fmean(statistics.fmean(scores) if self.objective == "area" else scores[-1] for scores in seeds)
 
 
@@ -182,7 +182,7 @@ def best_trial(study: optuna.Study) -> Any | None:
 
 
 def preset_table(search: Search, study: optuna.Study, trial: Any) -> dict[str, dict[str, Any]]:
-    """What a file of fastes/presets holds for the environment: where it comes from, then its settings."""
+    """The environment's table in a file of fastes/presets: its source, then its settings."""
     kind = "area under the learning curve" if search.objective == "area" else "last evaluation"
     command = f"python -m benchmarks.learning.tune --env {search.env} --trials {len(finished(study))} --seeds "
     command += f"{' '.join(map(str, search.seeds))} --timesteps {search.timesteps} --objective {search.objective}"

@@ -23,7 +23,7 @@ class Enough(Exception):
 def steps_per_second(
     algo: str, env: str, settings: PeerSettings, way: Way, cores: int, seconds: float, warm_up: float, each_step: bool
 ) -> float:
-    """Over whole cycles of at least so many seconds, in this process, after a first one and warm_up seconds off the clock.
+    """Measure whole cycles for at least `seconds`, in this process, after a first one and warm_up seconds off the clock.
 
     each_step: from each environment step to the next, where a cycle takes minutes and its update no time.
     """
@@ -112,7 +112,7 @@ def _rate_or_0(algo: str, env: str, way: Way, cpus: Sequence[int], seconds: floa
 
 
 def answer(given: dict[str, Any]) -> dict[str, Any]:
-    """Of a child: steps_per_second of what its command line says."""
+    """In the child: steps_per_second of the peer on its command line."""
     given |= {"settings": PeerSettings(*given["settings"]), "way": Way(*given["way"])}
     return {"steps_per_second": steps_per_second(**given)}
 

@@ -27,7 +27,7 @@ class Way(NamedTuple):
 
 
 def ways(algo: str, n_envs: int, cores: int) -> list[Way]:
-    """What can be faster than the others; the first one is the fallback. ARS's workers have a policy each: one thread."""
+    """Ways that can be the fastest; the first one is the fallback. ARS's workers have a policy each: one thread."""
     if algo == "ars":
         return [Way(True, 1), Way(False, 1)] if cores > 1 else [Way(False, 1)]
     apart = (False, True) if n_envs > 1 and cores > 1 else (False,)

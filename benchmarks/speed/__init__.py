@@ -1,1 +1,1 @@
-"""Speed: kernels, policies, training and start-up, each beside a baseline of the same run."""
+"""Speed: kernels, policies, training and start-up, each with a baseline of the same run."""

@@ -1,4 +1,4 @@
-"""Steps of a core on Atari games: FastES's environment beside Gymnasium's wrappers, SB3's, ale-py's, and the floor."""
+"""Steps of a core on Atari games: FastES's environment, Gymnasium's wrappers, SB3's, ale-py's, and the floor."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def check(game: str) -> None:
 
 
 def timed(env: Any, actions: list[int], seed: int) -> Rate:
-    """CPU time of the whole process, threads included: other programs' turns are nobody's."""
+    """Time steps by the CPU time of the whole process, threads included: other programs do not count."""
     began, resetting, steps, resets = time.process_time(), 0.0, 0, 0
     over = True
     for action in actions:

@@ -1,4 +1,4 @@
-"""Steps of a core that trains on an Atari game from pixels, beside the emulator alone and SB3's PPO on the same game.
+"""Steps of a core that trains on an Atari game from pixels, over the emulator alone and over SB3's PPO on the same game.
 
 Refuses to time what does not play the episodes that the environment and `predict` give one step after the other.
 """

@@ -27,10 +27,9 @@ _RECORDED_STEPS = 3_000  # played before each measurement, whole episodes
 
 
 class Candidates(NamedTuple):
-    """What the next generation's candidates are made of, and how they act.
+    """The next generation's candidates, and how they act.
 
-    random: uniform actions instead of theirs.
-
+    random: uniform actions instead of the candidates'.
     normalizer: mean, 1/std and clip, or None.
     """
 

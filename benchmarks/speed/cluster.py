@@ -1,4 +1,4 @@
-"""What Ray costs: the same generations on one Ray node and on the local pool, and one message to an actor and back."""
+"""The cost of Ray: the same generations on one Ray node and on the local pool, and one message to an actor and back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Echo:
 
 
 def seconds_of(model: FastES, generations: int) -> float:
-    """Wall time of so many more generations."""
+    """Wall time of the next `generations` generations."""
     started = time.perf_counter()
     model.learn(_FOREVER, StopAt(model.generation + generations), reset_num_timesteps=False)
     return time.perf_counter() - started

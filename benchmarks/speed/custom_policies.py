@@ -1,4 +1,4 @@
-"""What a step of a custom policy costs beside its own forward. Refuses to time what acts otherwise than the bare module."""
+"""The time of a step of a custom policy over its own forward. Refuses to time a policy that acts unlike the bare module."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def modules() -> dict[str, TimedModule]:
 
 
 def ways(timed: TimedModule) -> dict[str, Callable[[], Any]]:
-    """A step of the policy, and the module alone, on a tensor that is there already.
+    """A step of the policy, and the module alone, on a tensor made beforehand.
 
     Raises SystemExit unless both give the same action, for two sets of parameters.
     """

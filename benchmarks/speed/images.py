@@ -1,4 +1,4 @@
-"""A step of CnnPolicy's networks beside torch's single thread, and the reference pass of virtual batch normalisation.
+"""A step of CnnPolicy's networks over torch's on one thread, and the reference pass of virtual batch normalisation.
 
 Refuses to time what does not give the bits of its NumPy twin, in every variant, and what torch computes.
 """
@@ -130,7 +130,7 @@ def torch_step(timed: Timed, actor: Any) -> Callable[[], Any]:
 
 
 def _biased_variances(net: Any, batch: Any, forward: Callable[[Any], Any]) -> None:
-    """Of the batch itself, as virtual batch normalisation has them; torch keeps unbiased ones."""
+    """Set the biased variances of the batch, as virtual batch normalisation has them; torch keeps unbiased ones."""
     counts = {}
     for module in net:
         if hasattr(module, "running_var"):

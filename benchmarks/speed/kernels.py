@@ -1,4 +1,4 @@
-"""Speed of each C kernel beside NumPy, torch and the machine's memory. Refuses to time what it has not verified."""
+"""Speed of each C kernel over NumPy, torch and the machine's memory. Refuses to time what it has not verified."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHARES = (1.0, 0.5, 0.1, 0.01)
 
 
 class Sizes(NamedTuple):
-    """What is timed, and how often.
+    """Sizes of what is timed, and how often.
 
     table, fill: values.
     num_params, slices: of the weighted sum.
@@ -94,7 +94,7 @@ def write_each(out: Float32, perturbations: Perturbations) -> None:
 
 
 def time_shares(sizes: Sizes) -> str:
-    """What perturbed_share saves of a candidate, and of a pair in the weighted sum."""
+    """The time that perturbed_share saves per candidate, and per pair of the weighted sum."""
     table, pairs = NoiseTable(min(sizes.table, 30 * sizes.num_params), 1), 32
     theta, weights = np.zeros(sizes.num_params, dtype=np.float32), np.ones(pairs, dtype=np.float32)
     candidates: dict[str, Callable[[], Any]] = {}

@@ -1,4 +1,4 @@
-"""The weighted noise sum beside the bandwidth of this machine's memory and beside NumPy."""
+"""The weighted noise sum over the bandwidth of this machine's memory and over NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step of MlpLstmPolicy's cells beside torch's LSTMCell and GRUCell on a single thread.
+"""A step of MlpLstmPolicy's cells over torch's LSTMCell and GRUCell on one thread.
 
 Refuses to time what does not give the bits of its NumPy twin, in every variant, and what torch computes.
 """

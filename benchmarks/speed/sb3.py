@@ -1,4 +1,4 @@
-"""FastES on SB3's VecEnv beside sb3-contrib's ARS on the same one, and what SB3's callbacks cost. One process, one thread."""
+"""FastES and sb3-contrib's ARS on the same VecEnv of SB3, and the cost of SB3's callbacks. One process, one thread."""
 
 from __future__ import annotations
 

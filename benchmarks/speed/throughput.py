@@ -49,7 +49,7 @@ class StopAfter(Callback):
 
 
 def train_for(model: FastES, seconds: float) -> TrainingRate:
-    """Go on training for some seconds, whole generations; the clock covers everything that `learn` does."""
+    """Continue training for some seconds, whole generations; the clock covers everything that `learn` does."""
     before, before_eval = model.num_timesteps, model.eval_timesteps
     stop, started = StopAfter(seconds), time.perf_counter()
     model.learn(_FOREVER, stop, reset_num_timesteps=False)

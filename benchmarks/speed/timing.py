@@ -12,9 +12,9 @@ from typing import Any
 def interleaved_seconds(
     calls: Mapping[str, Callable[[], Any]], repeats: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, list[float]]:
-    """Wall seconds of each call, (repeats,) a name, taken in turn: A B A B. Each is called once before, off the clock.
+    """Wall seconds of each call, (repeats,) per name, taken in turn: A B A B. Each is called once before, off the clock.
 
-    clock: time.process_time gives CPU seconds, which programs beside it do not move.
+    clock: time.process_time gives CPU seconds, which other programs do not move.
     """
     for call in calls.values():
         call()

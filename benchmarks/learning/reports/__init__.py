@@ -1,1 +1,1 @@
-"""What reports are made of: medians with intervals, thresholds, pictures."""
+"""Parts of reports: medians with intervals, thresholds, pictures."""

@@ -22,7 +22,7 @@ class Interval(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """What a panel draws.
+    """A median curve of a panel.
 
     along: wall, CPU seconds or steps, float64 (points,), rising.
     scores: (points,) each.

@@ -86,7 +86,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def _plot(axes: Any, contest: Contest, measure: str) -> dict[str, Any]:
-    """Medians over seeds with 95 % bootstrap intervals, logarithmic along: early progress is seen beside late.
+    """Medians over seeds with 95 % bootstrap intervals, with a logarithmic x-axis, so that early progress is visible, too.
 
     Returns the contestants' lines.
     """
@@ -103,7 +103,7 @@ def _plot(axes: Any, contest: Contest, measure: str) -> dict[str, Any]:
 
 
 def _mark_few(axes: Any, evaluated: Sequence[Any], along: Any, median: Any, colour: Any) -> None:
-    """Dots on a line where the evaluations were that it is drawn through, the median over seeds; none where they are many."""
+    """Mark the median positions of the evaluations on a line; mark none if there are many."""
     count = min(len(each) for each in evaluated)
     if count > _FEW:
         return

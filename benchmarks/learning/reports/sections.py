@@ -10,7 +10,7 @@ from benchmarks.learning.runs.results import Row, Run, machines_of
 
 
 def write_sections(path: Path, sections: Sequence[str]) -> Path:
-    """Those that are not empty, a blank line between two."""
+    """Write the sections that are not empty, separated by blank lines."""
     path.write_text("\n\n".join(section for section in sections if section) + "\n", encoding="utf-8")
     return path
 

@@ -1,4 +1,4 @@
-"""Scores worth reaching, taken from the peers, and who reached each first: by wall time, CPU time and environment steps."""
+"""Scores worth reaching, taken from the peers, and which contestant was first: by wall time, CPU time and steps."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def final_score(runs: Sequence[Run]) -> float:
 
 
 def best_peer(contest: Contest) -> str | None:
-    """The peer with the best final score; None where there is no peer."""
+    """The peer with the best final score; None if there is no peer."""
     peers = [algo for algo in contest if algo != OURS]
     return max(peers, key=lambda algo: final_score(contest[algo])) if peers else None
 
 
 def progress_thresholds(name: str, initial: float, final: float, shares: Sequence[float] = SHARES) -> list[Threshold]:
-    """initial + share * (final - initial); none where there was no progress."""
+    """initial + share * (final - initial); none without progress."""
     if not final > initial:
         return []
     return [Threshold(f"{share:.0%} of {name}'s progress", initial + share * (final - initial)) for share in shares]
@@ -65,7 +65,7 @@ def thresholds(contest: Contest) -> list[Threshold]:
 
 
 def first_reached(run: Run, score: float, measure: str) -> float:
-    """Where the first evaluation at score or above lies; infinity for never. The untrained policy's luck does not count."""
+    """When an evaluation was first at score or above; infinity for never. The untrained policy's luck does not count."""
     at = 1 + np.flatnonzero(run.scores[1:] >= score)
     return float(run.along(measure)[at[0]]) if at.size else math.inf
 
@@ -75,13 +75,13 @@ def reached(runs: Sequence[Run], score: float) -> Reached:
 
 
 def comparable_measures(contest: Contest) -> tuple[str, ...]:
-    """The measures that say who was first: times of different machines do not."""
+    """The measures by which a contestant can be first: times of different machines do not compare."""
     machines = machines_of(run for runs in contest.values() for run in runs)
     return MEASURES if len(machines) == 1 else ("steps",)
 
 
 def winners(reached_by: Mapping[str, Reached], measures: Sequence[str]) -> dict[str, list[str]]:
-    """Measure -> who was first, several for a tie, none where nobody got there."""
+    """Measure -> the first contestants: several for a tie, none if no contestant reached it."""
     found = {}
     for measure in measures:
         least = min(getattr(times, measure) for times in reached_by.values())

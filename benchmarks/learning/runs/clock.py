@@ -1,4 +1,4 @@
-"""What a contestant is given, and what it has used: wall seconds and CPU seconds of all its processes, without evaluation."""
+"""Budgets, and what a contestant has used of them: wall and CPU seconds of all its processes, without evaluation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARENT = 1
 def tree_cpu_seconds(proc: Path = Path("/proc")) -> float:
     """CPU seconds of this process and of all its descendants, living or waited for. Resolution: a tick, 10 ms, a process.
 
-    Where there is no /proc, only children that have ended count beside this process.
+    Without /proc, only this process and children that have ended count.
     """
     if not (proc / "self" / "stat").exists():
         return ended_cpu_seconds()
@@ -91,12 +91,12 @@ class Clock:
         return Used(self._wall() - self._wall_before, self._cpu() - self._cpu_before)
 
     def share(self, steps: int) -> float:
-        """Of the budget, that is used after so many environment steps; may pass 1."""
+        """The share of the budget that is used after `steps` environment steps; may exceed 1."""
         return steps / self.budget.steps if self.budget.steps else self.wall / self.budget.seconds
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[Used]:
-        """What happens inside takes no wall and no CPU time, of no process; gives what was used before."""
+        """Stop the clock, wall and CPU, of all processes; gives what was used before."""
         self._standing = standing = self.used()
         try:
             yield standing

@@ -75,7 +75,7 @@ def fingerprint(settings: Settings) -> str:
 
 
 def preset_fingerprint(env: str, preset: str) -> str:
-    """Of a preset as it is today, trained to the end of its budget as benchmarks do."""
+    """The fingerprint of a preset as it is today, trained to the end of its budget as benchmarks do."""
     return fingerprint(choose_settings(env, preset, {"target_return": "none"}))
 
 

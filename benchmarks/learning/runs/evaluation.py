@@ -57,7 +57,7 @@ def due_shares(points: int, first: float = FIRST_SHARE) -> list[float]:
 
 
 def play(env: gymnasium.Env[Any, Any], act: Act, seeds: range, begin: Callable[[], object] = lambda: None) -> list[float]:
-    """Raw returns of one episode a seed. begin: called before each, for policies that remember."""
+    """Raw returns of one episode per seed. begin: called before each, for policies that remember."""
     returns = []
     for seed in seeds:
         observation, _ = env.reset(seed=seed)
@@ -96,7 +96,7 @@ class Watch:
         self._pulse = time.monotonic()
 
     def check(self, steps: int) -> bool:
-        """Evaluate the parameters if it is time to; True while the contestant may go on. Call where parameters are whole."""
+        """Evaluate the parameters if it is time to; True while the contestant may continue. Call it between updates."""
         share = self.clock.share(steps)
         if share < 1.0 and (steps == 0 or (self.due and share >= self.due[0])):
             self.due = [later for later in self.due if later > share]

@@ -1,4 +1,4 @@
-"""A program that is told to end while it runs contestants: it ends them, and says that it can be gone on with."""
+"""Interrupts of a program that runs contestants: it ends them, and says that the same command resumes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fastes.system.interrupts import Terminated
 def resumable() -> Iterator[None]:
     """Ctrl-C, SIGTERM and SIGHUP inside end the program, and with it the contestant that runs; what is finished stays.
 
-    The exit status is that of shells: 130, 143, 129. What nohup ignores stays ignored. After SIGTERM or SIGHUP both are: the
-    program is about to end.
+    The exit status is that of shells: 130, 143, 129. Signals that nohup ignores stay ignored. After SIGTERM or SIGHUP both
+    are: the program is about to end.
     """
     before: dict[int, Any] = {}
     try:

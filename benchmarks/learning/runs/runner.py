@@ -21,7 +21,7 @@ _SILENCE_SECONDS = 1800.0  # a cycle may be long: 512 episodes of Humanoid
 
 
 class Place(NamedTuple):
-    """Where results go, and what every contestant may use."""
+    """The folder of the results, and the CPUs of every contestant."""
 
     folder: Path
     cpus: tuple[int, ...]

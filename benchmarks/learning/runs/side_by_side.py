@@ -13,10 +13,10 @@ class Job(Protocol):
     """A run that is not done."""
 
     def start(self, cpus: Sequence[int]) -> Child:
-        """On these CPUs, which nobody else has meanwhile."""
+        """Start it on these CPUs, which no other job has meanwhile."""
 
     def note(self, record: dict[str, Any]) -> None:
-        """Write down what it says: a killed program goes on from there."""
+        """Write down what it says: a killed program resumes from there."""
 
     def end(self, failure: str | None) -> None:
         """It has ended. failure: in words, None where it ended well."""

@@ -1,1 +1,1 @@
-"""A training with a fault every few seconds beside the same one left in peace."""
+"""A training with a fault every few seconds and the same training left in peace."""

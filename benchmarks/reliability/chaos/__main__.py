@@ -1,4 +1,4 @@
-"""A training that is disturbed every few seconds beside the same one left in peace: equal bits, and what the faults cost."""
+"""A training that is disturbed every few seconds, and the same one left in peace: equal bits, and the cost of faults."""
 
 from __future__ import annotations
 

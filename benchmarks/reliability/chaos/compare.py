@@ -20,7 +20,7 @@ _TIMES = {"seconds", "steps_per_second", "utilisation", "jobs_rerun"}  # statist
 
 
 def folder_differences(calm: Path, chaos: Path) -> list[str]:
-    """What differs between two trainings of equally many generations, in words."""
+    """Differences between two trainings of equally many generations, in words."""
     found = []
     for name in (CHECKPOINT, BEST):
         states = read_checkpoint(chaos / name), read_checkpoint(calm / name)

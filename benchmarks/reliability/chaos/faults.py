@@ -43,7 +43,7 @@ _PAUSE_SECONDS = 0.5
 
 
 def possible_kinds() -> list[str]:
-    """All kinds, without hanging where no setting ends it."""
+    """All kinds, without hanging if no setting ends it."""
     return [kind for kind in KINDS if kind != HANG or TIMEOUT_SETTING in setting_names()]
 
 
@@ -81,7 +81,7 @@ class Injector:
             self._due = time.monotonic() + self.every * self.rng.uniform(0.5, 1.5)
 
     def finish(self) -> None:
-        """The training has ended: nobody is left to obey, or to wait for."""
+        """The training has ended: no worker is left to obey an order, or to wait for."""
         self.order.unlink(missing_ok=True)
         takers(self.order)
         for pidfd in list(self._hit):
@@ -92,7 +92,7 @@ class Injector:
         self.last = KINDS[kind]
 
     def _inject(self, kind: str, training: int) -> bool:
-        """False when there is nobody to hit right now."""
+        """False if no worker can be hit right now."""
         if kind == PAUSE:
             started = time.monotonic()
             os.kill(training, signal.SIGSTOP)  # our child, not waited for: the number is its own
@@ -145,7 +145,7 @@ class Injector:
 
 
 def ended(pidfds: Sequence[int], seconds: float) -> list[int]:
-    """Those whose process has ended; waits so long for the first one."""
+    """Return those whose process has ended; wait up to `seconds` for the first one."""
     poll = select.poll()
     for pidfd in pidfds:
         poll.register(pidfd, select.POLLIN)
@@ -153,7 +153,7 @@ def ended(pidfds: Sequence[int], seconds: float) -> list[int]:
 
 
 def kill_with_children(training: int, seconds: float = 5.0) -> int:
-    """SIGKILL a training process; returns how many of its workers outlive it by so many seconds."""
+    """SIGKILL a training process; returns how many of its workers outlive it by `seconds`."""
     pidfds = [os.pidfd_open(pid) for pid in children(training)]
     os.kill(training, signal.SIGKILL)
     limit, left = time.monotonic() + seconds, list(pidfds)
@@ -166,7 +166,7 @@ def kill_with_children(training: int, seconds: float = 5.0) -> int:
 
 
 def workers_of(training: int) -> list[int]:
-    """Process ids of a training's live workers: of its children, those that are no forked copies of it."""
+    """Process ids of a training's live workers: its children except forked copies of it."""
     own = _command(training)
     return [pid for pid in children(training) if _command(pid) != own]
 

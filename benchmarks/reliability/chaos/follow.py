@@ -137,7 +137,7 @@ class Follower:
 
 
 def _typical_seconds(lines: Sequence[Line]) -> float:
-    """Of a generation; 0.0 when only one has ended."""
+    """Median seconds of a generation; 0.0 if only one has ended."""
     return statistics.median([b.at - a.at for a, b in pairwise(lines)] or [0.0])
 
 

@@ -1,4 +1,4 @@
-"""One stretch of a training in a process of its own: it goes on from its run folder and says a line a generation."""
+"""One stretch of a training in a process of its own: it resumes from its run folder and prints a line per generation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MARK = "generation-done"
 
 
 class Plan(NamedTuple):
-    """What to train and when to stop: after `seconds` since the end of the first generation, or, with a goal > 0, there."""
+    """The training and its end: after `seconds` since the end of the first generation, or, with a goal > 0, there."""
 
     env: str
     seed: int
@@ -74,7 +74,7 @@ def parse_line(text: str) -> Line | None:
 
 
 class Alarm(BaseException):
-    """What the handler of SIGALRM raises, as those of time limits do."""
+    """Raised by the handler of SIGALRM, as time limits do."""
 
 
 class Forks(Callback):

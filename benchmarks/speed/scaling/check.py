@@ -1,4 +1,4 @@
-"""The simulation beside real trainings: on 1 and 2 workers that compute, and on more workers than cores that only wait."""
+"""The simulation compared with real trainings: on 1 and 2 workers that compute, and on many workers that only wait."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RealTraining:
         self.processes = sorted(children() - before)
 
     def play(self, count: int) -> tuple[list[float], float]:
-        """Wall seconds of so many generations, and the share of them for which workers had a core when they could use one."""
+        """Wall seconds of `count` generations, and the share of them for which workers had a core when they could use one."""
         block, before = Generations(count), running_and_waiting(self.processes)
         self.model.learn(FOREVER, block, reset_num_timesteps=False)
         ran, waited = np.subtract(running_and_waiting(self.processes), before)
@@ -72,7 +72,7 @@ class RealTraining:
 
 
 def simulated_seconds(generations: list[Generation], workers: int, spares: int, lag: int, costs: Costs, cores: int) -> float:
-    """Wall seconds of all but the first lag + 1 generations, beside which no earlier one's evaluations play."""
+    """Wall seconds of all but the first lag + 1 generations, during which no earlier generation's evaluations play."""
     machine, ends = Machine(cores, workers, spares), list[float]()
     update_seconds = costs.update_seconds + (workers + spares) * costs.message_seconds
     machine.env.run(machine.env.process(train(machine, generations, lag, update_seconds, ends)))
@@ -80,7 +80,7 @@ def simulated_seconds(generations: list[Generation], workers: int, spares: int, 
 
 
 def check_computing(costs: Costs, workers: int, seconds: float, count: int = 5, lag: int = 1) -> Compared:
-    """Blocks of generations on workers, beside simulated ones whose candidates are cut after as many steps."""
+    """Compare blocks of generations on workers with simulated ones whose candidates are cut after as many steps."""
     training, found = RealTraining(costs.env, workers, eval_lag=lag), Compared(f"{costs.env}, lag {lag}", workers, [], [])
     settings, episodes = choose_settings(costs.env, None, {}), Episodes(costs, 0)
     caps = growing_horizon(settings.episode_cap_start, settings.episode_cap_factor, FULL_LENGTH)[1:]
@@ -123,7 +123,7 @@ class Sleeper(gymnasium.Env[Any, Any]):
 
 
 def check_waiting(costs: Costs, workers: int, lag: int, count: int = 6) -> Compared:
-    """Generations of Sleepers: 16 candidates that are cut after a quarter of the time that an evaluation takes."""
+    """Compare generations of Sleepers: 16 candidates that are cut after a quarter of the time that an evaluation takes."""
     shape = {"population_size": _CANDIDATES, "episode_cap": "grow", "episode_cap_start": _CUT, "episode_cap_factor": 1.001}
     training, whole = RealTraining(Sleeper, workers, policy="LinearPolicy", eval_lag=lag, **shape), lag + 1 + count
     try:

@@ -22,10 +22,10 @@ class Costs(NamedTuple):
         chunk_seconds: Time of the first CHUNK steps of an episode with everything that a worker does in a step, of the next
             CHUNK steps, and so on.
         reset_seconds: Time of env.reset.
-        job_seconds: Time of a job beside its episode: to claim it, to build the candidate, to write its results.
+        job_seconds: Time of a job without its episode: to claim it, to build the candidate, to write its results.
         spread: Standard deviation of log(time of an episode / mean time of an episode of its length). Measured on the same
             episodes twice, so that it holds nothing of what other programs did.
-        update_seconds: Time of the parent between a generation and the next, beside messages.
+        update_seconds: Time of the parent between a generation and the next, without messages.
         message_seconds: Time of the parent for each worker that it wakes for a generation.
     """
 

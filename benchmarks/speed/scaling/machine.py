@@ -35,7 +35,7 @@ class FairCores:
         self._order, self._alarm = itertools.count(), 0
 
     def run(self, seconds: float) -> simpy.Event:
-        """Return an event that happens once the calling process has had so many CPU seconds."""
+        """Return an event that happens once the calling process has had these CPU seconds."""
         self._advance()
         ended = self.env.event()
         bisect.insort(self._running, (self._clock + seconds, next(self._order), ended))
@@ -87,7 +87,7 @@ class Workers:
 
 
 class Machine:
-    """Worker processes and their parent on shared cores. Of one kind, the job that was asked for first comes first.
+    """Worker processes and their parent on shared cores. Among jobs of one kind, the one that was asked for first comes first.
 
     spares: workers that claim evaluations alone. While one of them is idle, the other workers leave evaluations to it.
     """
@@ -100,7 +100,7 @@ class Machine:
         self._parent = simpy.Resource(self.env, capacity=1)
 
     def play(self, kind: Kind, seconds: Sequence[float]) -> simpy.Event:
-        """Ask for jobs of so many CPU seconds each; the event happens when all have ended."""
+        """Ask for jobs of these CPU seconds; the event happens when all have ended."""
         request = Request(self.env, len(seconds))
         if not seconds:
             request.ended.succeed()
@@ -109,7 +109,7 @@ class Machine:
         return request.ended
 
     def in_parent(self, seconds: float) -> Steps:
-        """Let the parent work for so many CPU seconds, after what it has to do already."""
+        """Let the parent work for these CPU seconds, after what it has to do already."""
         with self._parent.request() as turn:
             yield turn
             yield self.cores.run(seconds)

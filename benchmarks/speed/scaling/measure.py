@@ -28,11 +28,11 @@ class Episode:
         self.began, self.marks, self.ended, self.steps = began, [time.thread_time()], 0.0, 0
 
     def seconds(self) -> float:
-        """Of the whole episode, reset included."""
+        """The time of the whole episode, reset included."""
         return self.ended - self.began - self.steps * clock_seconds()
 
     def chunks(self) -> list[float]:
-        """Of the first CHUNK steps, of the next ones, and so on."""
+        """The times of the first CHUNK steps, of the next ones, and so on."""
         return [later - earlier - CHUNK * clock_seconds() for earlier, later in pairwise(self.marks)]
 
 

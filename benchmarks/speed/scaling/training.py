@@ -58,10 +58,10 @@ def plan_of(costs: Costs, settings: Settings, full_length: int, seed: int, proce
     """Plan a training of settings.total_timesteps on a task that ends no episode early, such as HalfCheetah-v5.
 
     Args:
-        costs: Of the environment.
-        settings: Of a preset with at most one round of starts.
+        costs: The environment's costs.
+        settings: A preset with at most one round of starts.
         full_length: Steps of an episode that nothing cuts.
-        seed: Of the spread of episodes' times.
+        seed: Seed of the spread of episodes' times.
         processes: How many the parent wakes for each generation.
     """
     episodes = Episodes(costs, seed)
@@ -112,7 +112,7 @@ def train(
 
 
 def whole_training(machine: Machine, plan: Plan, way: Way) -> Steps:
-    """Play the trials, one after the other or side by side, judge each, then go on with the best one."""
+    """Play the trials, one after the other or side by side, judge each, then continue with the best one."""
 
     def play_trial(number: int) -> Steps:
         yield from train(machine, plan.trials[number], way.lag, plan.update_seconds)
