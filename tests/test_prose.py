@@ -102,6 +102,8 @@ def test_an_allowance_only_falls(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="4 findings, and 3 were allowed"):
         check.update(Counter({"a": 4}), stored)
     assert check.stored_counts(stored) == {"a": 1, "c": 2}
+    stored.write_text("a 3\nb 1\na 2\n", encoding="utf-8")
+    assert check.stored_counts(stored) == {"a": 2, "b": 1}, "as git's union of two updates leaves them"
 
 
 def test_more_than_a_folder_is_allowed_fails(

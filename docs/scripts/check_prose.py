@@ -183,9 +183,13 @@ def counts_of(findings: list[Finding]) -> Counter[str]:
 
 
 def stored_counts(path: Path | None = None) -> Counter[str]:
-    """Read the counts that are allowed: one `folder number` per line."""
-    lines = (path or COUNTS).read_text(encoding="utf-8").splitlines()
-    return Counter({folder: int(number) for folder, number in (line.split() for line in lines if line.strip())})
+    """Read the counts that are allowed: one `folder number` per line, the lowest if a merge has left several of a folder."""
+    counts: Counter[str] = Counter()
+    for line in (path or COUNTS).read_text(encoding="utf-8").splitlines():
+        if line.strip():
+            folder, number = line.split()
+            counts[folder] = min(int(number), counts.get(folder, int(number)))
+    return counts
 
 
 def update(found: Counter[str], path: Path) -> None:
