@@ -100,11 +100,11 @@ def check_seeds(seeds: int | Iterable[int]) -> list[int]:
 @contextlib.contextmanager
 def one_pool(models: Sequence[FastES]) -> Iterator[None]:
     """The models use the first one's pool meanwhile."""
-    references = tuple(model.state.reference for model in models if model.state.reference is not None)
+    needs = tuple(model.evaluator.needs() for model in models)
     pool = models[0].pool
     try:
         for number, model in enumerate(models):
-            model.evaluator.share(pool, Shared(number, len(models), references))
+            model.evaluator.share(pool, Shared(number, needs))
         yield
     finally:
         for model in models:

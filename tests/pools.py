@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from fastes.pools.pool import Pool, run_trainings
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.serial_pool import SerialPool
 from fastes.rollout.job import Batch, PoolSpec, Request
+
+
+def with_needs(spec: PoolSpec, **changes: Any) -> PoolSpec:
+    """The spec of one training with other needs."""
+    (needs,) = spec.trainings
+    return replace(spec, trainings=(replace(needs, **changes),))
 
 
 def opened(spec: PoolSpec, n_workers: int = 0, spare: int | None = None) -> Pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import logging
 import os
@@ -15,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ import numpy as np
 import pytest
 from envs_for_tests import ToyError
 from faults import SETTINGS, caught_warnings, seed_of, toy
+from pools import opened
 from processes import environment, started_script, wait_until
 from test_env_calls import CALLS, Curriculum, make
 from test_env_calls import SETTINGS as CALLED
@@ -35,6 +38,8 @@ from fastes.pools.cluster import membership
 from fastes.pools.cluster.member import Member
 from fastes.pools.cluster.messages import Step
 from fastes.pools.cluster.ray_pool import RayPool
+from fastes.pools.pool import Pool, run_trainings
+from fastes.rollout.job import Request
 from fastes.system.interrupts import handlers_kept
 
 os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "60")  # on a busy machine
@@ -201,6 +206,66 @@ def test_many_candidates_cost_few_bytes_each(
     assert re.search(r"generation 3: [\d.]+ kB down, [\d.]+ kB up, 2 nodes \(theta is .*, the fitness .*\)", caplog.text)
 
 
+DIFFERENT: list[dict[str, Any]] = [
+    {"policy": "LinearPolicy", "policy_kwargs": {}, "population_size": 6, "normalize_obs": False},
+    {"normalize_obs": True},
+    {"normalize_obs": False, "noise_table_size": 6000},
+    {"policy_kwargs": {"net_arch": [5]}, "seed": 8, "sigma_adaptation": "per_parameter", "episodes_per_candidate": 2},
+]
+
+
+async def _trained(pool: Pool, model: FastES, training: int) -> list[bytes]:
+    """Four generations, each with its evaluation: the parameters and the returns of each."""
+    candidates, evaluation = model.state.episode_settings()
+    strategy, results = model.strategy, []
+    pool.place_table(strategy.table, training)
+    for number in range(4):
+        normalizer, seeds = copy.copy(model.normalizer), model.state.eval_seeds(number)
+        asked = Request(strategy.theta, normalizer, candidates, strategy.ask(), training=training, strategy=strategy)
+        noise_free = Request(
+            strategy.theta, normalizer, evaluation, eval_seeds=seeds, generation=number, training=training, strategy=strategy
+        )
+        tickets = pool.submit(asked), pool.submit(noise_free)
+        batch, judged = [await pool.result(ticket) for ticket in tickets]
+        strategy.tell(batch.returns.ravel())
+        if model.settings.normalize_obs:
+            model.normalizer.merge(batch.moments, batch.lengths.ravel())
+        results.append(b"".join([strategy.theta.tobytes(), batch.returns.tobytes(), judged.returns.tobytes()]))
+    strategy.table.release()
+    return results
+
+
+@pytest.mark.parametrize("follow", [True, False], ids=["scalars", "theta"])
+def test_trainings_that_differ_in_policy_and_settings_share_a_cluster(
+    follow: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second and the third have one seed and one theta, and other noise tables and statistics."""
+    scalars(monkeypatch, follow)
+    sent, expected = Sent(monkeypatch), []
+
+    def models() -> list[FastES]:
+        return [FastES(Uneven, n_workers=0, preset="default", **{**SETTINGS, **each}) for each in DIFFERENT]
+
+    for model in models():
+        with model:
+            pool = opened(model.evaluator.pool_spec())
+            expected += run_trainings(_trained(pool, model, 0))
+            pool.close()
+    together, ray_pool = models(), RayPool(cluster.address)
+    spec = replace(together[0].evaluator.pool_spec(), trainings=tuple(model.evaluator.needs() for model in together))
+    try:
+        ray_pool.open(spec)
+        with caught_warnings() as messages:
+            found = run_trainings(*[_trained(ray_pool, model, number) for number, model in enumerate(together)])
+    finally:
+        ray_pool.close()
+        for model in together:
+            model.close()
+    assert found == expected
+    assert not messages, "each node follows each training"
+    assert {"Step", "Whole", "Held"} <= set(sent.kinds) if follow else set(sent.kinds) == {"Theta"}
+
+
 def test_a_node_that_comes_to_another_state_is_corrected(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = train(Uneven, 5, **SETTINGS)
     scalars(monkeypatch, True)
@@ -225,7 +290,7 @@ def test_a_node_that_comes_to_another_state_is_corrected(cluster: Cluster, monke
 def test_nodes_that_never_agree_are_sent_theta(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = train(Uneven, 8, **SETTINGS)
     scalars(monkeypatch, True)
-    monkeypatch.setattr("fastes.pools.cluster.member.key_of", lambda strategy: bytes(16))
+    monkeypatch.setattr("fastes.pools.cluster.member.key_of", lambda *_: bytes(16))
     with caught_warnings() as messages:
         assert_same(expected, train_on(cluster, Uneven, 8, **SETTINGS))
     assert 3 <= len([message for message in messages if "have the hash" in message]) <= 6

@@ -21,6 +21,7 @@ from processes import wait_until
 
 from fastes import FastES
 from fastes.errors import ClusterError
+from fastes.es.noise_table import NoiseTable
 from fastes.pools.cluster.member import Member, Parameters
 from fastes.pools.cluster.membership import Membership
 from fastes.pools.cluster.messages import Failed, Joined, Played, Range, Reply, Unlike, Work, jobs_of, pack, runs_of, unpack
@@ -44,13 +45,12 @@ class ByHand:
 
     def open(self, spec: PoolSpec) -> None:
         self.spec = spec
-        self._tables = np.empty((spec.num_tables, spec.table_size), dtype=np.float32)
 
     def wake_by(self, fd: int) -> None:
         self._bell = fd
 
-    def noise_table(self, number: int = 0) -> Any:
-        return self._tables[number]
+    def place_table(self, table: NoiseTable, training: int = 0) -> None:
+        """Its candidates are not played."""
 
     def submit(self, request: Request) -> int:
         self._requests[len(self._requests)] = request
@@ -83,19 +83,20 @@ class ByHand:
 
 
 class Requests:
-    """Of one training with two noise tables."""
+    """Of two trainings that are alike."""
 
     MANY = 1200  # candidates, whose moments are not sent but summed
 
     def __init__(self) -> None:
         with FastES(toy(), n_workers=0, preset="default", **SETTINGS) as model:
-            self.spec = replace(model.evaluator.pool_spec(), num_tables=2)
+            spec = model.evaluator.pool_spec()
+            self.spec = replace(spec, trainings=2 * spec.trainings)
             self._theta, self._normalizer, self._perturbations = model.theta, model.normalizer, model.state.perturbations()
             self._episodes = model.state.episode_settings()
 
-    def candidates(self, generation: int, table: int = 0) -> Request:
+    def candidates(self, generation: int, training: int = 0) -> Request:
         perturbations = replace(self._perturbations, generation=generation)
-        return Request(self._theta, self._normalizer, self._episodes[0], perturbations, table=table)
+        return Request(self._theta, self._normalizer, self._episodes[0], perturbations, training=training)
 
     def many_candidates(self, generation: int) -> Request:
         few, times = self._perturbations, self.MANY // len(self._perturbations)
@@ -187,14 +188,14 @@ def test_an_evaluation_comes_with_the_next_generations_candidates(called: Called
 
 
 @pytest.mark.parametrize(
-    ("generation", "table"),
+    ("generation", "training"),
     [(None, 0), (3, 0), (5, 0), (4, 1)],
     ids=["no candidates", "its own generation", "the one after the next", "another training"],
 )
 def test_where_no_such_candidates_play_an_evaluation_comes_at_once(
-    generation: int | None, table: int, called: Called, requests: Requests
+    generation: int | None, training: int, called: Called, requests: Requests
 ) -> None:
-    other = requests.evaluation(4) if generation is None else requests.candidates(generation, table)
+    other = requests.evaluation(4) if generation is None else requests.candidates(generation, training)
     call = called.call(requests.evaluation(3), other)
     called.finish(0)
     assert numbers(call) == [0]

@@ -15,6 +15,7 @@ import pytest
 from faults import SETTINGS, toy
 from hypothesis import given
 from hypothesis import strategies as st
+from pools import with_needs
 
 from fastes import EvolutionStrategy, FastES, _core
 from fastes.envs.source import make_env_source
@@ -240,15 +241,15 @@ def strategy(**changes: Any) -> EvolutionStrategy:
 
 
 def step_of(es: EvolutionStrategy, progress: float = 1.0) -> Step:
-    before = key_of(es)
+    before = key_of(es, 0)
     candidates = es.ask(progress)
     es.tell([-float(np.square(x).sum()) for x in candidates])
     assert es.last_tell is not None
-    return Step(before, *es.last_tell, key_of(es))
+    return Step(before, *es.last_tell, key_of(es, 0))
 
 
 def whole(es: EvolutionStrategy) -> Whole:
-    return Whole(cloudpickle.dumps(es), key_of(es))
+    return Whole(cloudpickle.dumps(es), key_of(es, 0))
 
 
 @pytest.mark.parametrize(
@@ -373,7 +374,7 @@ def test_a_node_whose_environment_fails_is_refused() -> None:
 
 
 def test_a_node_with_too_little_memory_is_refused() -> None:
-    refusal = answer_of(replace(spec_of(), table_size=10**13)).refusal
+    refusal = answer_of(with_needs(spec_of(), table_size=10**13)).refusal
     assert "not enough memory: 40 TB needed" in refusal
     assert "a noise table of 10,000,000,000,000 values" in refusal
 

@@ -304,7 +304,7 @@ def test_candidates_between_evaluations_of_one_theta_change_no_result() -> None:
         asked = Request(model.theta, model.normalizer, evaluation, eval_seeds=seeds, generation=0)
         candidates = Request(model.theta, model.normalizer, training, model.strategy.ask())
         pool: Any = opened(model.evaluator.pool_spec())
-        model.strategy.table.place(pool.noise_table())
+        pool.place_table(model.strategy.table)
         first, other = pool.submit(asked), pool.submit(candidates)
         runner, place = JobRunner(pool.spec, pool.block), pool._requests[first].place
         for ticket, job in ((first, 0), (other, 0), (first, 1)):

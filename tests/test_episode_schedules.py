@@ -40,7 +40,7 @@ def test_each_generation_has_its_own_number() -> None:
     told: list[int] = []
     with FastES(Uneven, n_workers=0, **SCHEDULE) as model:
         records = learn(model, 10**6, BUDGET, lambda _: told.append(len(model.state.report.episodes)))  # type: ignore[union-attr]
-        most = model.evaluator.pool_spec().episodes
+        most = model.evaluator.needs().episodes
     begun = [0, *(record.timesteps for record in records[:-1])]
     numbers = [int(1.0 + 2.0 * timesteps / BUDGET + 0.5) for timesteps in begun]
     assert set(numbers) == {1, 2, 3}

@@ -289,7 +289,7 @@ def test_observations_that_a_file_makes_up(tmp_path: Path) -> None:
 def test_statistics_of_evaluations_take_no_memory() -> None:
     """They are not counted: with wide observations they would take more than all the rest."""
     with FastES(toy(), n_workers=0, **SETTINGS) as model:
-        assert model.evaluator.pool_spec(training=False).layout(0).evaluation.arrays()["moments"][0] == (0, 2, 3)
+        assert model.evaluator.pool_spec(training=False).layout(0).trainings[0].evaluation.arrays()["moments"][0] == (0, 2, 3)
 
 
 # --- memory and disks that cannot be reserved -------------------------------------------------------------------------

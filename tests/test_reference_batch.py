@@ -103,8 +103,7 @@ def test_a_damaged_batch_is_refused(damage: str, tmp_path: Path) -> None:
 def test_replays_see_the_same_batch() -> None:
     with FastES(Dots, n_workers=0, seed=3, preset="default", target_return="none", **SETTINGS) as model:
         learn(model, 1)
-        pool_spec = replace(model.evaluator.pool_spec(), references=(model.state.reference,))
-        assert pool_spec.layout(1).shared()["references"] == ((1, REFERENCE_SIZE, 8, 9, 2), "|u1")
+        assert model.evaluator.pool_spec().layout(1).shared()["reference 0"] == ((REFERENCE_SIZE, 8, 9, 2), "|u1")
         played = model.replay(2, 1)
         learn(model, 2)
         assert model.last_episodes[1] == (played.episode_return, played.length)
@@ -217,8 +216,12 @@ def test_batches_of_several_dtypes_lie_side_by_side() -> None:
     with FastES(Dots, n_workers=0, seed=1, **SETTINGS) as model:
         images = model.state.reference
         batches = images, (images / 256).astype(np.float32)
-        block = replace(model.evaluator.pool_spec(), references=batches, num_tables=2).block(0, shared=False)
-        assert all((one == other).all() for one, other in zip(block.references, batches, strict=True))
+        spec = model.evaluator.pool_spec()
+        several = replace(spec, trainings=tuple(replace(spec.trainings[0], reference=batch) for batch in batches))
+        block = several.block(0, shared=False)
+        for found, batch in zip(block.references, batches, strict=True):
+            assert found.dtype == batch.dtype
+            assert found.tobytes() == batch.tobytes()
 
 
 def test_an_environment_that_is_false_is_played() -> None:

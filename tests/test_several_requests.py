@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, toy
-from pools import opened, played
+from pools import opened, played, with_needs
 from processes import children, wait_until
 
 from fastes import FastES, FastESError, WorkerError
@@ -31,7 +31,7 @@ POOLS = [0, 1, 2, 3]
 def prepared(env: Any, n_workers: int, generations: int = 3) -> tuple[FastES, Pool, list[Request]]:
     """A model, a pool for several requests, and requests: a generation, its evaluation, and so on."""
     model = FastES(env, n_workers=0, preset="default", **SETTINGS)
-    spec = replace(model.evaluator.pool_spec(), num_generations=generations, num_evaluations=generations)
+    spec = with_needs(model.evaluator.pool_spec(), num_generations=generations, num_evaluations=generations)
     pool, requests = opened(spec, n_workers), []
     training, evaluation = model.state.episode_settings()
     for number in range(generations):
@@ -40,7 +40,7 @@ def prepared(env: Any, n_workers: int, generations: int = 3) -> tuple[FastES, Po
         requests.append(Request(model.theta, model.normalizer, training, perturbations))
         requests.append(Request(model.theta, model.normalizer, evaluation, eval_seeds=seeds, generation=number))
         model.strategy.tell(np.arange(8.0))
-    model.strategy.table.place(pool.noise_table())
+    pool.place_table(model.strategy.table)
     return model, pool, requests
 
 
@@ -117,9 +117,9 @@ def test_noise_free_episodes_begin_first_where_they_are_waited_for(lag: int, clo
     """One worker, which already plays a candidate."""
     path = tmp_path / "seeds"
     model = FastES(partial(Noted, str(path)), n_workers=0, preset="default", **SETTINGS, eval_lag=lag)
-    pool = opened(replace(model.evaluator.pool_spec(), num_evaluations=1), 1)
+    pool = opened(with_needs(model.evaluator.pool_spec(), num_evaluations=1), 1)
     closing += [model, pool]
-    model.strategy.table.place(pool.noise_table())
+    pool.place_table(model.strategy.table)
     training, evaluation = model.state.episode_settings()
     seeds = model.state.eval_seeds(0)
     candidates = pool.submit(Request(model.theta, model.normalizer, training, model.strategy.ask()))
@@ -268,7 +268,7 @@ def test_a_spare_worker_plays_evaluations_alone(closing: list[Any]) -> None:
     closing += [model, pool]
     spared: Any = opened(pool.spec, 2, spare=2)
     closing.append(spared)
-    model.strategy.table.place(spared.noise_table())
+    spared.place_table(model.strategy.table)
     assert wait_until is not None
     for _ in range(5):
         tickets = [spared.submit(request) for request in requests]
@@ -300,7 +300,7 @@ def test_a_penalty_is_told_however_late_its_message_is_read(closing: list[Any], 
     closing += [model, pool]
     pool = opened(replace(pool.spec, on_env_error="penalise"), 1)
     closing.append(pool)
-    model.strategy.table.place(pool.noise_table())
+    pool.place_table(model.strategy.table)
     first, second = pool.submit(requests[0]), pool.submit(requests[1])
     committed = pool.block.places[3].committed  # of the second, which are played last
 

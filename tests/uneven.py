@@ -22,7 +22,7 @@ def assert_pool_plays_candidates(model: FastES) -> None:
     """What the pool makes of the running generation's request is what the strategy asked for."""
     perturbations, pool = model.state.perturbations(), SerialPool()
     pool.open(model.evaluator.pool_spec())
-    model.strategy.table.place(pool.noise_table())
+    pool.place_table(model.strategy.table)
     try:
         training, _ = model.state.episode_settings()
         request, place = Request(perturbations.theta, model.normalizer, training, perturbations), pool.block.places[0]

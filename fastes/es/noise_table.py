@@ -53,13 +53,16 @@ class NoiseTable:
     def place(self, buffer: Float32) -> None:
         """Draw the table into buffer (size,) float32, on several threads, and keep it there."""
         _in_threads(self.size, self.size, lambda a, b: _core.normal_fill(buffer[a:b], self.seed, a))
+        self.share(buffer)
+
+    def share(self, buffer: Float32) -> None:
+        """Keep the table in a buffer (size,) float32 into which its values were drawn before, by a table of the same seed."""
         self._values = buffer.view()
         self._values.flags.writeable = False
 
-    def place_once(self, buffer: Float32) -> None:
-        """`place`, unless the table is in this very buffer already."""
-        if self._values is None or not np.may_share_memory(self._values, buffer):  # tables do not overlap
-            self.place(buffer)
+    def is_in(self, buffer: Float32) -> bool:
+        """Whether the table is in this very buffer. Tables do not overlap."""
+        return self._values is not None and np.may_share_memory(self._values, buffer)
 
     def release(self) -> None:
         """Let go of the memory; the next use draws the same values again."""

@@ -30,7 +30,7 @@ def replay_job(state: TrainingState, evaluator: Evaluator, generation: int, job:
                 theta, normalizer, evaluation, eval_seeds=state.eval_seeds(drawn_as), generation=number, calls=calls
             )
             return pool.play_job(job - candidates, request)
-        table.place(pool.noise_table())
+        pool.place_table(table)
         perturbations, calls = state.perturbations(candidates // 2), state.env_calls.sent()
         return pool.play_job(job, Request(theta, normalizer, training, perturbations, calls=calls))
     finally:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.errors import FastESError
+from fastes.es.noise_table import NoiseTable
 from fastes.es.perturbations import Perturbations
 from fastes.pools.pool import Pool, Unfinished
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
@@ -69,8 +70,8 @@ class AheadPool(Pool):
     def n_workers(self) -> int:
         return self.pool.n_workers
 
-    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
-        return self.pool.noise_table(number)
+    def place_table(self, table: NoiseTable, training: int = 0) -> None:
+        self.pool.place_table(table, training)
 
     def steps_played(self) -> StepsPlayed:
         return self.pool.steps_played()
@@ -214,8 +215,8 @@ class _Guesses(Pool):
     def n_workers(self) -> int:
         return self.pool.n_workers
 
-    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
-        return self.pool.noise_table(number)
+    def place_table(self, table: NoiseTable, training: int = 0) -> None:
+        self.pool.place_table(table, training)
 
     def steps_played(self) -> StepsPlayed:
         return self.pool.steps_played()
@@ -274,7 +275,7 @@ def _mark_of(request: Request) -> _Mark:
 
 def are_same(first: Request, second: Request) -> bool:
     """Whether two requests give the same results: all but the number of the generation, which only errors name."""
-    settings = [(r.episodes, r.table, r.first_pair, r.normalizer.clip, r.calls) for r in (first, second)]
+    settings = [(r.episodes, r.training, r.first_pair, r.normalizer.clip, r.calls) for r in (first, second)]
     if settings[0] != settings[1] or not _equal(first.eval_seeds, second.eval_seeds) or not _equal(first.jobs, second.jobs):
         return False
     a, b = first.normalizer, second.normalizer

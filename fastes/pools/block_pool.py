@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-import numpy as np
-import numpy.typing as npt
-
 from fastes.errors import FastESError
+from fastes.es.noise_table import NoiseTable
 from fastes.pools.at_exit import close_at_exit
+from fastes.pools.noise_tables import NoiseTables
 from fastes.pools.open_requests import OpenRequests
 from fastes.pools.pool import Pool
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
@@ -27,6 +26,7 @@ class BlockPool(Pool):
 
     def __init__(self) -> None:
         self._block: Block | None = None
+        self._tables: NoiseTables | None = None
         self._requests = OpenRequests()
         tell_of_forks(self)
         close_at_exit(self)
@@ -47,13 +47,13 @@ class BlockPool(Pool):
             FastESError: If the pool is not open.
         """
         if self._block is None:
-            raise FastESError("this pool is closed: open it before it is used")
+            raise _closed()
         return self._block
 
     def _use(self, spec: PoolSpec, block: Block) -> None:
         """Be open. A forked copy may still have requests of its parent."""
         self._requests.forget()
-        self.spec, self._block = spec, block
+        self.spec, self._block, self._tables = spec, block, NoiseTables(spec, block.tables)
 
     def check_memory(self, spec: PoolSpec, n_processes: int, actors: int) -> None:
         """Compare what a spec needs with the machine's free memory, before anything is allocated.
@@ -63,9 +63,10 @@ class BlockPool(Pool):
         """
         check_memory(spec.layout(n_processes).memory(actors), _ADVICE)
 
-    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
-        table: npt.NDArray[np.float32] = self.block.noise[number]
-        return table
+    def place_table(self, table: NoiseTable, training: int = 0) -> None:
+        if self._tables is None:
+            raise _closed()
+        self._tables.place(table, training)
 
     def submit(self, request: Request) -> int:
         return self._requests.add(request, self.block.places).ticket
@@ -90,13 +91,17 @@ class BlockPool(Pool):
         return StepsPlayed(candidates, evaluations)
 
     def close(self) -> None:
-        block, self._block = self._block, None
+        block, self._block, self._tables = self._block, None, None
         self._requests.forget()
         if block is not None:
             block.close()
 
     def leave_to_parent(self) -> None:
         """In a forked copy of this process: let go of what is the parent's. The copy can open the pool anew."""
-        block, self._block = self._block, None
+        block, self._block, self._tables = self._block, None, None
         if block is not None:
             block.close()
+
+
+def _closed() -> FastESError:
+    return FastESError("this pool is closed: open it before it is used")

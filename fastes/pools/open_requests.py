@@ -70,16 +70,21 @@ class OpenRequests:
         return self._last_ticket
 
     def add(self, request: Request, places: Sequence[Place]) -> OpenRequest:
-        """Publish a request in a free place of its kind. FastESError if there is none."""
+        """Publish a request in a free place of its training and kind.
+
+        Raises:
+            FastESError: If there is none.
+        """
         taken = {open_.number for open_ in self._open.values()}
-        candidates = request.perturbations is not None
+        candidates, training = request.perturbations is not None, request.training
         for number, place in enumerate(places):
-            if number not in taken and bool(place.layout.num_pairs) == candidates:
+            if number not in taken and place.training == training and bool(place.layout.num_pairs) == candidates:
                 jobs, ticket = publish(place, request), self.new_ticket()
                 self._open[ticket] = open_ = OpenRequest(number, place, request, jobs, ticket, ticket)
                 return open_
         kind = "candidates" if candidates else "noise-free episodes"
-        raise FastESError(f"no place is free for another request of {kind}: collect an earlier one first")
+        whose = f" of training {training}" if training or places[-1].training else ""
+        raise FastESError(f"no place is free for another request of {kind}{whose}: collect an earlier one first")
 
     def __getitem__(self, ticket: int) -> OpenRequest:
         return self._open[ticket]

@@ -19,10 +19,8 @@ from abc import abstractmethod
 from collections.abc import Collection, Coroutine, Generator, Set
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from fastes import _core
+from fastes.es.noise_table import NoiseTable
 from fastes.rollout.episode import Episode
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
 
@@ -35,12 +33,15 @@ class Pool(Protocol):
     `make_pool` makes a model's pool, once. `open` gets it ready for a training, and `close` ends that; it can be opened again,
     also for something else.
 
-    A request is submitted, waited for, and collected. As many may be open as the spec has slots for. The oldest request's
+    It serves the trainings of `PoolSpec.trainings`, which may differ in policy, population and most settings; a request says
+    which training it is of. What a request gives depends on no other request.
+
+    A request is submitted, waited for, and collected. As many may be open as its training has room for. The oldest request's
     candidates are played first, and noise-free episodes when no candidate is left; these first if the spec says so. After an
     error the pool can be used again.
 
     Attributes:
-        spec: What it is open for: the environment, the policy, and the room for requests.
+        spec: What it is open for: the environment, and the needs of each training.
         is_remote: Whether other machines play, which may come and go.
     """
 
@@ -72,8 +73,18 @@ class Pool(Protocol):
         """
 
     @abstractmethod
-    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
-        """Memory for one of the pool's noise tables, float32 (table_size,)."""
+    def place_table(self, table: NoiseTable, training: int = 0) -> None:
+        """Have a training's noise table in the pool's memory, where its candidates are drawn from.
+
+        The first call draws the values; further ones, and other trainings that share the table, cost nothing.
+
+        Args:
+            table: The training's. Its values are in the pool's memory from then on, until its `release`.
+            training: The training's number.
+
+        Raises:
+            ValueError: If the table's size or seed is not what `TrainingNeeds` said.
+        """
 
     @abstractmethod
     def submit(self, request: Request) -> int:

@@ -21,12 +21,12 @@ from fastes.pools.open_requests import OpenRequest
 from fastes.pools.pool import LocalPool
 from fastes.rollout.action_masks import has_mask
 from fastes.rollout.episode import Episode, EpisodeSettings
-from fastes.rollout.job import PoolSpec, Request, Terms
+from fastes.rollout.job import PoolSpec, Request, Terms, TrainingNeeds
 from fastes.rollout.job_runner import parameter_loader
 from fastes.rollout.last_infos import write_info
 from fastes.rollout.observations.reader import ObservationReader
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
-from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS
+from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, PlaceLayout
 from fastes.system.forks import CopiesEndHere, end_copy
 from fastes.system.interrupts import handlers_kept, interrupts_wait
 
@@ -35,16 +35,48 @@ _ORIGINS = {"environment": "vector environment", "policy": "policy, on"}
 
 
 class Job:
-    """A job of an open request. number: in its place. terms: of its request."""
+    """A job of an open request.
 
-    def __init__(self, request: OpenRequest, number: int) -> None:
-        self.place, self.number = request.place, number
+    Attributes:
+        place: Of the request.
+        number: In its place.
+        players: The actors of the request's training.
+        terms: Of the request.
+        is_candidate: Whether it is no noise-free episode.
+    """
+
+    def __init__(self, request: OpenRequest, number: int, players: _Players) -> None:
+        self.place, self.number, self.players = request.place, number, players
         self.terms = Terms.of(request.place, request.ticket)
         self.is_candidate = bool(request.place.layout.num_pairs)
 
-    def told(self, spec: PoolSpec) -> int:
+    def told(self) -> int:
         """Its number as errors and `replay` have it."""
-        return self.number if self.is_candidate else 2 * spec.num_pairs + self.number
+        return self.number if self.is_candidate else 2 * self.players.needs.num_pairs + self.number
+
+
+class _Players:
+    """One training's actors, one per environment.
+
+    Attributes:
+        needs: The training's.
+        actors: One per environment.
+        can_act: Whether each of them can act: one that needs a reference batch has to be given it first.
+        load_parameters: Gives an actor what a job evaluates.
+    """
+
+    def __init__(self, needs: TrainingNeeds, layout: PlaceLayout, count: int, reader: ObservationReader) -> None:
+        self.needs, self.load_parameters = needs, parameter_loader(layout, needs.policy)
+        self.actors = [needs.policy.make_actor() for _ in range(count)]
+        self.can_act = [not needs.policy.needs_reference] * count
+        if reader.arrange is not None:
+            for actor in self.actors:
+                actor.arrange_with(reader.arrange)
+
+    def acts_as(self, dtype: np.dtype[Any] | None) -> bool:
+        """Whether its actors are those of the kernels, and give actions of a dtype."""
+        head = self.needs.policy.head
+        return type(self.actors[0]) is _core.Actor and head is not None and np.dtype(head.dtype) == dtype
 
 
 class _Start(NamedTuple):
@@ -68,39 +100,36 @@ class VectorPool(BlockPool, LocalPool):
     def __init__(self, vector_env: VectorEnv) -> None:
         super().__init__()
         self.vector_env = vector_env
-        self._actors: list[_core.Actor] = []
+        self._players: list[_Players] = []  # of each training
 
     def open(self, spec: PoolSpec) -> None:
-        """Allocate the memory, and make an actor per environment."""
+        """Allocate the memory, and make an actor per training and environment."""
         vector_env = self.vector_env
         self.check_memory(spec, 0, actors=vector_env.num_envs)
         block = spec.block(0, shared=False)
-        self.load_parameters = parameter_loader(block.layout.candidates, spec.policy)
-        self._actors = [spec.policy.make_actor() for _ in range(vector_env.num_envs)]
-        self.can_act = [not spec.policy.needs_reference] * vector_env.num_envs
         reader = ObservationReader(vector_env.observation_space, bounded=not vector_env.normalizes)
         self._flatten, self._shape = reader.flatten, vector_env.observation_space.shape
-        if reader.arrange is not None:
-            for actor in self._actors:
-                actor.arrange_with(reader.arrange)
-        self._actions = (vector_env.num_envs, *_shape_of(vector_env.action_space)), vector_env.action_space.dtype
-        head = spec.policy.head
-        one_call = self._flatten is None and head is not None and np.dtype(head.dtype) == vector_env.action_space.dtype
+        self._players = [
+            _Players(needs, layout.candidates, vector_env.num_envs, reader)
+            for needs, layout in zip(spec.trainings, block.layout.trainings, strict=True)
+        ]
+        dtype = vector_env.action_space.dtype
+        self._actions = (vector_env.num_envs, *_shape_of(vector_env.action_space)), dtype
         self._is_known = False  # whether the reader has looked at an observation
-        self._in_one_call = one_call and type(self._actors[0]) is _core.Actor
+        self._in_one_call = self._flatten is None and all(players.acts_as(dtype) for players in self._players)
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
         self._use(spec, block)
 
     def leave_to_parent(self) -> None:
         """In a forked copy: if it comes back from the environment's step, it plays no further one."""
         super().leave_to_parent()
-        for actor in self._actors:
+        for actor in (actor for players in self._players for actor in players.actors):
             actor.refuse_with(lambda: end_copy(self._copies_end.what))
 
     def close(self) -> None:
         """Let go of the memory. The environment is its owner's to close."""
         super().close()
-        self._actors = []
+        self._players = []
 
     def wait(self, tickets: Collection[int]) -> None:
         """Run all open requests together, noise-free episodes first, unless one of these is finished.
@@ -111,7 +140,7 @@ class VectorPool(BlockPool, LocalPool):
         if any(self.is_finished(ticket) for ticket in tickets):
             return
         requests = sorted(self._requests.unfinished(), key=lambda open_: open_.request.perturbations is not None)
-        jobs = [Job(open_, job) for open_ in requests for job in open_.jobs.tolist()]
+        jobs = [self._job(open_, job) for open_ in requests for job in open_.jobs.tolist()]
         learning = requests[-1].request.perturbations is not None
         try:
             with contextlib.nullcontext() if learning else self.vector_env.frozen():
@@ -132,11 +161,14 @@ class VectorPool(BlockPool, LocalPool):
         """
         open_ = self._requests.add(request, self.block.places)
         try:
-            self._play([Job(open_, job)])
+            self._play([self._job(open_, job)])
         finally:
             self._requests.forget()
         place = open_.place
         return Episode(float(place.returns[job]), int(place.lengths[job]), cut=int(place.cuts[job]))
+
+    def _job(self, open_: OpenRequest, number: int) -> Job:
+        return Job(open_, number, self._players[open_.place.training])
 
     def _play(self, jobs: Sequence[Job]) -> None:
         self.vector_env.check_process()
@@ -149,7 +181,7 @@ class VectorPool(BlockPool, LocalPool):
                 origin = _ORIGINS[origin_of(error)]
                 generation = max(job.terms.generation for job in jobs)
                 when = f", generation {generation + 1}" if generation >= 0 else ""
-                playing = [_IDLE if job is None else job.told(self.spec) for job in run.job]
+                playing = [_IDLE if job is None else job.told() for job in run.job]
                 raise WorkerError(
                     f"{summary_of(error)}\n[in the {origin} {self.spec.source.name}{when}, while its "
                     f"environments played jobs {playing} (-1: none)]\n\n{frames_of(error)}",
@@ -163,14 +195,14 @@ class VectorPool(BlockPool, LocalPool):
         dtype = observations.dtype
         return observations.shape[1:] == self._shape and dtype.isnative and dtype.name in _core.OBS_DTYPES
 
-    def act(self) -> npt.NDArray[Any]:
-        """The actions of all environments, (num_envs, *action shape)."""
+    def act(self, actors: list[_core.Actor]) -> npt.NDArray[Any]:
+        """The actions of all environments, (num_envs, *action shape), by an actor for each."""
         observations = self.vector_env.observations()
         actions = np.empty(*self._actions)
         if self._in_one_call and self._is_known and isinstance(observations, np.ndarray) and self._is_as_read(observations):
-            _core.act_rows(self._actors, np.ascontiguousarray(observations), actions)
+            _core.act_rows(actors, np.ascontiguousarray(observations), actions)
             return actions
-        for index, (actor, observation) in enumerate(zip(self._actors, observations, strict=True)):
+        for index, (actor, observation) in enumerate(zip(actors, observations, strict=True)):
             action = np.asarray(actor.act(observation if self._flatten is None else self._flatten(observation)))
             if action.shape != actions.shape[1:] or not np.can_cast(action.dtype, actions.dtype, "same_kind"):
                 raise ValueError(
@@ -193,11 +225,15 @@ def _shape_of(space: spaces.Space[Any]) -> tuple[int, ...]:
 
 
 class _Run:
-    """Jobs on the environments. Arrays and lists have an item an environment; job: the one it plays, or None."""
+    """Jobs on the environments.
+
+    Arrays and lists have an item per environment, such as `job`, the one that it plays, or None, and `actors`, the one that
+    acts in it, which is of that job's training, or of the last one's.
+    """
 
     def __init__(self, pool: VectorPool, jobs: Sequence[Job]) -> None:
-        self.spec, self.vector_env, self.actors, self.act = pool.spec, pool.vector_env, pool._actors, pool.act
-        self.load_parameters, self.can_act = pool.load_parameters, pool.can_act
+        self.spec, self.vector_env, self.act = pool.spec, pool.vector_env, pool.act
+        self.actors = list(jobs[0].players.actors)
         self.waiting_jobs = deque(jobs)
         for job in jobs:
             job.place.seconds[job.number] = 0.0  # the first job's gets the time that the environment took for all
@@ -219,8 +255,8 @@ class _Run:
         first = self.waiting_jobs[0]
         for index in range(self.vector_env.num_envs):
             self._take_job(index)
-            if not self.can_act[index]:  # it has no job, and acts all the same: all environments step together
-                self._prepare(index, first)
+            if self.job[index] is None and not first.players.can_act[index]:
+                self._prepare(index, first)  # it acts all the same: all environments step together
         self._start_all()
         while self.playing.any():
             self._step()
@@ -236,7 +272,7 @@ class _Run:
         return interrupts_wait() if self.vector_env.in_processes else contextlib.nullcontext()
 
     def _step(self) -> None:
-        actions = self.act()
+        actions = self.act(self.actors)
         before = time.perf_counter()
         with self._whole():
             rewards, dones = self.vector_env.step(actions)
@@ -257,6 +293,7 @@ class _Run:
             self.actors[index].count_steps(self.uncounted)
         else:
             column = STEPS if job.is_candidate else EVALUATION_STEPS
+            self.actors[index] = job.players.actors[index]
             self.actors[index].count_steps(self.counted[column : column + 1])
             self._prepare(index, job)
             self.episode[index] = self.lengths[index] = self.cuts[index] = 0
@@ -265,17 +302,18 @@ class _Run:
 
     def _prepare(self, index: int, job: Job) -> None:
         """Give an environment's actor what a job evaluates."""
-        actor, terms = self.actors[index], job.terms
+        players, actor, terms = job.players, self.actors[index], job.terms
         if self.begun[index] != terms.ticket:
             self._begin_request(actor, job)
             self.begun[index] = terms.ticket
-        self.load_parameters(actor, job.place, job.number, terms.sigma)
-        self.can_act[index] = True
+        players.load_parameters(actor, job.place, job.number, terms.sigma)
+        players.can_act[index] = True
 
     def _begin_request(self, actor: _core.Actor, job: Job) -> None:
-        if self.spec.normalize_obs:
+        needs = job.players.needs
+        if needs.normalize_obs:
             actor.set_normalizer(job.place.obs_mean, job.place.obs_inv_std, job.terms.obs_clip)
-        if self.spec.policy.needs_reference:
+        if needs.policy.needs_reference:
             actor.set_reference(job.place.reference)
 
     def _plan_episode(self, index: int, job: Job) -> None:
@@ -298,8 +336,9 @@ class _Run:
         for index, start in self.to_start.items():
             actor, job = self.actors[index], start.job
             actor.begin_episode(start.key, start.settings.action_noise, start.settings.sample)
-            actor.count_moments(self.spec.normalize_obs and job.is_candidate)
-            if self.spec.normalize_obs and job.is_candidate and self.episode[index]:
+            counts = job.players.needs.normalize_obs and job.is_candidate
+            actor.count_moments(counts)
+            if counts and self.episode[index]:
                 actor.observation_moments[:] = job.place.moments[job.number]  # go on where the last episode ended
             self.playing[index] = True
             self.total[index], self.length[index], self.limit[index] = 0.0, 0, start.settings.max_steps

@@ -21,7 +21,6 @@ from fastes.rollout.shared_block import (
     CALLS,
     GENERATION,
     MAX_STEPS,
-    NUM_TABLE,
     OBS_CLIP,
     PER_CANDIDATE,
     SAMPLE,
@@ -30,106 +29,129 @@ from fastes.rollout.shared_block import (
     Layout,
     Place,
     PlaceLayout,
+    TrainingLayout,
 )
 
 PENALISE = "penalise"
 NO_SEEDS = np.zeros(0, dtype=np.int64)
+_NO_BATCH = np.zeros(0, dtype=np.uint8)
 
 
 @dataclass(frozen=True)
-class PoolSpec:
-    """What a pool needs to know once: how to build the environment and the policy, and how much room a generation takes.
+class TrainingNeeds:
+    """What a pool has to know of one training before its requests: the policy, and how much room they take.
 
-    source: builds the environment.
-    policy: builds the actor.
-    num_pairs: room for the pairs of a generation, 0 for evaluation only; a request may have fewer.
-    episodes: room for those of each candidate; a request may have fewer.
-    num_evals: room for noise-free episodes of one request.
-    table_size: values of the noise table, 0 for evaluation only.
-    normalize_obs: whether observations are normalised.
-    on_env_error: 'stop' lets an exception of the environment end the round, 'penalise' makes it a return of NaN.
-    step_timeout: seconds after which a worker without an env.step counts as hung; None learns it from the episodes.
-    worker_max_episodes: after so many a new process takes a worker's place; 0 for never.
-    env_shown: whether the parent has built an environment: what that prints need not be shown again.
-    sigma_each: whether each parameter has a sigma of its own.
-    window_size: parameters that a pair perturbs, 0 for all.
-    num_generations: how many requests of candidates may be open at a time.
-    num_evaluations: how many requests of noise-free episodes may be.
-    num_tables: noise tables, one for each training that draws from a seed of its own.
-    info_bytes: room for the last info of each candidate's episode, 0 where nobody reads them.
-    info_keywords: the keys that come first where the room is short.
-    spaces: of observations and actions of the parent's environment; None where it has none, or they cannot be compared.
-    evaluations_first: whether noise-free episodes begin before candidates that wait at the same time: somebody waits for them.
-    first_worker: the number of the pool's first environment; the others follow.
-    references: the reference batch of each noise table's training, (n, *observation shape), for a policy that needs one.
-        Workers have them in the block.
+    Trainings on one pool may differ in all of this.
+
+    Attributes:
+        policy: Builds the actor.
+        num_pairs: Room for the pairs of a generation, 0 for evaluation only; a request may have fewer.
+        episodes: Room for the episodes of each candidate; a request may have fewer.
+        num_evals: Room for the noise-free episodes of one request.
+        normalize_obs: Whether observations are normalised.
+        table_size: Values of the noise table, 0 for evaluation only.
+        table_seed: The seed that the noise table is drawn from. Trainings whose table_size and table_seed are equal share
+            one table.
+        sigma_each: Whether each parameter has a sigma of its own.
+        window_size: Parameters that a pair perturbs, 0 for all.
+        num_generations: How many requests of candidates may be open at a time.
+        num_evaluations: How many requests of noise-free episodes may be open at a time.
+        reference: The reference batch, (n, *observation shape), for a policy that needs one. Workers have it in the block.
     """
 
-    source: EnvSource
     policy: AnySpec
     num_pairs: int
     episodes: int
     num_evals: int
-    table_size: int
     normalize_obs: bool
-    on_env_error: str = "stop"
-    step_timeout: float | None = None
-    worker_max_episodes: int = 0
-    env_shown: bool = True
+    table_size: int = 0
+    table_seed: int = 0
     sigma_each: bool = False
     window_size: int = 0
     num_generations: int = 1
     num_evaluations: int = 1
-    num_tables: int = 1
+    reference: npt.NDArray[Any] | None = field(default=None, compare=False, repr=False)
+
+    def layout(self, info_bytes: int, table: int) -> TrainingLayout:
+        """The sizes of the training's part of a block.
+
+        Args:
+            info_bytes: Room for the last info of each candidate's episode.
+            table: The number of the training's noise table; -1 for none.
+        """
+        num_params, obs_size = self.policy.num_params, self.policy.obs_size
+        sigmas = num_params if self.sigma_each else 0
+        reference = _NO_BATCH if self.reference is None else self.reference
+        return TrainingLayout(
+            candidates=PlaceLayout(
+                num_params, obs_size, self.num_pairs, self.episodes, 0, sigmas, self.window_size, info_bytes
+            ),
+            evaluation=PlaceLayout(num_params, obs_size, 0, self.episodes, self.num_evals),
+            num_generations=self.num_generations if self.num_pairs else 0,
+            num_evaluations=self.num_evaluations,
+            table=table,
+            reference=reference.shape,
+            reference_dtype=reference.dtype.str,
+        )
+
+
+@dataclass(frozen=True)
+class PoolSpec:
+    """What a pool has to know before it gets requests: how to build the environment, and the needs of each training.
+
+    Attributes:
+        source: Builds the environment.
+        trainings: The needs of each training; `Request.training` is a position in it.
+        on_env_error: 'stop' lets an exception of the environment end the round, 'penalise' makes it a return of NaN.
+        step_timeout: Seconds after which a worker without an env.step counts as hung; None learns it from the episodes.
+        worker_max_episodes: After so many a new process takes a worker's place; 0 for never.
+        env_shown: Whether the parent has built an environment: what that prints need not be shown again.
+        info_bytes: Room for the last info of each candidate's episode, 0 if nobody reads them.
+        info_keywords: The keys that come first if the room is short.
+        spaces: Of observations and actions of the parent's environment; None if it has none, or they cannot be compared.
+        evaluations_first: Whether noise-free episodes begin before candidates that wait at the same time: somebody waits
+            for them.
+        first_worker: The number of the pool's first environment; the others follow.
+    """
+
+    source: EnvSource
+    trainings: tuple[TrainingNeeds, ...]
+    on_env_error: str = "stop"
+    step_timeout: float | None = None
+    worker_max_episodes: int = 0
+    env_shown: bool = True
     info_bytes: int = 0
     info_keywords: tuple[str, ...] = ()
     spaces: Pair | None = None
     evaluations_first: bool = False
     first_worker: int = 0
-    references: tuple[npt.NDArray[Any], ...] = field(default=(), compare=False, repr=False)
 
-    def for_trainings(self, count: int, references: tuple[npt.NDArray[Any], ...]) -> PoolSpec:
-        """The spec of a pool that several trainings use at once, each of which needs what this spec says.
+    @property
+    def tables(self) -> list[tuple[int, int]]:
+        """The size and the seed of each noise table: one for all trainings that have the same of both."""
+        return list(dict.fromkeys((each.table_size, each.table_seed) for each in self.trainings if each.table_size))
 
-        Args:
-            count: The number of trainings; each gets slots for its requests and a noise table.
-            references: The reference batch of each training, if their policy needs one.
-        """
-        return replace(
-            self,
-            num_tables=count,
-            num_generations=count * self.num_generations,
-            num_evaluations=count * self.num_evaluations,
-            references=references,
-        )
+    def table_of(self, training: int) -> int:
+        """The number of a training's noise table, a position in `tables`; -1 if it has none."""
+        needs = self.trainings[training]
+        return self.tables.index((needs.table_size, needs.table_seed)) if needs.table_size else -1
 
     def layout(self, n_workers: int) -> Layout:
-        num_params, obs_size = self.policy.num_params, self.policy.obs_size
-        sigmas = num_params if self.sigma_each else 0
-        pairs = PlaceLayout(num_params, obs_size, self.num_pairs, self.episodes, 0, sigmas, self.window_size)
-        return Layout(
-            candidates=replace(pairs, info_bytes=self.info_bytes),
-            evaluation=PlaceLayout(num_params, obs_size, 0, self.episodes, self.num_evals),
-            num_generations=self.num_generations if self.num_pairs else 0,
-            num_evaluations=self.num_evaluations,
-            n_workers=n_workers,
-            table_size=self.table_size,
-            num_tables=self.num_tables if self.table_size else 0,
-            **self._reference_layout(),
-        )
-
-    def _reference_layout(self) -> dict[str, Any]:
-        if not self.references:
-            return {}
-        shape, dtype = self.references[0].shape, np.result_type(*{each.dtype for each in self.references})
-        return {"references": (len(self.references), *shape), "reference_dtype": dtype.str}
+        """The sizes of a block for so many workers."""
+        parts = [each.layout(self.info_bytes, self.table_of(number)) for number, each in enumerate(self.trainings)]
+        return Layout(tuple(parts), n_workers, tuple(size for size, _ in self.tables))
 
     def block(self, n_workers: int, shared: bool = True) -> Block:
         """A new block for a pool with so many workers, with the reference batches in it."""
         block = Block(self.layout(n_workers), shared=shared)
-        for number, reference in enumerate(self.references):
-            block.references[number] = reference
+        for number, training in enumerate(self.trainings):
+            if training.reference is not None:
+                block.references[number][...] = training.reference
         return block
+
+    def without_references(self) -> PoolSpec:
+        """The same for processes that have the reference batches in the block."""
+        return replace(self, trainings=tuple(replace(each, reference=None) for each in self.trainings))
 
 
 class Request(NamedTuple):
@@ -143,7 +165,7 @@ class Request(NamedTuple):
     generation: that theta is evaluated for, as the strategy counts, from 0; -1 for none.
     first_pair: the pairs before it were in an earlier request of the same generation, and keep their places.
     jobs: numbers of the jobs to run, int64 (n,); None for all.
-    table: which of the pool's noise tables the candidates are drawn from.
+    training: the number of the training that it is of, a position in `PoolSpec.trainings`.
     strategy: an EvolutionStrategy in the state that the candidates are of, for pools whose nodes take its steps, too.
     calls: that environments have been given when they play it, in order.
     """
@@ -156,7 +178,7 @@ class Request(NamedTuple):
     generation: int = -1
     first_pair: int = 0
     jobs: npt.NDArray[np.int64] | None = None
-    table: int = 0
+    training: int = 0
     strategy: Any = None
     calls: tuple[EnvCall, ...] = ()
 
@@ -271,7 +293,7 @@ def describe_episode(spec: PoolSpec, place: Place, job: int, episode: int) -> Wh
         seed, told = int(place.env_seed[job // 2, episode]), job
         what = f"candidate {job} (pair {job // 2}, side {job % 2})"
     else:
-        seed, told = int(place.eval_seed[job]), 2 * spec.num_pairs + job
+        seed, told = int(place.eval_seed[job]), 2 * spec.trainings[place.training].num_pairs + job
         what = f"evaluation episode {job}"
     when = f"generation {generation}, " if generation > 0 else ""
     evaluated = f"model.evaluate(1, first_seed={seed}), with n_workers=0"
@@ -293,7 +315,7 @@ def publish(place: Place, request: Request) -> npt.NDArray[np.int64]:
     perturbations, normalizer, settings = request.perturbations, request.normalizer, request.episodes
     generation = request.generation if perturbations is None else perturbations.generation
     words, numbers = place.words, place.numbers
-    words[NUM_TABLE], words[GENERATION], words[CALLS] = request.table, generation, place.calls.number(request.calls)
+    words[GENERATION], words[CALLS] = generation, place.calls.number(request.calls)
     words[MAX_STEPS], words[SAMPLE], words[PER_CANDIDATE] = settings.max_steps, settings.sample, settings.per_candidate
     numbers[SIGMA] = 0.0 if perturbations is None else perturbations.sigma
     numbers[OBS_CLIP], numbers[ACTION_NOISE] = normalizer.clip, settings.action_noise

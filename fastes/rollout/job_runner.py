@@ -1,4 +1,4 @@
-"""What runs jobs: one environment, one actor, one slot after the other."""
+"""Runs jobs, one after the other: one environment, and one actor per training."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from fastes import _core
 from fastes.envs.closing import close_env
 from fastes.envs.source import Env
@@ -16,8 +19,8 @@ from fastes.es.perturbations import write_candidate
 from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.action_masks import has_mask
 from fastes.rollout.env_calls import FORGET, in_force, make_call
-from fastes.rollout.episode import Episode, run_episode
-from fastes.rollout.job import PENALISE, PoolSpec, Terms
+from fastes.rollout.episode import Episode, EpisodeSettings, run_episode
+from fastes.rollout.job import PENALISE, PoolSpec, Terms, TrainingNeeds
 from fastes.rollout.last_infos import write_info
 from fastes.rollout.observations.reader import ObservationReader, Tell, warn
 from fastes.rollout.shared_block import CALLS, EPISODE, EVALUATION_STEPS, JOB, STEPS, Block, Place, PlaceLayout
@@ -25,13 +28,46 @@ from fastes.rollout.space_checks import check_spaces
 from fastes.system.float_mode import what_changed_floats
 from fastes.system.forks import CopiesEndHere, end_copy, tell_of_forks
 
+_NO_TERMS = Terms(0, -1, 0.0, 0.0, EpisodeSettings())
+
+
+class _Player:
+    """One training's actor, and what it was given last.
+
+    Attributes:
+        needs: The training's.
+        actor: Plays its candidates and evaluations.
+        load_parameters: Gives the actor what a job evaluates.
+        terms: Of the request whose normaliser and reference batch the actor has.
+        counted: The column of the worker's row in which the actor counts its steps.
+        folded: The ticket of an evaluation if the actor has the reference batch's statistics for its theta, else 0.
+    """
+
+    def __init__(
+        self, needs: TrainingNeeds, layout: PlaceLayout, row: npt.NDArray[np.int64], reader: ObservationReader
+    ) -> None:
+        self.needs, self.needs_reference = needs, needs.policy.needs_reference
+        self.actor = needs.policy.make_actor()
+        if reader.arrange is not None:
+            self.actor.arrange_with(reader.arrange)
+        self.counted = STEPS
+        self.actor.count_steps(row[STEPS : STEPS + 1])
+        self.load_parameters = parameter_loader(layout, needs.policy)
+        self.terms = _NO_TERMS
+        self.folded = 0
+
 
 class JobRunner:
     """Runs jobs of any request in a block with one environment.
 
-    slot: this runner's row of the block's `workers`, where it keeps what it is doing.
-    whole: a context in which nothing cuts short what is done: half an environment could not be closed.
-    tell: gets what has to be said once of what the environment does.
+    Every training's actor is made at the start, so that a policy that cannot be built is an error before any job.
+
+    Args:
+        spec: The pool's.
+        block: The memory of requests and results.
+        slot: This runner's row of the block's `workers`, where it keeps what it is doing.
+        whole: A context in which nothing cuts short what is done: half an environment could not be closed.
+        tell: Gets what has to be said once of what the environment does.
     """
 
     def __init__(
@@ -49,38 +85,37 @@ class JobRunner:
         self.env, self._called = self._build(), 0  # and the number of the last call that it was given
         try:
             reader = ObservationReader(self.env.observation_space, self._tell)
-            self.flatten, self.actor = reader.flatten, spec.policy.make_actor()
-            if reader.arrange is not None:
-                self.actor.arrange_with(reader.arrange)
+            self.flatten = reader.flatten
+            self._players = [
+                _Player(needs, layout.candidates, self.row, reader)
+                for needs, layout in zip(spec.trainings, block.layout.trainings, strict=True)
+            ]
         except BaseException:
             self.close()
             raise
-        self._counted = STEPS  # the column in which the actor counts
-        self.actor.count_steps(self.row[STEPS : STEPS + 1])
-        self.load_parameters = parameter_loader(block.layout.candidates, spec.policy)
         self._episodes = 0  # that this environment has played
-        self._folded = 0  # the ticket of an evaluation for whose theta the actor has its statistics
-        self._terms = Terms.of(block.places[0])
         tell_of_forks(self)
 
     def leave_to_parent(self) -> None:
         """See forks.Owner: a forked copy that comes back from env.step or env.reset plays no further step."""
-        self.actor.refuse_with(lambda: end_copy(self._copies_end.what))
+        for player in self._players:
+            player.actor.refuse_with(lambda: end_copy(self._copies_end.what))
 
-    def begin(self, place: Place, ticket: int) -> Terms:
-        """What the jobs of a request share. Its normaliser snapshot is taken over, unless it is that of the last job.
+    def _begin(self, player: _Player, place: Place, ticket: int) -> Terms:
+        """Read what the jobs of a request share.
 
-        The environment has been given the request's calls then, and no others.
+        The actor takes over the request's normaliser, unless it has it from the last job. The environment is given the
+        request's calls, and no others.
         """
-        if self._terms.ticket != ticket:
-            self._terms = terms = Terms.of(place, ticket)
-            if self.spec.normalize_obs:
-                self.actor.set_normalizer(place.obs_mean, place.obs_inv_std, terms.obs_clip)
-            if self.spec.policy.needs_reference:
-                self.actor.set_reference(place.reference)
+        if player.terms.ticket != ticket:
+            player.terms = terms = Terms.of(place, ticket)
+            if player.needs.normalize_obs:
+                player.actor.set_normalizer(place.obs_mean, place.obs_inv_std, terms.obs_clip)
+            if player.needs_reference:
+                player.actor.set_reference(place.reference)
         if self._called != (wanted := int(place.words[CALLS])):
             self._give_calls(wanted)
-        return self._terms
+        return player.terms
 
     def run(self, place: Place, ticket: int, job: int, on_penalty: Callable[[Exception], None]) -> None:
         """Run a job that was claimed under a ticket, and write its slot; the commit flag comes last.
@@ -89,17 +124,18 @@ class JobRunner:
         the job uncommitted and its number in the worker's row.
         """
         started, row, candidate = time.perf_counter(), self.row, bool(place.layout.num_pairs)
-        if self._counted != (counted := STEPS if candidate else EVALUATION_STEPS):
-            self.actor.count_steps(row[counted : counted + 1])
-            self._counted = counted
+        player = self._players[place.training]
+        if player.counted != (counted := STEPS if candidate else EVALUATION_STEPS):
+            player.actor.count_steps(row[counted : counted + 1])
+            player.counted = counted
         steps_before = int(row[counted])
         row[EPISODE] = 0
         row[JOB] = job
         with self._copies_end:
-            terms = self.begin(place, ticket)
+            terms = self._begin(player, place, ticket)
         try:
             with self._copies_end:
-                played = (self._run_candidate if candidate else self._run_evaluation)(place, job, terms)
+                played = (self._run_candidate if candidate else self._run_evaluation)(player, place, job, terms)
         except Exception as error:
             if self.spec.on_env_error != PENALISE:
                 raise
@@ -111,18 +147,18 @@ class JobRunner:
             self._rebuild()
         place.returns[job], place.lengths[job], place.successes[job], place.cuts[job] = played[:4]
         self._episodes += terms.episodes.per_candidate if candidate else 1
-        if (mode := _core.set_floats_back() or self.actor.float_mode) and not self._told_of_floats:
+        if (mode := _core.set_floats_back() or player.actor.float_mode) and not self._told_of_floats:
             self._told_of_floats = True
             self._tell("floats", what_changed_floats(f"the environment {self.spec.source.name}", mode))
         place.seconds[job] = time.perf_counter() - started
         _core.commit(place.committed, job, ticket)
         _core.commit(row, JOB, -1)  # whoever sees this sees the flag
 
-    def _run_candidate(self, place: Place, job: int, terms: Terms) -> Episode:
-        actor, pair, episodes = self.actor, job // 2, terms.episodes.per_candidate
-        self._folded = 0
-        self.load_parameters(actor, place, job, terms.sigma)
-        actor.count_moments(self.spec.normalize_obs)
+    def _run_candidate(self, player: _Player, place: Place, job: int, terms: Terms) -> Episode:
+        actor, pair, episodes = player.actor, job // 2, terms.episodes.per_candidate
+        player.folded = 0
+        player.load_parameters(actor, place, job, terms.sigma)
+        actor.count_moments(player.needs.normalize_obs)
         total, length, successes, cuts = 0.0, 0, 0.0, 0
         for episode in range(episodes):
             self.row[EPISODE] = episode
@@ -136,12 +172,13 @@ class JobRunner:
         place.moments[job] = actor.observation_moments
         return Episode(total / episodes, length, successes / episodes, cuts)
 
-    def _run_evaluation(self, place: Place, job: int, terms: Terms) -> Episode:
-        if self._folded != terms.ticket:
-            self.load_parameters(self.actor, place, job, terms.sigma)
-            self._folded = terms.ticket if self.spec.policy.needs_reference else 0
-        self.actor.count_moments(False)
-        return run_episode(self.around(self.env), self.actor, int(place.eval_seed[job]), terms.episodes, 0, self.flatten)
+    def _run_evaluation(self, player: _Player, place: Place, job: int, terms: Terms) -> Episode:
+        actor, seed = player.actor, int(place.eval_seed[job])
+        if player.folded != terms.ticket:
+            player.load_parameters(actor, place, job, terms.sigma)
+            player.folded = terms.ticket if player.needs_reference else 0
+        actor.count_moments(False)
+        return run_episode(self.around(self.env), actor, seed, terms.episodes, 0, self.flatten)
 
     @property
     def is_worn(self) -> bool:

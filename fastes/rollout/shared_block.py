@@ -7,6 +7,7 @@ import math
 import mmap
 import os
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from fastes.system.memory import in_bytes
 
 _NOT_SUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # what systems and file systems without fallocate say
 _ALIGNMENT = 64  # a cache line: arrays start on one
+_NO_NOISE = np.zeros(0, dtype=np.float32)
 Arrays = dict[str, tuple[tuple[int, ...], str]]  # name -> (shape, dtype)
 
 # columns of a worker's row
@@ -40,12 +42,11 @@ TICKET_SHIFT = 32  # a word of `unclaimed` is ticket << 32 | number of unclaimed
 UNCLAIMED = (1 << TICKET_SHIFT) - 1
 
 # columns of a place's words
-NUM_TABLE = 0  # which noise table
-GENERATION = 1  # as the strategy counts, from 0; -1 for no generation's
-MAX_STEPS = 2  # of the request's episodes
-SAMPLE = 3  # whether actions are sampled
-PER_CANDIDATE = 4  # episodes, at most as many as there is room for
-CALLS = 5  # number of the last call that its environments have been given
+GENERATION = 0  # as the strategy counts, from 0; -1 for no generation's
+MAX_STEPS = 1  # of the request's episodes
+SAMPLE = 2  # whether actions are sampled
+PER_CANDIDATE = 3  # episodes, at most as many as there is room for
+CALLS = 4  # number of the last call that its environments have been given
 # and of its numbers
 SIGMA = 0  # of the candidates' noise
 OBS_CLIP = 1  # where normalised observations are clipped
@@ -84,7 +85,7 @@ class PlaceLayout:
         jobs = self.num_jobs
         return {
             # written by the parent before it opens the request
-            "words": ((6,), "i8"),  # columns: see above
+            "words": ((5,), "i8"),  # columns: see above
             "numbers": ((3,), "f8"),
             "theta": ((self.num_params,), "f4"),
             "sigma_each": ((self.num_sigmas,), "f4"),
@@ -108,69 +109,108 @@ class PlaceLayout:
             "committed": ((jobs,), "i8"),  # written last: the ticket under which the slot was filled
         }
 
+    def size(self) -> int:
+        """Of the place, in bytes."""
+        return _size_of(self.arrays())
+
 
 @dataclass(frozen=True)
-class Layout:
-    """Sizes that determine every array's place.
+class TrainingLayout:
+    """Sizes of one training's part of the block.
 
-    candidates, evaluation: the two kinds of places.
-    num_generations: places for requests of candidates.
-    num_evaluations: places for requests of noise-free episodes.
-    n_workers: processes, 0 for a pool without.
-    table_size: values of a noise table.
-    num_tables: noise tables.
-    references: shape of the reference batches, one for each noise table; (0,) for none.
-    reference_dtype: theirs.
+    Attributes:
+        candidates: A place for a request of candidates.
+        evaluation: A place for a request of noise-free episodes.
+        num_generations: Places for requests of candidates.
+        num_evaluations: Places for requests of noise-free episodes.
+        table: The number of its noise table; -1 for none.
+        reference: The shape of its reference batch; (0,) for none.
+        reference_dtype: The batch's dtype.
     """
 
     candidates: PlaceLayout
     evaluation: PlaceLayout
     num_generations: int
     num_evaluations: int
-    n_workers: int
-    table_size: int
-    num_tables: int = 1
-    references: tuple[int, ...] = (0,)
+    table: int = -1
+    reference: tuple[int, ...] = (0,)
     reference_dtype: str = "u1"
 
-    def places(self) -> list[PlaceLayout]:
-        """Those of candidates come first."""
-        return [self.candidates] * self.num_generations + [self.evaluation] * self.num_evaluations
+
+@dataclass(frozen=True)
+class Layout:
+    """Sizes that determine the position of every array in the block.
+
+    Attributes:
+        trainings: Each training's part.
+        n_workers: Processes; 0 for a pool without.
+        tables: The number of values of each noise table. Several trainings may use one.
+    """
+
+    trainings: tuple[TrainingLayout, ...]
+    n_workers: int
+    tables: tuple[int, ...] = ()
+
+    @property
+    def num_generations(self) -> int:
+        """Places for requests of candidates, of all trainings. They come first in the block."""
+        return sum(training.num_generations for training in self.trainings)
+
+    def places(self) -> list[tuple[int, PlaceLayout]]:
+        """The training and the layout of each place: all places for candidates, then all for noise-free episodes."""
+        numbered = list(enumerate(self.trainings))
+        candidates = [(number, each.candidates) for number, each in numbered for _ in range(each.num_generations)]
+        return candidates + [(number, each.evaluation) for number, each in numbered for _ in range(each.num_evaluations)]
 
     def shared(self) -> Arrays:
         """What all requests share."""
-        places = self.num_generations + self.num_evaluations
+        places = sum(training.num_generations + training.num_evaluations for training in self.trainings)
         return {
             "unclaimed": ((places, 8), "i8"),  # column 0, atomic: ticket << 32 | how many jobs of todo are unclaimed
             # one writer a row: the worker itself, but for LEAVE
             "workers": ((max(self.n_workers, 1), 16), "i8"),  # columns: see above
-            "noise": ((self.num_tables, self.table_size), "f4"),
-            "references": (self.references, self.reference_dtype),
+            **{f"table {number}": ((size,), "f4") for number, size in enumerate(self.tables)},
+            **{
+                f"reference {number}": (training.reference, training.reference_dtype)
+                for number, training in enumerate(self.trainings)
+            },
         }
 
     def size(self) -> int:
         """Of the block, in bytes."""
-        parts = [*(place.arrays() for place in self.places()), self.shared()]
-        return max(sum(_room(shape, dtype) for part in parts for shape, dtype in part.values()), mmap.PAGESIZE)
+        return max(_size_of(self.shared()) + sum(place.size() for _, place in self.places()), mmap.PAGESIZE)
 
     def memory(self, actors: int) -> dict[str, int]:
-        """What a generation takes, in words -> bytes: the block, results twice (they are copied out), actors' parameters."""
-        place, tables, requests = self.candidates, self.num_tables, self.num_generations
-        room = {name: requests * _room(*array) for name, array in place.arrays().items()}
-        candidates = f"{2 * place.num_pairs * requests:,} candidates"
-        references = _room(self.references, self.reference_dtype)
-        moments, seeds = room["moments"], room["env_seed"] + room["action_key"]
-        noise = tables * 4 * self.table_size
-        parts = {
-            f"{'a noise table' if tables == 1 else f'{tables} noise tables'} of {self.table_size:,} values": noise,
-            f"{candidates} x observations of {place.obs_size:,} values": 2 * moments,
-            f"{candidates} x {place.episodes:,} episodes": 2 * seeds,
-            f"{actors} x {place.num_params:,} parameters": 4 * place.num_params * actors,
-            "reference batches of observations": references,
-        }
-        evaluations = self.num_evaluations * self.evaluation.num_evals
-        results = self.size() - noise - moments - seeds - references
-        return {**parts, f"results of {candidates} and {evaluations:,} evaluations": results}
+        """The memory that generations take.
+
+        Args:
+            actors: How many actors each training has.
+
+        Returns:
+            Words for a part -> its bytes: the block, with results twice (they are copied out), and actors' parameters.
+        """
+        parts: Counter[str] = Counter()
+        for size, count in Counter(self.tables).items():
+            parts[f"{'a noise table' if count == 1 else f'{count} noise tables'} of {size:,} values"] = 4 * size * count
+        requests: Counter[PlaceLayout] = Counter()
+        for training in self.trainings:
+            requests[training.candidates] += training.num_generations
+        counted = sum(parts.values())
+        for place, count in requests.items():
+            room = {name: count * _room(*array) for name, array in place.arrays().items()}
+            candidates, moments, seeds = 2 * place.num_pairs * count, room["moments"], room["env_seed"] + room["action_key"]
+            parts[f"{candidates:,} candidates x observations of {place.obs_size:,} values"] += 2 * moments
+            parts[f"{candidates:,} candidates x {place.episodes:,} episodes"] += 2 * seeds
+            counted += moments + seeds
+        for training in self.trainings:
+            num_params = training.candidates.num_params
+            parts[f"{actors} x {num_params:,} parameters"] += 4 * num_params * actors
+        references = sum(_room(training.reference, training.reference_dtype) for training in self.trainings)
+        parts["reference batches of observations"] = references
+        candidates = sum(2 * place.num_pairs * count for place, count in requests.items())
+        evaluations = sum(training.num_evaluations * training.evaluation.num_evals for training in self.trainings)
+        results = f"results of {candidates:,} candidates and {evaluations:,} evaluations"
+        return {**parts, results: self.size() - counted - references}
 
 
 def _room(shape: tuple[int, ...], dtype: str) -> int:
@@ -181,7 +221,12 @@ def _room(shape: tuple[int, ...], dtype: str) -> int:
 class Place:
     """The arrays of one request, under the names of `PlaceLayout.arrays`, and what it shares with the others.
 
-    unclaimed: (1,), the word of its unclaimed jobs. calls: those of all requests.
+    Attributes:
+        training: The number of the training whose requests it takes.
+        unclaimed: The word of its unclaimed jobs, (1,).
+        noise: The noise table of its candidates, float32 (table_size,); (0,) for none.
+        reference: The reference batch of its policy, (n, *observation shape), if the policy needs one.
+        calls: The calls of environments of all requests.
     """
 
     words: npt.NDArray[np.int64]
@@ -206,37 +251,32 @@ class Place:
     masks: npt.NDArray[np.uint8]
     committed: npt.NDArray[np.int64]
 
-    def __init__(self, layout: PlaceLayout, memory: mmap.mmap, at: int, unclaimed: npt.NDArray[np.int64], block: Block) -> None:
-        self.layout, self.unclaimed = layout, unclaimed
-        self._tables, self._references, self.calls = block.noise, block.references, block.calls
-        _lay(self, layout.arrays(), memory, at)
-
-    @property
-    def noise(self) -> npt.NDArray[np.float32]:
-        """The noise table of its candidates, float32 (table_size,)."""
-        table: npt.NDArray[np.float32] = self._tables[self.words[NUM_TABLE]]
-        return table
-
-    @property
-    def reference(self) -> npt.NDArray[Any]:
-        """The reference batch of its policy, (n, *observation shape), where the policy needs one."""
-        batch: npt.NDArray[Any] = self._references[self.words[NUM_TABLE]]
-        return batch
+    def __init__(self, layout: PlaceLayout, training: int, memory: mmap.mmap, at: int, number: int, block: Block) -> None:
+        self.layout, self.training, self.unclaimed = layout, training, block.unclaimed[number, :1]
+        table = block.layout.trainings[training].table
+        self.noise = block.tables[table] if table >= 0 else _NO_NOISE
+        self.reference, self.calls = block.references[training], block.calls
+        for name, array in _laid(layout.arrays(), memory, at).items():
+            setattr(self, name, array)
 
 
 class Block:
     """The arrays of a layout over a file without a name: gone when the last process that has it open ends.
 
-    The parent makes it, workers open its descriptor `fd`. shared: False for a pool that has no workers, whose memory a forked
-    copy of the process must not write into.
+    The parent makes it, workers open its descriptor `fd`.
 
-    places: of the requests. calls: that their environments are given. Other attributes are the arrays of `Layout.shared`.
+    Args:
+        layout: The sizes.
+        fd: The descriptor of a block that exists; None for a new one.
+        shared: False for a pool that has no workers, whose memory a forked copy of the process must not write into.
+
+    Attributes:
+        places: Those of the requests.
+        unclaimed, workers: The arrays of `Layout.shared`.
+        tables: The noise tables, each float32 (size,).
+        references: Each training's reference batch; (0,) for none.
+        calls: The calls that environments are given.
     """
-
-    unclaimed: npt.NDArray[np.int64]
-    workers: npt.NDArray[np.int64]
-    noise: npt.NDArray[np.float32]
-    references: npt.NDArray[Any]
 
     def __init__(self, layout: Layout, fd: int | None = None, shared: bool = True) -> None:
         self.layout = layout
@@ -246,10 +286,15 @@ class Block:
         self.calls = CallRecords()
         try:
             memory = mmap.mmap(self.fd, size, flags=mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            at = _lay(self, layout.shared(), memory, 0)
-            for number, place in enumerate(layout.places()):
-                self.places.append(Place(place, memory, at, self.unclaimed[number, :1], self))
-                at += sum(_room(*array) for array in place.arrays().values())
+            arrays = _laid(layout.shared(), memory, 0)
+            self.unclaimed: npt.NDArray[np.int64] = arrays["unclaimed"]
+            self.workers: npt.NDArray[np.int64] = arrays["workers"]
+            self.tables: list[npt.NDArray[np.float32]] = [arrays[f"table {n}"] for n in range(len(layout.tables))]
+            self.references = [arrays[f"reference {n}"] for n in range(len(layout.trainings))]
+            at = _size_of(layout.shared())
+            for number, (training, place) in enumerate(layout.places()):
+                self.places.append(Place(place, training, memory, at, number, self))
+                at += place.size()
         except BaseException as error:
             self.close()
             if isinstance(error, (OSError, OverflowError)) and getattr(error, "errno", 0) not in OUT_OF_DESCRIPTORS:
@@ -263,12 +308,18 @@ class Block:
             self.fd = -1
 
 
-def _lay(owner: object, arrays: Arrays, memory: mmap.mmap, at: int) -> int:
-    """Make arrays over memory from byte `at` on attributes of owner; returns where the next one may start."""
+def _size_of(arrays: Arrays) -> int:
+    """The bytes that arrays take together."""
+    return sum(_room(shape, dtype) for shape, dtype in arrays.values())
+
+
+def _laid(arrays: Arrays, memory: mmap.mmap, at: int) -> dict[str, npt.NDArray[Any]]:
+    """Arrays over memory from byte `at` on, by their names."""
+    laid = {}
     for name, (shape, dtype) in arrays.items():
-        setattr(owner, name, np.frombuffer(memory, dtype, math.prod(shape), at).reshape(shape))
+        laid[name] = np.frombuffer(memory, dtype, math.prod(shape), at).reshape(shape)
         at += _room(shape, dtype)
-    return at
+    return laid
 
 
 def anonymous_file(size: int) -> int:

@@ -33,9 +33,10 @@ def check_spaces(env: Any, spec: PoolSpec) -> None:
             f"the observation space {spec.spaces[0]} and the action space {spec.spaces[1]}, as the one that was built first"
         )
     else:
-        if _fits(spec.policy, found):
+        unfit = next((each.policy for each in spec.trainings if not _fits(each.policy, found)), None)
+        if unfit is None:
             return
-        expected = f"observations of shape {spec.policy.obs_shape} and {spec.policy.head}, as the policy was made for"
+        expected = f"observations of shape {unfit.obs_shape} and {unfit.head}, as the policy was made for"
     raise ValueError(
         f"{spec.source.name!r} was built with the observation space {found[0]} and the action space {found[1]}: expected "
         f"{expected}. What builds it has to give the same spaces each time, in every process"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from fastes.pools.ahead_pool import AheadPool
 from fastes.pools.pool import Pool, run_trainings
 from fastes.rollout.env_calls import EnvCalls, made_on
 from fastes.rollout.episode import EpisodeSettings
-from fastes.rollout.job import PoolSpec, Request, StepsPlayed
+from fastes.rollout.job import PoolSpec, Request, StepsPlayed, TrainingNeeds
 from fastes.rollout.last_infos import ROOM
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.space_checks import check_spaces, comparable
@@ -44,14 +45,12 @@ class Shared(NamedTuple):
     """A training's part of a pool that several trainings use.
 
     Attributes:
-        number: The training's noise table.
-        trainings: How many there are.
-        references: The reference batch of each training, if their policy needs one.
+        number: The training's, a position in `trainings`.
+        trainings: The needs of all of them.
     """
 
     number: int
-    trainings: int
-    references: tuple[npt.NDArray[Any], ...] = ()
+    trainings: tuple[TrainingNeeds, ...]
 
 
 class Evaluator:
@@ -107,25 +106,33 @@ class Evaluator:
         settings, ahead = self.settings, self._room_for_starts_ahead() if training else 0
         return PoolSpec(
             source=self.source,
-            policy=self.policy,
-            num_pairs=settings.largest_population() // 2 if training else 0,
-            episodes=settings.most_episodes(),
-            num_evals=self._room_for_evaluations(training),
-            table_size=self.table.size if training else 0,
-            normalize_obs=settings.normalize_obs,
+            trainings=(self.needs(training, ahead),),
             on_env_error=settings.on_env_error,
             step_timeout=settings.timeout(),
             worker_max_episodes=settings.worker_max_episodes,
             env_shown=self.env_shown,
-            sigma_each=training and settings.sigma_adaptation == "per_parameter",
-            window_size=window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
-            num_generations=1 + ahead,
-            num_evaluations=((settings.evaluations_at_once() if training else 0) + 1) * (1 + ahead),
             spaces=None if self.seen is None else comparable((self.seen.observation_space, self.seen.action_space)),
             evaluations_first=not settings.eval_lag,
             info_bytes=self._info_bytes if training else 0,
             info_keywords=self._info_keywords,
-            references=() if self.reference is None else (self.reference,),
+        )
+
+    def needs(self, training: bool = True, ahead: int = 0) -> TrainingNeeds:
+        """The training's part of `pool_spec`. ahead: starts that play beside the present one."""
+        settings = self.settings
+        return TrainingNeeds(
+            policy=self.policy,
+            num_pairs=settings.largest_population() // 2 if training else 0,
+            episodes=settings.most_episodes(),
+            num_evals=self._room_for_evaluations(training),
+            normalize_obs=settings.normalize_obs,
+            table_size=self.table.size if training else 0,
+            table_seed=self.table.seed,
+            sigma_each=training and settings.sigma_adaptation == "per_parameter",
+            window_size=window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
+            num_generations=1 + ahead,
+            num_evaluations=((settings.evaluations_at_once() if training else 0) + 1) * (1 + ahead),
+            reference=self.reference,
         )
 
     def _opened(self) -> Pool:
@@ -133,8 +140,8 @@ class Evaluator:
         return self.pool if self.pool.is_open else self.start()
 
     @property
-    def _table_number(self) -> int:
-        """Which of the pool's noise tables is the training's."""
+    def _number(self) -> int:
+        """The training's number on its pool."""
         return 0 if self._shared is None else self._shared.number
 
     def starts_ahead(self) -> int:
@@ -184,10 +191,10 @@ class Evaluator:
         fill_standard_descriptors()
         if self._shared is not None:
             if not self.pool.is_open:
-                self.pool.open(self.pool_spec().for_trainings(self._shared.trainings, self._shared.references))
+                self.pool.open(replace(self.pool_spec(), trainings=self._shared.trainings))
             return self.pool
         if self.pool.is_open and training:
-            if not self.pool.spec.num_pairs:
+            if not self.pool.spec.trainings[0].num_pairs:
                 self.pool.close()
                 self._running = []
             elif self.pool.spec.info_bytes < self._info_bytes:
@@ -197,7 +204,7 @@ class Evaluator:
                 self.source.factory()  # raises here, and not in every worker
             end_idle(self)
             spec = self.pool_spec(training)
-            self.pool = AheadPool(self._own_pool) if spec.num_generations > 1 else self._own_pool
+            self.pool = AheadPool(self._own_pool) if spec.trainings[0].num_generations > 1 else self._own_pool
             self.pool.open(spec)  # workers build their environments while the parent draws the noise table
         return self.pool
 
@@ -254,15 +261,15 @@ class Evaluator:
         Returns:
             The request's ticket.
         """
-        pool, number = self.start(), self._table_number
-        self.table.place_once(pool.noise_table(number))
+        pool, number = self.start(), self._number
+        pool.place_table(self.table, number)
         request = Request(
             perturbations.theta,
             normalizer,
             episodes,
             perturbations,
             first_pair=first_pair,
-            table=number,
+            training=number,
             strategy=strategy,
             calls=self.env_calls.sent(),
         )
@@ -291,7 +298,7 @@ class Evaluator:
             return begun
         its_calls = self.env_calls.sent(calls)
         asked = Request(
-            theta, normalizer, episodes, eval_seeds=seeds, generation=generation, table=self._table_number, calls=its_calls
+            theta, normalizer, episodes, eval_seeds=seeds, generation=generation, training=self._number, calls=its_calls
         )
         ticket = pool.submit(asked)
         self._running = [*(each for each in self._running if pool.knows(each[1])), (theta, ticket)]
@@ -331,10 +338,11 @@ class Evaluator:
     async def evaluate(self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings) -> Evaluation:
         """Noise-free episodes of theta, one for each environment seed."""
         pool, returns, lengths = self.start(training=False), [], []
-        for at in range(0, len(seeds), pool.spec.num_evals):
-            part = seeds[at : at + pool.spec.num_evals]
+        room = pool.spec.trainings[self._number].num_evals
+        for at in range(0, len(seeds), room):
+            part = seeds[at : at + room]
             calls = self.env_calls.sent()
-            request = Request(theta, normalizer, episodes, eval_seeds=part, table=self._table_number, calls=calls)
+            request = Request(theta, normalizer, episodes, eval_seeds=part, training=self._number, calls=calls)
             batch = await pool.play(request)
             returns.append(batch.returns)
             lengths.append(batch.lengths)

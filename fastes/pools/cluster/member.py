@@ -33,7 +33,7 @@ class Parameters:
         self.strategy: Strategy | None = request.strategy if scalars and open_.is_candidates else None
         self.looks_up = scalars
         self.theta_key = key_of_theta(self.theta) if scalars else b""
-        self.key = key_of(self.strategy) if self.strategy is not None else self.theta_key
+        self.key = key_of(self.strategy, request.training) if self.strategy is not None else self.theta_key
         self.before = before
 
     def plain(self, sigma_each: Any) -> Theta:
@@ -171,7 +171,7 @@ def terms_of(open_: OpenTicket, parameters: Theta | Held | Step | Whole) -> Term
         request.eval_seeds,
         request.normalizer,
         request.episodes,
-        request.table,
+        request.training,
         open_.sends_rows,
         request.calls,
     )

@@ -50,7 +50,7 @@ class Membership:
         except Exception as error:
             raise cannot_be_sent(spec.source, error) from error
         self._spec, self._numbers = spec, 1  # numbers of environments that were given to nodes; the driver's own has 0
-        self._held = _HELD * max(1, spec.num_tables)
+        self._held = _HELD * len(spec.trainings)
         self._registrations, self._versions = own_registrations(), wanted_versions(spec.source)
         self._connection = Connection(cluster)
         self.ray = self._connection.ray

@@ -80,7 +80,7 @@ class Terms(NamedTuple):
     eval_seeds: environment seeds of these, int64 (n,); (0,) for candidates.
     normalizer: whose statistics normalise the observations.
     episodes: settings of the episodes.
-    table: which of the pool's noise tables the candidates are drawn from.
+    training: the number of the request's training.
     sends_rows: whether every candidate's moments come back with its return; else they are asked for as a sum.
     calls: that environments have been given when they play it, in order.
     """
@@ -92,7 +92,7 @@ class Terms(NamedTuple):
     eval_seeds: Int64
     normalizer: ObsNormalizer
     episodes: EpisodeSettings
-    table: int
+    training: int
     sends_rows: bool
     calls: tuple[EnvCall, ...] = ()
 

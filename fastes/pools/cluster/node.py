@@ -69,7 +69,7 @@ class Node:
         self._last = -1  # the number of the newest
         self._outbox: list[Played | Failed | Unlike] = []
         self._wanted: frozenset[int] = frozenset()  # tickets that the driver had open at the last message
-        self._can_wait: dict[int, tuple[int, int]] = {}  # range -> table and generation that its answer may come with
+        self._can_wait: dict[int, tuple[int, int]] = {}  # range -> training and generation that its answer may come with
         self._is_due = False  # whether the driver can use an answer now
         self._warned: list[str] = []
         self._changed = threading.Condition()
@@ -108,10 +108,11 @@ class Node:
             close_env(env, spec.source.name)
         places = places_for(spec, self.workers)
         spare = spare_workers(spec, self.workers)  # by the driver's requests, and not by the ranges of jobs that come here
-        spec = replace(spec, num_generations=places, num_evaluations=places)
+        room = tuple(replace(each, num_generations=places, num_evaluations=places) for each in spec.trainings)
+        spec = replace(spec, trainings=room)
         check_memory(spec.layout(self.workers + spare).memory(self.workers + spare), _ADVICE)
         self.pool = ProcessPool(self.workers, spare)
-        self._known = KnownRequests(spec, self.pool.noise_table)
+        self._known = KnownRequests(spec, self.pool.place_table)
         self.pool.open(spec)
         self._bell, self._rope = os.pipe()
         self.pool.wake_by(self._bell)
@@ -188,7 +189,7 @@ class Node:
         told before these begin. Candidates that others have played meanwhile are over, though they go on here.
         """
         terms = [self._known.terms(range_.ticket) for range_ in self._open.values() if range_.ticket in self._wanted]
-        playing = {(each.table, each.generation) for each in terms if each.draws is not None}
+        playing = {(each.training, each.generation) for each in terms if each.draws is not None}
         return all(self._can_wait.get(answer.number) in playing for answer in self._outbox)
 
     def _turn(self) -> list[Played | Failed | Unlike]:
@@ -249,8 +250,8 @@ class Node:
             return Failed(range_.number, _pickled(error))
         terms = self._known.terms(range_.ticket)
         if terms.draws is None:
-            self._can_wait[range_.number] = terms.table, terms.generation + 1
-        keeps = terms.draws is not None and self.pool.spec.normalize_obs
+            self._can_wait[range_.number] = terms.training, terms.generation + 1
+        keeps = terms.draws is not None and self.pool.spec.trainings[terms.training].normalize_obs
         if keeps and not terms.sends_rows:
             assert isinstance(batch.moments, np.ndarray), "a local pool's"
             rows = _Rows(jobs_of(range_.runs), batch.moments, batch.lengths.ravel())
@@ -260,11 +261,11 @@ class Node:
 
 
 def places_for(spec: PoolSpec, workers: int) -> int:
-    """Ranges that a node takes at a time: one for each worker at the end of a generation, as far as memory goes; at least 2."""
-    one = (
-        replace(spec, num_generations=1, num_evaluations=0, references=()).layout(0).size()
-        - 4 * spec.table_size * spec.num_tables
-    )
+    """Ranges that a node takes at a time: one per worker at the end of a generation, as far as memory goes; at least 2.
+
+    Each training has room for all of them: they may all be of one.
+    """
+    one = sum(training.candidates.size() for training in spec.layout(0).trainings)
     return max(2, min(workers + 2, _ROOM // max(one, 1)))
 
 

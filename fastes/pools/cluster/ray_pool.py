@@ -7,20 +7,22 @@ import pickle
 import statistics
 import time
 import warnings
+from collections import Counter
 from collections.abc import Collection, Iterable, Set
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastes.errors import ClusterError, FastESError, level_outside
+from fastes.es.noise_table import NoiseTable
 from fastes.pools.at_exit import close_at_exit
 from fastes.pools.cluster.member import Member, Parameters
 from fastes.pools.cluster.membership import LOG, ClusterLost, Membership
 from fastes.pools.cluster.messages import Failed, Int64, Played, Range, Reply, Unlike, runs_of, unpack
 from fastes.pools.cluster.schedule import Load, sizes
 from fastes.pools.cluster.tickets import OpenTicket
+from fastes.pools.noise_tables import NoiseTables
 from fastes.pools.pool import Pool
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
 from fastes.system.forks import keep_unused, tell_of_forks
@@ -63,10 +65,12 @@ class RayPool(Pool):
         self._nodes: Membership | None = None
         self._tickets: dict[int, OpenTicket] = {}
         self._parameters: dict[int, Parameters] = {}
-        self._keys: dict[tuple[int, int, int], bytes] = {}  # seed, drawn_as, generation -> key of a state that was submitted
+        self._keys: dict[
+            tuple[int, int, int, int], bytes
+        ] = {}  # training, seed, drawn_as, generation -> key of a state that was submitted
         self._sums: dict[Any, _Asked] = {}
         self._last_ticket = self._last_range = 0
-        self._tables: npt.NDArray[np.float32] | None = None
+        self._tables: NoiseTables | None = None
         self._played = StepsPlayed()
         self._is_copy = False
         tell_of_forks(self)
@@ -93,9 +97,11 @@ class RayPool(Pool):
         """
         if self._is_copy:
             raise ClusterError("a forked copy of a process cannot use its parent's cluster: make the model in the copy")
-        tables = {f"the driver's noise table of {spec.table_size:,} values": 4 * spec.table_size * spec.num_tables}
-        check_memory(tables, "use a smaller noise_table_size")
-        self.spec, self._played, self._tables = spec, StepsPlayed(), None
+        tables = Counter(size for size, _ in spec.tables)
+        asked = {f"the driver's noise table of {size:,} values": 4 * size * count for size, count in tables.items()}
+        check_memory(asked, "use a smaller noise_table_size")
+        self.spec, self._played = spec, StepsPlayed()
+        self._tables = NoiseTables(spec, [np.empty(size, dtype=np.float32) for size, _ in spec.tables])
         self._keys.clear()  # new nodes hold no state
         self._nodes = Membership(spec, self.cluster, self._lose)
 
@@ -105,12 +111,11 @@ class RayPool(Pool):
             raise ClusterError("this pool is closed: open it before it is used")
         return self._nodes
 
-    def noise_table(self, number: int = 0) -> npt.NDArray[np.float32]:
-        """Memory for one of the driver's own noise tables, which its updates need: float32 (table_size,)."""
+    def place_table(self, table: NoiseTable, training: int = 0) -> None:
+        """Have a training's noise table in the driver's own memory, which its updates need."""
         if self._tables is None:
-            self._tables = np.empty((self.spec.num_tables, self.spec.table_size), dtype=np.float32)
-        table: npt.NDArray[np.float32] = self._tables[number]
-        return table
+            raise ClusterError("this pool is closed: open it before it is used")
+        self._tables.place(table, training)
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -120,11 +125,11 @@ class RayPool(Pool):
         open_ = OpenTicket(self._last_ticket, request, self.spec)
         scalars, before, strategy = self._follows(request), None, request.strategy
         if scalars and strategy is not None and (last := strategy.last_tell) is not None:
-            before = self._keys.get((strategy.seed, last.drawn_as, strategy.generation - 1))
+            before = self._keys.get((request.training, strategy.seed, last.drawn_as, strategy.generation - 1))
         self._parameters[open_.number] = parameters = Parameters(open_, scalars, before)
         if parameters.strategy is not None and request.perturbations is not None:
             followed = parameters.strategy  # guesses have the same draws, and another number of their generation
-            self._keys[followed.seed, request.perturbations.drawn_as, followed.generation] = parameters.key
+            self._keys[request.training, followed.seed, request.perturbations.drawn_as, followed.generation] = parameters.key
             while len(self._keys) > _KEYS:
                 self._keys.pop(next(iter(self._keys)))
         self._tickets[open_.number] = open_
@@ -134,7 +139,7 @@ class RayPool(Pool):
         """Whether nodes take the steps themselves: where the fitness of all candidates is less to send than theta."""
         each = None if request.perturbations is None else request.perturbations.sigma_each
         theta = request.theta.nbytes + (0 if each is None else each.nbytes)
-        return theta > max(_ENOUGH, 16 * self.spec.num_pairs)
+        return theta > max(_ENOUGH, 16 * self.spec.trainings[request.training].num_pairs)
 
     def tickets(self) -> Set[int]:
         return self._tickets.keys()
@@ -250,7 +255,7 @@ class RayPool(Pool):
             if member is not None:
                 runs = runs_of(np.sort(jobs))
                 open_.down += runs.nbytes
-                late = time.monotonic() + _SUM_SECONDS + _SUM_SECONDS_A_VALUE * len(jobs) * self.spec.policy.obs_size
+                late = time.monotonic() + _SUM_SECONDS + _SUM_SECONDS_A_VALUE * len(jobs) * open_.obs_size
                 if (ref := nodes.called(member, partial(member.actor.sums.remote, open_.number, runs))) is not None:
                     self._sums[ref] = _Asked(open_, member, late)
 

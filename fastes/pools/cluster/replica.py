@@ -51,10 +51,13 @@ class Diverged(ValueError):
     """The node came to another state than the driver."""
 
 
-def key_of(strategy: Strategy) -> bytes:
-    """A hash of everything that a step depends on, and that steps change or several starts differ in, 16 bytes."""
+def key_of(strategy: Strategy, training: int) -> bytes:
+    """A hash of everything that a step depends on, and that steps change or several starts differ in, 16 bytes.
+
+    Each training has keys of its own: trainings may differ in what is not hashed, such as functions, or the noise table's size.
+    """
     own = [value for value in vars(strategy.hyperparameters).values() if not callable(value)]  # starts differ in no function
-    digest = hashlib.sha256(f"{strategy.seed} {strategy.generation} {own}".encode())
+    digest = hashlib.sha256(f"{training} {strategy.seed} {strategy.generation} {own}".encode())
     for name, array in sorted(strategy.state().items()):
         digest.update(name.encode())
         digest.update(array.tobytes())
@@ -73,19 +76,24 @@ class Replicas:
         self._states: dict[bytes, Strategy] = {}
         self._thetas: dict[bytes, Float32] = {}
 
-    def find(self, wanted: Held | Step | Whole, table: NoiseTable | None) -> Strategy:
-        """The state that is meant, made first where it is new. Raises NotHeld or Diverged, and holds what it held then."""
+    def find(self, wanted: Held | Step | Whole, table: NoiseTable | None, training: int = 0) -> Strategy:
+        """The state that is meant, made first if it is new. On an error it holds what it held before.
+
+        Raises:
+            NotHeld: If the state, or the one that it follows from, is not here.
+            Diverged: If it is not what the driver has.
+        """
         if isinstance(wanted, Whole):
             state: Strategy = pickle.loads(wanted.strategy)
             if table is not None:
                 state.table = table
-            self._keep_if_same(wanted.key, state)
+            self._keep_if_same(wanted.key, state, training)
         elif isinstance(wanted, Step) and wanted.key not in self._states:
             state = copy.copy(self._state(wanted.before))
             if table is not None:
                 state.table = table
             state.follow(wanted)
-            self._keep_if_same(wanted.key, state)
+            self._keep_if_same(wanted.key, state, training)
         return self._state(wanted.key)
 
     def theta(self, key: bytes) -> Float32:
@@ -100,8 +108,8 @@ class Replicas:
         if state is not None:
             self._thetas = {key_of_theta(other.theta): other.theta for other in self._states.values()}
 
-    def _keep_if_same(self, key: bytes, state: Strategy) -> None:
-        if (found := key_of(state)) != key:
+    def _keep_if_same(self, key: bytes, state: Strategy, training: int) -> None:
+        if (found := key_of(state, training)) != key:
             raise Diverged(
                 f"its parameters after generation {state.generation} have the hash {found.hex()}, expected {key.hex()}"
             )
@@ -117,13 +125,15 @@ class Replicas:
 class KnownRequests:
     """The driver's requests as its terms have them here.
 
-    spec: of the node's pool. noise_table: gives the memory for one of its noise tables by number, float32 (table_size,).
+    Args:
+        spec: Of the node's pool.
+        place_table: The pool's.
     """
 
-    def __init__(self, spec: PoolSpec, noise_table: Callable[[int], Float32]) -> None:
-        self._spec, self._noise_table = spec, noise_table
+    def __init__(self, spec: PoolSpec, place_table: Callable[[NoiseTable, int], None]) -> None:
+        self._spec, self._place_table = spec, place_table
         self._replicas = Replicas()
-        self._tables: dict[int, NoiseTable] = {}
+        self._tables: dict[int, NoiseTable] = {}  # by training
         self._terms: dict[int, Terms] = {}  # by ticket
         self._found: dict[int, Request | Unlike | Exception] = {}
 
@@ -160,10 +170,10 @@ class KnownRequests:
             if draws is None:
                 theta = wanted.theta if isinstance(wanted, Theta) else self._replicas.theta(wanted.key)
             elif isinstance(wanted, Theta):
-                theta, table = wanted.theta, self._table(terms.table, draws.seed)
-                perturbations = _drawn(terms, draws, wanted, table, self._spec.episodes)
+                theta, table = wanted.theta, self._table(terms.training)
+                perturbations = _drawn(terms, draws, wanted, table, self._spec.trainings[terms.training].episodes)
             else:
-                strategy = self._replicas.find(wanted, self._table(terms.table, draws.seed))
+                strategy = self._replicas.find(wanted, self._table(terms.training), terms.training)
                 perturbations = strategy.ask(draws.progress_remaining, draws.num_pairs, draws.drawn_as)
                 theta = perturbations.theta
         except NotHeld:
@@ -179,16 +189,18 @@ class KnownRequests:
             perturbations,
             terms.eval_seeds,
             terms.generation,
-            table=terms.table,
+            training=terms.training,
             calls=terms.calls,
         )
 
-    def _table(self, number: int, seed: int) -> NoiseTable:
-        """A noise table of the pool, drawn here from its seed."""
-        table = self._tables.get(number)
-        if table is None or table.seed != seed:
-            self._tables[number] = table = NoiseTable(self._spec.table_size, seed)
-            table.place(self._noise_table(number))
+    def _table(self, training: int) -> NoiseTable:
+        """A training's noise table, drawn here from its seed."""
+        table = self._tables.get(training)
+        if table is None:
+            needs = self._spec.trainings[training]
+            table = NoiseTable(needs.table_size, needs.table_seed)
+            self._place_table(table, training)
+            self._tables[training] = table
         return table
 
 

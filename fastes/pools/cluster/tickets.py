@@ -16,7 +16,7 @@ from fastes.rollout.obs_normalizer import EXACT_ABOVE, MomentSums
 class OpenTicket:
     """A request that was submitted and is not collected.
 
-    number: its ticket. error: what `collect` will raise. traffic: bytes down and up.
+    number: its ticket. error: what `collect` will raise. down, up: bytes of traffic. obs_size: values of an observation.
     """
 
     def __init__(self, number: int, request: Request, spec: PoolSpec) -> None:
@@ -26,8 +26,9 @@ class OpenTicket:
         self.is_candidates = request.perturbations is not None
         self.error: BaseException | None = None
         self.down = self.up = 0
-        self._obs_size = spec.policy.obs_size
-        has_moments = self.is_candidates and spec.normalize_obs
+        needs = spec.trainings[request.training]
+        self.obs_size = needs.policy.obs_size
+        has_moments = self.is_candidates and needs.normalize_obs
         few = request.perturbations is None or len(request.perturbations) <= EXACT_ABOVE
         self.sends_rows = has_moments and few
         self._sums: MomentSums | None = MomentSums({}, 0, 0, 0) if has_moments and not few else None
@@ -35,7 +36,7 @@ class OpenTicket:
         self._asked: dict[Hashable, Int64] = {}  # node -> places of the jobs whose sum it was asked for
         self._returns, self._successes = np.zeros(len(jobs)), np.zeros(len(jobs))
         self._lengths, self._cuts = (np.zeros(len(jobs), dtype=np.int64) for _ in range(2))
-        self._rows = np.zeros((len(jobs) if self.sends_rows else 0, 2, self._obs_size))
+        self._rows = np.zeros((len(jobs) if self.sends_rows else 0, 2, self.obs_size))
         self._infos: list[tuple[Info, ...]] = [()] * len(jobs) if self.is_candidates and spec.info_bytes else []
         self._busy_seconds, self._rerun, self._penalised, self._has_masks = 0.0, 0, "", False
 
@@ -111,7 +112,7 @@ class OpenTicket:
             return self._sums
         if self.sends_rows or not self.is_candidates:
             return self._rows
-        return np.broadcast_to(0.0, (len(self.schedule.jobs), 2, self._obs_size))
+        return np.broadcast_to(0.0, (len(self.schedule.jobs), 2, self.obs_size))
 
 
 def _jobs_of(request: Request) -> Int64:

@@ -51,10 +51,10 @@ def spare_workers(spec: PoolSpec, n_workers: int) -> int:
     turn. A process more does that evaluation instead, while the system takes a little time from everybody. Few workers need
     none: evaluations fill the time at the end of their generations.
     """
-    candidates = 2 * spec.num_pairs * spec.num_generations
+    candidates = sum(2 * each.num_pairs * each.num_generations for each in spec.trainings)
     if n_workers < _SEVERAL or not candidates or candidates >= _MANY * n_workers:
         return 0
-    return min(spec.num_evaluations - spec.num_generations, n_workers)
+    return min(sum(each.num_evaluations - each.num_generations for each in spec.trainings), n_workers)
 
 
 class ProcessPool(BlockPool):

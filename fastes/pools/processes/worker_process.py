@@ -12,7 +12,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import cache
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -59,7 +58,7 @@ class Payload:
     """What every worker of a pool is given, pickled once, in a file without a name: no pipe can fill up with it."""
 
     def __init__(self, spec: PoolSpec, block: Block, n_workers: int) -> None:
-        own = replace(spec, references=())  # they are in the block
+        own = spec.without_references()
         try:
             content = cloudpickle.dumps(Start(own, block.layout, block.fd, _core.variant(), own_registrations(), n_workers))
         except Exception as error:
