@@ -15,7 +15,7 @@ class NoiseTables:
     """Places trainings' noise tables in a pool's memory.
 
     Args:
-        spec: What the pool is open for.
+        spec: The pool's.
         memory: A buffer for each of `spec.tables`, float32 (size,).
     """
 

@@ -33,15 +33,15 @@ class Pool(Protocol):
     `make_pool` makes a model's pool, once. `open` gets it ready for a training, and `close` ends that; it can be opened again,
     also for something else.
 
-    It serves the trainings of `PoolSpec.trainings`, which may differ in policy, population and most settings; a request says
-    which training it is of. What a request gives depends on no other request.
+    It serves the trainings of `PoolSpec.trainings`, which may differ in policy, population and most settings; a request
+    names its training. A request's results depend on no other request.
 
     A request is submitted, waited for, and collected. As many may be open as its training has room for. The oldest request's
     candidates are played first, and noise-free episodes when no candidate is left; these first if the spec says so. After an
     error the pool can be used again.
 
     Attributes:
-        spec: What it is open for: the environment, and the needs of each training.
+        spec: The environment, and the needs of each training.
         is_remote: Whether other machines play, which may come and go.
     """
 
@@ -79,7 +79,7 @@ class Pool(Protocol):
         The first call draws the values; further ones, and other trainings that share the table, cost nothing.
 
         Args:
-            table: The training's. Its values are in the pool's memory from then on, until its `release`.
+            table: The training's. Its values stay in the pool's memory until its `release`.
             training: The training's number.
 
         Raises:

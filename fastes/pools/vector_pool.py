@@ -38,10 +38,10 @@ class Job:
     """A job of an open request.
 
     Attributes:
-        place: Of the request.
-        number: In its place.
+        place: The request's.
+        number: The job's, in its place.
         players: The actors of the request's training.
-        terms: Of the request.
+        terms: The request's.
         is_candidate: Whether it is no noise-free episode.
     """
 

@@ -39,7 +39,7 @@ _NO_BATCH = np.zeros(0, dtype=np.uint8)
 
 @dataclass(frozen=True)
 class TrainingNeeds:
-    """What a pool has to know of one training before its requests: the policy, and how much room they take.
+    """The needs of one training on a pool: its policy, and the room that its requests take.
 
     Trainings on one pool may differ in all of this.
 
@@ -97,20 +97,21 @@ class TrainingNeeds:
 
 @dataclass(frozen=True)
 class PoolSpec:
-    """What a pool has to know before it gets requests: how to build the environment, and the needs of each training.
+    """The needs of a pool: how to build the environment, and the needs of each training.
 
     Attributes:
         source: Builds the environment.
         trainings: The needs of each training; `Request.training` is a position in it.
         on_env_error: 'stop' lets an exception of the environment end the round, 'penalise' makes it a return of NaN.
         step_timeout: Seconds after which a worker without an env.step counts as hung; None learns it from the episodes.
-        worker_max_episodes: After so many a new process takes a worker's place; 0 for never.
+        worker_max_episodes: Episodes after which a new process takes a worker's place; 0 for never.
         env_shown: Whether the parent has built an environment: what that prints need not be shown again.
-        info_bytes: Room for the last info of each candidate's episode, 0 if nobody reads them.
+        info_bytes: Room for the last info of each candidate's episode, 0 if no callback reads them.
         info_keywords: The keys that come first if the room is short.
-        spaces: Of observations and actions of the parent's environment; None if it has none, or they cannot be compared.
-        evaluations_first: Whether noise-free episodes begin before candidates that wait at the same time: somebody waits
-            for them.
+        spaces: The observation and the action space of the parent's environment; None if it has none, or they cannot be
+            compared.
+        evaluations_first: Whether noise-free episodes begin before candidates that wait at the same time, as is best if the
+            next generation waits for their results.
         first_worker: The number of the pool's first environment; the others follow.
     """
 
@@ -137,12 +138,12 @@ class PoolSpec:
         return self.tables.index((needs.table_size, needs.table_seed)) if needs.table_size else -1
 
     def layout(self, n_workers: int) -> Layout:
-        """The sizes of a block for so many workers."""
+        """The sizes of a block for n_workers workers."""
         parts = [each.layout(self.info_bytes, self.table_of(number)) for number, each in enumerate(self.trainings)]
         return Layout(tuple(parts), n_workers, tuple(size for size, _ in self.tables))
 
     def block(self, n_workers: int, shared: bool = True) -> Block:
-        """A new block for a pool with so many workers, with the reference batches in it."""
+        """A new block for a pool with n_workers workers, with the reference batches in it."""
         block = Block(self.layout(n_workers), shared=shared)
         for number, training in enumerate(self.trainings):
             if training.reference is not None:

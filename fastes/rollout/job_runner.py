@@ -38,7 +38,7 @@ class _Player:
         needs: The training's.
         actor: Plays its candidates and evaluations.
         load_parameters: Gives the actor what a job evaluates.
-        terms: Of the request whose normaliser and reference batch the actor has.
+        terms: Those of the request whose normaliser and reference batch the actor has.
         counted: The column of the worker's row in which the actor counts its steps.
         folded: The ticket of an evaluation if the actor has the reference batch's statistics for its theta, else 0.
     """

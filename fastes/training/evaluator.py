@@ -118,7 +118,7 @@ class Evaluator:
         )
 
     def needs(self, training: bool = True, ahead: int = 0) -> TrainingNeeds:
-        """The training's part of `pool_spec`. ahead: starts that play beside the present one."""
+        """The training's part of `pool_spec`. ahead: the number of starts that play at the same time."""
         settings = self.settings
         return TrainingNeeds(
             policy=self.policy,
