@@ -6,7 +6,7 @@ import argparse
 import statistics
 from pathlib import Path
 
-from benchmarks.machine import describe
+from benchmarks.machine import cpu_model, describe
 from benchmarks.options import above_zero, check_envs
 from benchmarks.speed.scaling.check import Compared, check_computing, check_waiting
 from benchmarks.speed.scaling.costs import CHUNK, RESULTS, Costs
@@ -56,6 +56,10 @@ def main() -> None:
         costs = Costs.load(arguments.costs, ENV)
     except FileNotFoundError as error:
         parser.error(f"{error.filename} is missing: --measure 30 makes it")
+    if arguments.check and not costs.machine.startswith(cpu_model()):
+        parser.error(
+            f"--check: the costs are of {costs.machine.partition(',')[0]}, this is {cpu_model()}: add --measure and --costs"
+        )
     print(f"Measured on {costs.machine}\n\n### Costs, CPU time\n\n{table_of_costs(costs)}\n", flush=True)
     if arguments.check:
         compared = [check_computing(costs, workers, arguments.check) for workers in CHECK_WORKERS]
