@@ -35,6 +35,7 @@ format: ## let ruff format the code
 
 docs: ## remake what is made from the code, and build the site in build/site (extra: docs)
 	$(PYTHON) docs/scripts/make_reference.py
+	$(PYTHON) docs/scripts/make_keywords.py
 	$(PYTHON) docs/scripts/draw_architecture.py
 	$(PYTHON) docs/scripts/draw_how_es_works.py
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/site

@@ -6,14 +6,16 @@ import ast
 import re
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import Field, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import environment
 
 import fastes
+from fastes.es.setting_fields import described
 from fastes.settings.preset_loader import all_presets, load_preset, tomllib
 from fastes.settings.settings import Settings
 
@@ -257,10 +259,10 @@ def test_no_assert_checks_an_argument() -> None:
 
 
 @pytest.mark.parametrize("item", fields(Settings), ids=lambda item: item.name)
-def test_every_setting_is_documented(item: object) -> None:
-    metadata = item.metadata  # type: ignore[attr-defined]
-    assert len(metadata["help"]) > 10
-    assert metadata["group"]
+def test_every_setting_is_documented(item: Field[Any]) -> None:
+    told = described(item)
+    assert len(told.help) > 10
+    assert told.group
 
 
 def test_presets_are_valid_settings_with_a_source() -> None:

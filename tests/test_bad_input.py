@@ -22,7 +22,7 @@ from training import label
 from fastes import CheckpointError, EnvironmentUnavailable, EvolutionStrategy, FastES, FastESError
 from fastes.cli.main import main
 from fastes.number_array import number_array
-from fastes.settings.aliases import ANSWERS
+from fastes.settings.foreign_names import ANSWERS
 from fastes.settings.settings import setting_names
 
 pytestmark = pytest.mark.usefixtures("no_process")

@@ -32,7 +32,7 @@ from fastes.es.perturbations import draw_pairs
 from fastes.policies.recurrent import KWARGS
 from fastes.reports.stop_on_signal import StopOnSignal
 from fastes.runs.run_folder import RunFolder
-from fastes.settings.aliases import ANSWERS, FLAG_ANSWERS
+from fastes.settings.foreign_names import ANSWERS, FLAG_ANSWERS
 from fastes.settings.preset_loader import load_preset, tomllib
 from fastes.training.evaluation import Evaluation
 from fastes.training.record import Record

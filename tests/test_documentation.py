@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import pytest
 import fastes
 from fastes.cli.main import build_parser
 from fastes.cli.setting_flags import _POLICY_KWARGS
+from fastes.es.setting_fields import described
 from fastes.settings.preset_loader import all_presets, load_preset
-from fastes.settings.settings import setting_names
+from fastes.settings.settings import Settings, setting_names
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "docs" / "scripts"
@@ -182,10 +184,12 @@ def test_settings_without_a_measured_gain_are_apart() -> None:
     without = set(re.findall(r"^\| `(\w+)`", apart, re.MULTILINE))
     assert "perturbed_share" in without
     assert without | set(re.findall(r"^\| `(\w+)`", head, re.MULTILINE)) == set(setting_names())
-    assert not without & (set(made.FIRST) | set(made.MEASURED) | made.OTHER_ENDS)
-    assert set(made.FIRST) <= set(made.MEASURED) | made.OTHER_ENDS
-    assert set(made.MEASURED) | made.OTHER_ENDS <= set(setting_names())
-    assert not set(made.MEASURED) & made.OTHER_ENDS
-    assert set(re.findall(r"\w+-v\d", " ".join(made.MEASURED.values()))) <= set(all_presets())
+    told = {item.name: described(item) for item in fields(Settings)}
+    measured = {name for name, each in told.items() if each.gain}
+    other_ends = {name for name, each in told.items() if not each.tuning}
+    assert {name for name, each in told.items() if each.first} <= measured | other_ends
+    assert without == set(told) - measured - other_ends
+    assert not measured & other_ends
+    assert set(re.findall(r"\w+-v\d", " ".join(each.gain for each in told.values()))) <= set(all_presets())
     for name in all_presets():
         assert "-v" not in name or not without & set(load_preset(name)), f"{name} changes what has no measured gain"

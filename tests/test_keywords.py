@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import subprocess
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_type_hints, is_typeddict
 
 import pytest
 from processes import environment
@@ -67,3 +68,17 @@ def test_a_type_checker_knows_them(tmp_path: Path) -> None:
     )
     wrong = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line}
     assert wrong == {number for number, line in enumerate(SCRIPT.splitlines(), 1) if "#" in line}, done.stdout
+
+
+@pytest.mark.parametrize("module", ["fastes.es.keywords", "fastes.settings.keywords"])
+def test_the_stub_is_made_from_the_fields(module: str) -> None:
+    path = ROOT / "docs" / "scripts" / "make_keywords.py"
+    spec = importlib.util.spec_from_file_location("make_keywords", path)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    of = importlib.import_module(module)
+    stub = made.stub_path(of).read_text(encoding="utf-8")
+    assert stub == made.stub_of(of), "run `make docs`"
+    assert stub.count("class ") == sum(map(is_typeddict, vars(of).values())) > 0

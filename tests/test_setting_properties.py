@@ -22,6 +22,7 @@ from fastes import FastES, Settings
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.cli.main import build_parser
 from fastes.cli.setting_flags import given_settings
+from fastes.es.setting_fields import described
 from fastes.models.checkpointing import checkpoint_of, settings_from
 from fastes.policies.action_head import BOX_MAPPINGS
 from fastes.policies.layers.layer import ACTIVATIONS
@@ -90,22 +91,23 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
 
 
 def valid(name: str) -> st.SearchStrategy[Any]:
-    item, limits = FIELDS[name], FIELDS[name].metadata
+    item, limits = FIELDS[name], described(FIELDS[name])
     if name in SPECIAL:
         return SPECIAL[name]
-    if "choices" in limits:
-        return st.sampled_from(limits["choices"])
+    if limits.choices:
+        return st.sampled_from(limits.choices)
     if item.type == "bool":
         return st.booleans()
     if item.type == "int":
-        return st.integers(limits["low"], limits.get("high", 2**62))
+        return st.integers(int(limits.low or 0), int(limits.high or 2**62))
     assert item.type == "float", f"{name} is of a kind that these tests do not know: {item.type}"
-    low, high = limits.get("low", limits.get("above")), limits.get("high", limits.get("below"))
+    low = limits.above if limits.low is None else limits.low
+    high = limits.below if limits.high is None else limits.high
     return st.floats(
-        None if low == -math.inf else low,
+        low,
         high,
-        exclude_min="above" in limits,
-        exclude_max="below" in limits,
+        exclude_min=limits.above is not None,
+        exclude_max=limits.below is not None,
         allow_nan=False,
         allow_infinity=False,
     )
@@ -220,10 +222,10 @@ NUMPY: dict[str, tuple[Any, ...]] = {
 )
 def test_numbers_of_numpy_are_plain_afterwards(name: str, kind: Any, model: FastES) -> None:
     """Each can be written into a checkpoint. The value fits the field."""
-    limits = FIELDS[name].metadata
-    fits_one = limits.get("below", math.inf) > 1.0 > limits.get("above", -math.inf)
+    limits = described(FIELDS[name])
+    fits_one = (limits.below is None or limits.below > 1.0) and (limits.above is None or limits.above < 1.0)
     whole = Settings().population_size if name == "max_population_size" else 2
-    value = kind(whole if str(FIELDS[name].type).startswith("int") or limits.get("above") == 1.0 else 1 if fits_one else 0)
+    value = kind(whole if str(FIELDS[name].type).startswith("int") or limits.above == 1.0 else 1 if fits_one else 0)
     model.state.settings = Settings().changed(**{name: value})
     data = json.loads(json.dumps(checkpoint_of(model.state, model.source).data, allow_nan=False))
     assert data["settings"][name] == value
@@ -309,25 +311,25 @@ WRONG: dict[str, tuple[Any, ...]] = {
 
 def wrong(name: str) -> list[Any]:
     """Values of the wrong type, and those just outside of the field's limits."""
-    item, limits = FIELDS[name], FIELDS[name].metadata
+    item, limits = FIELDS[name], described(FIELDS[name])
     if name in WRONG:
         return list(WRONG[name])
-    if "choices" in limits:
+    if limits.choices:
         return [
             *NO_FLOATS,
             0,
-            *(f"{choice} " for choice in limits["choices"]),
-            *(choice.upper() for choice in limits["choices"]),
+            *(f"{choice} " for choice in limits.choices),
+            *(choice.upper() for choice in limits.choices),
         ]
     if item.type == "bool":
         return [*NO_FLOATS[:-2], 0, 1, 0.0, "True", np.int64(1)]
     values = list(NO_INTS if item.type == "int" else NO_FLOATS)
     step = 1 if item.type == "int" else 0.0
-    if limits.get("low", -math.inf) > -math.inf:
-        values.append(limits["low"] - step if step else math.nextafter(limits["low"], -math.inf))
-    if "high" in limits:
-        values.append(limits["high"] + step if step else math.nextafter(limits["high"], math.inf))
-    return [*values, *(limits[bound] for bound in ("above", "below") if bound in limits)]
+    if limits.low is not None:
+        values.append(limits.low - step if step else math.nextafter(limits.low, -math.inf))
+    if limits.high is not None:
+        values.append(limits.high + step if step else math.nextafter(limits.high, math.inf))
+    return [*values, *(bound for bound in (limits.above, limits.below) if bound is not None)]
 
 
 def wrongly(build: Callable[[], object], name: str, value: Any) -> list[str]:

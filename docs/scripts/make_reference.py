@@ -7,71 +7,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field
+from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
 from fastes.cli.main import build_parser
+from fastes.es.setting_fields import default_of, described
 from fastes.settings.alternatives import ALTERNATIVES
 from fastes.settings.preset_loader import GENERAL, NO_SETTINGS, all_presets, load_preset
 from fastes.settings.settings import grouped_fields
 
 REFERENCE = Path(__file__).parents[1] / "reference"
-FIRST = (
-    "total_timesteps",
-    "target_return",
-    "policy",
-    "population_size",
-    "sigma",
-    "learning_rate",
-    "optimizer",
-    "shaping",
-    "episodes_per_candidate",
-    "normalize_obs",
-)
-# where a preset or a study gains by a setting; what is neither here nor in OTHER_ENDS has no measured gain yet
-MEASURED = {
-    "policy": "LinearPolicy: LunarLander-v3; MlpPolicy: Reacher-v5; MlpLstmPolicy: the T-maze",
-    "population_size": "Swimmer-v5, HalfCheetah-v5, Hopper-v5",
-    "sigma": "Swimmer-v5",
-    "learning_rate": "Swimmer-v5, HalfCheetah-v5",
-    "optimizer": "sgd: HalfCheetah-v5; adam: LunarLander-v3; clipup: Walker2d-v5, BipedalWalker-v3, HumanoidStandup-v5",
-    "shaping": "standardized: HalfCheetah-v5; centered_ranks: LunarLander-v3; signed_ranks: Reacher-v5; nes: none yet",
-    "episodes_per_candidate": "InvertedDoublePendulum-v5, LunarLander-v3",
-    "normalize_obs": "InvertedDoublePendulum-v5",
-    "policy_kwargs": "net_arch, activation_fn: Reacher-v5; batch_norm: Catch of 20 x 20; others: none yet",
-    "momentum": "0 beside sgd: HalfCheetah-v5",
-    "top_fraction": "HalfCheetah-v5",
-    "starts": "HalfCheetah-v5, LunarLanderContinuous-v3",
-    "starts_share": "with starts: HalfCheetah-v5, LunarLanderContinuous-v3",
-    "alive_bonus": "Hopper-v5, Walker2d-v5, BipedalWalker-v3",
-    "episode_cap": "grow: HalfCheetah-v5, Ant-v5, Reacher-v5; mean, share: none yet",
-    "episode_cap_start": "HalfCheetah-v5",
-    "episode_cap_factor": "HalfCheetah-v5",
-    "obs_warmup": "Ant-v5, Acrobot-v1",
-    "obs_freeze_after": "InvertedDoublePendulum-v5, Ant-v5",
-    "obs_clip": "Ant-v5, InvertedDoublePendulum-v5",
-    "obs_columns": "Humanoid-v5",
-    "sigma_adaptation": "per_parameter, with clipup: Walker2d-v5, BipedalWalker-v3, HumanoidStandup-v5",
-    "generation_timesteps": "Walker2d-v5, Humanoid-v5",
-    "max_population_size": "Walker2d-v5",
-    "archive_size": "Pendulum-v1, LunarLander-v3",
-    "starts_rounds": "LunarLanderContinuous-v3",
-    "obs_std_floor": "with a wide obs_clip: Walker2d-v5",
-}
-OTHER_ENDS = {  # budgets, evaluation, memory, faults: nothing is learned by them
-    "total_timesteps",
-    "target_return",
-    "target_episodes",
-    "noise_table_size",
-    "eval_episodes",
-    "eval_every",
-    "eval_lag",
-    "max_episode_steps",
-    "on_env_error",
-    "step_timeout",
-    "worker_max_episodes",
-}
 POLICY_FLAGS = (
     *("--net-arch", "--activation-fn", "--use-bias", "--action-mapping", "--num-bins"),
     *("--cnn", "--features-dim", "--batch-norm", "--normalize-images"),
@@ -116,13 +62,13 @@ after another error, and with 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP.
 def settings_page() -> str:
     """Those that matter first, then the others by group, then those without a measured gain."""
     items = grouped_fields()
-    first = sorted((item for item in items if item.name in FIRST), key=lambda item: FIRST.index(item.name))
-    rest = [item for item in items if item.name not in FIRST]
-    without = [item for item in rest if item.name not in MEASURED and item.name not in OTHER_ENDS]
+    first = [item for item in items if described(item).first]
+    rest = [item for item in items if not described(item).first]
+    without = [item for item in rest if described(item).tuning and not described(item).gain]
     general = ", ".join(f"`{name}={value!r}`" for name, value in load_preset(GENERAL).items())
     lines = [SETTINGS_HEAD.format(general=general), "## Those that matter first\n", *_table(first)]
-    for group in dict.fromkeys(item.metadata["group"] for item in rest):
-        of_group = [item for item in rest if item.metadata["group"] == group and item not in without]
+    for group in dict.fromkeys(described(item).group for item in rest):
+        of_group = [item for item in rest if described(item).group == group and item not in without]
         lines += [f"\n## {group.capitalize()}\n", *_table(of_group)] if of_group else []
     lines.append(f"\n`policy_kwargs` has flags of its own: {', '.join(f'`{flag}`' for flag in POLICY_FLAGS)}.")
     lines.append(ALTERNATIVES_TEXT.format(names=", ".join(f"`{name}`" for name in ALTERNATIVES)))
@@ -131,16 +77,15 @@ def settings_page() -> str:
 
 def _table(items: Sequence[Field[Any]]) -> list[str]:
     """With a column that says where they gain, unless none of them does."""
-    gains = any(item.name in MEASURED for item in items)
+    gains = any(described(item).gain for item in items)
     header = ["setting", "type", "default", "meaning", *(["gain measured on"] if gains else [])]
     rows = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
     for item in items:
-        default = item.default if item.default is not MISSING else {}
         kind = str(item.type).replace("ScheduleSetting", "schedule").replace("dict[str, Any]", "dict")
         kind = kind.replace("dict[str, list[Any]]", "dict of lists").replace("Sequence[int | str]", "list")
         kind = kind.replace(" | ", " or ")
-        cells = [f"`{item.name}`", kind, f"`{default!r}`", item.metadata["help"].replace("|", "/")]
-        rows.append(f"| {' | '.join([*cells, MEASURED.get(item.name, '')] if gains else cells)} |")
+        cells = [f"`{item.name}`", kind, f"`{default_of(item)!r}`", described(item).help.replace("|", "/")]
+        rows.append(f"| {' | '.join([*cells, described(item).gain] if gains else cells)} |")
     return rows
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from fastes.errors import suggest
-from fastes.settings.aliases import ANSWERS, answer
+from fastes.settings.foreign_names import ANSWERS, answer
 from fastes.settings.settings import setting_names
 
 

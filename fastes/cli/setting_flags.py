@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import Any
 
+from fastes.es.setting_fields import default_of, described
 from fastes.policies.action_head import BOX_MAPPINGS
 from fastes.policies.images.cnn import BATCH_NORMS, CNN_KWARGS, NETWORKS
 from fastes.policies.layers.layer import ACTIVATIONS
@@ -26,20 +27,20 @@ def add_settings(parser: Any) -> None:
     general = load_preset(GENERAL)
     groups: dict[str, Any] = {}
     for item in grouped_fields():
-        group = item.metadata["group"]
+        group = described(item).group
         if group not in groups:
             groups[group] = parser.add_argument_group(group)
         _add_setting(groups[group], item, general)
 
 
 def _add_setting(group: Any, item: Any, general: Mapping[str, Any]) -> None:
-    flag, text = "--" + item.name.replace("_", "-"), item.metadata["help"].replace("%", "%%")
+    flag, text = "--" + item.name.replace("_", "-"), described(item).help.replace("%", "%%")
     if item.name == "policy":  # its values are the metavar
         text = text.partition("; ")[2]
     if item.name == "policy_kwargs":
         _add_policy_kwargs(group)
         return
-    default = item.default if item.default is not MISSING else {}
+    default = default_of(item)
     own = general.get(item.name, default)
     with_network = "" if own == default or item.name == "policy" else f"; of a network: {default}"
     text = f"{text} (default: {own}{with_network})"
@@ -50,7 +51,7 @@ def _add_setting(group: Any, item: Any, general: Mapping[str, Any]) -> None:
         group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
         return
     kinds = {"int": _int, "float": float}
-    choices = POLICIES if item.name == "policy" else item.metadata.get("choices")
+    choices = POLICIES if item.name == "policy" else described(item).choices
     named = "INT|SCHEDULE" if item.name in COUNTED else item.type.removesuffix("Setting").split(" ")[0].upper()
     metavar = _one_of(choices) if choices else named
     kind = str if item.type.startswith("str") else _number_or_text

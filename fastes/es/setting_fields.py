@@ -1,25 +1,110 @@
-"""A field of settings: its default, what it is for, what it may be, and the check of all that."""
+"""A field of settings: everything that is told of a setting beside its name, type and default, and the check of its values."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Callable
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from fastes.errors import check_int, shown, suggest
+from fastes.es.schedules import Allowed, Whole, checked_count, make_schedule
 
 _REAL = (int, float, np.integer, np.floating)
+_KEY = "setting"  # of a field's metadata
 
 
-def setting(default: Any, text: str, group: str, **kind: Any) -> Any:
-    """A dataclass field. kind: low, high (inclusive), above, below (exclusive), choices."""
-    metadata = {"help": text, "group": group, **kind}
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """What is told of a setting. Flags, checks, reference pages and messages are derived from it.
+
+    Attributes:
+        help: One sentence for `--help` and the reference page; an error of a number out of range shows it.
+        group: Heading under which both show it.
+        low, high: Inclusive limits of a number.
+        above, below: Exclusive limits of a number.
+        choices: The only values of a text.
+        check: `check(name, value)` returns the plain value or raises TypeError or ValueError. None for the check by type.
+        schedule: The numbers that its schedules may have; None if it takes no schedule.
+        gain: The tasks on which a preset or a study gains by it, with the value if one gains; '' if none does yet.
+        tuning: Whether a tuner may vary it. Budgets, evaluation, memory and faults change no learning.
+        first: Whether it is one of the few that matter first.
+        fixed: Whether it has to stay as it is when a training is loaded.
+    """
+
+    help: str
+    group: str = ""
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] = ()
+    check: Callable[[str, Any], Any] | None = None
+    schedule: Allowed | Whole | None = None
+    gain: str = ""
+    tuning: bool = True
+    first: bool = False
+    fixed: bool = False
+
+
+def setting(default: Any, help: str, group: str = "", **described: Any) -> Any:
+    """Declare a dataclass field of settings.
+
+    Args:
+        default: The default. A dict is copied for each instance.
+        help: See `Described`, as for the other arguments.
+        group: See `Described`.
+        described: Other fields of `Described`.
+    """
+    metadata = {_KEY: Described(help=help, group=group, **described)}
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def described(item: Field[Any]) -> Described:
+    """Return what is told of a field that `setting` has declared."""
+    found: Described = item.metadata[_KEY]
+    return found
+
+
+def default_of(item: Field[Any]) -> Any:
+    """Return a field's default, a new one if it is mutable."""
+    return item.default if item.default_factory is MISSING else item.default_factory()
+
+
+def checked_fields(settings: Any) -> None:
+    """Replace each field of a frozen dataclass by its plain, checked value. Raises TypeError or ValueError."""
+    for item in fields(settings):
+        object.__setattr__(settings, item.name, checked(item, getattr(settings, item.name)))
+
+
+def checked(item: Field[Any], value: Any) -> Any:
+    """Return the value of a field as a plain one, or raise TypeError or ValueError that says what was expected."""
+    name, told = item.name, described(item)
+    if told.check is not None:
+        return told.check(name, value)
+    if isinstance(told.schedule, Whole):
+        return checked_count(name, value, told.schedule)
+    if told.schedule is not None:
+        make_schedule(name, value, told.schedule)
+    elif item.type == "int":
+        return check_int(name, value, _limit(told.low, 0), _limit(told.high, 2**62))
+    elif item.type == "bool":
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected True or False")
+    elif item.type == "float":
+        return _checked_float(name, value, told)
+    elif told.choices and (not isinstance(value, str) or value not in told.choices):
+        raise ValueError(f"{name} = {shown(value)}: expected one of {told.choices}{suggest(value, told.choices)}")
+    return plain(value)
+
+
+def plain(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def checked_number(name: str, value: object, expected: str) -> float:
@@ -37,28 +122,16 @@ def checked_number(name: str, value: object, expected: str) -> float:
     return number
 
 
-def checked(name: str, value: Any, kind: object, limits: Mapping[str, Any]) -> Any:
-    """The value as a plain one, checked by a field's type and metadata."""
-    if kind == "int" and "low" in limits:
-        return check_int(name, value, limits["low"], limits.get("high", 2**62))
-    if kind == "bool":
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected True or False")
-    elif kind == "float":
-        return _checked_float(name, value, limits)
-    elif "choices" in limits and (not isinstance(value, str) or value not in limits["choices"]):
-        raise ValueError(f"{name} = {shown(value)}: expected one of {limits['choices']}{suggest(value, limits['choices'])}")
-    elif isinstance(value, np.generic):
-        return value.item()
-    return value
-
-
-def _checked_float(name: str, value: Any, limits: Mapping[str, Any]) -> float:
+def _checked_float(name: str, value: Any, told: Described) -> float:
     if isinstance(value, str):
         raise TypeError(f"{name} = {value!r} is a str: expected a number")
     value = checked_number(name, value, "a number")
-    low, above = limits.get("low", -math.inf), limits.get("above", -math.inf)
-    high, below = limits.get("high", math.inf), limits.get("below", math.inf)
-    if not (math.isfinite(value) and low <= value <= high and above < value < below):
-        raise ValueError(f"{name} = {shown(value)} is out of range: {limits['help']}")
+    within = (told.low is None or told.low <= value) and (told.high is None or value <= told.high)
+    between = (told.above is None or told.above < value) and (told.below is None or value < told.below)
+    if not (math.isfinite(value) and within and between):
+        raise ValueError(f"{name} = {shown(value)} is out of range: {told.help}")
     return float(value)
+
+
+def _limit(limit: float | None, otherwise: int) -> int:
+    return otherwise if limit is None else int(limit)

@@ -15,7 +15,8 @@ from fastes import _core
 from fastes.errors import FastESError, check_int, check_seed
 from fastes.es.black_box import BlackBox, History
 from fastes.es.fitness_shaping import Float64, estimate_gradient, shape_returns
-from fastes.es.hyperparameters import Hyperparameters, MoreHyperparameters, Unpack, make_hyperparameters
+from fastes.es.hyperparameters import Hyperparameters, make_hyperparameters
+from fastes.es.keywords import MoreHyperparameters, Unpack
 from fastes.es.noise_table import NoiseTable, default_table_size
 from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer
 from fastes.es.parameter_windows import window_size

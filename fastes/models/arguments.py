@@ -17,7 +17,7 @@ from fastes.es.setting_fields import checked_number
 from fastes.policies.choose_policy import AnySpec, check_noise, spec_for, warn_of_pixels
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.mlp import POLICIES
-from fastes.settings.aliases import answer_in_learn
+from fastes.settings.foreign_names import answer_in_learn
 from fastes.settings.settings import Settings, setting_names
 
 # of FastES, beside the settings

@@ -36,7 +36,7 @@ from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_spec import PolicySpec
 from fastes.rollout.env_calls import EnvCall, calls_from_json, calls_to_json
 from fastes.settings.policy_kwargs import plain_policy_kwargs
-from fastes.settings.settings import SCHEDULES, Settings, setting_names
+from fastes.settings.settings import FIXED, SCHEDULES, Settings, setting_names
 from fastes.system.memory import check_memory
 from fastes.training.counters import Counters
 from fastes.training.evaluation import load_pending
@@ -44,8 +44,6 @@ from fastes.training.evaluation import state_of as pending_state
 from fastes.training.state import TrainingState
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py", "opencv-python", "opencv-python-headless")
-# the file's arrays are of their kinds
-_FIXED = ("policy", "policy_kwargs", "optimizer", "sigma_adaptation", "obs_columns")
 _OLDER = {"eval_lag": 0}  # what settings were before they were settings
 _FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
 _NOT_ZERO = {"draws_ahead": 2**30, "warm_up_timesteps": MAX_COUNTER}  # counters that are there where they are not 0, to at most
@@ -240,7 +238,7 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
         changes = {**changes, "obs_columns": checked_columns(changes["obs_columns"])}
     if "policy_kwargs" in changes:
         changes = {**changes, "policy_kwargs": plain_policy_kwargs(changes["policy_kwargs"])}
-    for name in _FIXED:
+    for name in FIXED:
         if name in changes and changes[name] != (kept := getattr(settings, name)):
             raise CheckpointMismatch(
                 f"{name} = {changes[name]!r} cannot change on loading, the checkpoint has {kept!r}: start a new run"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastes.es.schedules import make_schedule
 from fastes.models.model import Model
-from fastes.settings.aliases import ANSWERS
+from fastes.settings.foreign_names import ANSWERS
 from fastes.settings.settings import setting_names
 
 _NO_BUFFER = "ES keeps no transitions, only returns"

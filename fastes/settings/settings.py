@@ -8,24 +8,43 @@ from dataclasses import Field, asdict, dataclass, fields, replace
 from typing import Any
 
 from fastes.es.hyperparameters import Hyperparameters
-from fastes.es.schedules import ANY_NUMBER, ScheduleSetting, Whole, checked_count, count_at, make_schedule
-from fastes.es.setting_fields import checked_number, setting
+from fastes.es.schedules import ANY_NUMBER, ScheduleSetting, Whole, count_at
+from fastes.es.setting_fields import checked_number, described, plain, setting
+from fastes.policies.mlp import POLICIES
 from fastes.policies.obs_columns import ALL, checked_columns
 from fastes.rollout.episode import STEP_GUARD
-from fastes.settings.aliases import answer
 from fastes.settings.alternatives import plain_alternatives
+from fastes.settings.foreign_names import answer
 from fastes.settings.policy_kwargs import plain_policy_kwargs
 
 ENV_ERRORS = ("stop", "penalise")
 MOST_SNAPSHOTS = 64  # of an archive
 MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
-COUNTED = {  # fields whose schedules are of whole numbers
-    "episodes_per_candidate": Whole(1, 2**62, "1_4"),
-    "generation_timesteps": Whole(0, 10**15, "5000_40000"),
-}
-SCHEDULES = ("sigma", "learning_rate", "alive_bonus", *COUNTED)  # fields that may follow a training's progress
 GROUPS = ("budget", "policy", "evolution", "episodes", "faults", "observations")  # in the order in which they are shown
 EPISODE_CAPS = ("none", "mean", "share", "grow")
+
+
+def _target(name: str, value: Any) -> Any:
+    if not (isinstance(value, str) and value in ("auto", "none")):
+        checked_number(name, value, "a number, 'auto' or 'none'")
+    return plain(value)
+
+
+def _timeout(name: str, value: Any) -> Any:
+    if isinstance(value, str) and value == "auto":
+        return value
+    if checked_number(name, value, "seconds, more than 0, or 'auto'") <= 0.0:
+        raise ValueError(f"{name} = {value!r}: expected seconds, more than 0, or 'auto'")
+    return plain(value)
+
+
+def _policy(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(
+            f"{name} = {value!r} is a {type(value).__name__}: expected {', '.join(map(repr, POLICIES))}, a fastes.TorchPolicy "
+            "or a fastes.CallablePolicy"
+        )
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,18 +57,27 @@ class Settings(Hyperparameters):
         "budget",
         low=1,
         high=10**15,
+        tuning=False,
+        first=True,
     )
     target_return: float | str = setting(
         "auto",
         "noise-free return at which training stops; 'auto': the environment's threshold, 'none': never",
         "budget",
+        check=_target,
+        tuning=False,
+        first=True,
     )
-    target_episodes: int = setting(20, "episodes that confirm the target before training stops", "budget", low=1)
+    target_episodes: int = setting(20, "episodes that confirm the target before training stops", "budget", low=1, tuning=False)
 
     policy: str = setting(
         "MlpPolicy",
         "MlpPolicy, LinearPolicy, CnnPolicy, MlpLstmPolicy or CnnLstmPolicy; in Python also a TorchPolicy or a CallablePolicy",
         "policy",
+        check=_policy,
+        gain="LinearPolicy: LunarLander-v3; MlpPolicy: Reacher-v5; MlpLstmPolicy: the T-maze",
+        first=True,
+        fixed=True,
     )
     policy_kwargs: dict[str, Any] = setting(
         {},
@@ -57,6 +85,9 @@ class Settings(Hyperparameters):
         "nature or [[filters, kernel, stride], ...]), features_extractor_kwargs, batch_norm (virtual, none), normalize_images; "
         "of LSTM policies also cell (lstm, gru), lstm_hidden_size, n_lstm_layers",
         "policy",
+        check=lambda _, value: plain_policy_kwargs(value),
+        gain="net_arch, activation_fn: Reacher-v5; batch_norm: Catch of 20 x 20; others: none yet",
+        fixed=True,
     )
 
     generation_timesteps: int | str = setting(
@@ -64,6 +95,8 @@ class Settings(Hyperparameters):
         "environment steps that a generation makes at least, by adding candidates; a number, or a schedule such as "
         "exp_5000_40000; 0: no such rule",
         "evolution",
+        schedule=Whole(0, 10**15, "5000_40000"),
+        gain="Walker2d-v5, Humanoid-v5",
     )
     max_population_size: int = setting(
         0,
@@ -71,9 +104,15 @@ class Settings(Hyperparameters):
         "evolution",
         low=0,
         high=2**31 - 2,
+        gain="Walker2d-v5",
     )
     noise_table_size: int = setting(
-        0, "numbers in the shared noise table, 4 bytes each; 0: as many as the policy needs", "evolution", low=0, high=2**36
+        0,
+        "numbers in the shared noise table, 4 bytes each; 0: as many as the policy needs",
+        "evolution",
+        low=0,
+        high=2**36,
+        tuning=False,
     )
 
     starts: int = setting(
@@ -82,6 +121,7 @@ class Settings(Hyperparameters):
         "evolution",
         low=1,
         high=10_000,
+        gain="HalfCheetah-v5, LunarLanderContinuous-v3",
     )
     starts_share: float = setting(
         0.2,
@@ -89,6 +129,7 @@ class Settings(Hyperparameters):
         "evolution",
         above=0.0,
         high=1.0,
+        gain="with starts: HalfCheetah-v5, LunarLanderContinuous-v3",
     )
     starts_rounds: int = setting(
         1,
@@ -96,6 +137,7 @@ class Settings(Hyperparameters):
         "evolution",
         low=1,
         high=14,
+        gain="LunarLanderContinuous-v3",
     )
     starts_episodes: int = setting(
         10,
@@ -108,19 +150,26 @@ class Settings(Hyperparameters):
         {},
         "settings that starts differ in, as lists of values: start n has value n of each, counted round and round",
         "evolution",
+        check=lambda _, value: plain_alternatives(value),
     )
 
     episodes_per_candidate: int | str = setting(
-        1, "episodes whose mean return is a candidate's fitness; a number, or a schedule such as lin_1_4", "episodes"
+        1,
+        "episodes whose mean return is a candidate's fitness; a number, or a schedule such as lin_1_4",
+        "episodes",
+        schedule=Whole(1, 2**62, "1_4"),
+        gain="InvertedDoublePendulum-v5, LunarLander-v3",
+        first=True,
     )
-    eval_episodes: int = setting(1, "noise-free episodes of theta each evaluation", "episodes", low=1)
-    eval_every: int = setting(1, "generations from one evaluation of theta to the next", "episodes", low=1)
+    eval_episodes: int = setting(1, "noise-free episodes of theta each evaluation", "episodes", low=1, tuning=False)
+    eval_every: int = setting(1, "generations from one evaluation of theta to the next", "episodes", low=1, tuning=False)
     eval_lag: int = setting(
         1,
         "generations that play while an evaluation does, before its figures are told; 0: everybody waits for it",
         "episodes",
         low=0,
         high=100,
+        tuning=False,
     )
     archive_size: int = setting(
         0,
@@ -128,6 +177,7 @@ class Settings(Hyperparameters):
         "episodes",
         low=0,
         high=MOST_SNAPSHOTS,
+        gain="Pendulum-v1, LunarLander-v3",
     )
     action_noise: float = setting(
         0.0,
@@ -142,6 +192,8 @@ class Settings(Hyperparameters):
         0.0,
         "reward a step that training takes away, logs and evaluation keep; a number or a schedule",
         "episodes",
+        schedule=ANY_NUMBER,
+        gain="Hopper-v5, Walker2d-v5, BipedalWalker-v3",
     )
     max_episode_steps: int = setting(
         0,
@@ -149,24 +201,28 @@ class Settings(Hyperparameters):
         f"where ten generations of these exceed the budget, but at least 1,000; -1: the environment decides, or {STEP_GUARD:,}",
         "episodes",
         low=-1,
+        tuning=False,
     )
     episode_cap: str = setting(
         "none",
         "adaptive cap of training episodes: mean (of the mean length), share (grows when half of them reach it), grow (always)",
         "episodes",
         choices=EPISODE_CAPS,
+        gain="grow: HalfCheetah-v5, Ant-v5, Reacher-v5; mean, share: none yet",
     )
     episode_cap_start: int = setting(
         1000,
         "first value of the adaptive cap, in steps",
         "episodes",
         low=1,
+        gain="HalfCheetah-v5",
     )
     episode_cap_factor: float = setting(
         2.0,
         "factor of the adaptive cap; more than 1",
         "episodes",
         above=1.0,
+        gain="HalfCheetah-v5",
     )
 
     on_env_error: str = setting(
@@ -174,31 +230,43 @@ class Settings(Hyperparameters):
         "what an exception in an episode does: stop the training, or penalise (the candidate ranks worst)",
         "faults",
         choices=ENV_ERRORS,
+        tuning=False,
     )
     step_timeout: float | str = setting(
         "auto",
         "seconds without an env.step after which a worker is replaced; 'auto': learned from the episodes",
         "faults",
+        check=_timeout,
+        tuning=False,
     )
     worker_max_episodes: int = setting(
         0,
         "episodes after which a new process takes a worker's place, for environments that leak memory; 0: never",
         "faults",
         low=0,
+        tuning=False,
     )
 
     obs_columns: str | Sequence[int | str] = setting(
         ALL,
         "observations that the policy sees, of flat ones: all, or indices and ranges such as 0:45,60,100:",
         "observations",
+        check=lambda _, value: checked_columns(value),
+        gain="Humanoid-v5",
+        fixed=True,
     )
     normalize_obs: bool = setting(
-        True, "normalise observations by the running mean and standard deviation of what candidates saw", "observations"
+        True,
+        "normalise observations by the running mean and standard deviation of what candidates saw",
+        "observations",
+        gain="InvertedDoublePendulum-v5",
+        first=True,
     )
     obs_warmup: bool = setting(
         False,
         "play the first candidates once before training, for the statistics of observations",
         "observations",
+        gain="Ant-v5, Acrobot-v1",
     )
     obs_freeze_after: int = setting(
         0,
@@ -206,30 +274,25 @@ class Settings(Hyperparameters):
         "observations",
         low=0,
         high=10**15,
+        gain="InvertedDoublePendulum-v5, Ant-v5",
     )
     obs_clip: float = setting(
         5.0,
         "normalised observations are clipped to plus or minus this many standard deviations",
         "observations",
         above=0.0,
+        gain="Ant-v5, InvertedDoublePendulum-v5",
     )
-    obs_std_floor: float = setting(0.01, "smallest standard deviation that normalisation divides by", "observations", above=0.0)
+    obs_std_floor: float = setting(
+        0.01,
+        "smallest standard deviation that normalisation divides by",
+        "observations",
+        above=0.0,
+        gain="with a wide obs_clip: Walker2d-v5",
+    )
 
     def __post_init__(self) -> None:
-        make_schedule("alive_bonus", self.alive_bonus, ANY_NUMBER)
-        if not isinstance(self.policy, str):
-            raise TypeError(
-                f"policy = {self.policy!r} is a {type(self.policy).__name__}: expected 'MlpPolicy', 'LinearPolicy', "
-                "'CnnPolicy', 'MlpLstmPolicy', 'CnnLstmPolicy', a fastes.TorchPolicy or a fastes.CallablePolicy"
-            )
-        object.__setattr__(self, "policy_kwargs", plain_policy_kwargs(self.policy_kwargs))
-        object.__setattr__(self, "starts_alternatives", plain_alternatives(self.starts_alternatives))
-        object.__setattr__(self, "obs_columns", checked_columns(self.obs_columns))
-        for name, allowed in COUNTED.items():
-            object.__setattr__(self, name, checked_count(name, getattr(self, name), allowed))
         super().__post_init__()
-        self.target()
-        self.timeout()
         self._check_largest_population()
         self._check_alternatives()
 
@@ -299,16 +362,13 @@ class Settings(Hyperparameters):
         """The return at which training stops: a number, infinity for never."""
         if isinstance(self.target_return, str) and self.target_return in ("auto", "none"):
             return registered if self.target_return == "auto" and registered is not None else math.inf
-        return checked_number("target_return", self.target_return, "a number, 'auto' or 'none'")
+        return float(self.target_return)
 
     def timeout(self) -> float | None:
         """Seconds without an env.step after which a worker counts as hung; None when that is learned."""
         if isinstance(self.step_timeout, str) and self.step_timeout == "auto":
             return None
-        seconds = checked_number("step_timeout", self.step_timeout, "seconds, more than 0, or 'auto'")
-        if seconds <= 0.0:
-            raise ValueError(f"step_timeout = {self.step_timeout!r}: expected seconds, more than 0, or 'auto'")
-        return seconds
+        return float(self.step_timeout)
 
     def changed(self, **values: Any) -> Settings:
         """A copy with these settings instead, or an error that suggests the right name."""
@@ -332,8 +392,15 @@ class Settings(Hyperparameters):
 
 def grouped_fields() -> list[Field[Any]]:
     """The fields of Settings, group by group, as --help and the documentation show them."""
-    return sorted(fields(Settings), key=lambda item: GROUPS.index(item.metadata["group"]))
+    return sorted(fields(Settings), key=lambda item: GROUPS.index(described(item).group))
 
 
 def setting_names() -> tuple[str, ...]:
     return tuple(item.name for item in fields(Settings))
+
+
+# fields that may follow a training's progress, by name; and those of them whose schedules are of whole numbers
+SCHEDULES = {item.name: allowed for item in fields(Settings) if (allowed := described(item).schedule) is not None}
+# fields that have to stay as they are when a training is loaded: the file's arrays are of their kinds
+FIXED = tuple(item.name for item in fields(Settings) if described(item).fixed)
+COUNTED = {name: allowed for name, allowed in SCHEDULES.items() if isinstance(allowed, Whole)}

@@ -12,9 +12,8 @@ from fastes.errors import FastESError
 from fastes.reports.callbacks import Callback
 from fastes.sb3.files import MonitorFile
 from fastes.settings.preset_loader import DEFAULT, GENERAL, preset_for
+from fastes.settings.settings import SCHEDULES
 from fastes.zoo.environments import single_environments
-
-_SCHEDULES = ("learning_rate", "sigma", "alive_bonus")
 
 
 class FastES(agent.FastES):
@@ -108,7 +107,7 @@ def monitor_file(vec_env: Any) -> Callback:
 def plain_schedules(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings with the schedules that the Zoo has made of numbers and 'lin_A' as these again: checkpoints hold those."""
     changed = dict(settings)
-    for name in _SCHEDULES:
+    for name in SCHEDULES:
         kind = type(settings.get(name)).__name__
         if kind == "ConstantSchedule":
             changed[name] = float(settings[name](1.0))

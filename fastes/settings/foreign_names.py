@@ -1,4 +1,4 @@
-"""What Stable-Baselines3, sb3-contrib's ARS and packages for ES call their settings, and what to do about each here."""
+"""The dictionary of foreign names: settings of Stable-Baselines3, sb3-contrib and packages for ES, and what to write here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 
 from fastes.errors import suggest
-from fastes.es.hyperparameters import OTHER_NAMES
+from fastes.es.foreign_names import RENAMED
 
 # fmt: off
 _OF_GRADIENTS = (
@@ -21,7 +21,7 @@ _OF_GRADIENTS = (
 # fmt: on
 # of sb3-contrib's ARS and of packages for ES -> the name here
 _RENAMED = {
-    **OTHER_NAMES,
+    **RENAMED,
     "popsize_max": "max_population_size",
     "num_interactions": "generation_timesteps",
     **dict.fromkeys(("timesteps", "n_timesteps", "total_steps", "steps", "max_timesteps"), "total_timesteps"),
