@@ -89,9 +89,16 @@ def test_code_is_not_prose(tmp_path: Path) -> None:
 def test_numbers_and_long_lines_of_a_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     numbers = ", ".join(str(number) for number in range(1, check.MOST_NUMBERS + 2))
-    text = f"One. Scores are {numbers}.\n\n| {numbers} |\n\nScores are 1, 2, 3.5. Scores are 4, 5 on A-v5.\n\n{'word ' * 40}\n"
+    table = f"| a |\n|---|\n| {numbers} |"
+    text = f"One. Scores are {numbers}.\n\n{table}\n\nScores are 1, 2, 3.5. Scores are 4, 5 on A-v5.\n\n{'word ' * 40}\n"
     page.write_text(text, encoding="utf-8")
-    assert [(each.line, each.rule) for each in check.findings_of_page(page)] == [(1, "numbers"), (7, "long line")]
+    assert [(each.line, each.rule) for each in check.findings_of_page(page)] == [(1, "numbers"), (9, "long line")]
+
+
+def test_rows_without_a_header_are_no_table(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n\n```text\n| x |\n```\n", encoding="utf-8")
+    assert [(each.line, each.rule) for each in check.findings_of_page(page)] == [(5, "table")]
 
 
 def test_an_allowance_only_falls(tmp_path: Path) -> None:

@@ -138,6 +138,14 @@ def _long_lines(text: str) -> Iterator[tuple[int, str]]:
             yield number, line[:60]
 
 
+def _rows_without_a_header(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line from 0, its beginning) for each block of table rows that Markdown takes for a paragraph."""
+    lines = ["", *re.sub(r"^( *)```.*?^\1```$", _blank, text, flags=re.MULTILINE | re.DOTALL).split("\n"), ""]
+    for number, (before, line, after) in enumerate(zip(lines, lines[1:], lines[2:], strict=False)):
+        if line.startswith("|") and not before.startswith("|") and not re.fullmatch(r"\|[-:| ]+\|", after):
+            yield number, line[:60]
+
+
 def findings_of_page(path: Path) -> list[Finding]:
     """Check a Markdown page; lines count from 1."""
     text = path.read_text(encoding="utf-8")
@@ -145,6 +153,9 @@ def findings_of_page(path: Path) -> list[Finding]:
     found = [Finding(path, line + 1, rule.name, words, rule.instead) for line, rule, words in findings_in(prose, PAGES)]
     found += [Finding(path, line + 1, "numbers", words, "a table") for line, words in sentences_with_many_numbers(prose)]
     found += [Finding(path, line + 1, "long line", words, f"wrap at {LONGEST_LINE}") for line, words in _long_lines(text)]
+    found += [
+        Finding(path, line + 1, "table", words, "no blank line before it") for line, words in _rows_without_a_header(text)
+    ]
     return sorted(found, key=lambda each: each.line)
 
 
