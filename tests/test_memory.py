@@ -241,7 +241,7 @@ def test_a_billion_evaluations_of_a_file_take_no_room_before_they_are_played(
     with FastES.load(tmp_path / "m", toy(), 0) as model:
         learn(model, 1)
         assert model.evaluate(3).returns.shape == (3,)
-        assert sum(place.returns.size for place in model.evaluator.start().block.places) < 4000
+        assert sum(slot.returns.size for slot in model.evaluator.start().block.slots) < 4000
         with pytest.raises(OSError, match=r"64 GB for seeds and results of 1,000,000,000 episodes"):
             model.evaluate(10**9)
 

@@ -23,7 +23,7 @@ from fastes.pools.pool import Pool
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.job import Batch, Request
-from fastes.rollout.shared_block import PLACE, READY
+from fastes.rollout.shared_block import READY, SLOT
 
 POOLS = [0, 1, 2, 3]
 
@@ -147,7 +147,7 @@ def test_there_are_as_many_places_as_were_asked_for(n_workers: int, closing: lis
     closing += [model, pool]
     tickets = [pool.submit(request) for request in requests]
     for request in requests:
-        with pytest.raises(FastESError, match="no place is free"):
+        with pytest.raises(FastESError, match="no slot is free"):
             pool.submit(request)
     pool.wait(tickets[:1])
     pool.collect(tickets[0])
@@ -275,7 +275,7 @@ def test_a_spare_worker_plays_evaluations_alone(closing: list[Any]) -> None:
         for ticket in tickets:
             spared.wait((ticket,))
             spared.collect(ticket)
-        assert all(int(row[PLACE]) >= 3 or not row[8] for row in spared.block.workers[2:])
+        assert all(int(row[SLOT]) >= 3 or not row[8] for row in spared.block.workers[2:])
 
 
 def test_forgotten_jobs_are_not_played(closing: list[Any], monkeypatch: pytest.MonkeyPatch, alone: list[Batch]) -> None:
@@ -289,7 +289,7 @@ def test_forgotten_jobs_are_not_played(closing: list[Any], monkeypatch: pytest.M
     pool.forget()
     for _ in range(3):
         assert_same_batch(played(pool, requests[0]), alone[0])
-    assert not any(place.committed.any() for place in pool.block.places[1:])
+    assert not any(slot.committed.any() for slot in pool.block.slots[1:])
 
 
 def test_a_penalty_is_told_however_late_its_message_is_read(closing: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +302,7 @@ def test_a_penalty_is_told_however_late_its_message_is_read(closing: list[Any], 
     closing.append(pool)
     pool.place_table(model.strategy.table)
     first, second = pool.submit(requests[0]), pool.submit(requests[1])
-    committed = pool.block.places[3].committed  # of the second, which are played last
+    committed = pool.block.slots[3].committed  # of the second, which are played last
 
     def see_no_message(_: float) -> None:
         wait_until(lambda: committed[: len(requests[1].eval_seeds)].all(), "the jobs")
@@ -340,7 +340,7 @@ def test_no_other_request_gets_results_of_an_environment_that_has_raised(alone: 
     closing += [model, pool]
     first, second = pool.submit(requests[0]._replace(jobs=np.array([0, 6]))), pool.submit(requests[1])
     row = pool.block.workers[0]
-    wait_until(lambda: row[READY] and pool.block.places[0].committed[0], "the first job")
+    wait_until(lambda: row[READY] and pool.block.slots[0].committed[0], "the first job")
     time.sleep(0.3)  # the parent does something else, and so could the worker
     pool.wait((first,))
     with pytest.raises(WorkerError, match="a bad one"):

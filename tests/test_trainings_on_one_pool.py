@@ -236,7 +236,7 @@ def test_no_training_takes_another_s_room(trainings: Trainings, pools: list[Pool
     first, second = (requests[0] for requests in trainings.requests[:2])
     for _ in range(GENERATIONS):
         pool.submit(first)
-    with pytest.raises(FastESError, match="no place is free for another request of candidates of training 0"):
+    with pytest.raises(FastESError, match="no slot is free for another request of candidates of training 0"):
         pool.submit(first)
     pool.submit(second)
 
@@ -253,7 +253,7 @@ def test_evaluation_alone_beside_a_training(
     asked = [*trainings.requests[0], trainings.requests[1][1]]
     expected = [*alone[:: len(TRAININGS)], alone[len(TRAININGS) + 1]]
     assert_plays_as_alone(pool, asked, expected)
-    with pytest.raises(FastESError, match="no place is free"):
+    with pytest.raises(FastESError, match="no slot is free"):
         pool.submit(trainings.requests[1][0])
     with pytest.raises(ValueError, match="a noise table of 7000 values of seed 6 for training 1, expected none"):
         pool.place_table(trainings.models[1].strategy.table, 1)

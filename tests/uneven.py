@@ -25,14 +25,14 @@ def assert_pool_plays_candidates(model: FastES) -> None:
     pool.place_table(model.strategy.table)
     try:
         training, _ = model.state.episode_settings()
-        request, place = Request(perturbations.theta, model.normalizer, training, perturbations), pool.block.places[0]
-        actor, load = model.policy_spec.make_actor(), parameter_loader(place.layout, model.policy_spec)
-        for job, expected in zip(publish(place, request), perturbations, strict=True):
-            load(actor, place, job, perturbations.sigma)
+        request, slot = Request(perturbations.theta, model.normalizer, training, perturbations), pool.block.slots[0]
+        actor, load = model.policy_spec.make_actor(), parameter_loader(slot.layout, model.policy_spec)
+        for job, expected in zip(publish(slot, request), perturbations, strict=True):
+            load(actor, slot, job, perturbations.sigma)
             assert_same_bits(f"job {job}", actor.parameters, expected)
-        place = pool.block.places[1]
-        publish(place, Request(perturbations.theta, model.normalizer, training, eval_seeds=model.state.eval_seeds(0)))
-        load(actor, place, 0, perturbations.sigma)
+        slot = pool.block.slots[1]
+        publish(slot, Request(perturbations.theta, model.normalizer, training, eval_seeds=model.state.eval_seeds(0)))
+        load(actor, slot, 0, perturbations.sigma)
         assert_same_bits("theta", actor.parameters, perturbations.theta)
     finally:
         model.strategy.table.release()

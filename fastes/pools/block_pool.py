@@ -11,7 +11,7 @@ from fastes.pools.noise_tables import NoiseTables
 from fastes.pools.open_requests import OpenRequests
 from fastes.pools.pool import Pool
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
-from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, Block
+from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, SharedBlock
 from fastes.system.forks import tell_of_forks
 from fastes.system.memory import check_memory
 
@@ -25,7 +25,7 @@ class BlockPool(Pool):
     is_remote = False
 
     def __init__(self) -> None:
-        self._block: Block | None = None
+        self._block: SharedBlock | None = None
         self._tables: NoiseTables | None = None
         self._requests = OpenRequests()
         tell_of_forks(self)
@@ -40,7 +40,7 @@ class BlockPool(Pool):
         return f"{self.n_workers} worker{'' if self.n_workers == 1 else 's'}"
 
     @property
-    def block(self) -> Block:
+    def block(self) -> SharedBlock:
         """The memory of requests and results.
 
         Raises:
@@ -50,7 +50,7 @@ class BlockPool(Pool):
             raise _closed()
         return self._block
 
-    def _use(self, spec: PoolSpec, block: Block) -> None:
+    def _use(self, spec: PoolSpec, block: SharedBlock) -> None:
         """Be open. A forked copy may still have requests of its parent."""
         self._requests.forget()
         self.spec, self._block, self._tables = spec, block, NoiseTables(spec, block.tables)
@@ -69,7 +69,7 @@ class BlockPool(Pool):
         self._tables.place(table, training)
 
     def submit(self, request: Request) -> int:
-        return self._requests.add(request, self.block.places).ticket
+        return self._requests.add(request, self.block.slots).ticket
 
     def tickets(self) -> Set[int]:
         return self._requests.tickets()

@@ -1,4 +1,4 @@
-"""The open requests of a pool, and their places in its block."""
+"""The open requests of a pool, and their slots in its block."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy.typing as npt
 from fastes import _core
 from fastes.errors import FastESError
 from fastes.rollout.job import Batch, Request, collect, publish
-from fastes.rollout.shared_block import Place
+from fastes.rollout.shared_block import RequestSlot
 
 
 @dataclass
 class OpenRequest:
     """A request that was submitted and is not collected.
 
-    number: of its place.
-    place: its arrays.
+    number: of its slot.
+    slot: its arrays.
     request: what was asked.
     jobs: in the order of claiming, int64 (n,).
     first_ticket: a commit flag of at least this is of this request.
@@ -35,7 +35,7 @@ class OpenRequest:
     """
 
     number: int
-    place: Place
+    slot: RequestSlot
     request: Request
     jobs: npt.NDArray[np.int64]
     first_ticket: int
@@ -50,11 +50,11 @@ class OpenRequest:
 
     def misses_the_same(self) -> bool:
         """Whether the job that had no result at the last look has none still: then nobody has to look at all of them."""
-        return self.missing is not None and _core.committed(self.place.committed, self.missing) < self.first_ticket
+        return self.missing is not None and _core.committed(self.slot.committed, self.missing) < self.first_ticket
 
     def uncommitted(self) -> npt.NDArray[np.int64]:
         """The jobs without a result, in the order of claiming."""
-        return _core.uncommitted(self.place.committed, self.jobs, self.first_ticket)
+        return _core.uncommitted(self.slot.committed, self.jobs, self.first_ticket)
 
 
 class OpenRequests:
@@ -69,22 +69,22 @@ class OpenRequests:
         self._last_ticket += 1
         return self._last_ticket
 
-    def add(self, request: Request, places: Sequence[Place]) -> OpenRequest:
-        """Publish a request in a free place of its training and kind.
+    def add(self, request: Request, slots: Sequence[RequestSlot]) -> OpenRequest:
+        """Publish a request in a free slot of its training and kind.
 
         Raises:
             FastESError: If there is none.
         """
         taken = {open_.number for open_ in self._open.values()}
         candidates, training = request.perturbations is not None, request.training
-        for number, place in enumerate(places):
-            if number not in taken and place.training == training and bool(place.layout.num_pairs) == candidates:
-                jobs, ticket = publish(place, request), self.new_ticket()
-                self._open[ticket] = open_ = OpenRequest(number, place, request, jobs, ticket, ticket)
+        for number, slot in enumerate(slots):
+            if number not in taken and slot.training == training and bool(slot.layout.num_pairs) == candidates:
+                jobs, ticket = publish(slot, request), self.new_ticket()
+                self._open[ticket] = open_ = OpenRequest(number, slot, request, jobs, ticket, ticket)
                 return open_
         kind = "candidates" if candidates else "noise-free episodes"
-        whose = f" of training {training}" if training or places[-1].training else ""
-        raise FastESError(f"no place is free for another request of {kind}{whose}: collect an earlier one first")
+        whose = f" of training {training}" if training or slots[-1].training else ""
+        raise FastESError(f"no slot is free for another request of {kind}{whose}: collect an earlier one first")
 
     def __getitem__(self, ticket: int) -> OpenRequest:
         return self._open[ticket]
@@ -101,7 +101,7 @@ class OpenRequests:
         return [open_ for open_ in self._open.values() if not open_.finished]
 
     def at(self, number: int, ticket: int) -> OpenRequest | None:
-        """The request that has a place, and gave out a ticket."""
+        """The request that has a slot, and gave out a ticket."""
         found = (open_ for open_ in self._open.values() if open_.number == number and open_.first_ticket <= ticket)
         return next(found, None)
 
@@ -110,7 +110,7 @@ class OpenRequests:
         open_ = self._open.pop(ticket)
         if open_.error is not None:
             raise open_.error
-        return collect(open_.place, open_.request, open_.jobs, open_.rerun, open_.penalised)
+        return collect(open_.slot, open_.request, open_.jobs, open_.rerun, open_.penalised)
 
     def forget(self) -> None:
         """All of them."""

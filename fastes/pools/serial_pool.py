@@ -55,14 +55,14 @@ class SerialPool(BlockPool, LocalPool):
 
     def play_job(self, job: int, request: Request) -> Episode:
         """One job of a request: the mean return of its episodes, and their total length. Errors come as they are."""
-        open_ = self._requests.add(request, self.block.places)
-        place = open_.place
+        open_ = self._requests.add(request, self.block.slots)
+        slot = open_.slot
         try:
             with self._running() as runner:
-                runner.run(place, open_.ticket, job, _raise)
+                runner.run(slot, open_.ticket, job, _raise)
         finally:
             self._requests.forget()
-        return Episode(float(place.returns[job]), int(place.lengths[job]), cut=int(place.cuts[job]))
+        return Episode(float(slot.returns[job]), int(slot.lengths[job]), cut=int(slot.cuts[job]))
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[JobRunner]:
@@ -82,7 +82,7 @@ class SerialPool(BlockPool, LocalPool):
             warn_of_penalty(self._warned, open_.penalised, self._describe(job, open_).text, trace_of(error))
 
         try:
-            runner.run(open_.place, open_.ticket, job, penalise)
+            runner.run(open_.slot, open_.ticket, job, penalise)
             if runner.is_worn:
                 runner.renew()
         except Exception as error:
@@ -99,7 +99,7 @@ class SerialPool(BlockPool, LocalPool):
             open_.error.__cause__ = error
 
     def _describe(self, job: int, open_: OpenRequest) -> Where:
-        return describe_episode(self.spec, open_.place, job, int(self.block.workers[0, EPISODE]))
+        return describe_episode(self.spec, open_.slot, job, int(self.block.workers[0, EPISODE]))
 
     def close(self) -> None:
         """Close the environment."""

@@ -26,7 +26,7 @@ from fastes.rollout.job_runner import parameter_loader
 from fastes.rollout.last_infos import write_info
 from fastes.rollout.observations.reader import ObservationReader
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
-from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, PlaceLayout
+from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, SlotLayout
 from fastes.system.forks import CopiesEndHere, end_copy
 from fastes.system.interrupts import handlers_kept, interrupts_wait
 
@@ -38,17 +38,17 @@ class Job:
     """A job of an open request.
 
     Attributes:
-        place: The request's.
-        number: The job's, in its place.
+        slot: The request's.
+        number: The job's, in its slot.
         players: The actors of the request's training.
         terms: The request's.
         is_candidate: Whether it is no noise-free episode.
     """
 
     def __init__(self, request: OpenRequest, number: int, players: _Players) -> None:
-        self.place, self.number, self.players = request.place, number, players
-        self.terms = Terms.of(request.place, request.ticket)
-        self.is_candidate = bool(request.place.layout.num_pairs)
+        self.slot, self.number, self.players = request.slot, number, players
+        self.terms = Terms.of(request.slot, request.ticket)
+        self.is_candidate = bool(request.slot.layout.num_pairs)
 
     def told(self) -> int:
         """Its number as errors and `replay` have it."""
@@ -65,7 +65,7 @@ class _Players:
         load_parameters: Gives an actor what a job evaluates.
     """
 
-    def __init__(self, needs: TrainingNeeds, layout: PlaceLayout, count: int, reader: ObservationReader) -> None:
+    def __init__(self, needs: TrainingNeeds, layout: SlotLayout, count: int, reader: ObservationReader) -> None:
         self.needs, self.load_parameters = needs, parameter_loader(layout, needs.policy)
         self.actors = [needs.policy.make_actor() for _ in range(count)]
         self.can_act = [not needs.policy.needs_reference] * count
@@ -159,16 +159,16 @@ class VectorPool(BlockPool, LocalPool):
 
         Raises WorkerError for an exception in the environments.
         """
-        open_ = self._requests.add(request, self.block.places)
+        open_ = self._requests.add(request, self.block.slots)
         try:
             self._play([self._job(open_, job)])
         finally:
             self._requests.forget()
-        place = open_.place
-        return Episode(float(place.returns[job]), int(place.lengths[job]), cut=int(place.cuts[job]))
+        slot = open_.slot
+        return Episode(float(slot.returns[job]), int(slot.lengths[job]), cut=int(slot.cuts[job]))
 
     def _job(self, open_: OpenRequest, number: int) -> Job:
-        return Job(open_, number, self._players[open_.place.training])
+        return Job(open_, number, self._players[open_.slot.training])
 
     def _play(self, jobs: Sequence[Job]) -> None:
         self.vector_env.check_process()
@@ -236,8 +236,8 @@ class _Run:
         self.actors = list(jobs[0].players.actors)
         self.waiting_jobs = deque(jobs)
         for job in jobs:
-            job.place.seconds[job.number] = 0.0  # the first job's gets the time that the environment took for all
-        self.seconds = jobs[0].place.seconds[jobs[0].number : jobs[0].number + 1]
+            job.slot.seconds[job.number] = 0.0  # the first job's gets the time that the environment took for all
+        self.seconds = jobs[0].slot.seconds[jobs[0].number : jobs[0].number + 1]
         count = self.vector_env.num_envs
         self.job: list[Job | None] = [None] * count
         self.begun: list[int] = [0] * count  # ticket of the request whose normaliser and reference batch an actor has
@@ -306,22 +306,22 @@ class _Run:
         if self.begun[index] != terms.ticket:
             self._begin_request(actor, job)
             self.begun[index] = terms.ticket
-        players.load_parameters(actor, job.place, job.number, terms.sigma)
+        players.load_parameters(actor, job.slot, job.number, terms.sigma)
         players.can_act[index] = True
 
     def _begin_request(self, actor: _core.Actor, job: Job) -> None:
         needs = job.players.needs
         if needs.normalize_obs:
-            actor.set_normalizer(job.place.obs_mean, job.place.obs_inv_std, job.terms.obs_clip)
+            actor.set_normalizer(job.slot.obs_mean, job.slot.obs_inv_std, job.terms.obs_clip)
         if needs.policy.needs_reference:
-            actor.set_reference(job.place.reference)
+            actor.set_reference(job.slot.reference)
 
     def _plan_episode(self, index: int, job: Job) -> None:
-        place, number, episode = job.place, job.number, int(self.episode[index])
+        slot, number, episode = job.slot, job.number, int(self.episode[index])
         if job.is_candidate:
-            seed, key = int(place.env_seed[number // 2, episode]), int(place.action_key[number // 2, episode])
+            seed, key = int(slot.env_seed[number // 2, episode]), int(slot.action_key[number // 2, episode])
         else:
-            seed, key = int(place.eval_seed[number]), 0
+            seed, key = int(slot.eval_seed[number]), 0
         self.to_start[index] = _Start(seed, key, job.terms.episodes, job)
 
     def _start_all(self) -> None:
@@ -339,30 +339,30 @@ class _Run:
             counts = job.players.needs.normalize_obs and job.is_candidate
             actor.count_moments(counts)
             if counts and self.episode[index]:
-                actor.observation_moments[:] = job.place.moments[job.number]  # go on where the last episode ended
+                actor.observation_moments[:] = job.slot.moments[job.number]  # go on where the last episode ended
             self.playing[index] = True
             self.total[index], self.length[index], self.limit[index] = 0.0, 0, start.settings.max_steps
         self.to_start.clear()
 
     def _end_episode(self, index: int, job: Job) -> None:
-        actor, place, number = self.actors[index], job.place, job.number
+        actor, slot, number = self.actors[index], job.slot, job.number
         self.playing[index] = False
         self.returns[index] += self.total[index]
         info = self.vector_env.info(index)
         self.successes[index] += success_of(info)
         self.lengths[index] += self.length[index]
         if job.is_candidate:
-            place.masks[number] = has_mask(info)
-            if place.layout.info_bytes:
-                write_info(place.infos[number, self.episode[index]], info, self.spec.info_keywords)
+            slot.masks[number] = has_mask(info)
+            if slot.layout.info_bytes:
+                write_info(slot.infos[number, self.episode[index]], info, self.spec.info_keywords)
         self.episode[index] += 1
         episodes = job.terms.episodes.per_candidate if job.is_candidate else 1
         if job.is_candidate:
-            place.moments[number] = actor.observation_moments
+            slot.moments[number] = actor.observation_moments
             actor.count_moments(False)
             if self.episode[index] < episodes:
                 self._plan_episode(index, job)
                 return
-        place.returns[number], place.successes[number] = self.returns[index] / episodes, self.successes[index] / episodes
-        place.lengths[number], place.cuts[number] = self.lengths[index], self.cuts[index]
+        slot.returns[number], slot.successes[number] = self.returns[index] / episodes, self.successes[index] / episodes
+        slot.lengths[number], slot.cuts[number] = self.lengths[index], self.cuts[index]
         self._take_job(index)

@@ -25,10 +25,10 @@ from fastes.rollout.shared_block import (
     PER_CANDIDATE,
     SAMPLE,
     SIGMA,
-    Block,
-    Layout,
-    Place,
-    PlaceLayout,
+    BlockLayout,
+    RequestSlot,
+    SharedBlock,
+    SlotLayout,
     TrainingLayout,
 )
 
@@ -83,10 +83,8 @@ class TrainingNeeds:
         sigmas = num_params if self.sigma_each else 0
         reference = _NO_BATCH if self.reference is None else self.reference
         return TrainingLayout(
-            candidates=PlaceLayout(
-                num_params, obs_size, self.num_pairs, self.episodes, 0, sigmas, self.window_size, info_bytes
-            ),
-            evaluation=PlaceLayout(num_params, obs_size, 0, self.episodes, self.num_evals),
+            candidates=SlotLayout(num_params, obs_size, self.num_pairs, self.episodes, 0, sigmas, self.window_size, info_bytes),
+            evaluation=SlotLayout(num_params, obs_size, 0, self.episodes, self.num_evals),
             num_generations=self.num_generations if self.num_pairs else 0,
             num_evaluations=self.num_evaluations,
             table=table,
@@ -137,14 +135,14 @@ class PoolSpec:
         needs = self.trainings[training]
         return self.tables.index((needs.table_size, needs.table_seed)) if needs.table_size else -1
 
-    def layout(self, n_workers: int) -> Layout:
+    def layout(self, n_workers: int) -> BlockLayout:
         """The sizes of a block for n_workers workers."""
         parts = [each.layout(self.info_bytes, self.table_of(number)) for number, each in enumerate(self.trainings)]
-        return Layout(tuple(parts), n_workers, tuple(size for size, _ in self.tables))
+        return BlockLayout(tuple(parts), n_workers, tuple(size for size, _ in self.tables))
 
-    def block(self, n_workers: int, shared: bool = True) -> Block:
+    def block(self, n_workers: int, shared: bool = True) -> SharedBlock:
         """A new block for a pool with n_workers workers, with the reference batches in it."""
-        block = Block(self.layout(n_workers), shared=shared)
+        block = SharedBlock(self.layout(n_workers), shared=shared)
         for number, training in enumerate(self.trainings):
             if training.reference is not None:
                 block.references[number][...] = training.reference
@@ -208,9 +206,9 @@ class Terms(NamedTuple):
     episodes: EpisodeSettings
 
     @classmethod
-    def of(cls, place: Place, ticket: int = 0) -> Terms:
-        """Those of the request that has the place."""
-        words, numbers = place.words, place.numbers
+    def of(cls, slot: RequestSlot, ticket: int = 0) -> Terms:
+        """Those of the request that has the slot."""
+        words, numbers = slot.words, slot.numbers
         steps, noise, per_candidate = int(words[MAX_STEPS]), float(numbers[ACTION_NOISE]), int(words[PER_CANDIDATE])
         episodes = EpisodeSettings(steps, noise, bool(words[SAMPLE]), per_candidate)
         return cls(ticket, int(words[GENERATION]), float(numbers[SIGMA]), float(numbers[OBS_CLIP]), episodes)
@@ -284,17 +282,17 @@ class Where(NamedTuple):
     replay: str
 
 
-def describe_episode(spec: PoolSpec, place: Place, job: int, episode: int) -> Where:
+def describe_episode(spec: PoolSpec, slot: RequestSlot, job: int, episode: int) -> Where:
     """An episode of a job in words, with what plays it again in one process. Generations are numbered as in progress.csv.
 
     Noise-free episodes of a generation are told as jobs behind the room for its candidates.
     """
-    generation = int(place.words[GENERATION]) + 1
-    if place.layout.num_pairs:
-        seed, told = int(place.env_seed[job // 2, episode]), job
+    generation = int(slot.words[GENERATION]) + 1
+    if slot.layout.num_pairs:
+        seed, told = int(slot.env_seed[job // 2, episode]), job
         what = f"candidate {job} (pair {job // 2}, side {job % 2})"
     else:
-        seed, told = int(place.eval_seed[job]), 2 * spec.trainings[place.training].num_pairs + job
+        seed, told = int(slot.eval_seed[job]), 2 * spec.trainings[slot.training].num_pairs + job
         what = f"evaluation episode {job}"
     when = f"generation {generation}, " if generation > 0 else ""
     evaluated = f"model.evaluate(1, first_seed={seed}), with n_workers=0"
@@ -311,55 +309,55 @@ def warn_of_penalty(known: set[str], summary: str, where: str, trace: str) -> No
     warnings.warn(f"{summary}: this episode ranks worst [{where}]\n{trace}", RuntimeWarning, stacklevel=2)
 
 
-def publish(place: Place, request: Request) -> npt.NDArray[np.int64]:
-    """Write a request into its place; returns its jobs in the order of claiming."""
+def publish(slot: RequestSlot, request: Request) -> npt.NDArray[np.int64]:
+    """Write a request into its slot; returns its jobs in the order of claiming."""
     perturbations, normalizer, settings = request.perturbations, request.normalizer, request.episodes
     generation = request.generation if perturbations is None else perturbations.generation
-    words, numbers = place.words, place.numbers
-    words[GENERATION], words[CALLS] = generation, place.calls.number(request.calls)
+    words, numbers = slot.words, slot.numbers
+    words[GENERATION], words[CALLS] = generation, slot.calls.number(request.calls)
     words[MAX_STEPS], words[SAMPLE], words[PER_CANDIDATE] = settings.max_steps, settings.sample, settings.per_candidate
     numbers[SIGMA] = 0.0 if perturbations is None else perturbations.sigma
     numbers[OBS_CLIP], numbers[ACTION_NOISE] = normalizer.clip, settings.action_noise
-    place.theta[:] = request.theta
-    place.obs_mean[:] = normalizer.mean
-    place.obs_inv_std[:] = 1.0 / normalizer.std
+    slot.theta[:] = request.theta
+    slot.obs_mean[:] = normalizer.mean
+    slot.obs_inv_std[:] = 1.0 / normalizer.std
     if perturbations is None:
         first, past = 0, len(request.eval_seeds)
-        place.eval_seed[:past] = request.eval_seeds
+        slot.eval_seed[:past] = request.eval_seeds
     else:
         pairs = perturbations.num_pairs
         first, past = 2 * request.first_pair, 2 * pairs
-        place.noise_index[:pairs] = perturbations.noise_index
+        slot.noise_index[:pairs] = perturbations.noise_index
         if perturbations.sigma_each is not None:
-            place.sigma_each[:] = perturbations.sigma_each
+            slot.sigma_each[:] = perturbations.sigma_each
         if perturbations.windows is not None:
-            place.window_first[:pairs] = perturbations.windows.first
-        place.env_seed[:pairs] = perturbations.env_seed
-        place.action_key[:pairs] = perturbations.action_key
+            slot.window_first[:pairs] = perturbations.windows.first
+        slot.env_seed[:pairs] = perturbations.env_seed
+        slot.action_key[:pairs] = perturbations.action_key
     return np.arange(first, past, dtype=np.int64) if request.jobs is None else request.jobs
 
 
-def collect(place: Place, request: Request, jobs: npt.NDArray[np.int64], rerun: int, penalised: str) -> Batch:
-    """Copy a finished request's results out of its place. Those of single candidates stay without their pairs, (n,)."""
-    paired = place.layout.num_pairs and (request.jobs is None or len(jobs) == 2 * len(np.unique(jobs // 2)))
+def collect(slot: RequestSlot, request: Request, jobs: npt.NDArray[np.int64], rerun: int, penalised: str) -> Batch:
+    """Copy a finished request's results out of its slot. Those of single candidates stay without their pairs, (n,)."""
+    paired = slot.layout.num_pairs and (request.jobs is None or len(jobs) == 2 * len(np.unique(jobs // 2)))
     shape = (-1, 2) if paired else (-1,)
     return Batch(
-        returns=place.returns[jobs].reshape(shape),
-        lengths=place.lengths[jobs].reshape(shape),
-        successes=place.successes[jobs].reshape(shape),
-        cuts=place.cuts[jobs].reshape(shape),
-        moments=place.moments[jobs if place.layout.num_pairs else jobs[:0]],
-        busy_seconds=float(place.seconds[jobs].sum()),
+        returns=slot.returns[jobs].reshape(shape),
+        lengths=slot.lengths[jobs].reshape(shape),
+        successes=slot.successes[jobs].reshape(shape),
+        cuts=slot.cuts[jobs].reshape(shape),
+        moments=slot.moments[jobs if slot.layout.num_pairs else jobs[:0]],
+        busy_seconds=float(slot.seconds[jobs].sum()),
         rerun=rerun,
         penalised=penalised,
         per_candidate=request.episodes.per_candidate,
-        infos=_infos_in(place, jobs, request.episodes.per_candidate),
-        has_masks=bool(place.layout.num_pairs and place.masks[jobs].any()),
+        infos=_infos_in(slot, jobs, request.episodes.per_candidate),
+        has_masks=bool(slot.layout.num_pairs and slot.masks[jobs].any()),
     )
 
 
-def _infos_in(place: Place, jobs: npt.NDArray[np.int64], per_candidate: int) -> tuple[tuple[Info, ...], ...]:
-    """What the infos of the jobs' episodes said; () where the place has no room for them."""
-    if not place.layout.num_pairs or not place.layout.info_bytes:
+def _infos_in(slot: RequestSlot, jobs: npt.NDArray[np.int64], per_candidate: int) -> tuple[tuple[Info, ...], ...]:
+    """What the infos of the jobs' episodes said; () where the slot has no room for them."""
+    if not slot.layout.num_pairs or not slot.layout.info_bytes:
         return ()
-    return tuple(tuple(map(read_info, place.infos[job, :per_candidate])) for job in jobs.tolist())
+    return tuple(tuple(map(read_info, slot.infos[job, :per_candidate])) for job in jobs.tolist())

@@ -23,7 +23,7 @@ from fastes.rollout.episode import Episode, EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, Terms, TrainingNeeds
 from fastes.rollout.last_infos import write_info
 from fastes.rollout.observations.reader import ObservationReader, Tell, warn
-from fastes.rollout.shared_block import CALLS, EPISODE, EVALUATION_STEPS, JOB, STEPS, Block, Place, PlaceLayout
+from fastes.rollout.shared_block import CALLS, EPISODE, EVALUATION_STEPS, JOB, STEPS, RequestSlot, SharedBlock, SlotLayout
 from fastes.rollout.space_checks import check_spaces
 from fastes.system.float_mode import what_changed_floats
 from fastes.system.forks import CopiesEndHere, end_copy, tell_of_forks
@@ -43,9 +43,7 @@ class _Player:
         folded: The ticket of an evaluation if the actor has the reference batch's statistics for its theta, else 0.
     """
 
-    def __init__(
-        self, needs: TrainingNeeds, layout: PlaceLayout, row: npt.NDArray[np.int64], reader: ObservationReader
-    ) -> None:
+    def __init__(self, needs: TrainingNeeds, layout: SlotLayout, row: npt.NDArray[np.int64], reader: ObservationReader) -> None:
         self.needs, self.needs_reference = needs, needs.policy.needs_reference
         self.actor = needs.policy.make_actor()
         if reader.arrange is not None:
@@ -65,7 +63,7 @@ class JobRunner:
     Args:
         spec: The pool's.
         block: The memory of requests and results.
-        slot: This runner's row of the block's `workers`, where it keeps what it is doing.
+        index: This runner's row of the block's `workers`, where it keeps what it is doing.
         whole: A context in which nothing cuts short what is done: half an environment could not be closed.
         tell: Gets what has to be said once of what the environment does.
     """
@@ -73,13 +71,13 @@ class JobRunner:
     def __init__(
         self,
         spec: PoolSpec,
-        block: Block,
-        slot: int = 0,
+        block: SharedBlock,
+        index: int = 0,
         whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         tell: Tell = warn,
     ) -> None:
         self._tell, self._told_of_floats = tell, False
-        self.spec, self.block, self.row, self.whole = spec, block, block.workers[slot], whole
+        self.spec, self.block, self.row, self.whole = spec, block, block.workers[index], whole
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
         self.around: Callable[[Env], Any] = lambda env: env  # what noise-free episodes are played in
         self.env, self._called = self._build(), 0  # and the number of the last call that it was given
@@ -101,30 +99,30 @@ class JobRunner:
         for player in self._players:
             player.actor.refuse_with(lambda: end_copy(self._copies_end.what))
 
-    def _begin(self, player: _Player, place: Place, ticket: int) -> Terms:
+    def _begin(self, player: _Player, slot: RequestSlot, ticket: int) -> Terms:
         """Read what the jobs of a request share.
 
         The actor takes over the request's normaliser, unless it has it from the last job. The environment is given the
         request's calls, and no others.
         """
         if player.terms.ticket != ticket:
-            player.terms = terms = Terms.of(place, ticket)
+            player.terms = terms = Terms.of(slot, ticket)
             if player.needs.normalize_obs:
-                player.actor.set_normalizer(place.obs_mean, place.obs_inv_std, terms.obs_clip)
+                player.actor.set_normalizer(slot.obs_mean, slot.obs_inv_std, terms.obs_clip)
             if player.needs_reference:
-                player.actor.set_reference(place.reference)
-        if self._called != (wanted := int(place.words[CALLS])):
+                player.actor.set_reference(slot.reference)
+        if self._called != (wanted := int(slot.words[CALLS])):
             self._give_calls(wanted)
         return player.terms
 
-    def run(self, place: Place, ticket: int, job: int, on_penalty: Callable[[Exception], None]) -> None:
-        """Run a job that was claimed under a ticket, and write its slot; the commit flag comes last.
+    def run(self, slot: RequestSlot, ticket: int, job: int, on_penalty: Callable[[Exception], None]) -> None:
+        """Run a job that was claimed under a ticket, and write its results; the commit flag comes last.
 
         on_penalty gets an exception that is made a return of NaN, before the job counts as done. Any other exception leaves
         the job uncommitted and its number in the worker's row.
         """
-        started, row, candidate = time.perf_counter(), self.row, bool(place.layout.num_pairs)
-        player = self._players[place.training]
+        started, row, candidate = time.perf_counter(), self.row, bool(slot.layout.num_pairs)
+        player = self._players[slot.training]
         if player.counted != (counted := STEPS if candidate else EVALUATION_STEPS):
             player.actor.count_steps(row[counted : counted + 1])
             player.counted = counted
@@ -132,50 +130,50 @@ class JobRunner:
         row[EPISODE] = 0
         row[JOB] = job
         with self._copies_end:
-            terms = self._begin(player, place, ticket)
+            terms = self._begin(player, slot, ticket)
         try:
             with self._copies_end:
-                played = (self._run_candidate if candidate else self._run_evaluation)(player, place, job, terms)
+                played = (self._run_candidate if candidate else self._run_evaluation)(player, slot, job, terms)
         except Exception as error:
             if self.spec.on_env_error != PENALISE:
                 raise
             on_penalty(error)
             played = Episode(math.nan, int(row[counted]) - steps_before)
             if candidate:
-                place.moments[job] = math.nan
-                place.infos[job : job + 1] = 0
+                slot.moments[job] = math.nan
+                slot.infos[job : job + 1] = 0
             self._rebuild()
-        place.returns[job], place.lengths[job], place.successes[job], place.cuts[job] = played[:4]
+        slot.returns[job], slot.lengths[job], slot.successes[job], slot.cuts[job] = played[:4]
         self._episodes += terms.episodes.per_candidate if candidate else 1
         if (mode := _core.set_floats_back() or player.actor.float_mode) and not self._told_of_floats:
             self._told_of_floats = True
             self._tell("floats", what_changed_floats(f"the environment {self.spec.source.name}", mode))
-        place.seconds[job] = time.perf_counter() - started
-        _core.commit(place.committed, job, ticket)
+        slot.seconds[job] = time.perf_counter() - started
+        _core.commit(slot.committed, job, ticket)
         _core.commit(row, JOB, -1)  # whoever sees this sees the flag
 
-    def _run_candidate(self, player: _Player, place: Place, job: int, terms: Terms) -> Episode:
+    def _run_candidate(self, player: _Player, slot: RequestSlot, job: int, terms: Terms) -> Episode:
         actor, pair, episodes = player.actor, job // 2, terms.episodes.per_candidate
         player.folded = 0
-        player.load_parameters(actor, place, job, terms.sigma)
+        player.load_parameters(actor, slot, job, terms.sigma)
         actor.count_moments(player.needs.normalize_obs)
         total, length, successes, cuts = 0.0, 0, 0.0, 0
         for episode in range(episodes):
             self.row[EPISODE] = episode
-            seed, key = int(place.env_seed[pair, episode]), int(place.action_key[pair, episode])
+            seed, key = int(slot.env_seed[pair, episode]), int(slot.action_key[pair, episode])
             result = run_episode(self.env, actor, seed, terms.episodes, key, self.flatten)
             total, length = total + result.episode_return, length + result.length
             successes, cuts = successes + result.success, cuts + result.cut
-            if place.layout.info_bytes:
-                write_info(place.infos[job, episode], result.info, self.spec.info_keywords)
-            place.masks[job] = has_mask(result.info)
-        place.moments[job] = actor.observation_moments
+            if slot.layout.info_bytes:
+                write_info(slot.infos[job, episode], result.info, self.spec.info_keywords)
+            slot.masks[job] = has_mask(result.info)
+        slot.moments[job] = actor.observation_moments
         return Episode(total / episodes, length, successes / episodes, cuts)
 
-    def _run_evaluation(self, player: _Player, place: Place, job: int, terms: Terms) -> Episode:
-        actor, seed = player.actor, int(place.eval_seed[job])
+    def _run_evaluation(self, player: _Player, slot: RequestSlot, job: int, terms: Terms) -> Episode:
+        actor, seed = player.actor, int(slot.eval_seed[job])
         if player.folded != terms.ticket:
-            player.load_parameters(actor, place, job, terms.sigma)
+            player.load_parameters(actor, slot, job, terms.sigma)
             player.folded = terms.ticket if player.needs_reference else 0
         actor.count_moments(False)
         return run_episode(self.around(self.env), actor, seed, terms.episodes, 0, self.flatten)
@@ -221,36 +219,36 @@ class JobRunner:
         close_env(self.env, self.spec.source.name)
 
 
-Load = Callable[[_core.Actor, Place, int, float], None]
+Load = Callable[[_core.Actor, RequestSlot, int, float], None]
 
 
-def parameter_loader(layout: PlaceLayout, policy: AnySpec) -> Load:
+def parameter_loader(layout: SlotLayout, policy: AnySpec) -> Load:
     """What gives an actor the parameters of a job. Chosen once: a plain search does nothing for the other kinds."""
     load: Load = load_with_options if layout.num_sigmas or layout.window_size else load_parameters
     return partial(load_and_fold, load) if policy.needs_reference else load
 
 
-def load_and_fold(load: Load, actor: _core.Actor, place: Place, job: int, sigma: float) -> None:
+def load_and_fold(load: Load, actor: _core.Actor, slot: RequestSlot, job: int, sigma: float) -> None:
     """Then the statistics of the reference batch are those of these parameters."""
-    load(actor, place, job, sigma)
+    load(actor, slot, job, sigma)
     actor.fold()
 
 
-def load_parameters(actor: _core.Actor, place: Place, job: int, sigma: float) -> None:
+def load_parameters(actor: _core.Actor, slot: RequestSlot, job: int, sigma: float) -> None:
     """Give an actor what a job evaluates: theta + sigma * eps, theta - sigma * eps, or theta itself."""
-    if not place.layout.num_pairs:
-        actor.parameters[:] = place.theta
+    if not slot.layout.num_pairs:
+        actor.parameters[:] = slot.theta
         return
     scale = sigma if job % 2 == 0 else -sigma
-    _core.perturb(actor.parameters, place.theta, place.noise, int(place.noise_index[job // 2]), scale)
+    _core.perturb(actor.parameters, slot.theta, slot.noise, int(slot.noise_index[job // 2]), scale)
 
 
-def load_with_options(actor: _core.Actor, place: Place, job: int, sigma: float) -> None:
-    """The same, with a sigma for each parameter, or with a window for each pair, where the place has them."""
-    layout, (pair, side) = place.layout, divmod(job, 2)
+def load_with_options(actor: _core.Actor, slot: RequestSlot, job: int, sigma: float) -> None:
+    """The same, with a sigma for each parameter, or with a window for each pair, where the slot has them."""
+    layout, (pair, side) = slot.layout, divmod(job, 2)
     if not layout.num_pairs:
-        actor.parameters[:] = place.theta
+        actor.parameters[:] = slot.theta
         return
-    each = place.sigma_each if layout.num_sigmas else sigma
-    window = (int(place.window_first[pair]), layout.window_size) if layout.window_size else None
-    write_candidate(actor.parameters, place.theta, place.noise, int(place.noise_index[pair]), each, side, window)
+    each = slot.sigma_each if layout.num_sigmas else sigma
+    window = (int(slot.window_first[pair]), layout.window_size) if layout.window_size else None
+    write_candidate(actor.parameters, slot.theta, slot.noise, int(slot.noise_index[pair]), each, side, window)

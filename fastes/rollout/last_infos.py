@@ -1,4 +1,4 @@
-"""What the info of an episode's last step says, as it travels in shared memory: JSON in the room of its job's slot."""
+"""What the info of an episode's last step says, as it travels in shared memory: JSON in the room of its job."""
 
 from __future__ import annotations
 

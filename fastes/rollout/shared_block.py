@@ -27,7 +27,7 @@ Arrays = dict[str, tuple[tuple[int, ...], str]]  # name -> (shape, dtype)
 # columns of a worker's row
 JOB = 0  # the job it runs, or -1
 EPISODE = 1  # which episode of that job
-PLACE = 2  # whose job it is
+SLOT = 2  # whose job it is
 STEPS = 3  # env.step calls of candidates so far: whoever watches sees that it goes on
 READY = 4  # 1 once its environment is built
 LEAVE = 5  # 1 once it has to leave; written by the parent
@@ -41,7 +41,7 @@ OPEN, CLOSED = 1, 2
 TICKET_SHIFT = 32  # a word of `unclaimed` is ticket << 32 | number of unclaimed jobs
 UNCLAIMED = (1 << TICKET_SHIFT) - 1
 
-# columns of a place's words
+# columns of a slot's words
 GENERATION = 0  # as the strategy counts, from 0; -1 for no generation's
 MAX_STEPS = 1  # of the request's episodes
 SAMPLE = 2  # whether actions are sampled
@@ -54,8 +54,8 @@ ACTION_NOISE = 2
 
 
 @dataclass(frozen=True)
-class PlaceLayout:
-    """Sizes of the place of one request.
+class SlotLayout:
+    """Sizes of the slot of one request.
 
     num_params: of the policy.
     obs_size: values of an observation.
@@ -97,7 +97,7 @@ class PlaceLayout:
             "action_key": ((self.num_pairs, self.episodes), "u8"),
             "eval_seed": ((self.num_evals,), "i8"),
             "todo": ((jobs,), "i8"),  # the jobs that are to be claimed, the first of them last
-            # one writer a slot: the worker that runs the job
+            # one writer per job: the worker that runs it
             "returns": ((jobs,), "f8"),
             "lengths": ((jobs,), "i8"),
             "successes": ((jobs,), "f8"),
@@ -106,11 +106,11 @@ class PlaceLayout:
             "moments": ((2 * self.num_pairs, 2, self.obs_size), "f8"),
             "infos": ((2 * self.num_pairs, self.episodes, self.info_bytes), "u1"),  # JSON, see last_infos.py
             "masks": ((jobs,), "u1"),  # 1 where the last info of a candidate had an action mask
-            "committed": ((jobs,), "i8"),  # written last: the ticket under which the slot was filled
+            "committed": ((jobs,), "i8"),  # written last: the ticket under which the results were written
         }
 
     def size(self) -> int:
-        """Of the place, in bytes."""
+        """Of the slot, in bytes."""
         return _size_of(self.arrays())
 
 
@@ -119,8 +119,8 @@ class TrainingLayout:
     """Sizes of one training's part of the block.
 
     Attributes:
-        candidates: A place for a request of candidates.
-        evaluation: A place for a request of noise-free episodes.
+        candidates: A slot for a request of candidates.
+        evaluation: A slot for a request of noise-free episodes.
         num_generations: Places for requests of candidates.
         num_evaluations: Places for requests of noise-free episodes.
         table: The number of its noise table; -1 for none.
@@ -128,8 +128,8 @@ class TrainingLayout:
         reference_dtype: The batch's dtype.
     """
 
-    candidates: PlaceLayout
-    evaluation: PlaceLayout
+    candidates: SlotLayout
+    evaluation: SlotLayout
     num_generations: int
     num_evaluations: int
     table: int = -1
@@ -138,7 +138,7 @@ class TrainingLayout:
 
 
 @dataclass(frozen=True)
-class Layout:
+class BlockLayout:
     """Sizes that determine the position of every array in the block.
 
     Attributes:
@@ -156,17 +156,17 @@ class Layout:
         """Places for requests of candidates, of all trainings. They come first in the block."""
         return sum(training.num_generations for training in self.trainings)
 
-    def places(self) -> list[tuple[int, PlaceLayout]]:
-        """The training and the layout of each place: all places for candidates, then all for noise-free episodes."""
+    def slots(self) -> list[tuple[int, SlotLayout]]:
+        """The training and the layout of each slot: all slots for candidates, then all for noise-free episodes."""
         numbered = list(enumerate(self.trainings))
         candidates = [(number, each.candidates) for number, each in numbered for _ in range(each.num_generations)]
         return candidates + [(number, each.evaluation) for number, each in numbered for _ in range(each.num_evaluations)]
 
     def shared(self) -> Arrays:
         """What all requests share."""
-        places = sum(training.num_generations + training.num_evaluations for training in self.trainings)
+        slots = sum(training.num_generations + training.num_evaluations for training in self.trainings)
         return {
-            "unclaimed": ((places, 8), "i8"),  # column 0, atomic: ticket << 32 | how many jobs of todo are unclaimed
+            "unclaimed": ((slots, 8), "i8"),  # column 0, atomic: ticket << 32 | how many jobs of todo are unclaimed
             # one writer a row: the worker itself, but for LEAVE
             "workers": ((max(self.n_workers, 1), 16), "i8"),  # columns: see above
             **{f"table {number}": ((size,), "f4") for number, size in enumerate(self.tables)},
@@ -178,7 +178,7 @@ class Layout:
 
     def size(self) -> int:
         """Of the block, in bytes."""
-        return max(_size_of(self.shared()) + sum(place.size() for _, place in self.places()), mmap.PAGESIZE)
+        return max(_size_of(self.shared()) + sum(slot.size() for _, slot in self.slots()), mmap.PAGESIZE)
 
     def memory(self, actors: int) -> dict[str, int]:
         """The memory that generations take.
@@ -192,22 +192,22 @@ class Layout:
         parts: Counter[str] = Counter()
         for size, count in Counter(self.tables).items():
             parts[f"{'a noise table' if count == 1 else f'{count} noise tables'} of {size:,} values"] = 4 * size * count
-        requests: Counter[PlaceLayout] = Counter()
+        requests: Counter[SlotLayout] = Counter()
         for training in self.trainings:
             requests[training.candidates] += training.num_generations
         counted = sum(parts.values())
-        for place, count in requests.items():
-            room = {name: count * _room(*array) for name, array in place.arrays().items()}
-            candidates, moments, seeds = 2 * place.num_pairs * count, room["moments"], room["env_seed"] + room["action_key"]
-            parts[f"{candidates:,} candidates x observations of {place.obs_size:,} values"] += 2 * moments
-            parts[f"{candidates:,} candidates x {place.episodes:,} episodes"] += 2 * seeds
+        for slot, count in requests.items():
+            room = {name: count * _room(*array) for name, array in slot.arrays().items()}
+            candidates, moments, seeds = 2 * slot.num_pairs * count, room["moments"], room["env_seed"] + room["action_key"]
+            parts[f"{candidates:,} candidates x observations of {slot.obs_size:,} values"] += 2 * moments
+            parts[f"{candidates:,} candidates x {slot.episodes:,} episodes"] += 2 * seeds
             counted += moments + seeds
         for training in self.trainings:
             num_params = training.candidates.num_params
             parts[f"{actors} x {num_params:,} parameters"] += 4 * num_params * actors
         references = sum(_room(training.reference, training.reference_dtype) for training in self.trainings)
         parts["reference batches of observations"] = references
-        candidates = sum(2 * place.num_pairs * count for place, count in requests.items())
+        candidates = sum(2 * slot.num_pairs * count for slot, count in requests.items())
         evaluations = sum(training.num_evaluations * training.evaluation.num_evals for training in self.trainings)
         results = f"results of {candidates:,} candidates and {evaluations:,} evaluations"
         return {**parts, results: self.size() - counted - references}
@@ -218,8 +218,8 @@ def _room(shape: tuple[int, ...], dtype: str) -> int:
     return -(-math.prod(shape) * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT
 
 
-class Place:
-    """The arrays of one request, under the names of `PlaceLayout.arrays`, and what it shares with the others.
+class RequestSlot:
+    """The arrays of one request, under the names of `SlotLayout.arrays`, and what it shares with the others.
 
     Attributes:
         training: The number of the training whose requests it takes.
@@ -251,7 +251,7 @@ class Place:
     masks: npt.NDArray[np.uint8]
     committed: npt.NDArray[np.int64]
 
-    def __init__(self, layout: PlaceLayout, training: int, memory: mmap.mmap, at: int, number: int, block: Block) -> None:
+    def __init__(self, layout: SlotLayout, training: int, memory: mmap.mmap, at: int, number: int, block: SharedBlock) -> None:
         self.layout, self.training, self.unclaimed = layout, training, block.unclaimed[number, :1]
         table = block.layout.trainings[training].table
         self.noise = block.tables[table] if table >= 0 else _NO_NOISE
@@ -260,7 +260,7 @@ class Place:
             setattr(self, name, array)
 
 
-class Block:
+class SharedBlock:
     """The arrays of a layout over a file without a name: gone when the last process that has it open ends.
 
     The parent makes it, workers open its descriptor `fd`.
@@ -271,18 +271,18 @@ class Block:
         shared: False for a pool that has no workers, whose memory a forked copy of the process must not write into.
 
     Attributes:
-        places: Those of the requests.
-        unclaimed, workers: The arrays of `Layout.shared`.
+        slots: Those of the requests.
+        unclaimed, workers: The arrays of `BlockLayout.shared`.
         tables: The noise tables, each float32 (size,).
         references: Each training's reference batch; (0,) for none.
         calls: The calls that environments are given.
     """
 
-    def __init__(self, layout: Layout, fd: int | None = None, shared: bool = True) -> None:
+    def __init__(self, layout: BlockLayout, fd: int | None = None, shared: bool = True) -> None:
         self.layout = layout
         size = layout.size()
         self.fd = fd if fd is not None else anonymous_file(size) if shared else -1
-        self.places: list[Place] = []
+        self.slots: list[RequestSlot] = []
         self.calls = CallRecords()
         try:
             memory = mmap.mmap(self.fd, size, flags=mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -292,9 +292,9 @@ class Block:
             self.tables: list[npt.NDArray[np.float32]] = [arrays[f"table {n}"] for n in range(len(layout.tables))]
             self.references = [arrays[f"reference {n}"] for n in range(len(layout.trainings))]
             at = _size_of(layout.shared())
-            for number, (training, place) in enumerate(layout.places()):
-                self.places.append(Place(place, training, memory, at, number, self))
-                at += place.size()
+            for number, (training, slot) in enumerate(layout.slots()):
+                self.slots.append(RequestSlot(slot, training, memory, at, number, self))
+                at += slot.size()
         except BaseException as error:
             self.close()
             if isinstance(error, (OSError, OverflowError)) and getattr(error, "errno", 0) not in OUT_OF_DESCRIPTORS:

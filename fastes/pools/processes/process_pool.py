@@ -29,8 +29,8 @@ from fastes.rollout.shared_block import (
     CLAIMING,
     GENERATION,
     JOB,
-    PLACE,
     SAID,
+    SLOT,
     TICKET,
     TICKET_SHIFT,
     UNCLAIMED,
@@ -143,7 +143,7 @@ class ProcessPool(BlockPool):
     def submit(self, request: Request) -> int:
         if self._interrupted:
             self.forget()
-        open_ = self._requests.add(request, self.block.places)
+        open_ = self._requests.add(request, self.block.slots)
         self._interrupted = True
         open_.submitted = self._hang_detector.counted
         try:
@@ -157,12 +157,12 @@ class ProcessPool(BlockPool):
 
     def _open_jobs(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> None:
         """Let workers claim them."""
-        open_.place.todo[: len(jobs)] = jobs[::-1]
-        _core.commit(open_.place.unclaimed, 0, open_.ticket << TICKET_SHIFT | len(jobs))  # from here on they can be claimed
+        open_.slot.todo[: len(jobs)] = jobs[::-1]
+        _core.commit(open_.slot.unclaimed, 0, open_.ticket << TICKET_SHIFT | len(jobs))  # from here on they can be claimed
         self._offer += 1
         wanted = len(jobs) + len(jobs) // 4 + 1  # some more: one that is slow to wake should not be waited for
         for worker in self._workers.values():
-            plays_them = worker.slot < self.n_workers or not open_.place.layout.num_pairs
+            plays_them = worker.index < self.n_workers or not open_.slot.layout.num_pairs
             if plays_them and wanted and worker.offer(self._offer):
                 wanted -= worker.ready
 
@@ -193,17 +193,17 @@ class ProcessPool(BlockPool):
         """Also raises WorkerCrashed (WorkerTimeout when it hung) when one job loses its worker three times."""
         open_ = self._requests[ticket]
         if open_.error is None:
-            self._hang_detector.learn(float(open_.place.seconds[open_.jobs].max()), open_.submitted)
+            self._hang_detector.learn(float(open_.slot.seconds[open_.jobs].max()), open_.submitted)
         return self._requests.collect(ticket)
 
     def forget(self) -> None:
-        """Drop every request, and end every worker, whatever it does: none may write into a place that is given to another."""
+        """Drop every request, and end every worker, whatever it does: none may write into a slot that is given to another."""
         if self._block is None:  # in a forked copy
             self._requests.forget()
             return
         self._interrupted = True
-        for place in self._block.places:  # a job that is claimed later would be played in the place of another request
-            _core.commit(place.unclaimed, 0, 0)
+        for slot in self._block.slots:  # a job that is claimed later would be played in the slot of another request
+            _core.commit(slot.unclaimed, 0, 0)
         self._requests.forget()
         self._failures.forget()
         self.kill()
@@ -212,7 +212,7 @@ class ProcessPool(BlockPool):
     def _is_any_finished(self, tickets: Collection[int]) -> bool:
         """Look at the open requests, and open again what lost workers have left."""
         for open_ in self._requests.unfinished():
-            if _core.committed(open_.place.unclaimed, 0) & UNCLAIMED or (not self._orphans and open_.misses_the_same()):
+            if _core.committed(open_.slot.unclaimed, 0) & UNCLAIMED or (not self._orphans and open_.misses_the_same()):
                 continue
             left = open_.uncommitted()
             open_.finished, open_.missing = not len(left), int(left[-1]) if len(left) else None
@@ -234,7 +234,7 @@ class ProcessPool(BlockPool):
         for worker in self._workers.values():
             if _core.committed(worker.row, CLAIMING):
                 return None
-            job, number, ticket = (_core.committed(worker.row, column) for column in (JOB, PLACE, TICKET))
+            job, number, ticket = (_core.committed(worker.row, column) for column in (JOB, SLOT, TICKET))
             if job >= 0 and number == open_.number and ticket >= open_.first_ticket:
                 held.add(job)
         left = set(open_.uncommitted().tolist()) - held
@@ -242,7 +242,7 @@ class ProcessPool(BlockPool):
 
     def _open_again(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> None:
         """Under a new ticket."""
-        open_.rerun += len(jobs) - (_core.committed(open_.place.unclaimed, 0) & UNCLAIMED)  # those were never begun
+        open_.rerun += len(jobs) - (_core.committed(open_.slot.unclaimed, 0) & UNCLAIMED)  # those were never begun
         open_.ticket = self._requests.new_ticket()
         self._open_jobs(open_, jobs)
 
@@ -252,14 +252,14 @@ class ProcessPool(BlockPool):
         """Start the workers that are not running. They build their environments while the caller goes on."""
         if self._payload is None:
             self._payload = self._with_limits_named(lambda: Payload(self.spec, self.block, self.n_workers))
-        for slot in range(self.n_processes):
-            if slot not in self._workers:
-                self._start_worker(slot, self._payload).offer(self._offer)
+        for index in range(self.n_processes):
+            if index not in self._workers:
+                self._start_worker(index, self._payload).offer(self._offer)
 
-    def _start_worker(self, slot: int, payload: Payload) -> Worker:
+    def _start_worker(self, index: int, payload: Payload) -> Worker:
         with interrupts_wait():
-            worker = self._with_limits_named(lambda: Worker(slot, self.spec, self.block, payload))
-            self._workers[slot] = worker
+            worker = self._with_limits_named(lambda: Worker(index, self.spec, self.block, payload))
+            self._workers[index] = worker
             self._selector.register(worker.connection, selectors.EVENT_READ, (worker, "message"))
             self._selector.register(worker.stderr, selectors.EVENT_READ, (worker, "stderr"))
             if worker.pidfd >= 0:
@@ -275,7 +275,7 @@ class ProcessPool(BlockPool):
 
     def _has(self, worker: Worker) -> bool:
         """Whether it was not ended meanwhile, as by an error in what another has sent."""
-        return self._workers.get(worker.slot) is worker
+        return self._workers.get(worker.index) is worker
 
     def _show(self, worker: Worker) -> None:
         """Pass on what a worker wrote to stderr; a line that many workers write appears once."""
@@ -308,7 +308,7 @@ class ProcessPool(BlockPool):
         for channel in (worker.connection, worker.stderr, worker.pidfd):
             if channel != -1:
                 self._release(channel)
-        self._workers.pop(worker.slot, None)
+        self._workers.pop(worker.index, None)
         worker.reap()
 
     def _see_off(self, workers: list[Worker]) -> list[Worker]:
@@ -392,10 +392,10 @@ class ProcessPool(BlockPool):
             raise WorkerError(
                 f"{failed.summary}\n[in the {failed.origin}: {where}]\n\n{trace}", self._generation() + 1, None, None
             ) from cause
-        open_ = self._requests.at(failed.place, failed.ticket)
+        open_ = self._requests.at(failed.slot, failed.ticket)
         if open_ is None or open_.error is not None:
             return  # its request has met another error
-        episode = describe_episode(self.spec, open_.place, failed.job, failed.episode)
+        episode = describe_episode(self.spec, open_.slot, failed.job, failed.episode)
         if failed.penalised:
             open_.penalised = failed.summary
             warn_of_penalty(self._warned, failed.summary, episode.text, failed.trace)
@@ -415,14 +415,14 @@ class ProcessPool(BlockPool):
     def _fail(self, open_: OpenRequest, error: WorkerError) -> None:
         """End a request with an error. Workers start anew: who knows what state theirs are in. Other requests go on."""
         open_.error, open_.finished = error, True
-        _core.commit(open_.place.unclaimed, 0, 0)
+        _core.commit(open_.slot.unclaimed, 0, 0)
         self.kill()
         for other in self._requests.unfinished():
             self._open_again(other, other.uncommitted())
 
     def _generation(self) -> int:
         """The last one that a request is of."""
-        return max((int(open_.place.words[GENERATION]) for open_ in self._requests.unfinished()), default=-1)
+        return max((int(open_.slot.words[GENERATION]) for open_ in self._requests.unfinished()), default=-1)
 
     def _replace(self, worker: Worker) -> None:
         """Reap a worker that is dead or has to die, and start another in its place."""
@@ -431,7 +431,7 @@ class ProcessPool(BlockPool):
             self._end(worker)
         self._note_orphans()
         open_, job = self._unfinished_job(worker)
-        failure = self._failures.record(worker, open_, job, self._generation() + 1, self.block.places)
+        failure = self._failures.record(worker, open_, job, self._generation() + 1, self.block.slots)
         if failure.error is None:
             warnings.warn(failure.message, RuntimeWarning, stacklevel=level_outside())
             self.start()
@@ -453,8 +453,8 @@ class ProcessPool(BlockPool):
 
     def _unfinished_job(self, worker: Worker) -> tuple[OpenRequest | None, int]:
         """The job that a dead worker had claimed and not committed, and its request; None for none."""
-        job, number, ticket = (int(worker.row[column]) for column in (JOB, PLACE, TICKET))
+        job, number, ticket = (int(worker.row[column]) for column in (JOB, SLOT, TICKET))
         open_ = self._requests.at(number, ticket) if job >= 0 else None
-        if open_ is not None and not open_.finished and open_.place.committed[job] < open_.first_ticket:
+        if open_ is not None and not open_.finished and open_.slot.committed[job] < open_.first_ticket:
             return open_, job
         return None, -1

@@ -33,14 +33,14 @@ from fastes.rollout.shared_block import (
     JOB,
     LEAVE,
     OPEN,
-    PLACE,
     READY,
     SAID,
+    SLOT,
     STAGE,
     TICKET,
     UNCLAIMED,
-    Block,
-    Layout,
+    BlockLayout,
+    SharedBlock,
 )
 from fastes.system.console import output_lasts
 from fastes.system.forks import CopiesEndHere
@@ -59,7 +59,7 @@ class Arguments(NamedTuple):
 
     connection_fd: int
     parent_pid: int
-    slot: int
+    worker: int
     start_fd: int
     start_size: int
 
@@ -71,7 +71,7 @@ class Start(NamedTuple):
     """
 
     spec: PoolSpec
-    layout: Layout
+    layout: BlockLayout
     memory_fd: int
     kernels: str
     registrations: bytes
@@ -184,21 +184,21 @@ def die_first_when_memory_is_short() -> None:
 def serve(connection: Connection, start: Start, given: Arguments) -> None:
     """Build the environment and run jobs until the parent hangs up or asks this process to leave; then close it."""
     _core.use_variant(start.kernels)
-    block, slot = Block(start.layout, start.memory_fd), given.slot
+    block, index = SharedBlock(start.layout, start.memory_fd), given.worker
     block.close()
     block.calls.read_from(given.start_fd, given.start_size)
-    row, runner = block.workers[slot], None
+    row, runner = block.workers[index], None
     signals = Signals(row)
     try:
         try:
             signals.listen()
             _core.commit(row, STAGE, OPEN)
-            runner = build(connection, start.spec, start.registrations, block, slot, signals)
+            runner = build(connection, start.spec, start.registrations, block, index, signals)
             if runner is not None:
-                if slot >= start.n_workers and len(available()) <= start.n_workers:
+                if index >= start.n_workers and len(available()) <= start.n_workers:
                     runner.around = Roaming
                 signals.deaf = False  # half an environment could not be closed
-                work(connection, runner, row, signals, kinds_of(start, slot))
+                work(connection, runner, row, signals, kinds_of(start, index))
         finally:
             signals.deaf = True
     except Leave:
@@ -248,31 +248,31 @@ class Roaming:
                 os.sched_setaffinity(0, self._cores)
 
 
-def kinds_of(start: Start, slot: int) -> list[range]:
-    """The places whose jobs a worker plays, in the order in which it looks at them; noise-free episodes alone for some."""
-    number, all_places = start.layout.num_generations, len(start.layout.places())
-    candidates, evaluations = range(number), range(number, all_places)
-    if slot >= start.n_workers:
+def kinds_of(start: Start, index: int) -> list[range]:
+    """The slots whose jobs a worker plays, in the order in which it looks at them; noise-free episodes alone for some."""
+    number, all_slots = start.layout.num_generations, len(start.layout.slots())
+    candidates, evaluations = range(number), range(number, all_slots)
+    if index >= start.n_workers:
         return [evaluations]
     return [evaluations, candidates] if start.spec.evaluations_first else [candidates, evaluations]
 
 
 def build(
-    connection: Connection, spec: PoolSpec, registrations: bytes, block: Block, slot: int, signals: Signals
+    connection: Connection, spec: PoolSpec, registrations: bytes, block: SharedBlock, index: int, signals: Signals
 ) -> JobRunner | None:
     """What runs jobs; None where an exception kept it from being built, of which the parent is told."""
 
     def tell(kind: str, text: str) -> None:
         if os.getpid() == signals.pid:  # a process that the environment has forked has no parent to tell
             connection.send(Said(kind, text))
-            _core.commit(block.workers[slot], SAID, 1)
+            _core.commit(block.workers[index], SAID, 1)
 
     try:
         register(registrations)
         with warnings.catch_warnings():
             if spec.env_shown:
                 warnings.simplefilter("ignore")
-            runner = JobRunner(spec, block, slot, signals.whole, tell)
+            runner = JobRunner(spec, block, index, signals.whole, tell)
         limit_threads()
         close_before_end(signals.whole()(runner.close))  # a signal to leave would cut it short
     except Exception as error:
@@ -280,12 +280,12 @@ def build(
         return None
     with contextlib.suppress(OSError):  # the environment may have closed it
         os.write(2, f"\n{READY_MARK}\n".encode())
-    _core.commit(block.workers[slot], READY, 1)
+    _core.commit(block.workers[index], READY, 1)
     return runner
 
 
 def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], signals: Signals, kinds: list[range]) -> None:
-    """Run jobs, and wait for the next offer where there is none. kinds: which places' jobs come first, and which then."""
+    """Run jobs, and wait for the next offer where there is none. kinds: which slots' jobs come first, and which then."""
     block = runner.block
     while not row[LEAVE]:
         offer = connection.recv_bytes()
@@ -293,7 +293,7 @@ def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], 
         owes_a_look = False
         while (claimed := claim(block, row, kinds)) is not None:
             number, ticket, job = claimed
-            place = block.places[number]
+            slot = block.slots[number]
             if owes_a_look:
                 connection.send_bytes(LOOK)
 
@@ -301,7 +301,7 @@ def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], 
                 connection.send(_failed(claimed, row, error)._replace(penalised=True))
 
             try:
-                runner.run(place, ticket, job, report)
+                runner.run(slot, ticket, job, report)
             except Exception as error:
                 connection.send(_failed(claimed, row, error))
                 return  # what comes next may be a job of another request, and nobody knows what state the environment is in
@@ -311,12 +311,12 @@ def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], 
                 connection.send_bytes(WORN)
                 connection.recv_bytes()  # until the parent hangs up
                 return
-            owes_a_look = not _core.committed(place.unclaimed, 0) & UNCLAIMED
+            owes_a_look = not _core.committed(slot.unclaimed, 0) & UNCLAIMED
         connection.send_bytes(offer)  # nothing is left to claim after it
 
 
-def claim(block: Block, row: npt.NDArray[np.int64], kinds: list[range]) -> tuple[int, int, int] | None:
-    """Claim a job and note it in the worker's row: the number of its place, its ticket, and the job; None where there is none.
+def claim(block: SharedBlock, row: npt.NDArray[np.int64], kinds: list[range]) -> tuple[int, int, int] | None:
+    """Claim a job and note it in the worker's row: the number of its slot, its ticket, and the job; None where there is none.
 
     The parent can tell the jobs that a dead worker leaves from those that others hold: whoever has claimed one says so before,
     and is done with saying when its row names the job.
@@ -328,8 +328,8 @@ def claim(block: Block, row: npt.NDArray[np.int64], kinds: list[range]) -> tuple
             break
     if claimed is not None:
         number, ticket, position = claimed
-        job = int(block.places[number].todo[position])
-        for column, value in (PLACE, number), (TICKET, ticket), (JOB, job):
+        job = int(block.slots[number].todo[position])
+        for column, value in (SLOT, number), (TICKET, ticket), (JOB, job):
             _core.commit(row, column, value)
         claimed = number, ticket, job
     _core.commit(row, CLAIMING, 0)
@@ -338,7 +338,7 @@ def claim(block: Block, row: npt.NDArray[np.int64], kinds: list[range]) -> tuple
 
 def _failed(claimed: tuple[int, int, int], row: npt.NDArray[np.int64], error: Exception) -> Failed:
     number, ticket, job = claimed
-    return failure(job, int(row[EPISODE]), error)._replace(place=number, ticket=ticket)
+    return failure(job, int(row[EPISODE]), error)._replace(slot=number, ticket=ticket)
 
 
 def limit_threads() -> None:

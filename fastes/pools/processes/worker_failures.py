@@ -11,7 +11,7 @@ from fastes.pools.open_requests import OpenRequest
 from fastes.pools.processes.hang_detector import HUNG
 from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.job import PoolSpec, Where, describe_episode
-from fastes.rollout.shared_block import EPISODE, Place
+from fastes.rollout.shared_block import EPISODE, RequestSlot
 
 _MAX_CRASHES = 3  # of one job, or of a worker's row while it builds its environment
 _MAX_FRUITLESS = 6  # for each worker, where no episode was ever finished
@@ -50,7 +50,7 @@ class WorkerFailures:
         self._idle.clear()
 
     def record(
-        self, worker: Worker, open_: OpenRequest | None, job: int, generation: int, places: Sequence[Place]
+        self, worker: Worker, open_: OpenRequest | None, job: int, generation: int, slots: Sequence[RequestSlot]
     ) -> WorkerFailure:
         """Record that a worker died at a job of a request, or outside any episode (None).
 
@@ -59,20 +59,20 @@ class WorkerFailures:
             open_: The request.
             job: The number of the job.
             generation: The running one, from 1; 0 for none.
-            places: Those of all requests.
+            slots: Those of all requests.
         """
-        how, episode, again, done = worker.how_it_died(), None, "", _commits(places)
+        how, episode, again, done = worker.how_it_died(), None, "", _commits(slots)
         if open_ is None:
             what = "outside any episode" if worker.ready else "while it built its environment"
             what += f", in generation {generation}" if generation else ""
             losses, most = self._outside(worker, done)
         else:
-            episode = describe_episode(self.spec, open_.place, job, int(worker.row[EPISODE]))
+            episode = describe_episode(self.spec, open_.slot, job, int(worker.row[EPISODE]))
             what, again = f"in {episode.text}", " and its unfinished episode is played again"
             open_.crashes[job] += 1
             self._fruitless += 1
             losses, most = open_.crashes[job], _MAX_CRASHES
-        message = f"worker {worker.slot} {how} {what}; it is replaced{again}, results do not change"
+        message = f"worker {worker.index} {how} {what}; it is replaced{again}, results do not change"
         if self._fruitless >= _MAX_FRUITLESS * self.n_processes and not done:
             lost = f"{self._fruitless} workers were lost before any episode was finished, the last one {what}; it {how}."
             return WorkerFailure(message, _error(worker, lost, episode, generation), True)
@@ -88,18 +88,18 @@ class WorkerFailures:
         episode is finished in between, by any worker, nothing will come of the next one.
         """
         if not worker.ready:
-            self._unbuilt[worker.slot] += 1
-            return self._unbuilt[worker.slot], _MAX_CRASHES
+            self._unbuilt[worker.index] += 1
+            return self._unbuilt[worker.index], _MAX_CRASHES
         if done != self._done_then:
             self._idle.clear()
             self._done_then = done
-        self._idle[worker.slot] += 1
-        return self._idle[worker.slot], _MAX_IDLE
+        self._idle[worker.index] += 1
+        return self._idle[worker.index], _MAX_IDLE
 
 
-def _commits(places: Sequence[Place]) -> int:
+def _commits(slots: Sequence[RequestSlot]) -> int:
     """Grows with every job that is finished: its flag is set to a ticket above those before."""
-    return sum(int(place.committed.sum()) for place in places)
+    return sum(int(slot.committed.sum()) for slot in slots)
 
 
 def _error(worker: Worker, lost: str, episode: Where | None, generation: int) -> WorkerCrashed:

@@ -31,7 +31,7 @@ class Failed(NamedTuple):
     """An exception in an episode.
 
     job, episode: which one; job is BUILDING or LOADING outside of any.
-    place, ticket: whose job it is.
+    slot, ticket: whose job it is.
     summary: its type and what it says.
     trace: where it came from.
     exception: pickled, b'' if it cannot be.
@@ -46,7 +46,7 @@ class Failed(NamedTuple):
     exception: bytes
     penalised: bool
     origin: str
-    place: int = 0
+    slot: int = 0
     ticket: int = 0
 
 

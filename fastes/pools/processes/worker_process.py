@@ -27,7 +27,7 @@ from fastes.pools.processes.nested_training import MARK
 from fastes.pools.processes.worker import LEAVE_SIGNAL, READY_MARK, Arguments, Start
 from fastes.pools.unsendable import cannot_be_sent
 from fastes.rollout.job import PoolSpec
-from fastes.rollout.shared_block import CLAIMING, JOB, LEAVE, READY, STAGE, Block, anonymous_file
+from fastes.rollout.shared_block import CLAIMING, JOB, LEAVE, READY, STAGE, SharedBlock, anonymous_file
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import TOLD
 from fastes.system.interrupts import born_blocked
@@ -57,7 +57,7 @@ _DEATH_SECONDS = 2.0  # for a killed process to end; one in the kernel's hands (
 class Payload:
     """What every worker of a pool is given, pickled once, in a file without a name: no pipe can fill up with it."""
 
-    def __init__(self, spec: PoolSpec, block: Block, n_workers: int) -> None:
+    def __init__(self, spec: PoolSpec, block: SharedBlock, n_workers: int) -> None:
         own = spec.without_references()
         try:
             content = cloudpickle.dumps(Start(own, block.layout, block.fd, _core.variant(), own_registrations(), n_workers))
@@ -76,10 +76,10 @@ class Payload:
 
 
 class Worker:
-    """A worker process. slot: its row of the block's `workers`."""
+    """A worker process. index: its row of the block's `workers`."""
 
-    def __init__(self, slot: int, spec: PoolSpec, block: Block, payload: Payload) -> None:
-        self.slot, self.row = slot, block.workers[slot]
+    def __init__(self, index: int, spec: PoolSpec, block: SharedBlock, payload: Payload) -> None:
+        self.index, self.row = index, block.workers[index]
         self.row[[JOB, CLAIMING, READY, LEAVE, STAGE]] = -1, 0, 0, 0, 0
         self._show_lines = not spec.env_shown
         self.sent_offer = self.idle_after = 0  # the last offer it was told of, and the last after which it found nothing left
@@ -91,12 +91,12 @@ class Worker:
         self.connection = Connection(ours.detach())
         self._poll = select.poll()
         self._poll.register(self.connection.fileno(), select.POLLIN)
-        arguments = Arguments(theirs.fileno(), os.getpid(), slot, payload.fd, payload.size)
+        arguments = Arguments(theirs.fileno(), os.getpid(), index, payload.fd, payload.size)
         boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], fd=theirs.fileno(), arguments=tuple(arguments))
         try:
             with theirs:
                 fds = theirs.fileno(), block.fd, payload.fd
-                self.process = _popen([sys.executable, "-c", boot], fds, spec.source.folder, spec.first_worker + slot)
+                self.process = _popen([sys.executable, "-c", boot], fds, spec.source.folder, spec.first_worker + index)
         except BaseException:
             self.connection.close()
             raise
