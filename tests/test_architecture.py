@@ -213,7 +213,10 @@ HEAVY = {"torch", "matplotlib", "ray", "pygame", "mujoco", "imageio_ffmpeg", "sc
         ("from fastes import FastES", HEAVY),
         ("from fastes.cli.main import main", HEAVY),
         ("from fastes.pools.processes.worker import main", HEAVY | {"safetensors", "tqdm"}),
-        ("from fastes.pools.processes.worker_messages import told", HEAVY | {"numpy", "gymnasium", "cloudpickle"}),
+        (
+            "from fastes.pools.processes.worker_messages import report_errors_to_parent",
+            HEAVY | {"numpy", "gymnasium", "cloudpickle"},
+        ),
     ],
 )
 def test_imports_load_little(statement: str, absent: set[str]) -> None:

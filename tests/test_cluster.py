@@ -139,7 +139,7 @@ def test_a_cluster_gives_the_bits_of_one_machine(
     sent = Sent(monkeypatch)
     assert_same(expected, train_on(cluster, Uneven, 4, **{**SETTINGS, **settings}))
     if follow:
-        assert sent.kinds.count("Whole") <= 2, "each node gets one whole state, and follows from there"
+        assert sent.kinds.count("FullState") <= 2, "each node gets one whole state, and follows from there"
         assert "Step" in sent.kinds
         assert "Theta" not in sent.kinds
     else:
@@ -263,7 +263,7 @@ def test_trainings_that_differ_in_policy_and_settings_share_a_cluster(
             model.close()
     assert found == expected
     assert not messages, "each node follows each training"
-    assert {"Step", "Whole", "Held"} <= set(sent.kinds) if follow else set(sent.kinds) == {"Theta"}
+    assert {"Step", "FullState", "CachedState"} <= set(sent.kinds) if follow else set(sent.kinds) == {"Theta"}
 
 
 def test_a_node_that_comes_to_another_state_is_corrected(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,7 +432,7 @@ def test_several_seeds_share_a_cluster(cluster: Cluster, monkeypatch: pytest.Mon
             alone.learn(400)
             assert_same_state(alone.snapshot(), model.snapshot())
         model.close()
-    assert sent.kinds.count("Whole") <= 2 * 3
+    assert sent.kinds.count("FullState") <= 2 * 3
 
 
 @pytest.mark.slow

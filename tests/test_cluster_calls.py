@@ -24,7 +24,19 @@ from fastes.errors import ClusterError
 from fastes.es.noise_table import NoiseTable
 from fastes.pools.cluster.member import Member, Parameters
 from fastes.pools.cluster.membership import Membership
-from fastes.pools.cluster.messages import Failed, Joined, Played, Range, Reply, Unlike, Work, jobs_of, pack, runs_of, unpack
+from fastes.pools.cluster.messages import (
+    Failed,
+    Joined,
+    Played,
+    Range,
+    Reply,
+    StateMismatch,
+    Work,
+    jobs_of,
+    pack,
+    runs_of,
+    unpack,
+)
 from fastes.pools.cluster.node import Node
 from fastes.pools.cluster.ray_pool import RayPool
 from fastes.pools.cluster.tickets import OpenTicket
@@ -266,7 +278,12 @@ def test_what_a_pool_cannot_take_is_told_at_once(called: Called, requests: Reque
     wait_until(lambda: len(told()) == 4, "one of the calls brings all")
     answers = told()
     assert sorted(answer.number for answer in answers) == [0, 1, 2, 7]
-    assert [type(answer) for answer in sorted(answers, key=lambda answer: answer.number)] == [Failed, Failed, Failed, Unlike]
+    assert [type(answer) for answer in sorted(answers, key=lambda answer: answer.number)] == [
+        Failed,
+        Failed,
+        Failed,
+        StateMismatch,
+    ]
     monkeypatch.undo()
     third = called.call(requests.candidates(5))
     wait_until(lambda: 1 in called.pool._requests, "the node has begun with it")
@@ -366,7 +383,7 @@ def test_a_node_gets_all_its_orders_in_one_message(driver: Driver, requests: Req
     evaluation, candidates = driver.pool.submit(requests.evaluation(3)), driver.pool.submit(requests.candidates(4))
     ((_, work),) = driver.turn()
     assert [order.ticket for order in work.ranges] == [candidates, evaluation]
-    assert {terms.ticket for terms in work.terms} == {candidates, evaluation}
+    assert {terms.ticket for terms in work.requests} == {candidates, evaluation}
     assert driver.turn() == [], "its call is out"
 
 
@@ -377,7 +394,7 @@ def test_somebody_waits_for_what_a_node_still_plays(driver: Driver, requests: Re
     driver.answer("a", work.ranges[0])
     assert driver.pool.is_finished(candidates)
     ((_, empty),) = driver.turn()
-    assert (empty.ranges, empty.terms, empty.number) == ((), (), work.number + 1)
+    assert (empty.ranges, empty.requests, empty.number) == ((), (), work.number + 1)
     assert evaluation in empty.open_tickets
     assert driver.turn() == []
     driver.answer("a", work.ranges[1])

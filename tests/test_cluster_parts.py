@@ -24,19 +24,19 @@ from fastes.pools.cluster import node_report
 from fastes.pools.cluster.connection import Connection, check_cluster
 from fastes.pools.cluster.member import Member, Parameters
 from fastes.pools.cluster.messages import (
-    Held,
+    CachedState,
+    FullState,
     Joined,
     Played,
     Range,
     Step,
-    Whole,
     jobs_of,
     runs_of,
     unpack,
 )
 from fastes.pools.cluster.node import Node
 from fastes.pools.cluster.replica import Diverged, NotHeld, Replicas, key_of, key_of_theta
-from fastes.pools.cluster.schedule import Load, Out, Schedule, sizes
+from fastes.pools.cluster.schedule import InFlight, Load, Schedule, sizes
 from fastes.pools.cluster.tickets import OpenTicket
 from fastes.rollout.job import Request
 from fastes.rollout.obs_normalizer import MomentSums
@@ -71,7 +71,7 @@ def test_whatever_nodes_do_each_job_counts_once(seed: int) -> None:
             taken = schedule.take(count) if count else np.array(schedule.late(node, 2.0)[:2], dtype=np.int64)
             if len(taken):
                 number += 1
-                schedule.give(number, Out(node, taken, 1.0))
+                schedule.give(number, InFlight(node, taken, 1.0))
                 out.append((number, node))
         what = rng.random() if number < 1000 else 0.0  # no more disturbances then
         if out and what < 0.7:
@@ -108,13 +108,13 @@ def test_ranges_shrink_and_end_in_single_jobs() -> None:
 
 def test_a_slow_node_holds_up_no_generation() -> None:
     schedule = Schedule(np.arange(4))
-    schedule.give(1, Out("slow", schedule.take(3), late=2.5))
-    schedule.give(2, Out("fast", schedule.take(1), late=1.5))
+    schedule.give(1, InFlight("slow", schedule.take(3), late=2.5))
+    schedule.give(2, InFlight("fast", schedule.take(1), late=1.5))
     schedule.finish(2)
     assert schedule.late("fast", 2.4) == []
     assert schedule.late("fast", 2.6) == [0, 1, 2]
     assert schedule.late("slow", 2.6) == [], "it has them"
-    schedule.give(3, Out("fast", np.array([0, 1, 2]), late=9.0))
+    schedule.give(3, InFlight("fast", np.array([0, 1, 2]), late=9.0))
     schedule.finish(3)
     assert schedule.all_done
     late = schedule.finish(1)
@@ -175,7 +175,7 @@ def played(number: int, returns: list[float], obs_size: int = 3, rows: bool = Tr
 
 
 def give(open_: OpenTicket, number: int, node: str, jobs: Any) -> None:
-    open_.schedule.give(number, Out(node, jobs, late=1.0))
+    open_.schedule.give(number, InFlight(node, jobs, late=1.0))
 
 
 def test_late_and_double_results_are_dropped() -> None:
@@ -248,8 +248,8 @@ def step_of(es: EvolutionStrategy, progress: float = 1.0) -> Step:
     return Step(before, *es.last_tell, key_of(es, 0))
 
 
-def whole(es: EvolutionStrategy) -> Whole:
-    return Whole(cloudpickle.dumps(es), key_of(es, 0))
+def whole(es: EvolutionStrategy) -> FullState:
+    return FullState(cloudpickle.dumps(es), key_of(es, 0))
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_another_state_is_noticed_and_not_kept() -> None:
         replicas.find(step._replace(before=b"x", key=b"y"), None)
     replicas.drop(step.key)
     with pytest.raises(NotHeld):
-        replicas.find(Held(step.key), None)
+        replicas.find(CachedState(step.key), None)
     with pytest.raises(NotHeld):
         replicas.theta(key_of_theta(es.theta))
 

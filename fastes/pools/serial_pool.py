@@ -13,7 +13,7 @@ from fastes.pools.block_pool import BlockPool
 from fastes.pools.open_requests import OpenRequest
 from fastes.pools.pool import LocalPool
 from fastes.rollout.episode import Episode
-from fastes.rollout.job import PoolSpec, Request, Where, describe_episode, warn_of_penalty
+from fastes.rollout.job import EpisodeDescription, PoolSpec, Request, describe_episode, warn_of_penalty
 from fastes.rollout.job_runner import JobRunner
 from fastes.rollout.random_state import global_random_kept, one_thread
 from fastes.rollout.shared_block import EPISODE
@@ -68,10 +68,10 @@ class SerialPool(BlockPool, LocalPool):
     def _running(self) -> Iterator[JobRunner]:
         with _core.UsualFloats(), handlers_kept(), global_random_kept(), one_thread(), numbered(self.spec.first_worker):
             if self._runner is None:
-                self._runner = JobRunner(self.spec, self.block, tell=self._tell)
+                self._runner = JobRunner(self.spec, self.block, notify=self._notify)
             yield self._runner
 
-    def _tell(self, kind: str, said: str) -> None:
+    def _notify(self, kind: str, said: str) -> None:
         if kind not in self._warned:
             self._warned.add(kind)
             warnings.warn(said, RuntimeWarning, stacklevel=level_outside())
@@ -98,7 +98,7 @@ class SerialPool(BlockPool, LocalPool):
             )
             open_.error.__cause__ = error
 
-    def _describe(self, job: int, open_: OpenRequest) -> Where:
+    def _describe(self, job: int, open_: OpenRequest) -> EpisodeDescription:
         return describe_episode(self.spec, open_.slot, job, int(self.block.workers[0, EPISODE]))
 
     def close(self) -> None:

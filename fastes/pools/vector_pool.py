@@ -21,7 +21,7 @@ from fastes.pools.open_requests import OpenRequest
 from fastes.pools.pool import LocalPool
 from fastes.rollout.action_masks import has_mask
 from fastes.rollout.episode import Episode, EpisodeSettings
-from fastes.rollout.job import PoolSpec, Request, Terms, TrainingNeeds
+from fastes.rollout.job import PoolSpec, Request, RequestScalars, TrainingNeeds
 from fastes.rollout.job_runner import parameter_loader
 from fastes.rollout.last_infos import write_info
 from fastes.rollout.observations.reader import ObservationReader
@@ -41,13 +41,13 @@ class Job:
         slot: The request's.
         number: The job's, in its slot.
         players: The actors of the request's training.
-        terms: The request's.
+        scalars: The request's.
         is_candidate: Whether it is no noise-free episode.
     """
 
     def __init__(self, request: OpenRequest, number: int, players: _Players) -> None:
         self.slot, self.number, self.players = request.slot, number, players
-        self.terms = Terms.of(request.slot, request.ticket)
+        self.scalars = RequestScalars.of(request.slot, request.ticket)
         self.is_candidate = bool(request.slot.layout.num_pairs)
 
     def told(self) -> int:
@@ -179,7 +179,7 @@ class VectorPool(BlockPool, LocalPool):
                     run.to_the_end()
             except Exception as error:
                 origin = _ORIGINS[origin_of(error)]
-                generation = max(job.terms.generation for job in jobs)
+                generation = max(job.scalars.generation for job in jobs)
                 when = f", generation {generation + 1}" if generation >= 0 else ""
                 playing = [_IDLE if job is None else job.told() for job in run.job]
                 raise WorkerError(
@@ -302,17 +302,17 @@ class _Run:
 
     def _prepare(self, index: int, job: Job) -> None:
         """Give an environment's actor what a job evaluates."""
-        players, actor, terms = job.players, self.actors[index], job.terms
-        if self.begun[index] != terms.ticket:
+        players, actor, scalars = job.players, self.actors[index], job.scalars
+        if self.begun[index] != scalars.ticket:
             self._begin_request(actor, job)
-            self.begun[index] = terms.ticket
-        players.load_parameters(actor, job.slot, job.number, terms.sigma)
+            self.begun[index] = scalars.ticket
+        players.load_parameters(actor, job.slot, job.number, scalars.sigma)
         players.can_act[index] = True
 
     def _begin_request(self, actor: _core.Actor, job: Job) -> None:
         needs = job.players.needs
         if needs.normalize_obs:
-            actor.set_normalizer(job.slot.obs_mean, job.slot.obs_inv_std, job.terms.obs_clip)
+            actor.set_normalizer(job.slot.obs_mean, job.slot.obs_inv_std, job.scalars.obs_clip)
         if needs.policy.needs_reference:
             actor.set_reference(job.slot.reference)
 
@@ -322,7 +322,7 @@ class _Run:
             seed, key = int(slot.env_seed[number // 2, episode]), int(slot.action_key[number // 2, episode])
         else:
             seed, key = int(slot.eval_seed[number]), 0
-        self.to_start[index] = _Start(seed, key, job.terms.episodes, job)
+        self.to_start[index] = _Start(seed, key, job.scalars.episodes, job)
 
     def _start_all(self) -> None:
         """Start an episode in every environment; one without a job gets any."""
@@ -356,7 +356,7 @@ class _Run:
             if slot.layout.info_bytes:
                 write_info(slot.infos[number, self.episode[index]], info, self.spec.info_keywords)
         self.episode[index] += 1
-        episodes = job.terms.episodes.per_candidate if job.is_candidate else 1
+        episodes = job.scalars.episodes.per_candidate if job.is_candidate else 1
         if job.is_candidate:
             slot.moments[number] = actor.observation_moments
             actor.count_moments(False)

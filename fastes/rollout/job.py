@@ -189,7 +189,7 @@ class StepsPlayed(NamedTuple):
     evaluations: int = 0
 
 
-class Terms(NamedTuple):
+class RequestScalars(NamedTuple):
     """What the jobs of a request share beside arrays.
 
     ticket: under which they were claimed; 0 where nobody claims.
@@ -206,7 +206,7 @@ class Terms(NamedTuple):
     episodes: EpisodeSettings
 
     @classmethod
-    def of(cls, slot: RequestSlot, ticket: int = 0) -> Terms:
+    def of(cls, slot: RequestSlot, ticket: int = 0) -> RequestScalars:
         """Those of the request that has the slot."""
         words, numbers = slot.words, slot.numbers
         steps, noise, per_candidate = int(words[MAX_STEPS]), float(numbers[ACTION_NOISE]), int(words[PER_CANDIDATE])
@@ -272,7 +272,7 @@ def _moments_together(first: Batch, second: Batch) -> npt.NDArray[np.float64] | 
     return first.moment_sums() + second.moment_sums()
 
 
-class Where(NamedTuple):
+class EpisodeDescription(NamedTuple):
     """Which episode went wrong, in words and for an exception's attributes."""
 
     text: str
@@ -282,7 +282,7 @@ class Where(NamedTuple):
     replay: str
 
 
-def describe_episode(spec: PoolSpec, slot: RequestSlot, job: int, episode: int) -> Where:
+def describe_episode(spec: PoolSpec, slot: RequestSlot, job: int, episode: int) -> EpisodeDescription:
     """An episode of a job in words, with what plays it again in one process. Generations are numbered as in progress.csv.
 
     Noise-free episodes of a generation are told as jobs behind the room for its candidates.
@@ -297,7 +297,7 @@ def describe_episode(spec: PoolSpec, slot: RequestSlot, job: int, episode: int) 
     when = f"generation {generation}, " if generation > 0 else ""
     evaluated = f"model.evaluate(1, first_seed={seed}), with n_workers=0"
     replay = f"model.replay({generation}, {told})" if generation > 0 else evaluated
-    return Where(f"{spec.source.name}, {when}{what}, env seed {seed}", generation, told, seed, replay)
+    return EpisodeDescription(f"{spec.source.name}, {when}{what}, env seed {seed}", generation, told, seed, replay)
 
 
 def warn_of_penalty(known: set[str], summary: str, where: str, trace: str) -> None:

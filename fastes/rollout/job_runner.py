@@ -20,15 +20,15 @@ from fastes.policies.choose_policy import AnySpec
 from fastes.rollout.action_masks import has_mask
 from fastes.rollout.env_calls import FORGET, in_force, make_call
 from fastes.rollout.episode import Episode, EpisodeSettings, run_episode
-from fastes.rollout.job import PENALISE, PoolSpec, Terms, TrainingNeeds
+from fastes.rollout.job import PENALISE, PoolSpec, RequestScalars, TrainingNeeds
 from fastes.rollout.last_infos import write_info
-from fastes.rollout.observations.reader import ObservationReader, Tell, warn
+from fastes.rollout.observations.reader import Notify, ObservationReader, warn
 from fastes.rollout.shared_block import CALLS, EPISODE, EVALUATION_STEPS, JOB, STEPS, RequestSlot, SharedBlock, SlotLayout
 from fastes.rollout.space_checks import check_spaces
 from fastes.system.float_mode import what_changed_floats
 from fastes.system.forks import CopiesEndHere, end_copy, tell_of_forks
 
-_NO_TERMS = Terms(0, -1, 0.0, 0.0, EpisodeSettings())
+_NO_SCALARS = RequestScalars(0, -1, 0.0, 0.0, EpisodeSettings())
 
 
 class _Player:
@@ -38,7 +38,7 @@ class _Player:
         needs: The training's.
         actor: Plays its candidates and evaluations.
         load_parameters: Gives the actor what a job evaluates.
-        terms: Those of the request whose normaliser and reference batch the actor has.
+        scalars: Those of the request whose normaliser and reference batch the actor has.
         counted: The column of the worker's row in which the actor counts its steps.
         folded: The ticket of an evaluation if the actor has the reference batch's statistics for its theta, else 0.
     """
@@ -51,7 +51,7 @@ class _Player:
         self.counted = STEPS
         self.actor.count_steps(row[STEPS : STEPS + 1])
         self.load_parameters = parameter_loader(layout, needs.policy)
-        self.terms = _NO_TERMS
+        self.scalars = _NO_SCALARS
         self.folded = 0
 
 
@@ -64,8 +64,8 @@ class JobRunner:
         spec: The pool's.
         block: The memory of requests and results.
         index: This runner's row of the block's `workers`, where it keeps what it is doing.
-        whole: A context in which nothing cuts short what is done: half an environment could not be closed.
-        tell: Gets what has to be said once of what the environment does.
+        uninterruptible: A context in which nothing cuts short what is done: half an environment could not be closed.
+        notify: Gets what has to be said once of what the environment does.
     """
 
     def __init__(
@@ -73,16 +73,16 @@ class JobRunner:
         spec: PoolSpec,
         block: SharedBlock,
         index: int = 0,
-        whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-        tell: Tell = warn,
+        uninterruptible: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        notify: Notify = warn,
     ) -> None:
-        self._tell, self._told_of_floats = tell, False
-        self.spec, self.block, self.row, self.whole = spec, block, block.workers[index], whole
+        self._notify, self._told_of_floats = notify, False
+        self.spec, self.block, self.row, self.uninterruptible = spec, block, block.workers[index], uninterruptible
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
-        self.around: Callable[[Env], Any] = lambda env: env  # what noise-free episodes are played in
+        self.wrap_evaluation_env: Callable[[Env], Any] = lambda env: env  # what noise-free episodes are played in
         self.env, self._called = self._build(), 0  # and the number of the last call that it was given
         try:
-            reader = ObservationReader(self.env.observation_space, self._tell)
+            reader = ObservationReader(self.env.observation_space, self._notify)
             self.flatten = reader.flatten
             self._players = [
                 _Player(needs, layout.candidates, self.row, reader)
@@ -99,21 +99,21 @@ class JobRunner:
         for player in self._players:
             player.actor.refuse_with(lambda: end_copy(self._copies_end.what))
 
-    def _begin(self, player: _Player, slot: RequestSlot, ticket: int) -> Terms:
+    def _begin(self, player: _Player, slot: RequestSlot, ticket: int) -> RequestScalars:
         """Read what the jobs of a request share.
 
         The actor takes over the request's normaliser, unless it has it from the last job. The environment is given the
         request's calls, and no others.
         """
-        if player.terms.ticket != ticket:
-            player.terms = terms = Terms.of(slot, ticket)
+        if player.scalars.ticket != ticket:
+            player.scalars = scalars = RequestScalars.of(slot, ticket)
             if player.needs.normalize_obs:
-                player.actor.set_normalizer(slot.obs_mean, slot.obs_inv_std, terms.obs_clip)
+                player.actor.set_normalizer(slot.obs_mean, slot.obs_inv_std, scalars.obs_clip)
             if player.needs_reference:
                 player.actor.set_reference(slot.reference)
         if self._called != (wanted := int(slot.words[CALLS])):
             self._give_calls(wanted)
-        return player.terms
+        return player.scalars
 
     def run(self, slot: RequestSlot, ticket: int, job: int, on_penalty: Callable[[Exception], None]) -> None:
         """Run a job that was claimed under a ticket, and write its results; the commit flag comes last.
@@ -130,10 +130,10 @@ class JobRunner:
         row[EPISODE] = 0
         row[JOB] = job
         with self._copies_end:
-            terms = self._begin(player, slot, ticket)
+            scalars = self._begin(player, slot, ticket)
         try:
             with self._copies_end:
-                played = (self._run_candidate if candidate else self._run_evaluation)(player, slot, job, terms)
+                played = (self._run_candidate if candidate else self._run_evaluation)(player, slot, job, scalars)
         except Exception as error:
             if self.spec.on_env_error != PENALISE:
                 raise
@@ -144,24 +144,24 @@ class JobRunner:
                 slot.infos[job : job + 1] = 0
             self._rebuild()
         slot.returns[job], slot.lengths[job], slot.successes[job], slot.cuts[job] = played[:4]
-        self._episodes += terms.episodes.per_candidate if candidate else 1
+        self._episodes += scalars.episodes.per_candidate if candidate else 1
         if (mode := _core.set_floats_back() or player.actor.float_mode) and not self._told_of_floats:
             self._told_of_floats = True
-            self._tell("floats", what_changed_floats(f"the environment {self.spec.source.name}", mode))
+            self._notify("floats", what_changed_floats(f"the environment {self.spec.source.name}", mode))
         slot.seconds[job] = time.perf_counter() - started
         _core.commit(slot.committed, job, ticket)
         _core.commit(row, JOB, -1)  # whoever sees this sees the flag
 
-    def _run_candidate(self, player: _Player, slot: RequestSlot, job: int, terms: Terms) -> Episode:
-        actor, pair, episodes = player.actor, job // 2, terms.episodes.per_candidate
+    def _run_candidate(self, player: _Player, slot: RequestSlot, job: int, scalars: RequestScalars) -> Episode:
+        actor, pair, episodes = player.actor, job // 2, scalars.episodes.per_candidate
         player.folded = 0
-        player.load_parameters(actor, slot, job, terms.sigma)
+        player.load_parameters(actor, slot, job, scalars.sigma)
         actor.count_moments(player.needs.normalize_obs)
         total, length, successes, cuts = 0.0, 0, 0.0, 0
         for episode in range(episodes):
             self.row[EPISODE] = episode
             seed, key = int(slot.env_seed[pair, episode]), int(slot.action_key[pair, episode])
-            result = run_episode(self.env, actor, seed, terms.episodes, key, self.flatten)
+            result = run_episode(self.env, actor, seed, scalars.episodes, key, self.flatten)
             total, length = total + result.episode_return, length + result.length
             successes, cuts = successes + result.success, cuts + result.cut
             if slot.layout.info_bytes:
@@ -170,13 +170,13 @@ class JobRunner:
         slot.moments[job] = actor.observation_moments
         return Episode(total / episodes, length, successes / episodes, cuts)
 
-    def _run_evaluation(self, player: _Player, slot: RequestSlot, job: int, terms: Terms) -> Episode:
+    def _run_evaluation(self, player: _Player, slot: RequestSlot, job: int, scalars: RequestScalars) -> Episode:
         actor, seed = player.actor, int(slot.eval_seed[job])
-        if player.folded != terms.ticket:
-            player.load_parameters(actor, slot, job, terms.sigma)
-            player.folded = terms.ticket if player.needs_reference else 0
+        if player.folded != scalars.ticket:
+            player.load_parameters(actor, slot, job, scalars.sigma)
+            player.folded = scalars.ticket if player.needs_reference else 0
         actor.count_moments(False)
-        return run_episode(self.around(self.env), actor, seed, terms.episodes, 0, self.flatten)
+        return run_episode(self.wrap_evaluation_env(self.env), actor, seed, scalars.episodes, 0, self.flatten)
 
     @property
     def is_worn(self) -> bool:
@@ -190,7 +190,7 @@ class JobRunner:
 
     def _rebuild(self) -> None:
         """A new environment: who knows what state the exception left the old one in."""
-        with self.whole():
+        with self.uninterruptible():
             self.close()
             self.env, self._called = self._build(), 0
 

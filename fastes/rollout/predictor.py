@@ -200,11 +200,11 @@ class Predictor:
     def _reader_of(self, space: spaces.Space[Any]) -> ObservationReader:
         """One for each space: what it says, it says once."""
         if self._reader is None or (self._reader.space, self._reader.bounded) != (space, self.bounded):
-            self._reader = ObservationReader(space, _tell, self.bounded)
+            self._reader = ObservationReader(space, _notify, self.bounded)
         return self._reader
 
 
-def _tell(what: str, said: str) -> None:
+def _notify(what: str, said: str) -> None:
     """Of all but images with their channels first, as SB3's VecTransposeImage shows them, and get_env() where SB3 is in use."""
     if not what.endswith(CHANNELS_FIRST):
         warn(what, said)

@@ -35,7 +35,7 @@ STAGE = 6  # OPEN once it leaves when it is asked to, CLOSED once its environmen
 CLAIMING = 7  # 1 from before it claims a job until it has noted which
 TICKET = 8  # under which the job was claimed
 EVALUATION_STEPS = 9  # as STEPS, of noise-free episodes
-SAID = 10  # 1 once it has sent something to be said; the parent makes it 0
+NOTICES = 10  # 1 once it has sent something to be said; the parent makes it 0
 OPEN, CLOSED = 1, 2
 
 TICKET_SHIFT = 32  # a word of `unclaimed` is ticket << 32 | number of unclaimed jobs

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from fastes.pools.cluster.messages import Draws, Held, Int64, Range, Step, Terms, Theta, Whole, Work, pack
+from fastes.pools.cluster.messages import CachedState, Draws, FullState, Int64, Range, RequestMessage, Step, Theta, Work, pack
 from fastes.pools.cluster.replica import Strategy, key_of, key_of_theta
-from fastes.pools.cluster.schedule import Load, Out
+from fastes.pools.cluster.schedule import InFlight, Load
 from fastes.pools.cluster.tickets import OpenTicket
 
 _GRACE = 0.5  # seconds that any job may be late
@@ -40,8 +40,8 @@ class Parameters:
         return Theta(self.theta, sigma_each)
 
 
-class Given(NamedTuple):
-    """A range that a node has. late: see Out. rounds: turns that its workers need for it and for what they had before."""
+class Assignment(NamedTuple):
+    """A range that a node has. late: see InFlight. rounds: turns that its workers need for it and for what they had before."""
 
     owner: OpenTicket
     jobs: Int64
@@ -60,7 +60,7 @@ class Member:
         self.node_id, self.name, self.workers, self.actor = node_id, name, workers, actor
         self.state, self.reason, self.places = "joining", "", 0
         self.calls: set[Any] = set()  # answers to come: to `join`, then to each `work`
-        self.ranges: dict[int, Given] = {}  # by number
+        self.ranges: dict[int, Assignment] = {}  # by number
         self._paces = {kind: deque[float](maxlen=_REMEMBERED) for kind in (True, False)}  # of candidates, and of evaluations
         self.failures = 0  # states that it came to and the driver did not
         self._most_held = held
@@ -68,7 +68,7 @@ class Member:
         self._dropped: list[bytes] = []
         self._sent = 0  # messages
         self._told: frozenset[int] = frozenset()  # tickets that were open at the last one
-        self._knows: dict[int, int] = {}  # tickets whose terms it has -> the first range that came with them
+        self._knows: dict[int, int] = {}  # tickets of the requests that it knows -> the first range that came with each
 
     def load(self) -> Load:
         return Load(self.workers, len(self.ranges), sum(len(given.jobs) for given in self.ranges.values()), self.places)
@@ -92,32 +92,32 @@ class Member:
             jobs_there += len(jobs)
             rounds = -(-jobs_there // self.workers)
             late = math.inf if pace is None else now + _GRACE + _SLOW * pace * rounds
-            self.ranges[number] = Given(open_, jobs, now, late, rounds)
-            open_.schedule.give(number, Out(self.node_id, jobs, late))
+            self.ranges[number] = Assignment(open_, jobs, now, late, rounds)
+            open_.schedule.give(number, InFlight(self.node_id, jobs, late))
 
     def message(self, ranges: list[Range], asked: list[tuple[OpenTicket, Parameters]], tickets: tuple[int, ...]) -> bytes:
-        """A Work of ranges, with the terms of their requests where the node does not have them."""
+        """A Work of ranges, with the messages of their requests that the node does not know yet."""
         own = []
         self._knows = {ticket: first for ticket, first in self._knows.items() if ticket in tickets}
         for open_, parameters in asked:
             if open_.number not in self._knows:
                 self._knows[open_.number] = min(each.number for each in ranges if each.ticket == open_.number)
-                own.append(terms_of(open_, self._sent_as(parameters, open_)))
+                own.append(request_message(open_, self._sent_as(parameters, open_)))
         dropped, self._dropped = tuple(key for key in self._dropped if key not in self._held), []
         number, self._sent, self._told = self._sent, self._sent + 1, frozenset(tickets)
         return pack(Work(number, tickets, dropped, tuple(own), tuple(ranges)))
 
-    def _sent_as(self, parameters: Parameters, open_: OpenTicket) -> Theta | Held | Step | Whole:
+    def _sent_as(self, parameters: Parameters, open_: OpenTicket) -> Theta | CachedState | Step | FullState:
         """The shortest way to a theta that this node can follow."""
         perturbations = open_.request.perturbations
         each = None if perturbations is None else perturbations.sigma_each
         strategy, key = parameters.strategy, parameters.key
         if strategy is None or self.failures >= _MOST_FAILURES:
             held = parameters.looks_up and not open_.is_candidates and key in self._held.values()
-            return Held(key) if held else parameters.plain(each)
+            return CachedState(key) if held else parameters.plain(each)
         if key in self._held:
             self._held.move_to_end(key)
-            return Held(key)
+            return CachedState(key)
         last, before = strategy.last_tell, parameters.before
         follows = before is not None and before in self._held
         if before is not None and follows:
@@ -125,7 +125,7 @@ class Member:
         self._hold(key, parameters.theta_key)
         if last is not None and before is not None and follows:
             return Step(before, last.progress_remaining, last.drawn_as, last.fitness, key)
-        return Whole(cloudpickle.dumps(strategy), key)
+        return FullState(cloudpickle.dumps(strategy), key)
 
     def _hold(self, key: bytes, theta_key: bytes) -> None:
         self._held[key] = theta_key
@@ -153,7 +153,7 @@ class Member:
         return is_news
 
 
-def terms_of(open_: OpenTicket, parameters: Theta | Held | Step | Whole) -> Terms:
+def request_message(open_: OpenTicket, parameters: Theta | CachedState | Step | FullState) -> RequestMessage:
     """Of a request, whose parameters each node gets in its own way."""
     request, perturbations = open_.request, open_.request.perturbations
     draws = None
@@ -163,7 +163,7 @@ def terms_of(open_: OpenTicket, parameters: Theta | Held | Step | Whole) -> Term
         numbers = perturbations.table.seed, perturbations.drawn_as, perturbations.num_pairs
         draws = Draws(*numbers, perturbations.sigma, window, progress)
     generation = request.generation if perturbations is None else perturbations.generation
-    return Terms(
+    return RequestMessage(
         open_.number,
         generation,
         parameters,

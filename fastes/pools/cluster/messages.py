@@ -25,7 +25,7 @@ class Theta(NamedTuple):
     sigma_each: Float32 | None
 
 
-class Held(NamedTuple):
+class CachedState(NamedTuple):
     """Those of a state that the node holds."""
 
     key: bytes
@@ -44,7 +44,7 @@ class Step(NamedTuple):
     key: bytes
 
 
-class Whole(NamedTuple):
+class FullState(NamedTuple):
     """Those of a strategy, pickled, which the node holds from now on."""
 
     strategy: bytes
@@ -70,7 +70,7 @@ class Draws(NamedTuple):
     progress_remaining: float
 
 
-class Terms(NamedTuple):
+class RequestMessage(NamedTuple):
     """What the jobs of a request share.
 
     ticket: of the request, the driver's.
@@ -87,7 +87,7 @@ class Terms(NamedTuple):
 
     ticket: int
     generation: int
-    parameters: Theta | Held | Step | Whole
+    parameters: Theta | CachedState | Step | FullState
     draws: Draws | None
     eval_seeds: Int64
     normalizer: ObsNormalizer
@@ -116,14 +116,14 @@ class Work(NamedTuple):
     number: counts those to it, from 0.
     open_tickets: of the driver's requests; all others are over.
     dropped: keys of states to hold no longer.
-    terms: of requests that the node does not know yet.
+    requests: those that the node does not know yet.
     ranges: to play.
     """
 
     number: int
     open_tickets: tuple[int, ...]
     dropped: tuple[bytes, ...]
-    terms: tuple[Terms, ...]
+    requests: tuple[RequestMessage, ...]
     ranges: tuple[Range, ...]
 
 
@@ -162,7 +162,7 @@ class Failed(NamedTuple):
     error: bytes
 
 
-class Unlike(NamedTuple):
+class StateMismatch(NamedTuple):
     """The node has no such state, or came to another one: it needs the whole. why: '' for the former."""
 
     number: int
@@ -172,7 +172,7 @@ class Unlike(NamedTuple):
 class Reply(NamedTuple):
     """From a node. warned: what its pool has warned of."""
 
-    answers: tuple[Played | Failed | Unlike, ...]
+    answers: tuple[Played | Failed | StateMismatch, ...]
     warned: tuple[str, ...]
 
 

@@ -25,7 +25,7 @@ from fastes.pools.cluster.messages import (
     Played,
     Range,
     Reply,
-    Unlike,
+    StateMismatch,
     Work,
     jobs_of,
     pack,
@@ -67,7 +67,7 @@ class Node:
         self._inbox: dict[int, Work] = {}  # by number: calls in several threads come in any order
         self._taken = 0  # numbers before it were taken out
         self._last = -1  # the number of the newest
-        self._outbox: list[Played | Failed | Unlike] = []
+        self._outbox: list[Played | Failed | StateMismatch] = []
         self._wanted: frozenset[int] = frozenset()  # tickets that the driver had open at the last message
         self._can_wait: dict[int, tuple[int, int]] = {}  # range -> training and generation that its answer may come with
         self._is_due = False  # whether the driver can use an answer now
@@ -188,11 +188,11 @@ class Node:
         Nobody asks for a generation's noise-free episodes before the next one's candidates are done: without a lag they are
         told before these begin. Candidates that others have played meanwhile are over, though they go on here.
         """
-        terms = [self._known.terms(range_.ticket) for range_ in self._open.values() if range_.ticket in self._wanted]
-        playing = {(each.training, each.generation) for each in terms if each.draws is not None}
+        asked = [self._known.message(range_.ticket) for range_ in self._open.values() if range_.ticket in self._wanted]
+        playing = {(each.training, each.generation) for each in asked if each.draws is not None}
         return all(self._can_wait.get(answer.number) in playing for answer in self._outbox)
 
-    def _turn(self) -> list[Played | Failed | Unlike]:
+    def _turn(self) -> list[Played | Failed | StateMismatch]:
         """Begin with what has come, wait, and collect what is finished."""
         inbox = []
         with self._changed:
@@ -203,7 +203,7 @@ class Node:
                 self._taken += 1
             if select.select([self._bell], [], [], 0.0)[0]:
                 os.read(self._bell, 1 << 12)
-        answers: list[Played | Failed | Unlike] = []
+        answers: list[Played | Failed | StateMismatch] = []
         try:
             for work in inbox:
                 self._take(work, answers)
@@ -218,15 +218,15 @@ class Node:
             return [*answers, *(Failed(number, _pickled(error)) for number in failed)]
         return [self._collect(ticket) for ticket in done]
 
-    def _take(self, work: Work, answers: list[Played | Failed | Unlike]) -> None:
+    def _take(self, work: Work, answers: list[Played | Failed | StateMismatch]) -> None:
         """Begin with a message's ranges. Those whose parameters are not here are answered at once, in `answers`."""
         self._forget(work)
-        for terms in work.terms:
-            self._known.learn(terms)
+        for message in work.requests:
+            self._known.learn(message)
         self._known.drop(work.dropped)  # a state that is dropped may be one that this message's follow from
         for range_ in work.ranges:
             request = self._known.find(range_.ticket)
-            if isinstance(request, Unlike):
+            if isinstance(request, StateMismatch):
                 answers.append(request._replace(number=range_.number))
             elif isinstance(request, Exception):
                 answers.append(Failed(range_.number, _pickled(request)))
@@ -248,16 +248,16 @@ class Node:
             batch = self.pool.collect(ticket)
         except Exception as error:
             return Failed(range_.number, _pickled(error))
-        terms = self._known.terms(range_.ticket)
-        if terms.draws is None:
-            self._can_wait[range_.number] = terms.training, terms.generation + 1
-        keeps = terms.draws is not None and self.pool.spec.trainings[terms.training].normalize_obs
-        if keeps and not terms.sends_rows:
+        message = self._known.message(range_.ticket)
+        if message.draws is None:
+            self._can_wait[range_.number] = message.training, message.generation + 1
+        keeps = message.draws is not None and self.pool.spec.trainings[message.training].normalize_obs
+        if keeps and not message.sends_rows:
             assert isinstance(batch.moments, np.ndarray), "a local pool's"
             rows = _Rows(jobs_of(range_.runs), batch.moments, batch.lengths.ravel())
             with self._changed:
                 self._rows.setdefault(range_.ticket, []).append(rows)
-        return _played(range_.number, batch, keeps and terms.sends_rows)
+        return _played(range_.number, batch, keeps and message.sends_rows)
 
 
 def places_for(spec: PoolSpec, workers: int) -> int:

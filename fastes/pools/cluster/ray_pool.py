@@ -19,7 +19,7 @@ from fastes.es.noise_table import NoiseTable
 from fastes.pools.at_exit import close_at_exit
 from fastes.pools.cluster.member import Member, Parameters
 from fastes.pools.cluster.membership import LOG, ClusterLost, Membership
-from fastes.pools.cluster.messages import Failed, Int64, Played, Range, Reply, Unlike, runs_of, unpack
+from fastes.pools.cluster.messages import Failed, Int64, Played, Range, Reply, StateMismatch, runs_of, unpack
 from fastes.pools.cluster.schedule import Load, sizes
 from fastes.pools.cluster.tickets import OpenTicket
 from fastes.pools.noise_tables import NoiseTables
@@ -241,7 +241,7 @@ class RayPool(Pool):
         """Steps of episodes that nodes have reported; running ones are not among them."""
         return self._played
 
-    def _correct(self, member: Member, open_: OpenTicket, answer: Unlike) -> None:
+    def _correct(self, member: Member, open_: OpenTicket, answer: StateMismatch) -> None:
         """A node is not where the driver is: its range is handed out again, with a whole state."""
         open_.schedule.give_up(answer.number)
         if member.distrust(open_.number, answer.number) and answer.why:

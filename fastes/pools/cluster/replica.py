@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fastes.errors import FastESError
 from fastes.es.noise_table import NoiseTable
 from fastes.es.perturbations import Perturbations, draw_pairs, draw_windows
-from fastes.pools.cluster.messages import Draws, Float32, Held, Step, Terms, Theta, Unlike, Whole
+from fastes.pools.cluster.messages import CachedState, Draws, Float32, FullState, RequestMessage, StateMismatch, Step, Theta
 from fastes.rollout.job import PoolSpec, Request
 
 
@@ -76,14 +76,14 @@ class Replicas:
         self._states: dict[bytes, Strategy] = {}
         self._thetas: dict[bytes, Float32] = {}
 
-    def find(self, wanted: Held | Step | Whole, table: NoiseTable | None, training: int = 0) -> Strategy:
+    def find(self, wanted: CachedState | Step | FullState, table: NoiseTable | None, training: int = 0) -> Strategy:
         """The state that is meant, made first if it is new. On an error it holds what it held before.
 
         Raises:
             NotHeld: If the state, or the one that it follows from, is not here.
             Diverged: If it is not what the driver has.
         """
-        if isinstance(wanted, Whole):
+        if isinstance(wanted, FullState):
             state: Strategy = pickle.loads(wanted.strategy)
             if table is not None:
                 state.table = table
@@ -123,7 +123,7 @@ class Replicas:
 
 
 class KnownRequests:
-    """The driver's requests as its terms have them here.
+    """The driver's requests, made again from its messages.
 
     Args:
         spec: Of the node's pool.
@@ -134,27 +134,27 @@ class KnownRequests:
         self._spec, self._place_table = spec, place_table
         self._replicas = Replicas()
         self._tables: dict[int, NoiseTable] = {}  # by training
-        self._terms: dict[int, Terms] = {}  # by ticket
-        self._found: dict[int, Request | Unlike | Exception] = {}
+        self._messages: dict[int, RequestMessage] = {}  # by ticket
+        self._found: dict[int, Request | StateMismatch | Exception] = {}
 
-    def learn(self, terms: Terms) -> None:
+    def learn(self, message: RequestMessage) -> None:
         """Of a request. An exception is kept: what a state needs may not be installed here, or not fit into memory."""
-        self._terms[terms.ticket] = terms
+        self._messages[message.ticket] = message
         try:
-            self._found[terms.ticket] = self._made(terms)
+            self._found[message.ticket] = self._made(message)
         except Exception as error:
-            self._found[terms.ticket] = error
+            self._found[message.ticket] = error
 
-    def terms(self, ticket: int) -> Terms:
-        return self._terms[ticket]
+    def message(self, ticket: int) -> RequestMessage:
+        return self._messages[ticket]
 
-    def find(self, ticket: int) -> Request | Unlike | Exception:
+    def find(self, ticket: int) -> Request | StateMismatch | Exception:
         """A request of all its jobs, or why there is none."""
-        return self._found.get(ticket, Unlike(0, ""))
+        return self._found.get(ticket, StateMismatch(0, ""))
 
     def forget(self, needed: Set[int]) -> None:
         """All requests but these."""
-        for known in (self._terms, self._found):
+        for known in (self._messages, self._found):
             for ticket in known.keys() - needed:
                 del known[ticket]
 
@@ -163,34 +163,34 @@ class KnownRequests:
         for key in keys:
             self._replicas.drop(key)
 
-    def _made(self, terms: Terms) -> Request | Unlike:
-        draws, wanted = terms.draws, terms.parameters
+    def _made(self, message: RequestMessage) -> Request | StateMismatch:
+        draws, wanted = message.draws, message.parameters
         perturbations: Perturbations | None = None
         try:
             if draws is None:
                 theta = wanted.theta if isinstance(wanted, Theta) else self._replicas.theta(wanted.key)
             elif isinstance(wanted, Theta):
-                theta, table = wanted.theta, self._table(terms.training)
-                perturbations = _drawn(terms, draws, wanted, table, self._spec.trainings[terms.training].episodes)
+                theta, table = wanted.theta, self._table(message.training)
+                perturbations = _drawn(message, draws, wanted, table, self._spec.trainings[message.training].episodes)
             else:
-                strategy = self._replicas.find(wanted, self._table(terms.training), terms.training)
+                strategy = self._replicas.find(wanted, self._table(message.training), message.training)
                 perturbations = strategy.ask(draws.progress_remaining, draws.num_pairs, draws.drawn_as)
                 theta = perturbations.theta
         except NotHeld:
-            return Unlike(0, "")
+            return StateMismatch(0, "")
         except Diverged as error:
-            return Unlike(0, str(error))
+            return StateMismatch(0, str(error))
         except FastESError as error:
-            return Unlike(0, f"it cannot take the driver's step ({error})")
+            return StateMismatch(0, f"it cannot take the driver's step ({error})")
         return Request(
             theta,
-            terms.normalizer,
-            terms.episodes,
+            message.normalizer,
+            message.episodes,
             perturbations,
-            terms.eval_seeds,
-            terms.generation,
-            training=terms.training,
-            calls=terms.calls,
+            message.eval_seeds,
+            message.generation,
+            training=message.training,
+            calls=message.calls,
         )
 
     def _table(self, training: int) -> NoiseTable:
@@ -204,11 +204,13 @@ class KnownRequests:
         return table
 
 
-def _drawn(terms: Terms, draws: Draws, wanted: Theta, table: NoiseTable, episodes: int) -> Perturbations:
+def _drawn(message: RequestMessage, draws: Draws, wanted: Theta, table: NoiseTable, episodes: int) -> Perturbations:
     """A generation's candidates, as EvolutionStrategy.ask draws them."""
     size = len(wanted.theta)
     drawn = draw_pairs(draws.seed, draws.drawn_as, draws.num_pairs, episodes, size, table.size)
     windows = None
     if draws.window_size:
         windows = draw_windows(draws.seed, draws.drawn_as, draws.num_pairs, size, draws.window_size)
-    return Perturbations(terms.generation, draws.sigma, wanted.theta, table, *drawn, wanted.sigma_each, windows, draws.drawn_as)
+    return Perturbations(
+        message.generation, draws.sigma, wanted.theta, table, *drawn, wanted.sigma_each, windows, draws.drawn_as
+    )

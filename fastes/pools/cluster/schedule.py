@@ -49,7 +49,7 @@ def sizes(waiting: int, load: Load, all_workers: int) -> list[int]:
     return [count // parts + (number < count % parts) for number in range(parts)]
 
 
-class Out(NamedTuple):
+class InFlight(NamedTuple):
     """A range that a node has. late: the time from which on others may play its jobs, too."""
 
     node: Hashable
@@ -72,7 +72,7 @@ class Schedule:
         self.rerun = 0  # jobs given out again because their node was lost
         self._at = {job: at for at, job in enumerate(jobs.tolist())}
         self._waiting = deque(jobs.tolist())
-        self._out: dict[int, Out] = {}
+        self._out: dict[int, InFlight] = {}
 
     @property
     def waiting(self) -> int:
@@ -91,7 +91,7 @@ class Schedule:
         taken = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
         return np.array(taken, dtype=np.int64)
 
-    def give(self, number: int, out: Out) -> None:
+    def give(self, number: int, out: InFlight) -> None:
         """A node has a range of jobs now."""
         self._out[number] = out
 

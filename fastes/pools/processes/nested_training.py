@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fastes.errors import NestedTraining
 from fastes.pools.processes.stdlib_shadowing import standard_name
-from fastes.pools.processes.worker_messages import is_worker, tell_and_end
+from fastes.pools.processes.worker_messages import is_worker, report_and_end
 
 MARK = "FASTES_WORKER"  # an environment variable of workers and of all that they start
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -51,7 +51,7 @@ def _refuse_import(found: _Importing) -> None:
         f"{standard_name(found.name, found.file) or _GUARD}"
     )
     if is_worker():
-        tell_and_end(error)  # whoever catches exceptions around `learn` would go on, and save an untrained model
+        report_and_end(error)  # whoever catches exceptions around `learn` would go on, and save an untrained model
     raise error
 
 

@@ -22,14 +22,14 @@ from fastes.pools.processes.nested_training import refuse_workers
 from fastes.pools.processes.shutdown import END_SECONDS, see_off, warn_of_late
 from fastes.pools.processes.worker import LOOK, WORN
 from fastes.pools.processes.worker_failures import WorkerFailures
-from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed, Said
+from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed, Notice
 from fastes.pools.processes.worker_process import OFFER_BYTES, Payload, Worker
 from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, describe_episode, warn_of_penalty
 from fastes.rollout.shared_block import (
     CLAIMING,
     GENERATION,
     JOB,
-    SAID,
+    NOTICES,
     SLOT,
     TICKET,
     TICKET_SHIFT,
@@ -180,8 +180,8 @@ class ProcessPool(BlockPool):
                 if self._handle_events(timeout):
                     break
                 timeout = TICK
-            if self.spec.on_env_error == PENALISE or self.block.workers[:, SAID].any():
-                self.block.workers[:, SAID] = 0
+            if self.spec.on_env_error == PENALISE or self.block.workers[:, NOTICES].any():
+                self.block.workers[:, NOTICES] = 0
                 for worker in list(self._workers.values()):
                     self._receive(worker)  # what was sent before its job counted as done
         except BaseException:
@@ -371,7 +371,7 @@ class ProcessPool(BlockPool):
             return False
         return True
 
-    def _handle_message(self, worker: Worker, message: Failed | Said) -> None:
+    def _handle_message(self, worker: Worker, message: Failed | Notice) -> None:
         if isinstance(message, Failed):
             self._handle_failure(worker, message)
         elif message.kind not in self._warned:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.envs.worker_registry import register
-from fastes.pools.processes.worker_messages import BUILDING, Failed, Said, close_before_end, failure, told
+from fastes.pools.processes.worker_messages import BUILDING, Failed, Notice, close_before_end, failure, report_errors_to_parent
 from fastes.rollout.job import PoolSpec
 from fastes.rollout.job_runner import JobRunner
 from fastes.rollout.shared_block import (
@@ -32,9 +32,9 @@ from fastes.rollout.shared_block import (
     EPISODE,
     JOB,
     LEAVE,
+    NOTICES,
     OPEN,
     READY,
-    SAID,
     SLOT,
     STAGE,
     TICKET,
@@ -93,7 +93,7 @@ def main(arguments: tuple[int, ...]) -> None:
     os.set_inheritable(given.connection_fd, False)
     connection = Connection(given.connection_fd)
     os.register_at_fork(after_in_child=connection.close)  # what an environment forks hears and says nothing
-    with told(given.connection_fd), CopiesEndHere("the import of what builds the environment"):
+    with report_errors_to_parent(given.connection_fd), CopiesEndHere("the import of what builds the environment"):
         start: Start = cloudpickle.loads(os.pread(given.start_fd, given.start_size, 0))
     os.set_inheritable(given.start_fd, False)
     hung_up = contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError)
@@ -148,28 +148,28 @@ def take_signals_back() -> None:
 class Signals:
     """What comes from outside raises Leave where the parent has asked for it in this worker's row, and else does nothing.
 
-    deaf: it is not to be raised: building and closing the environment must not be cut short.
+    masked: it is not to be raised: building and closing the environment must not be cut short.
     """
 
     def __init__(self, row: npt.NDArray[np.int64]) -> None:
-        self.row, self.pid, self.deaf = row, os.getpid(), True
+        self.row, self.pid, self.masked = row, os.getpid(), True
 
     def listen(self) -> None:
         leave_signals_to_parent(self._meet)
         signal.signal(LEAVE_SIGNAL, self._meet)
 
     @contextlib.contextmanager
-    def whole(self) -> Iterator[None]:
+    def uninterruptible(self) -> Iterator[None]:
         """Nothing is raised meanwhile; whoever asked has set the row's flag."""
-        before, self.deaf = self.deaf, True
+        before, self.masked = self.masked, True
         try:
             yield
         finally:
-            self.deaf = before
+            self.masked = before
 
     def _meet(self, *_: object) -> None:
-        if not self.deaf and self.row[LEAVE] and os.getpid() == self.pid:
-            self.deaf = True
+        if not self.masked and self.row[LEAVE] and os.getpid() == self.pid:
+            self.masked = True
             raise Leave
 
 
@@ -196,11 +196,11 @@ def serve(connection: Connection, start: Start, given: Arguments) -> None:
             runner = build(connection, start.spec, start.registrations, block, index, signals)
             if runner is not None:
                 if index >= start.n_workers and len(available()) <= start.n_workers:
-                    runner.around = Roaming
-                signals.deaf = False  # half an environment could not be closed
+                    runner.wrap_evaluation_env = Roaming
+                signals.masked = False  # half an environment could not be closed
                 work(connection, runner, row, signals, kinds_of(start, index))
         finally:
-            signals.deaf = True
+            signals.masked = True
     except Leave:
         pass
     finally:
@@ -262,19 +262,19 @@ def build(
 ) -> JobRunner | None:
     """What runs jobs; None where an exception kept it from being built, of which the parent is told."""
 
-    def tell(kind: str, text: str) -> None:
+    def notify(kind: str, text: str) -> None:
         if os.getpid() == signals.pid:  # a process that the environment has forked has no parent to tell
-            connection.send(Said(kind, text))
-            _core.commit(block.workers[index], SAID, 1)
+            connection.send(Notice(kind, text))
+            _core.commit(block.workers[index], NOTICES, 1)
 
     try:
         register(registrations)
         with warnings.catch_warnings():
             if spec.env_shown:
                 warnings.simplefilter("ignore")
-            runner = JobRunner(spec, block, index, signals.whole, tell)
+            runner = JobRunner(spec, block, index, signals.uninterruptible, notify)
         limit_threads()
-        close_before_end(signals.whole()(runner.close))  # a signal to leave would cut it short
+        close_before_end(signals.uninterruptible()(runner.close))  # a signal to leave would cut it short
     except Exception as error:
         connection.send(failure(BUILDING, 0, error))
         return None

@@ -10,7 +10,7 @@ from fastes.errors import WorkerCrashed, WorkerTimeout
 from fastes.pools.open_requests import OpenRequest
 from fastes.pools.processes.hang_detector import HUNG
 from fastes.pools.processes.worker_process import Worker
-from fastes.rollout.job import PoolSpec, Where, describe_episode
+from fastes.rollout.job import EpisodeDescription, PoolSpec, describe_episode
 from fastes.rollout.shared_block import EPISODE, RequestSlot
 
 _MAX_CRASHES = 3  # of one job, or of a worker's row while it builds its environment
@@ -102,7 +102,7 @@ def _commits(slots: Sequence[RequestSlot]) -> int:
     return sum(int(slot.committed.sum()) for slot in slots)
 
 
-def _error(worker: Worker, lost: str, episode: Where | None, generation: int) -> WorkerCrashed:
+def _error(worker: Worker, lost: str, episode: EpisodeDescription | None, generation: int) -> WorkerCrashed:
     """The exception for workers that are lost again and again. lost: a sentence."""
     kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
     again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""

@@ -20,7 +20,7 @@ _closing: list[Callable[[], object]] = []
 _line = (-1, -1)  # the connection's descriptor, and the process whose it is
 
 
-class Said(NamedTuple):
+class Notice(NamedTuple):
     """What a user should know of what the environment does; its job goes on. kind: of this, one text is enough."""
 
     kind: str
@@ -68,7 +68,7 @@ def _shortened(text: str, limit: int) -> str:
 
 
 @contextlib.contextmanager
-def told(connection_fd: int) -> Iterator[None]:
+def report_errors_to_parent(connection_fd: int) -> Iterator[None]:
     """Tell the parent of an exception in the block, with which this process ends.
 
     connection_fd: this process's end of a multiprocessing Connection.
@@ -78,12 +78,12 @@ def told(connection_fd: int) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        tell(error)
+        report(error)
         sys.exit(1)
 
 
 def close_before_end(close: Callable[[], object]) -> None:
-    """What `tell_and_end` calls before this process ends."""
+    """What `report_and_end` calls before this process ends."""
     _closing.append(close)
 
 
@@ -92,16 +92,16 @@ def is_worker() -> bool:
     return _line[1] == os.getpid()
 
 
-def tell_and_end(error: Exception) -> NoReturn:
+def report_and_end(error: Exception) -> NoReturn:
     """Tell the parent and end this worker on the spot: nothing that catches exceptions goes on in it."""
-    tell(error)
+    report(error)
     for close in _closing:
         with contextlib.suppress(BaseException):
             close()
     os._exit(1)
 
 
-def tell(error: Exception) -> None:
+def report(error: Exception) -> None:
     """Send a Failed of no job, unless this is a forked copy. By hand: importing multiprocessing may be what does not work."""
     if not is_worker():
         return

@@ -43,8 +43,8 @@ _SINGLE_THREAD = dict.fromkeys(THREAD_VARIABLES, "1")
 # sys.path comes from the parent: with `-m`, a folder named fastes in the working directory would be taken for the package.
 _BOOT = """\
 import sys; sys.path[:] = {path!r}
-from fastes.pools.processes.worker_messages import told
-with told({fd}): from fastes.pools.processes.worker import main
+from fastes.pools.processes.worker_messages import report_errors_to_parent
+with report_errors_to_parent({fd}): from fastes.pools.processes.worker import main
 main({arguments!r})
 """
 OFFER_BYTES = 8

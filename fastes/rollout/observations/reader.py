@@ -19,7 +19,7 @@ Space = spaces.Space[Any]
 Read = Callable[[Any], Array]
 
 
-Tell = Callable[[str, str], None]  # takes what kind of thing is said, which is said once, and the text
+Notify = Callable[[str, str], None]  # takes what kind of thing is said, which is said once, and the text
 
 
 def warn(_: str, said: str) -> None:
@@ -37,12 +37,12 @@ class ObservationReader:
     of it are taken as they are; both are said once. TypeError, ValueError or LookupError for anything else.
     Bounds are compared with the first observation alone: most environments leave them now and then, and nothing else uses them.
 
-    tell: what says it.
+    notify: receives it.
     bounded: False where a wrapper shows other values than the space has, as SB3's VecNormalize does; bounds are not compared.
     """
 
-    def __init__(self, space: Space, tell: Tell = warn, bounded: bool = True) -> None:
-        self.space, self.tell, self.bounded = space, tell, bounded
+    def __init__(self, space: Space, notify: Notify = warn, bounded: bool = True) -> None:
+        self.space, self.notify, self.bounded = space, notify, bounded
         self._said: set[tuple[str, str]] = set()
         is_box = isinstance(space, spaces.Box)
         self.read: Read = (
@@ -55,7 +55,7 @@ class ObservationReader:
         """Once of each kind for each part of the space."""
         if (where, kind) not in self._said:
             self._said.add((where, kind))
-            self.tell(f"{where}: {kind}", said)
+            self.notify(f"{where}: {kind}", said)
 
     def _reader(self, space: Space, where: str) -> Read:
         if isinstance(space, spaces.Dict):
