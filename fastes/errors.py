@@ -115,7 +115,8 @@ def writable(text: str) -> str:
 def level_outside() -> int:
     """The stacklevel by which a warning of the function that asks points at the line outside of FastES that led to it."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "fastes":
+    own = ("fastes", "dataclasses")  # settings are made and changed by dataclasses
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in own:
         frame, level = frame.f_back, level + 1
     return level
 

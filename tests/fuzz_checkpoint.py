@@ -427,6 +427,7 @@ INSTRUMENTED = (
         "policies.action_head",
         *(f"policies.layers.{name}" for name in ("batch_norm", "convolution", "dense", "description", "recurrent")),
         "policies.mlp",
+        "policies.policy_keywords",
         "policies.policy_spec",
         "rollout.predictor",
     ),

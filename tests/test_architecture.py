@@ -15,7 +15,7 @@ import pytest
 from processes import environment
 
 import fastes
-from fastes.es.setting_fields import described
+from fastes.setting_fields import described
 from fastes.settings.preset_loader import all_presets, load_preset, tomllib
 from fastes.settings.settings import Settings
 
@@ -158,7 +158,6 @@ def test_a_worker_knows_no_strategy_and_no_optimiser() -> None:
         "es.fitness_shaping",
         "es.schedules",
         "es.hyperparameters",
-        "es.setting_fields",
         "es.sigma_adaptation",
         "models",
         "agent",

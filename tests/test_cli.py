@@ -29,7 +29,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import build_parser, main
 from fastes.cli.setting_flags import given_settings
 from fastes.es.perturbations import draw_pairs
-from fastes.policies.recurrent import KWARGS
+from fastes.policies.policy_keywords import KEYS
 from fastes.reports.stop_on_signal import StopOnSignal
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.foreign_names import ANSWERS, FLAG_ANSWERS
@@ -433,7 +433,7 @@ def _without_dashes(text: str) -> str:
 
 
 NO_FLAGS = ("population", "activation")  # argparse takes them for the beginning of a flag
-NO_FLAGS += ("net_arch", "activation_fn", "seeds", "population_scale", "max_minutes", "workers")  # flags of their own
+NO_FLAGS += (*KEYS, "seeds", "population_scale", "max_minutes", "workers")  # flags of their own
 ANSWERED = sorted(name for name in {*ANSWERS, *FLAG_ANSWERS} if not name.startswith("_") and name not in NO_FLAGS)
 
 
@@ -535,8 +535,7 @@ def _train_parser() -> argparse.ArgumentParser:
     return parser
 
 
-POLICY_KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins", "cnn", "batch_norm", "normalize_images")
-POLICY_KWARGS += KWARGS
+POLICY_KWARGS = tuple(key.name for key in KEYS.values() if not key.told.flag)
 
 
 def test_every_setting_has_a_flag_with_its_default() -> None:

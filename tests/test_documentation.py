@@ -17,8 +17,8 @@ import pytest
 
 import fastes
 from fastes.cli.main import build_parser
-from fastes.cli.setting_flags import _POLICY_KWARGS
-from fastes.es.setting_fields import described
+from fastes.policies.policy_keywords import KEYS
+from fastes.setting_fields import described
 from fastes.settings.preset_loader import all_presets, load_preset
 from fastes.settings.settings import Settings, setting_names
 
@@ -161,9 +161,11 @@ def test_reference_pages_follow_the_code(name: str) -> None:
 def test_flags_of_policy_kwargs_are_on_the_page_of_settings() -> None:
     made = script("make_reference")
     commands = next(action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
-    flags = [action for action in commands.choices["train"]._actions if action.dest in _POLICY_KWARGS]
-    assert {action.option_strings[0] for action in flags} == set(made.POLICY_FLAGS)
-    assert {action.dest for action in flags} == set(_POLICY_KWARGS)
+    flags = [action for action in commands.choices["train"]._actions if action.dest in KEYS]
+    assert {action.option_strings[0] for action in flags} == {key.flag for key in KEYS.values()}
+    assert {action.dest for action in flags} == set(KEYS)
+    rows = re.findall(r"^\| `(\w+)` \| `(--[\w-]+)` \|", made.settings_page(), re.MULTILINE)
+    assert rows == [(key.name, key.flag) for key in KEYS.values()]
 
 
 def test_a_flag_with_a_bar_does_not_break_its_table() -> None:
@@ -180,7 +182,7 @@ def test_a_flag_with_a_bar_does_not_break_its_table() -> None:
 def test_settings_without_a_measured_gain_are_apart() -> None:
     """No preset of an environment sets one of them; what is listed as measured is a setting, and its tasks have presets."""
     made = script("make_reference")
-    head, _, apart = made.settings_page().partition("## No measured gain yet")
+    head, _, apart = made.settings_page().partition("## Keys of policy_kwargs")[0].partition("## No measured gain yet")
     without = set(re.findall(r"^\| `(\w+)`", apart, re.MULTILINE))
     assert "perturbed_share" in without
     assert without | set(re.findall(r"^\| `(\w+)`", head, re.MULTILINE)) == set(setting_names())

@@ -347,7 +347,8 @@ def test_policy_kwargs_build_what_they_say() -> None:
     assert spec("MlpPolicy", activation_fn="ReLU").layers[0].activation == "relu"
     assert spec("MlpPolicy", net_arch={"pi": [5, 6], "vf": [7], "qf": [8]}).layer_sizes == (4, 5, 6, 2)
     assert spec("MlpPolicy", net_arch={"pi": []}).layer_sizes == (4, 2)
-    assert spec("LinearPolicy", net_arch={"pi": [], "vf": [7]}).layer_sizes == (4, 2)
+    with pytest.raises(ValueError, match=r"'net_arch'.*LinearPolicy has no hidden layers: use 'MlpPolicy'"):
+        spec("LinearPolicy", net_arch={"pi": [], "vf": [7]})
     assert spec("MlpPolicy", use_bias=False).num_params == 4 * 64 + 64 * 64 + 64 * 2
     assert spec("LinearPolicy").num_params == 8
     assert spec("LinearPolicy", use_bias=True).num_params == 10

@@ -19,10 +19,11 @@ from fastes.checkpoints.policy_description import describe_policy
 from fastes.errors import CheckpointError
 from fastes.policies.layers.description import described_layers
 from fastes.policies.mlp import make_policy_spec
-from fastes.policies.recurrent import HIDDEN_SIZE
+from fastes.policies.policy_keywords import MlpLstmKeywords
 from fastes.runs.video import play
 from fastes.sb3.policy import Policy
 
+HIDDEN_SIZE = MlpLstmKeywords().lstm_hidden_size
 SMALL: dict[str, Any] = {
     "policy": "MlpLstmPolicy",
     "policy_kwargs": {"lstm_hidden_size": 3, "n_lstm_layers": 2},

@@ -22,13 +22,13 @@ from fastes import FastES, Settings
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.cli.main import build_parser
 from fastes.cli.setting_flags import given_settings
-from fastes.es.setting_fields import described
 from fastes.models.checkpointing import checkpoint_of, settings_from
 from fastes.policies.action_head import BOX_MAPPINGS
 from fastes.policies.layers.layer import ACTIVATIONS
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.obs_columns import checked_columns
 from fastes.runs.run_folder import CONFIG, RunFolder
+from fastes.setting_fields import described
 from fastes.settings.preset_loader import tomllib
 
 modest = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,4 +1,4 @@
-"""Write keywords.pyi beside fastes/es/keywords.py and fastes/settings/keywords.py. Run by `make docs`; a test compares them.
+"""Write the stubs fastes/es/keywords.pyi and fastes/settings/keywords.pyi. Run by `make docs`; a test compares them.
 
 Editors and type checkers read these files; the keywords and their types come from the fields of the settings.
 
@@ -30,7 +30,7 @@ from fastes.es.schedules import ScheduleSetting
 
 
 def stub_path(module: ModuleType) -> Path:
-    """Return the stub's place, beside the module."""
+    """Return the path of a module's stub."""
     return Path(str(module.__file__)).with_suffix(".pyi")
 
 

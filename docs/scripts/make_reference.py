@@ -12,17 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from fastes.cli.main import build_parser
-from fastes.es.setting_fields import default_of, described
+from fastes.policies.policy_keywords import KEYS, POLICIES, ActionKeywords, names_of
+from fastes.setting_fields import default_of, described
 from fastes.settings.alternatives import ALTERNATIVES
 from fastes.settings.preset_loader import GENERAL, NO_SETTINGS, all_presets, load_preset
 from fastes.settings.settings import grouped_fields
 
 REFERENCE = Path(__file__).parents[1] / "reference"
-POLICY_FLAGS = (
-    *("--net-arch", "--activation-fn", "--use-bias", "--action-mapping", "--num-bins"),
-    *("--cnn", "--features-dim", "--batch-norm", "--normalize-images"),
-    *("--cell", "--lstm-hidden-size", "--n-lstm-layers"),
-)
 SETTINGS_HEAD = """# Settings
 
 Every setting is a keyword of `FastES(env, ...)` and a flag of `fastes train`: `population_size` is `--population-size`. The
@@ -48,6 +44,11 @@ PRESETS_HEAD = """# Preset settings
 What each [preset](../presets.md) sets, and where its numbers come from. Settings that a preset does not name have their
 [default](settings.md).
 """
+POLICY_HEAD = """
+## Keys of policy_kwargs
+
+Each is a flag of its own. A [TorchPolicy](../guide/custom-policies.md) has {of_modules} alone.
+"""
 ALTERNATIVES_TEXT = """
 `starts_alternatives` is JSON on the command line: `--starts-alternatives '{{"alive_bonus": [0, 1], "obs_clip": [5, 10]}}'`. A
 start has its value of each row, and the one that is left over gives the training its settings. What is set elsewhere for a
@@ -70,9 +71,10 @@ def settings_page() -> str:
     for group in dict.fromkeys(described(item).group for item in rest):
         of_group = [item for item in rest if described(item).group == group and item not in without]
         lines += [f"\n## {group.capitalize()}\n", *_table(of_group)] if of_group else []
-    lines.append(f"\n`policy_kwargs` has flags of its own: {', '.join(f'`{flag}`' for flag in POLICY_FLAGS)}.")
+    of_modules = " and ".join(f"`{name}`" for name in names_of(ActionKeywords))
     lines.append(ALTERNATIVES_TEXT.format(names=", ".join(f"`{name}`" for name in ALTERNATIVES)))
-    return "\n".join([*lines, NO_GAIN_HEAD, *_table(without)]) + "\n"
+    keys = [POLICY_HEAD.format(of_modules=of_modules), *_policy_table()]
+    return "\n".join([*lines, NO_GAIN_HEAD, *_table(without), *keys]) + "\n"
 
 
 def _table(items: Sequence[Field[Any]]) -> list[str]:
@@ -86,6 +88,19 @@ def _table(items: Sequence[Field[Any]]) -> list[str]:
         kind = kind.replace(" | ", " or ")
         cells = [f"`{item.name}`", kind, f"`{default_of(item)!r}`", described(item).help.replace("|", "/")]
         rows.append(f"| {' | '.join([*cells, described(item).gain] if gains else cells)} |")
+    return rows
+
+
+def _policy_table() -> list[str]:
+    """The keys of all policy families."""
+    rows = ["| key | flag | policies | default | meaning | gain measured on |", "|---|---|---|---|---|---|"]
+    for key in KEYS.values():
+        policies = "all" if len(key.defaults) == len(POLICIES) else ", ".join(key.defaults)
+        (first, _), *more = key.policies_by_default()
+        others = [f"`{value!r}` of {', '.join(names)}" for value, names in more]
+        meaning = key.told.help + (f": {', '.join(key.told.choices)}" if key.told.choices else "")
+        cells = [f"`{key.name}`", f"`{key.flag}`", policies, "; ".join([f"`{first!r}`", *others]), meaning, key.told.gain]
+        rows.append(f"| {' | '.join(cells)} |")
     return rows
 
 
@@ -103,7 +118,7 @@ def commands_page() -> str:
     """A table of arguments for each command; flags of settings are on their own page."""
     commands = next(action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
     settings = {"--" + item.name.replace("_", "-") for item in grouped_fields()}
-    hidden = {*settings, *POLICY_FLAGS, "--help", "--help-all"}
+    hidden = {*settings, *(key.flag for key in KEYS.values()), "--help", "--help-all"}
     summaries = {choice.dest: choice.help for choice in commands._choices_actions}
     lines = [COMMANDS_HEAD]
     for name, command in commands.choices.items():

@@ -12,7 +12,7 @@ from fastes import _core
 from fastes.checkpoints.field_checks import Kinds, check_record, damaged, require
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.errors import CheckpointError, CheckpointMismatch, shorten
-from fastes.policies.action_head import BOX_MAPPINGS, ActionHead, mapping_in
+from fastes.policies.action_head import BOX_MAPPINGS, ActionHead
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec
 from fastes.policies.layers.convolution import ImageConvolution
@@ -25,10 +25,10 @@ from fastes.policies.layers.description import (
     in_words,
 )
 from fastes.policies.layers.layer import Layer
-from fastes.policies.mlp import CUSTOM_POLICIES, POLICIES, layers_like
+from fastes.policies.mlp import CUSTOM_POLICIES, layers_like
 from fastes.policies.obs_columns import ALL, COLUMN_BYTES, columns_of
+from fastes.policies.policy_keywords import POLICIES, action_keywords, names_convolutions, plain_policy_kwargs
 from fastes.policies.policy_spec import PolicySpec
-from fastes.settings.policy_kwargs import plain_policy_kwargs
 from fastes.system.memory import check_memory
 
 _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
@@ -91,7 +91,8 @@ def _check_settings_made(spec: PolicySpec, settings: Mapping[str, Any]) -> None:
     if not isinstance(kwargs, dict):
         raise damaged("settings.policy_kwargs", kwargs)
     with _damage_is_said("settings.policy_kwargs"):
-        mapping, num_bins = mapping_in(kwargs)
+        chosen = action_keywords(kwargs)
+        mapping, num_bins = chosen.action_mapping, chosen.num_bins
         if found := first_difference(layers_like(spec, policy, kwargs), spec.layers):
             raise ValueError(f"of a {policy}, {found}")
         described = mapping, num_bins if mapping == "bins" else 0
@@ -107,7 +108,7 @@ def check_same_layers(checkpoint: Checkpoint, spec: PolicySpec, changes: Mapping
     try:
         layers = layers_like(spec, str(policy), plain_policy_kwargs(asked))
     except ValueError:
-        if "cnn" in asked:
+        if names_convolutions(asked):
             raise
         return  # convolutions that nobody has asked for do not fit: what differs is said where settings are compared
     if found := first_difference(layers, spec.layers):

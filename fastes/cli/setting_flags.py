@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from fastes.es.setting_fields import default_of, described
-from fastes.policies.action_head import BOX_MAPPINGS
-from fastes.policies.images.cnn import BATCH_NORMS, CNN_KWARGS, NETWORKS
-from fastes.policies.layers.layer import ACTIVATIONS
-from fastes.policies.layers.recurrent import CELLS
-from fastes.policies.mlp import POLICIES
-from fastes.policies.recurrent import HIDDEN_SIZE, KWARGS
+from fastes.policies.policy_keywords import KEYS, POLICIES, Key
+from fastes.setting_fields import default_of, described
 from fastes.settings.preset_loader import GENERAL, load_preset
 from fastes.settings.settings import COUNTED, Settings, grouped_fields
 
-_POLICY_KWARGS = ("net_arch", "activation_fn", "use_bias", "action_mapping", "num_bins", *CNN_KWARGS, *KWARGS)
+_METAVARS = {"str | Filters": "NAME|JSON"}
 _EXAMPLE = """'{"alive_bonus": [0, 1]}', in quotes for the shell"""
 
 
@@ -38,7 +33,7 @@ def _add_setting(group: Any, item: Any, general: Mapping[str, Any]) -> None:
     if item.name == "policy":  # its values are the metavar
         text = text.partition("; ")[2]
     if item.name == "policy_kwargs":
-        _add_policy_kwargs(group)
+        _add_policy_keys(group)
         return
     default = default_of(item)
     own = general.get(item.name, default)
@@ -58,25 +53,41 @@ def _add_setting(group: Any, item: Any, general: Mapping[str, Any]) -> None:
     group.add_argument(flag, type=kinds.get(item.type, kind), metavar=metavar, help=text)
 
 
-def _add_policy_kwargs(group: Any) -> None:
-    """A flag for each of _POLICY_KWARGS."""
-    layers = "sizes of hidden layers, those behind features and cells (default: 64 64 of MlpPolicy, none of others)"
-    group.add_argument("--net-arch", type=int, nargs="*", metavar="N", help=layers)
-    activations = "between layers (default: tanh; relu of a CnnPolicy)"
-    group.add_argument("--activation-fn", metavar=_one_of(ACTIVATIONS), help=activations)
-    biases = "biases in the layers (default: not of a LinearPolicy)"
-    group.add_argument("--use-bias", action=argparse.BooleanOptionalAction, help=biases)
-    group.add_argument("--action-mapping", metavar=_one_of(BOX_MAPPINGS), help="Box actions (default: clip)")
-    group.add_argument("--num-bins", type=int, help="values of each component with bins (default: 10)")
-    convolutions = f"CnnPolicy's convolutions: {' or '.join(NETWORKS)}, or [[filters, kernel, stride], ...] (default: a3c)"
-    group.add_argument("--cnn", type=_name_or_list, metavar="NAME|JSON", help=convolutions)
-    features = "size of CnnPolicy's dense layer behind these (default: 256; 512 of nature)"
-    group.add_argument("--features-dim", type=_features, dest="features_extractor_kwargs", metavar="N", help=features)
-    norm = "between CnnPolicy's layers and their activations (default: virtual)"
-    group.add_argument("--batch-norm", metavar=_one_of(BATCH_NORMS), help=norm)
-    images = "whether CnnPolicy divides bytes by 255 (default: yes)"
-    group.add_argument("--normalize-images", action=argparse.BooleanOptionalAction, help=images)
-    _add_cells(group)
+def _add_policy_keys(group: Any) -> None:
+    """A flag for each key of policy_kwargs, whose help shows the default of each policy that has it."""
+    for key in KEYS.values():
+        told, kind = key.told, str(key.item.type)
+        text = f"{told.help}{_whose_and_defaults(key)}".replace("%", "%%")
+        if kind == "bool":
+            group.add_argument(key.flag, action=argparse.BooleanOptionalAction, help=text)
+        elif told.flag is not None:
+            group.add_argument(key.flag, type=_made_by(told.flag[1]), dest=key.name, metavar="N", help=text)
+        elif kind.startswith("tuple[int"):
+            group.add_argument(key.flag, type=int, nargs="*", metavar="N", help=text)
+        elif told.choices:
+            group.add_argument(key.flag, metavar=_one_of(told.choices), help=text)
+        else:
+            group.add_argument(key.flag, type=int if kind == "int" else _name_or_list, metavar=_METAVARS.get(kind), help=text)
+
+
+def _whose_and_defaults(key: Key) -> str:
+    """The policies that have a key, and its defaults in brackets, for the end of its help."""
+    (first, of_first), *others = key.policies_by_default()
+    whose = "" if others or len(of_first) == len(POLICIES) else f", of {_listed(of_first)}"
+    more = "".join(f"; {_words(default)} of {_listed(policies)}" for default, policies in others)
+    return f"{whose} (default: {_words(first)}{more})" if first != {} else whose
+
+
+def _words(default: Any) -> str:
+    return " ".join(map(str, default)) or "none" if isinstance(default, list) else str(default)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
+
+
+def _made_by(of_int: Callable[[int], Any]) -> Callable[[str], Any]:
+    return lambda text: of_int(_int(text))
 
 
 def _name_or_list(text: str) -> Any:
@@ -87,16 +98,6 @@ def _name_or_list(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise argparse.ArgumentTypeError(f"{text!r:.200} is no JSON ({error}): expected '[[16, 8, 4], [32, 4, 2]]'") from None
-
-
-def _features(text: str) -> dict[str, int]:
-    return {"features_dim": _int(text)}
-
-
-def _add_cells(group: Any) -> None:
-    group.add_argument("--cell", metavar=_one_of(tuple(CELLS)), help="of a recurrent policy (default: lstm)")
-    group.add_argument("--lstm-hidden-size", type=int, help=f"units of a cell (default: {HIDDEN_SIZE})")
-    group.add_argument("--n-lstm-layers", type=int, help="cells, one behind the other (default: 1)")
 
 
 def _one_of(choices: Sequence[str]) -> str:
@@ -140,7 +141,7 @@ def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
         value = getattr(arguments, item.name, None)
         if value is not None:
             given[item.name] = value
-    policy_kwargs = {name: getattr(arguments, name) for name in _POLICY_KWARGS if getattr(arguments, name) is not None}
+    policy_kwargs = {name: getattr(arguments, name) for name in KEYS if getattr(arguments, name) is not None}
     if policy_kwargs:
         given["policy_kwargs"] = policy_kwargs
     return given

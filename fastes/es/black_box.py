@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fastes.errors import FastESError, check_int, whole
 from fastes.es.perturbations import Perturbations
-from fastes.es.setting_fields import checked_number
+from fastes.setting_fields import checked_number
 
 Float32 = npt.NDArray[np.float32]
 PATIENCE = 100  # generations without anything better

@@ -10,9 +10,9 @@ from fastes.errors import check_int, suggest
 from fastes.es.fitness_shaping import SHAPINGS
 from fastes.es.foreign_names import ANSWERS_OF_SEARCHES, RENAMED
 from fastes.es.optimizers import OPTIMIZERS
-from fastes.es.schedules import POSITIVE, ScheduleSetting
-from fastes.es.setting_fields import checked_fields, setting
+from fastes.es.schedules import POSITIVE, ScheduleSetting, scheduled
 from fastes.es.sigma_adaptation import ADAPTATIONS, LARGEST_RATE, check_adaptation
+from fastes.setting_fields import checked_fields, setting
 
 
 def _population_size(name: str, value: object) -> int:
@@ -25,7 +25,7 @@ def _population_size(name: str, value: object) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperparameters:
-    """The hyper-parameters of an EvolutionStrategy. Settings have these fields, and those of a training beside them.
+    """The hyper-parameters of an EvolutionStrategy. Settings have these fields and those of a training.
 
     The defaults suit policies. EvolutionStrategy has its own of sigma, learning_rate and population_size, for short vectors.
     """
@@ -42,7 +42,7 @@ class Hyperparameters:
         0.05,
         "standard deviation of the noise on the parameters; a number or a schedule",
         "evolution",
-        schedule=POSITIVE,
+        **scheduled(POSITIVE),
         gain="Swimmer-v5",
         first=True,
     )
@@ -65,7 +65,7 @@ class Hyperparameters:
         0.02,
         "step size; a number or a schedule",
         "evolution",
-        schedule=POSITIVE,
+        **scheduled(POSITIVE),
         gain="Swimmer-v5, HalfCheetah-v5",
         first=True,
     )
@@ -137,7 +137,7 @@ def make_hyperparameters(values: Mapping[str, Any]) -> Hyperparameters:
 
 
 def _advice(name: str, names: list[str]) -> str:
-    """What to write instead of a name that is none of the names."""
+    """Return the end of an error for an unknown name: what to write instead."""
     if name in RENAMED:
         return f": it is {RENAMED[name]} here"
     return (

@@ -1,4 +1,4 @@
-"""The keywords of EvolutionStrategy beside its own arguments, for editors and type checkers, derived from the fields."""
+"""The keywords of EvolutionStrategy that follow its own arguments, for editors and type checkers, derived from the fields."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def keywords_of(kind: type, without: Collection[str], more: Mapping[str, Any] | 
     Args:
         kind: The dataclass.
         without: Fields that are arguments of their own.
-        more: Keywords that are no fields.
+        more: Further keywords.
     """
     types = get_type_hints(kind)
     return {item.name: types[item.name] for item in fields(kind) if item.name not in without} | dict(more or {})

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastes.errors import check_int, shown, whole
 from fastes.portable_math import exp, log
+from fastes.setting_fields import plain
 
 Schedule = Callable[[float], float]
 ScheduleSetting = float | str | Schedule
@@ -137,6 +138,18 @@ def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected {allowed.forms}")
     return _Constant(checked_value(name, value, allowed))
+
+
+def scheduled(allowed: Allowed | Whole) -> dict[str, Any]:
+    """Return the arguments of `setting` for a setting that takes a number or a schedule."""
+
+    def check(name: str, value: Any) -> Any:
+        if isinstance(allowed, Whole):
+            return checked_count(name, value, allowed)
+        make_schedule(name, value, allowed)
+        return plain(value)
+
+    return {"schedule": allowed, "check": check}
 
 
 def checked_value(name: str, value: float, allowed: Allowed = POSITIVE) -> float:

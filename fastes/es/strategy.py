@@ -22,9 +22,9 @@ from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer
 from fastes.es.parameter_windows import window_size
 from fastes.es.perturbations import Draws, Perturbations, draw_pairs, draw_windows
 from fastes.es.schedules import ScheduleSetting, checked_value, make_schedule
-from fastes.es.setting_fields import checked_number
 from fastes.es.sigma_adaptation import SigmaAdaptation, make_adaptation
 from fastes.number_array import number_array
+from fastes.setting_fields import checked_number
 
 Float32 = npt.NDArray[np.float32]
 

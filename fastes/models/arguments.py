@@ -13,10 +13,10 @@ import gymnasium
 
 from fastes.envs.source import EnvSource
 from fastes.errors import check_int, suggest, whole
-from fastes.es.setting_fields import checked_number
 from fastes.policies.choose_policy import AnySpec, check_noise, spec_for, warn_of_pixels
 from fastes.policies.custom_policy import CustomPolicy
-from fastes.policies.mlp import POLICIES
+from fastes.policies.policy_keywords import POLICIES
+from fastes.setting_fields import checked_number
 from fastes.settings.foreign_names import answer_in_learn
 from fastes.settings.settings import Settings, setting_names
 

@@ -25,7 +25,7 @@ from fastes.envs.closing import close_env
 from fastes.envs.rebuild import check_for_workers
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten
-from fastes.policies.action_head import actions_in_words, head_from
+from fastes.policies.action_head import actions_in_words
 from fastes.policies.choose_policy import AnySpec, check_noise
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
 from fastes.policies.images.cnn import BYTES
@@ -33,9 +33,9 @@ from fastes.policies.images.image import values_in_words
 from fastes.policies.layers.convolution import ImageConvolution
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.obs_columns import checked_columns
+from fastes.policies.policy_keywords import head_from, plain_policy_kwargs
 from fastes.policies.policy_spec import PolicySpec
 from fastes.rollout.env_calls import EnvCall, calls_from_json, calls_to_json
-from fastes.settings.policy_kwargs import plain_policy_kwargs
 from fastes.settings.settings import FIXED, SCHEDULES, Settings, setting_names
 from fastes.system.memory import check_memory
 from fastes.training.counters import Counters

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from fastes.envs.given.named_wrappers import make_wrapped_source
 from fastes.policies.mlp import CUSTOM_POLICIES
+from fastes.policies.policy_keywords import on_top_of
 from fastes.settings import population_scale
-from fastes.settings.policy_kwargs import on_top_of
 from fastes.settings.preset_loader import DEFAULT, NO_SETTINGS, tomllib
 from fastes.settings.settings import SCHEDULES, Settings
 from fastes.system.near_paths import what_is_beside

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -107,7 +106,7 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
     mapping: for Box with finite bounds, 'clip' (outputs in [-1, 1] span low to high, others are clipped), 'squash' (tanh
     first) or 'bins' (num_bins values a component, the largest output picks one). Raises ValueError for other spaces.
     """
-    mapping, num_bins = mapping_in({"action_mapping": mapping, "num_bins": num_bins})
+    mapping, num_bins = check_mapping("action_mapping", mapping), check_num_bins("num_bins", num_bins)
     if isinstance(space, (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)) and 0 in space.shape:
         raise ValueError(f"action space {space} is empty: expected at least one component")
     if len(space.shape or ()) > 32:
@@ -132,19 +131,18 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
     )
 
 
-def head_from(space: spaces.Space[object], policy_kwargs: Mapping[str, Any]) -> ActionHead:
-    """The head for an action space and what policy_kwargs say of it: action_mapping and num_bins."""
-    return make_action_head(space, *mapping_in(policy_kwargs))
-
-
-def mapping_in(policy_kwargs: Mapping[str, Any]) -> tuple[str, int]:
-    """action_mapping and num_bins, or their defaults; ValueError for what these cannot be."""
-    mapping, num_bins = policy_kwargs.get("action_mapping", "clip"), policy_kwargs.get("num_bins", 10)
+def check_mapping(name: str, mapping: object) -> str:
+    """Return a mapping of Box actions; ValueError for anything else."""
     if not isinstance(mapping, str) or mapping not in BOX_MAPPINGS:
-        raise ValueError(f"unknown action_mapping {mapping!r}: expected one of {BOX_MAPPINGS}{suggest(mapping, BOX_MAPPINGS)}")
+        raise ValueError(f"unknown {name} {mapping!r}: expected one of {BOX_MAPPINGS}{suggest(mapping, BOX_MAPPINGS)}")
+    return mapping
+
+
+def check_num_bins(name: str, num_bins: object) -> int:
+    """Return how many bins a component has; ValueError for no number of bins."""
     if type(num_bins) is not int or not 2 <= num_bins < 2**31:
-        raise ValueError(f"num_bins = {num_bins!r} is no number of bins: expected an int of at least 2")
-    return mapping, num_bins
+        raise ValueError(f"{name} = {num_bins!r} is no number of bins: expected an int of at least 2")
+    return num_bins
 
 
 def _box_head(space: spaces.Box, mapping: str, num_bins: int) -> ActionHead:

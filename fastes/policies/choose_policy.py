@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from fastes.policies import recurrent
 from fastes.policies.custom_policy import USE_NOISE, CustomPolicy, CustomSpec
 from fastes.policies.layers.batch_norm import REFERENCE_SIZE
-from fastes.policies.mlp import IMAGE_POLICIES, make_policy_spec
+from fastes.policies.mlp import make_policy_spec
 from fastes.policies.obs_columns import ALL, ObsColumns
+from fastes.policies.policy_keywords import IMAGE_POLICIES, RECURRENT_POLICIES
 from fastes.policies.policy_spec import PolicySpec
 from fastes.system.memory import check_memory
 
@@ -60,7 +60,7 @@ def warn_of_pixels(policy: object, space: spaces.Space[Any], size: int) -> None:
     image = isinstance(space, spaces.Box) and len(space.shape) in (3, 4) and space.dtype == np.uint8
     if isinstance(policy, CustomPolicy) or policy in IMAGE_POLICIES or size <= (_PIXELS if image else _INPUTS):
         return
-    better = "CnnLstmPolicy" if policy in recurrent.POLICIES else "CnnPolicy"
+    better = "CnnLstmPolicy" if policy in RECURRENT_POLICIES else "CnnPolicy"
     warnings.warn(
         f"{policy} gets {size:,} inputs from observations {shape or space}: it has no convolutions and "
         f"learns little from raw images. Use {better!r}, with images that are small and grey (gymnasium.wrappers."

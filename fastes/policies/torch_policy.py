@@ -11,15 +11,15 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from fastes.errors import blame_policy, suggest
-from fastes.policies.action_head import ActionHead, head_from
+from fastes.policies.action_head import ActionHead
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, pickled_copy
 from fastes.policies.memory import CustomActor, check_memory_of, hook_of
+from fastes.policies.policy_keywords import ActionKeywords, head_from, names_of
 
 if TYPE_CHECKING:
     import torch
 
 Float32 = npt.NDArray[np.float32]
-_KWARGS = ("action_mapping", "num_bins")
 
 
 class TorchPolicy(CustomPolicy):
@@ -75,10 +75,11 @@ class TorchPolicy(CustomPolicy):
         return self.shapes
 
     def head_for(self, action_space: spaces.Space[Any], policy_kwargs: dict[str, Any]) -> ActionHead:
+        names = names_of(ActionKeywords)
         for key in policy_kwargs:
-            if key not in _KWARGS:
+            if key not in names:
                 raise ValueError(
-                    f"policy_kwargs key {key!r} means nothing to a TorchPolicy: expected {_KWARGS}{suggest(key, _KWARGS)}"
+                    f"policy_kwargs key {key!r} means nothing to a TorchPolicy: expected {names}{suggest(key, names)}"
                 )
         return head_from(action_space, policy_kwargs)
 

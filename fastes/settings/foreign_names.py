@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from fastes.errors import suggest
 from fastes.es.foreign_names import RENAMED
+from fastes.policies.policy_keywords import KEYS
 
 # fmt: off
 _OF_GRADIENTS = (
@@ -45,7 +46,12 @@ _TIME = (
     "max_seconds", "max_hours", "max_time", "time_limit", "time_budget", "time_out", "timeout", "minutes", "hours", "max_mins",
     "max_runtime", "max_duration",
 )  # fmt: skip
-_LAYERS = ("net_arch", "hidden_sizes", "hidden_layers", "hidden_dims", "layers")
+# their name -> the key of policy_kwargs here; the keys themselves are asked for as settings, too
+_OF_POLICIES = {
+    **dict.fromkeys(("hidden_sizes", "hidden_layers", "hidden_dims", "layers"), "net_arch"),
+    "activation": "activation_fn",
+    **{name: name for name in KEYS},
+}
 ANSWERS = {
     **dict.fromkeys(_OF_GRADIENTS, "it has no counterpart in ES: leave it out"),
     **{name: f"it is {here} here" for name, here in _RENAMED.items()},
@@ -61,8 +67,7 @@ ANSWERS = {
     "num_envs": "n_workers processes play the episodes here (--workers), or pass a vector environment as env",
     **dict.fromkeys(_OF_LEARN, "it is an argument of learn"),
     **dict.fromkeys(_TIME, "max_minutes, an argument of learn, ends a training by time"),
-    **dict.fromkeys(_LAYERS, "it is policy_kwargs={'net_arch': [64, 64]} here"),
-    **dict.fromkeys(("activation_fn", "activation"), "it is policy_kwargs={'activation_fn': 'relu'} here"),
+    **{name: f"it is {KEYS[key].in_python} here" for name, key in _OF_POLICIES.items()},
     "antithetic": "candidates always come in mirrored pairs here: leave it out",
     "mirrored_sampling": "candidates always come in mirrored pairs here: leave it out",
     "n_generations": "total_timesteps, steps of the environment, end a training here",
@@ -78,8 +83,8 @@ FLAG_ANSWERS = {  # where a command is told another thing than Python
     "env": "the environment stands without a flag, as in fastes train CartPole-v1",
     **dict.fromkeys(("env_id", "env_name"), "the environment stands without a flag, as in fastes train CartPole-v1"),
     **dict.fromkeys(_REMOVED, "each generation is evaluated, over --eval-episodes episodes: leave it out"),
-    **dict.fromkeys(_LAYERS, "it is --net-arch here, as in --net-arch 64 64"),
-    **dict.fromkeys(("policy_kwargs",), "its keys have flags of their own, --net-arch and --activation-fn"),
+    **{name: f"it is {KEYS[key].flag} here" for name, key in _OF_POLICIES.items() if name != key},
+    "policy_kwargs": f"its keys have flags of their own, such as {next(iter(KEYS.values())).flag}",
     **dict.fromkeys(
         ("progress_bar", "log_interval", "verbose"), "progress is shown anyway: -v shows more, and --quiet nothing"
     ),

@@ -1,4 +1,4 @@
-"""The keywords of FastES and FastES.load beside their own arguments, for editors and type checkers, derived from the fields."""
+"""The keywords of FastES and FastES.load that follow their own arguments, for editors and type checkers."""
 
 from __future__ import annotations
 

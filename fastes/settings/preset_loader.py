@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from fastes.errors import check_name, suggest
+from fastes.policies.policy_keywords import HIDDEN_KEYS, on_top_of
 from fastes.settings import population_scale
-from fastes.settings.policy_kwargs import on_top_of
 from fastes.settings.settings import Settings
 
 if sys.version_info >= (3, 11):
@@ -29,7 +29,6 @@ GENERAL = "general"  # the preset of environments that have none of their own
 NO_SETTINGS = ("source", "made_for")  # keys of a preset beside its settings
 GAMES = "atari"  # the preset of games that have none of their own
 _GAME = re.compile(r"ALE/[A-Za-z0-9]+-v5")  # no memory, which is ALE/<Game>-ram-v5
-_OF_HIDDEN_LAYERS = ("net_arch", "activation_fn")  # policy_kwargs that a linear policy lacks
 _FAR = 4  # times the preset's population_size, or that part of it
 
 
@@ -64,7 +63,7 @@ def preset_for(env_id: str, changes: Mapping[str, Any] = MappingProxyType({})) -
     if _GAME.fullmatch(env_id):
         return GAMES
     kwargs = changes.get("policy_kwargs")
-    hidden = isinstance(kwargs, Mapping) and any(name in kwargs for name in _OF_HIDDEN_LAYERS)
+    hidden = isinstance(kwargs, Mapping) and any(name in kwargs for name in HIDDEN_KEYS)
     linear = changes["policy"] == "LinearPolicy" if "policy" in changes else not hidden
     return GENERAL if linear else DEFAULT
 

@@ -8,14 +8,13 @@ from dataclasses import Field, asdict, dataclass, fields, replace
 from typing import Any
 
 from fastes.es.hyperparameters import Hyperparameters
-from fastes.es.schedules import ANY_NUMBER, ScheduleSetting, Whole, count_at
-from fastes.es.setting_fields import checked_number, described, plain, setting
-from fastes.policies.mlp import POLICIES
+from fastes.es.schedules import ANY_NUMBER, ScheduleSetting, Whole, count_at, scheduled
 from fastes.policies.obs_columns import ALL, checked_columns
+from fastes.policies.policy_keywords import KEYS, POLICIES, plain_policy_kwargs
 from fastes.rollout.episode import STEP_GUARD
+from fastes.setting_fields import checked_number, described, plain, setting
 from fastes.settings.alternatives import plain_alternatives
 from fastes.settings.foreign_names import answer
-from fastes.settings.policy_kwargs import plain_policy_kwargs
 
 ENV_ERRORS = ("stop", "penalise")
 MOST_SNAPSHOTS = 64  # of an archive
@@ -72,7 +71,7 @@ class Settings(Hyperparameters):
 
     policy: str = setting(
         "MlpPolicy",
-        "MlpPolicy, LinearPolicy, CnnPolicy, MlpLstmPolicy or CnnLstmPolicy; in Python also a TorchPolicy or a CallablePolicy",
+        f"{', '.join(POLICIES[:-1])} or {POLICIES[-1]}; in Python also a TorchPolicy or a CallablePolicy",
         "policy",
         check=_policy,
         gain="LinearPolicy: LunarLander-v3; MlpPolicy: Reacher-v5; MlpLstmPolicy: the T-maze",
@@ -81,12 +80,10 @@ class Settings(Hyperparameters):
     )
     policy_kwargs: dict[str, Any] = setting(
         {},
-        "net_arch, activation_fn, use_bias, action_mapping (clip, squash, bins), num_bins; of images also cnn (a3c, "
-        "nature or [[filters, kernel, stride], ...]), features_extractor_kwargs, batch_norm (virtual, none), normalize_images; "
-        "of LSTM policies also cell (lstm, gru), lstm_hidden_size, n_lstm_layers",
+        f"what the policy is made of: {', '.join(KEYS)}",
         "policy",
         check=lambda _, value: plain_policy_kwargs(value),
-        gain="net_arch, activation_fn: Reacher-v5; batch_norm: Catch of 20 x 20; others: none yet",
+        gain="; ".join(f"{key.name}: {key.told.gain}" for key in KEYS.values() if key.told.gain) + "; others: none yet",
         fixed=True,
     )
 
@@ -95,7 +92,7 @@ class Settings(Hyperparameters):
         "environment steps that a generation makes at least, by adding candidates; a number, or a schedule such as "
         "exp_5000_40000; 0: no such rule",
         "evolution",
-        schedule=Whole(0, 10**15, "5000_40000"),
+        **scheduled(Whole(0, 10**15, "5000_40000")),
         gain="Walker2d-v5, Humanoid-v5",
     )
     max_population_size: int = setting(
@@ -157,7 +154,7 @@ class Settings(Hyperparameters):
         1,
         "episodes whose mean return is a candidate's fitness; a number, or a schedule such as lin_1_4",
         "episodes",
-        schedule=Whole(1, 2**62, "1_4"),
+        **scheduled(Whole(1, 2**62, "1_4")),
         gain="InvertedDoublePendulum-v5, LunarLander-v3",
         first=True,
     )
@@ -192,7 +189,7 @@ class Settings(Hyperparameters):
         0.0,
         "reward a step that training takes away, logs and evaluation keep; a number or a schedule",
         "episodes",
-        schedule=ANY_NUMBER,
+        **scheduled(ANY_NUMBER),
         gain="Hopper-v5, Walker2d-v5, BipedalWalker-v3",
     )
     max_episode_steps: int = setting(

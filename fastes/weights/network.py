@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from fastes.errors import suggest
 from fastes.number_array import number_array
-from fastes.policies.action_head import ActionHead, actions_in_words, head_from
+from fastes.policies.action_head import ActionHead, actions_in_words
+from fastes.policies.policy_keywords import head_from
 
 Float64 = npt.NDArray[np.float64]
 OUTPUTS = {  # what the last layer's outputs are -> the action_mapping that makes actions of them

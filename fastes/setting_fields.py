@@ -1,4 +1,4 @@
-"""A field of settings: everything that is told of a setting beside its name, type and default, and the check of its values."""
+"""A field of settings: its description, from which flags, checks and pages are derived, and the check of its values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fastes.errors import check_int, shown, suggest
-from fastes.es.schedules import Allowed, Whole, checked_count, make_schedule
 
 _REAL = (int, float, np.integer, np.floating)
 _KEY = "setting"  # of a field's metadata
@@ -18,7 +17,7 @@ _KEY = "setting"  # of a field's metadata
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """What is told of a setting. Flags, checks, reference pages and messages are derived from it.
+    """The description of a setting. Flags, checks, reference pages and messages are derived from it.
 
     Attributes:
         help: One sentence for `--help` and the reference page; an error of a number out of range shows it.
@@ -27,11 +26,12 @@ class Described:
         above, below: Exclusive limits of a number.
         choices: The only values of a text.
         check: `check(name, value)` returns the plain value or raises TypeError or ValueError. None for the check by type.
-        schedule: The numbers that its schedules may have; None if it takes no schedule.
+        schedule: The numbers that its schedules may have (see `fastes.es.schedules.scheduled`); None if it takes no schedule.
         gain: The tasks on which a preset or a study gains by it, with the value if one gains; '' if none does yet.
         tuning: Whether a tuner may vary it. Budgets, evaluation, memory and faults change no learning.
         first: Whether it is one of the few that matter first.
-        fixed: Whether it has to stay as it is when a training is loaded.
+        fixed: Whether it cannot change when a training is loaded.
+        flag: Another flag than its own name, and the value that it makes of an int; None for its name.
     """
 
     help: str
@@ -42,11 +42,12 @@ class Described:
     below: float | None = None
     choices: tuple[str, ...] = ()
     check: Callable[[str, Any], Any] | None = None
-    schedule: Allowed | Whole | None = None
+    schedule: Any = None
     gain: str = ""
     tuning: bool = True
     first: bool = False
     fixed: bool = False
+    flag: tuple[str, Callable[[int], Any]] | None = None
 
 
 def setting(default: Any, help: str, group: str = "", **described: Any) -> Any:
@@ -64,8 +65,14 @@ def setting(default: Any, help: str, group: str = "", **described: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
+def with_default(kind: Any, name: str, default: Any) -> Any:
+    """Declare a field of a base class again, with another default."""
+    (item,) = (each for each in fields(kind) if each.name == name)
+    return field(default=default, metadata=item.metadata)
+
+
 def described(item: Field[Any]) -> Described:
-    """Return what is told of a field that `setting` has declared."""
+    """Return the description of a field that `setting` has declared."""
     found: Described = item.metadata[_KEY]
     return found
 
@@ -86,18 +93,13 @@ def checked(item: Field[Any], value: Any) -> Any:
     name, told = item.name, described(item)
     if told.check is not None:
         return told.check(name, value)
-    if isinstance(told.schedule, Whole):
-        return checked_count(name, value, told.schedule)
-    if told.schedule is not None:
-        make_schedule(name, value, told.schedule)
-    elif item.type == "int":
+    if item.type == "int":
         return check_int(name, value, _limit(told.low, 0), _limit(told.high, 2**62))
-    elif item.type == "bool":
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected True or False")
-    elif item.type == "float":
+    if item.type == "float":
         return _checked_float(name, value, told)
-    elif told.choices and (not isinstance(value, str) or value not in told.choices):
+    if item.type == "bool" and not isinstance(value, bool):
+        raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected True or False")
+    if told.choices and (not isinstance(value, str) or value not in told.choices):
         raise ValueError(f"{name} = {shown(value)}: expected one of {told.choices}{suggest(value, told.choices)}")
     return plain(value)
 
@@ -108,7 +110,7 @@ def plain(value: Any) -> Any:
 
 
 def checked_number(name: str, value: object, expected: str) -> float:
-    """A number that is none of NaN, or an error that says what was expected."""
+    """Return a value as a float; TypeError or ValueError for anything but a number, NaN included."""
     if isinstance(value, str):
         raise ValueError(f"{name} = {shown(value)}: expected {expected}")
     if isinstance(value, bool) or not isinstance(value, _REAL):

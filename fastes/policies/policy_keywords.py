@@ -1,0 +1,397 @@
+"""The keywords of each policy family, policy_kwargs: their defaults, checks and help. Flags, pages and messages follow."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from fastes.errors import level_outside, shown, suggest
+from fastes.policies.action_head import BOX_MAPPINGS, ActionHead, check_mapping, check_num_bins, make_action_head
+from fastes.policies.layers.layer import ACTIVATIONS, MOST_VALUES
+from fastes.policies.layers.recurrent import CELLS
+from fastes.setting_fields import Described, checked_fields, default_of, described, setting, with_default
+
+Filters = tuple[tuple[int, int, int], ...]  # (filters, kernel, stride) of each convolution
+
+
+class Network(NamedTuple):
+    """Published convolutions, and the size of the dense layer behind them."""
+
+    filters: Filters
+    features_dim: int
+
+
+# a3c: Mnih et al. 2013 and 2016, and Salimans et al. 2017 for ES. nature: Mnih et al. 2015, and Stable-Baselines3.
+NETWORKS = {
+    "a3c": Network(((16, 8, 4), (32, 4, 2)), 256),
+    "nature": Network(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
+}
+BATCH_NORMS = ("virtual", "none")
+_OWN_FEATURES = 256  # behind convolutions that are listed
+_CNNS = f"one of {tuple(NETWORKS)}, or a list of (filters, kernel, stride) such as [(16, 8, 4), (32, 4, 2)]"
+_MOST_CELLS, _MOST_UNITS = 1_000, 10**6
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def _layer_sizes(name: str, given: Any) -> tuple[int, ...]:
+    """A list of layer sizes, or SB3's dict, in which those of 'pi' are the actor's ('vf' and 'qf' have no part in ES)."""
+    sizes = given
+    if isinstance(given, Mapping):
+        if "pi" not in given or not set(given) <= {"pi", "vf", "qf"}:
+            raise ValueError(
+                f"{name} = {dict(given)!r}: expected a list of layer sizes, or a dict with them under 'pi' ('vf' and 'qf' are "
+                "left out: there is no critic)"
+            )
+        sizes = given["pi"]
+    listed = isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes))
+    if listed and any(isinstance(n, Mapping) for n in sizes):
+        raise ValueError(
+            f"{name} = {given!r} shares layers with a critic, which SB3 has removed, and there is no critic here: expected "
+            "a list of layer sizes, those of the dict's 'pi' behind the shared ones"
+        )
+    if not listed or not all(_is_size(n) for n in sizes):
+        raise ValueError(f"{name} = {given!r}: expected a list of positive layer sizes, such as [64, 64]")
+    return tuple(int(n) for n in sizes)
+
+
+def _activation(name: str, given: object) -> str:
+    activation = given if isinstance(given, str) else getattr(given, "__name__", repr(given))
+    if activation.lower() not in ACTIVATIONS:
+        raise ValueError(
+            f"unknown {name} {given!r}: expected one of {ACTIVATIONS}, or a class of that name such as "
+            f"torch.nn.Tanh; for any other network use fastes.TorchPolicy(module){suggest(activation.lower(), ACTIVATIONS)}"
+        )
+    return activation.lower()
+
+
+def _convolutions(name: str, given: Any) -> str | Filters:
+    if isinstance(given, str):
+        if given not in NETWORKS:
+            raise ValueError(f"unknown {name} {given!r}: expected {_CNNS}{suggest(given, NETWORKS)}")
+        return given
+    rows = list(given) if isinstance(given, Sequence) else []
+    whole = all(isinstance(row, Sequence) and len(row) == 3 and all(map(_is_size, row)) for row in rows)
+    if not rows or not whole:
+        raise ValueError(f"{name} = {given!r:.200}: expected {_CNNS}, all of ints of at least 1")
+    return tuple((int(filters), int(kernel), int(stride)) for filters, kernel, stride in rows)
+
+
+def _features(name: str, given: Any) -> dict[str, int]:
+    extractor = given or {}
+    if not isinstance(extractor, Mapping) or not set(extractor) <= {"features_dim"}:
+        raise ValueError(
+            f"{name} = {extractor!r}: expected {{'features_dim': n}}, the size of the dense layer behind the convolutions"
+        )
+    for size in extractor.values():
+        if not _is_size(size) or size > MOST_VALUES:
+            raise ValueError(
+                f"features_dim = {size!r}: expected the size of a layer, an int of at least 1 and at most {MOST_VALUES}"
+            )
+    return {key: int(size) for key, size in extractor.items()}
+
+
+def _batch_norm(name: str, given: object) -> str:
+    if given is None:
+        return BATCH_NORMS[1]
+    if not isinstance(given, str) or given not in BATCH_NORMS:
+        raise ValueError(f"{name} = {given!r}: expected one of {BATCH_NORMS}, or None for none")
+    return given
+
+
+def _cell(name: str, given: object) -> str:
+    if not isinstance(given, str) or given.lower() not in CELLS:
+        hint = suggest(given, CELLS) if isinstance(given, str) else ""
+        raise ValueError(f"unknown {name} {given!r:.100}: expected one of {tuple(CELLS)}{hint}")
+    return given.lower()
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 1
+
+
+# --- families ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionKeywords:
+    """How outputs become actions: all that a TorchPolicy can be told."""
+
+    action_mapping: str = setting("clip", "of Box actions", choices=BOX_MAPPINGS, check=check_mapping)
+    num_bins: int = setting(10, "values of each component with bins", check=check_num_bins)
+
+    def __post_init__(self) -> None:
+        checked_fields(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearKeywords(ActionKeywords):
+    """One matrix."""
+
+    use_bias: bool = setting(False, "biases in the layers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlpKeywords(LinearKeywords):
+    """Dense layers."""
+
+    net_arch: tuple[int, ...] = setting(
+        (64, 64),
+        "sizes of hidden layers",
+        check=_layer_sizes,
+        gain="Reacher-v5",
+        first=True,
+    )
+    activation_fn: str = setting("tanh", "between layers", choices=ACTIVATIONS, check=_activation, gain="Reacher-v5")
+    use_bias: bool = with_default(LinearKeywords, "use_bias", True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CnnKeywords(MlpKeywords):
+    """Convolutions of an image, and a dense layer of what they find and of all values beside the image."""
+
+    net_arch: tuple[int, ...] = with_default(MlpKeywords, "net_arch", ())
+    activation_fn: str = with_default(MlpKeywords, "activation_fn", "relu")
+    cnn: str | Filters = setting(
+        "a3c", f"convolutions: {' or '.join(NETWORKS)}, or [[filters, kernel, stride], ...]", check=_convolutions
+    )
+    features_extractor_kwargs: dict[str, int] = setting(
+        {},
+        "features_dim: size of the dense layer behind the convolutions; "
+        + ", ".join(f"{network.features_dim} of {name}" for name, network in NETWORKS.items()),
+        check=_features,
+        flag=("features-dim", lambda size: {"features_dim": size}),
+    )
+    batch_norm: str = setting(
+        "virtual",
+        "between layers and their activations",
+        choices=BATCH_NORMS,
+        check=_batch_norm,
+        gain="Catch of 20 x 20",
+    )
+    normalize_images: bool = setting(True, "whether bytes are divided by 255")
+
+    @property
+    def network(self) -> Network:
+        """The convolutions, and the size of the dense layer behind them."""
+        network = NETWORKS[self.cnn] if isinstance(self.cnn, str) else Network(self.cnn, _OWN_FEATURES)
+        return Network(network.filters, *self.features_extractor_kwargs.values() or (network.features_dim,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellKeywords:
+    """The recurrent cells of a policy that remembers."""
+
+    cell: str = setting("lstm", "kind of the cells", choices=tuple(CELLS), check=_cell)
+    # about the parameters of MlpPolicy's 64-64; sb3-contrib's 256 are 60 times as many
+    lstm_hidden_size: int = setting(32, "units of a cell", low=1, high=_MOST_UNITS)
+    n_lstm_layers: int = setting(1, "cells, one behind the other", low=1, high=_MOST_CELLS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlpLstmKeywords(CellKeywords, MlpKeywords):
+    """Cells, and dense layers behind them."""
+
+    net_arch: tuple[int, ...] = with_default(MlpKeywords, "net_arch", ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class CnnLstmKeywords(CellKeywords, CnnKeywords):
+    """Convolutions, and cells behind them."""
+
+
+FAMILIES: dict[str, type[LinearKeywords]] = {
+    "MlpPolicy": MlpKeywords,
+    "LinearPolicy": LinearKeywords,
+    "CnnPolicy": CnnKeywords,
+    "MlpLstmPolicy": MlpLstmKeywords,
+    "CnnLstmPolicy": CnnLstmKeywords,
+}
+POLICIES = tuple(FAMILIES)
+IMAGE_POLICIES = tuple(name for name, family in FAMILIES.items() if issubclass(family, CnnKeywords))
+RECURRENT_POLICIES = tuple(name for name, family in FAMILIES.items() if issubclass(family, CellKeywords))
+
+
+def names_of(family: Any) -> tuple[str, ...]:
+    """Return the keys of a family."""
+    return tuple(item.name for item in fields(family))
+
+
+HIDDEN_KEYS = tuple(name for name in names_of(MlpKeywords) if name not in names_of(LinearKeywords))
+IMAGE_KEYS = tuple(name for name in names_of(CnnKeywords) if name not in names_of(MlpKeywords))
+CELL_KEYS = names_of(CellKeywords)
+
+
+class Key(NamedTuple):
+    """A key of policy_kwargs.
+
+    Attributes:
+        item: Its field, of the first policy that has it.
+        defaults: The default of each policy that has it.
+    """
+
+    item: Field[Any]
+    defaults: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The key itself."""
+        return self.item.name
+
+    @property
+    def told(self) -> Described:
+        """What is told of it."""
+        return described(self.item)
+
+    @property
+    def flag(self) -> str:
+        """Its flag of `fastes train`."""
+        return "--" + (self.told.flag[0] if self.told.flag else self.name.replace("_", "-"))
+
+    @property
+    def in_python(self) -> str:
+        """How it is passed, with its first default."""
+        return f"policy_kwargs={{{self.name!r}: {self.policies_by_default()[0][0]!r}}}"
+
+    def policies_by_default(self) -> list[tuple[Any, list[str]]]:
+        """Return each default as JSON knows it, and the policies that have it, in the order of POLICIES."""
+        found: list[tuple[Any, list[str]]] = []
+        for policy, default in self.defaults.items():
+            plain = list(default) if isinstance(default, tuple) else default
+            policies = next((names for other, names in found if other == plain), None)
+            if policies is None:
+                found.append((plain, [policy]))
+            else:
+                policies.append(policy)
+        return found
+
+
+def _keys() -> dict[str, Key]:
+    found: dict[str, Key] = {}
+    for policy, family in FAMILIES.items():
+        for item in fields(family):
+            found.setdefault(item.name, Key(item, {})).defaults[policy] = default_of(item)
+    return dict(sorted(found.items(), key=lambda pair: not pair[1].told.first))
+
+
+KEYS = _keys()  # those that matter first come first
+
+
+# --- what users pass --------------------------------------------------------------------------------------------------
+
+# fmt: off
+_OF_NETWORKS = (
+    "ortho_init", "use_sde", "log_std_init", "full_std", "use_expln", "squash_output", "features_extractor_class",
+    "share_features_extractor", "optimizer_class", "optimizer_kwargs", "n_critics", "clip_mean", "sde_net_arch",
+)
+# fmt: on
+_NO_CRITIC = "there is no critic in ES: leave it out"
+_ANSWERS = {  # keys of the policies of SB3 and sb3-contrib, and keys of another family here
+    **dict.fromkeys(_OF_NETWORKS, "it has no counterpart here: leave it out"),
+    "squash_output": "it is action_mapping='squash' here",
+    "optimizer_class": "optimizer is a setting here, beside policy_kwargs",
+    "features_extractor_class": "put the extractor and the layers into one module, as in fastes.TorchPolicy(module)",
+    "with_bias": "it is use_bias here",
+    **dict.fromkeys(HIDDEN_KEYS, "LinearPolicy has no hidden layers: use 'MlpPolicy'"),
+    **dict.fromkeys((*IMAGE_KEYS, "features_dim"), "it is of policies that see images: use 'CnnPolicy'"),
+    **dict.fromkeys(CELL_KEYS, f"it is of policies that remember: use one of {RECURRENT_POLICIES}"),
+    "shared_lstm": _NO_CRITIC,
+    "enable_critic_lstm": _NO_CRITIC,
+    "lstm_kwargs": f"leave it out: {', '.join(CELL_KEYS[:-1])} and {CELL_KEYS[-1]} are all that a cell can be told",
+    "recurrent_layer_type": "it is cell='lstm' or cell='gru' here",
+}
+_ANSWERS_OF_IMAGES = {
+    **_ANSWERS,
+    "features_extractor_class": "cnn says which convolutions there are: 'a3c', 'nature', or a list of (filters, kernel, "
+    "stride); for any other network use fastes.TorchPolicy(module)",
+}
+
+
+def keywords_for(policy: str, policy_kwargs: Mapping[str, Any] | None) -> LinearKeywords:
+    """Return the checked keywords of a named policy.
+
+    Args:
+        policy: One of POLICIES.
+        policy_kwargs: What the user has given; the family's defaults hold for other keys. None for none.
+
+    Raises:
+        ValueError: A key that the family does not have, with what to write instead, or a value that it cannot have.
+        TypeError: A value of another type.
+    """
+    family, given = FAMILIES[policy], dict(policy_kwargs or {})
+    expected, sees_images = names_of(family), policy in IMAGE_POLICIES
+    answers = _ANSWERS_OF_IMAGES if sees_images else _ANSWERS
+    for key in given:
+        if key not in expected:
+            known = f"; {answers[key]}" if key in answers else suggest(key, expected)
+            if key == "features_dim" and sees_images:
+                known = f"; it is features_extractor_kwargs={{'features_dim': {given[key]!r:.100}}} here"
+            raise ValueError(f"unknown policy_kwargs key {key!r}: expected {expected}{known}")
+    # as in SB3, None for a list of layers is its default
+    lists = [item.name for item in fields(family) if isinstance(item.default, tuple)]
+    return family(**{key: value for key, value in given.items() if value is not None or key not in lists})
+
+
+def action_keywords(policy_kwargs: Mapping[str, Any]) -> ActionKeywords:
+    """Return the checked keywords that say how outputs become actions; other keys are left out."""
+    return ActionKeywords(**{key: policy_kwargs[key] for key in names_of(ActionKeywords) if key in policy_kwargs})
+
+
+def head_from(space: spaces.Space[object], policy_kwargs: Mapping[str, Any]) -> ActionHead:
+    """Return the head for an action space and what policy_kwargs say of it."""
+    chosen = action_keywords(policy_kwargs)
+    return make_action_head(space, chosen.action_mapping, chosen.num_bins)
+
+
+def plain_policy_kwargs(value: object) -> dict[str, Any]:
+    """Return policy_kwargs as presets, checkpoints and config files can hold them, {} for None. TypeError for no mapping."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"policy_kwargs = {shown(value)}: expected a dict such as {{'net_arch': [64, 64]}}")
+    plain = {key: _plain(item) for key, item in value.items()}
+    if isinstance(layers := plain.get("net_arch"), list) and len(layers) == 1 and isinstance(layers[0], dict):
+        warnings.warn(
+            f"net_arch = {layers!r} is a dict in a list, which SB3 has deprecated since it shares no layers: pass the dict "
+            f"itself, net_arch = {layers[0]!r}",
+            UserWarning,
+            stacklevel=level_outside(),
+        )
+        plain["net_arch"] = layers[0]
+    return plain
+
+
+def names_convolutions(policy_kwargs: Mapping[str, Any]) -> bool:
+    """Return whether policy_kwargs say which convolutions there are."""
+    return "cnn" in policy_kwargs
+
+
+def on_top_of(kept: Mapping[str, Any], of: object, given: Mapping[str, Any], policy: object) -> dict[str, Any]:
+    """Return policy_kwargs given for a policy, on top of those that a preset or file has for the policy `of`.
+
+    Of the latter only what an image goes through stays for another policy, if both see images, and nothing for any other
+    pair. A cnn that is given has a size of its own behind it.
+    """
+    if policy != of:
+        both_see = policy in IMAGE_POLICIES and of in IMAGE_POLICIES
+        kept = {key: value for key, value in kept.items() if both_see and key in IMAGE_KEYS}
+    if names_convolutions(given):
+        kept = {key: value for key, value in kept.items() if key != "features_extractor_kwargs"}
+    return {**kept, **given}
+
+
+def _plain(value: Any) -> Any:
+    """Classes and functions are known by their names."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return getattr(value, "__name__", value)
