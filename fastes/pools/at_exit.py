@@ -1,4 +1,4 @@
-"""Pools that nobody has closed when the interpreter ends: their environments are closed all the same."""
+"""Closes the environments of pools that are still open when the interpreter ends."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class BlockPool(Pool):
             block.close()
 
     def leave_to_parent(self) -> None:
-        """In a forked copy of this process: let go of what is the parent's. The copy can open the pool anew."""
+        """In a forked copy of this process: release what belongs to the parent. The copy can open the pool again."""
         block, self._block, self._tables = self._block, None, None
         if block is not None:
             block.close()

@@ -49,7 +49,7 @@ class OpenRequest:
     missing: int | None = None
 
     def misses_the_same(self) -> bool:
-        """Whether the job that had no result at the last look has none still: then nobody has to look at all of them."""
+        """Whether the job that had no result at the last look still has none. If so, the other jobs need no look."""
         return self.missing is not None and _core.committed(self.slot.committed, self.missing) < self.first_ticket
 
     def uncommitted(self) -> npt.NDArray[np.int64]:

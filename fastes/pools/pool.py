@@ -145,7 +145,7 @@ class Pool(Protocol):
 
     @abstractmethod
     def close(self) -> None:
-        """End the workers, close environments that are the pool's own, and let go of the memory. Does nothing if closed."""
+        """End the workers, close environments that are the pool's own, and release the memory. Does nothing if closed."""
 
 
 class LocalPool(Pool, Protocol):
@@ -165,7 +165,7 @@ class LocalPool(Pool, Protocol):
 
 
 class Unfinished:
-    """Awaitable: a suspended training hands it to `run_trainings`, and goes on once the request is finished."""
+    """Awaitable: a suspended training hands it to `run_trainings`, which resumes it once the request is finished."""
 
     __slots__ = ("pool", "ticket")
 
@@ -177,7 +177,7 @@ class Unfinished:
 
 
 def run_trainings(*trainings: Coroutine[Any, Any, _Result]) -> list[_Result]:
-    """Run trainings side by side: while one waits for its request, the others go on.
+    """Run trainings side by side: while one waits for its request, the others run.
 
     Args:
         trainings: Coroutines that await nothing but requests. Those of several trainings have one pool.

@@ -1,4 +1,4 @@
-"""What of an environment's description cannot be sent to workers, in words: pickle names neither the function nor the part."""
+"""Words for the part of an environment's description that cannot be sent to workers: pickle does not name it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEPTH = 4
 
 
 def cannot_be_sent(source: EnvSource, error: Exception) -> Exception:
-    """A TypeError that says what of a source cannot be pickled, and why; the error itself where that is something else."""
+    """A TypeError that says what of a source cannot be pickled, and why; the error itself if that is something else."""
     for what, value in (
         (f"the environment factory {source.name!r}", source.factory),
         ("env_kwargs", dict(source.make_kwargs)),
@@ -52,7 +52,7 @@ def _culprit(value: Any) -> str:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What pickle takes along with a value, with names."""
+    """The parts that pickle takes along with a value, with names."""
     if inspect.isfunction(value):
         variables = inspect.getclosurevars(value)
         for name, part in {**variables.globals, **variables.nonlocals}.items():

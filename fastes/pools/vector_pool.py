@@ -91,7 +91,7 @@ class _Start(NamedTuple):
 class VectorPool(BlockPool, LocalPool):
     """Plays the jobs of ProcessPool in a vector environment; a job stays in the environment that began it.
 
-    An environment whose episode is over starts the next one at once where that is possible (VectorEnv.restarts_alone); else
+    An environment whose episode is over starts the next one at once if it can (VectorEnv.restarts_alone); else
     environments wait for each other, and then all start together. Every episode starts from its own seed, so that the number
     of environments changes no result, unless wrappers mix what they show, as VecNormalize's statistics do, or environment or
     policy draw from Python's, NumPy's or torch's global random state, which all environments share.
@@ -215,7 +215,7 @@ class VectorPool(BlockPool, LocalPool):
 
 
 def _shape_of(space: spaces.Space[Any]) -> tuple[int, ...]:
-    """The shape of an action, or ValueError for a space whose actions are no arrays (a CallablePolicy may act in any)."""
+    """The shape of an action, or ValueError for a space whose actions are not arrays (a CallablePolicy may act in any)."""
     if space.shape is None:
         raise ValueError(
             f"action space {space} has no shape: expected one in a vector environment. Pass the environment's id, or a "

@@ -1,4 +1,4 @@
-"""Action masks, which say which actions an environment allows now: who offers them, as sb3-contrib's MaskablePPO reads them."""
+"""Action masks, the actions that an environment allows now, as sb3-contrib's MaskablePPO reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def has_mask(info: Any) -> bool:
 
 
 def masks_are_not_used(where: str) -> str:
-    """What to say of masks that are offered. where: by what."""
+    """The warning about masks that are not used. where: what offers them."""
     return (
         f"the environment offers action masks ({where}), and FastES uses none: candidates choose among all actions. If step() "
         "takes any of them, as Taxi's does, that is fine; if not, let it do nothing, or end the episode, for one that is not "

@@ -58,7 +58,7 @@ class EnvCall(NamedTuple):
 
     @classmethod
     def from_json(cls, record: object) -> EnvCall:
-        """What `to_json` gave; ValueError for anything else."""
+        """The call that `to_json` wrote; ValueError for anything else."""
         if not isinstance(record, dict) or set(record) != {"kind", "name", "args", "kwargs"}:
             raise ValueError("it is no record of a call")
         kind, name, args, kwargs = record["kind"], record["name"], record["args"], record["kwargs"]
@@ -120,7 +120,7 @@ class EnvCalls:
         self.made = (*kept, call)
 
     def sent(self, count: int | None = None) -> tuple[EnvCall, ...]:
-        """What environments are given from now on, in a request or here: all calls, or those that were the first so many."""
+        """The calls that environments are given in the next request: all of them, or the first `count`."""
         self._sent = len(self.made)
         return self.made if count is None else self.made[:count]
 
@@ -153,8 +153,10 @@ class ResetOptions(gymnasium.Wrapper[Any, Any, Any, Any]):
 def make_call(env: Env, call: EnvCall) -> Env:
     """Give an environment a call; returns the environment, which options put a wrapper around.
 
-    An attribute is set where it is: in the outermost layer that has it, else in the innermost environment. Raises ValueError
-    that names the call for whatever goes wrong in it.
+    An attribute is set in the outermost layer that has it, else in the innermost environment.
+
+    Raises:
+        ValueError: For any exception in the call, with the call's name.
     """
     if call.kind == LEFT_OUT:
         return env
@@ -206,7 +208,7 @@ class CalledEnv:
         self._count = 0  # how many calls it was given
 
     def get(self) -> Env:
-        """It; another object after calls that build it anew or put a wrapper around it."""
+        """It; another object after calls that build it again or put a wrapper around it."""
         made = self._calls.sent()
         if FORGET in [call.kind for call in made[self._count :]]:
             self.close()
@@ -220,7 +222,7 @@ class CalledEnv:
         return self._env
 
     def tell_of_changes(self) -> None:
-        """Warn of what was set in it beside the calls, which reaches no environment that plays."""
+        """Warn about changes made other than by calls: they reach no environment that plays."""
         if self._env is not None and self._watched is not None:
             self._watched.tell_of_changes(self._build)
 
@@ -230,7 +232,7 @@ class CalledEnv:
             close_env(env)
 
     def let_go(self) -> Env | None:
-        """The environment, of which this one knows no more."""
+        """Hand the environment over, and forget it."""
         env, self._env = self._env, None
         return env
 
@@ -249,7 +251,7 @@ class CallRecords:
         self._at = 0
 
     def number(self, calls: tuple[EnvCall, ...]) -> int:
-        """That of the last of these calls, which are added where they are new."""
+        """The number of the last of these calls. New ones are added."""
         known, number = self._last
         if calls is not known:
             if calls[: len(known)] != known:
@@ -292,7 +294,7 @@ class CallRecords:
             self._at += _HEAD + size
 
     def way(self, have: int, want: int) -> list[EnvCall] | None:
-        """The calls that lead from one number to another; None where there is no such way."""
+        """The calls that lead from one number to another; None if there is no such way."""
         self._read(want)
         found = []
         while want > have:
@@ -308,7 +310,7 @@ def calls_to_json(calls: EnvCalls) -> list[dict[str, Any]]:
 
 
 def calls_from_json(records: object) -> tuple[EnvCall, ...]:
-    """What `calls_to_json` gave; ValueError for anything else."""
+    """The calls that `calls_to_json` wrote; ValueError for anything else."""
     if not isinstance(records, list):
         raise ValueError(f"{reprlib.repr(records)} is no list of calls")
     return tuple(EnvCall.from_json(record) for record in records)

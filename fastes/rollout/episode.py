@@ -47,7 +47,7 @@ class Episode(NamedTuple):
 
 
 class EpisodeSettings(NamedTuple):
-    """What the episodes of a generation share.
+    """The settings that the episodes of a generation share.
 
     max_steps: an episode ends there at the latest.
     action_noise: standard deviation, before the action mapping.
@@ -62,7 +62,7 @@ class EpisodeSettings(NamedTuple):
 
 
 def _act_on(actor: Actor, flatten: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """The actor's action for an observation, which is flattened first where that is wanted."""
+    """The actor's action for an observation, which is flattened first if asked."""
     act = actor.act
     return act if flatten is None else lambda obs: act(flatten(obs))
 
@@ -80,7 +80,7 @@ def run_episode(
     actor: its parameters, normaliser and counting are set.
     settings: of the episode.
     action_key: of the noise on its actions.
-    flatten: what flattens an observation, None where nothing has to.
+    flatten: what flattens an observation; None if it stays as it is.
 
     The global random state of Python, NumPy and torch starts from the seed, too, for environments that draw from it.
     """

@@ -1,4 +1,4 @@
-"""What a pool is given, what says which job is meant, and what comes back. The same for every kind of pool."""
+"""Specs, requests and results: the same for every kind of pool."""
 
 from __future__ import annotations
 
@@ -154,19 +154,20 @@ class PoolSpec:
 
 
 class Request(NamedTuple):
-    """What a pool is asked to evaluate: a generation's candidates, or theta without noise on eval_seeds.
+    """A request to a pool: a generation's candidates, or noise-free episodes of theta on eval_seeds.
 
-    theta: float32 (num_params,).
-    normalizer: whose statistics normalise the observations.
-    episodes: settings of the episodes.
-    perturbations: a generation's; None for noise-free episodes.
-    eval_seeds: environment seeds of these, int64 (n,), n at most spec.num_evals.
-    generation: that theta is evaluated for, as the strategy counts, from 0; -1 for none.
-    first_pair: the pairs before it were in an earlier request of the same generation, and keep their places.
-    jobs: numbers of the jobs to run, int64 (n,); None for all.
-    training: the number of the training that it is of, a position in `PoolSpec.trainings`.
-    strategy: an EvolutionStrategy in the state that the candidates are of, for pools whose nodes take its steps, too.
-    calls: that environments have been given when they play it, in order.
+    Attributes:
+        theta: float32 (num_params,).
+        normalizer: Its statistics normalise the observations.
+        episodes: The settings of the episodes.
+        perturbations: The generation's; None for noise-free episodes.
+        eval_seeds: Environment seeds of noise-free episodes, int64 (n,), n at most `TrainingNeeds.num_evals`.
+        generation: The generation that theta is evaluated for, as the strategy counts, from 0; -1 for none.
+        first_pair: The pairs before it were in an earlier request of the same generation, and keep their numbers.
+        jobs: Numbers of the jobs to run, int64 (n,); None for all.
+        training: The request's training, a position in `PoolSpec.trainings`.
+        strategy: An EvolutionStrategy in the state that drew the candidates, for pools whose nodes take its steps too.
+        calls: The calls that environments have been given when they play it, in order.
     """
 
     theta: npt.NDArray[np.float32]
@@ -190,13 +191,14 @@ class StepsPlayed(NamedTuple):
 
 
 class RequestScalars(NamedTuple):
-    """What the jobs of a request share beside arrays.
+    """The numbers of a request that are not arrays.
 
-    ticket: under which they were claimed; 0 where nobody claims.
-    generation: as the strategy counts, from 0; -1 for none.
-    sigma: of the candidates' noise.
-    obs_clip: where normalised observations are clipped.
-    episodes: their settings.
+    Attributes:
+        ticket: The ticket under which its jobs were claimed; 0 if jobs are not claimed.
+        generation: As the strategy counts, from 0; -1 for none.
+        sigma: The standard deviation of the candidates' noise.
+        obs_clip: The limit at which normalised observations are clipped.
+        episodes: The settings of the episodes.
     """
 
     ticket: int
@@ -207,7 +209,7 @@ class RequestScalars(NamedTuple):
 
     @classmethod
     def of(cls, slot: RequestSlot, ticket: int = 0) -> RequestScalars:
-        """Those of the request that has the slot."""
+        """Read them from a request's slot."""
         words, numbers = slot.words, slot.numbers
         steps, noise, per_candidate = int(words[MAX_STEPS]), float(numbers[ACTION_NOISE]), int(words[PER_CANDIDATE])
         episodes = EpisodeSettings(steps, noise, bool(words[SAMPLE]), per_candidate)
@@ -216,20 +218,21 @@ class RequestScalars(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """What a request's jobs gave, in job order: n pairs of candidates, or n noise-free episodes.
+    """The results of a request's jobs, in job order: n pairs of candidates, or n noise-free episodes.
 
-    returns: means over a candidate's episodes, float64 (n, 2); of noise-free episodes, float64 (n,).
-    lengths: their total steps, int64 of the same shape.
-    successes: shares of a candidate's episodes, float64 of that shape, NaN where the environment does not tell.
-    cuts: how many of its episodes were cut (see `Episode`), int64 of that shape.
-    moments: of a candidate's observations, float64 (2 * n, 2, obs_size); (0, 2, obs_size) of noise-free episodes; or
-        their sums.
-    busy_seconds: summed over workers.
-    rerun: jobs run again because their worker died.
-    penalised: what one of the exceptions said that were made a return of NaN, or ''.
-    per_candidate: episodes of each candidate.
-    infos: of each candidate, in job order, what the infos of its episodes' last steps said; () where nobody reads them.
-    has_masks: whether one of the last infos of candidates had an action mask.
+    Attributes:
+        returns: Means over a candidate's episodes, float64 (n, 2); of noise-free episodes, float64 (n,).
+        lengths: Total steps of a candidate's episodes, int64 of the same shape.
+        successes: Shares of a candidate's episodes, float64 of that shape, NaN if the environment does not report it.
+        cuts: The number of its episodes that were cut (see `Episode`), int64 of that shape.
+        moments: Moments of a candidate's observations, float64 (2 * n, 2, obs_size); (0, 2, obs_size) for noise-free
+            episodes; or their sums.
+        busy_seconds: Seconds of playing, summed over workers.
+        rerun: Jobs run again because their worker died.
+        penalised: The text of one of the exceptions that were made a return of NaN, or ''.
+        per_candidate: Episodes of each candidate.
+        infos: The last step's info of each episode of each candidate, in job order; () if no callback reads them.
+        has_masks: Whether one of the last infos of candidates had an action mask.
     """
 
     returns: npt.NDArray[np.float64]
@@ -266,7 +269,7 @@ class Batch:
 
 
 def _moments_together(first: Batch, second: Batch) -> npt.NDArray[np.float64] | MomentSums:
-    """Those of two batches, as sums where one of them has no others."""
+    """The moments of two batches, as sums if one of them has sums."""
     if isinstance(first.moments, np.ndarray) and isinstance(second.moments, np.ndarray):
         return np.concatenate([first.moments, second.moments])
     return first.moment_sums() + second.moment_sums()
@@ -285,7 +288,7 @@ class EpisodeDescription(NamedTuple):
 def describe_episode(spec: PoolSpec, slot: RequestSlot, job: int, episode: int) -> EpisodeDescription:
     """An episode of a job in words, with what plays it again in one process. Generations are numbered as in progress.csv.
 
-    Noise-free episodes of a generation are told as jobs behind the room for its candidates.
+    Noise-free episodes of a generation are numbered after the room for its candidates.
     """
     generation = int(slot.words[GENERATION]) + 1
     if slot.layout.num_pairs:
@@ -357,7 +360,7 @@ def collect(slot: RequestSlot, request: Request, jobs: npt.NDArray[np.int64], re
 
 
 def _infos_in(slot: RequestSlot, jobs: npt.NDArray[np.int64], per_candidate: int) -> tuple[tuple[Info, ...], ...]:
-    """What the infos of the jobs' episodes said; () where the slot has no room for them."""
+    """The last infos of the jobs' episodes; () if the slot has no room for them."""
     if not slot.layout.num_pairs or not slot.layout.info_bytes:
         return ()
     return tuple(tuple(map(read_info, slot.infos[job, :per_candidate])) for job in jobs.tolist())

@@ -189,13 +189,13 @@ class JobRunner:
         self._episodes = 0
 
     def _rebuild(self) -> None:
-        """A new environment: who knows what state the exception left the old one in."""
+        """Replace the environment: the exception may have left the old one in any state."""
         with self.uninterruptible():
             self.close()
             self.env, self._called = self._build(), 0
 
     def _give_calls(self, wanted: int) -> None:
-        """Those up to a number. An environment that was given others is built anew."""
+        """Give the environment its calls up to a number. One that was given others is built again."""
         way = self.block.calls.way(self._called, wanted)
         if way is None or FORGET in [call.kind for call in way]:
             self._rebuild()
@@ -223,13 +223,13 @@ Load = Callable[[_core.Actor, RequestSlot, int, float], None]
 
 
 def parameter_loader(layout: SlotLayout, policy: AnySpec) -> Load:
-    """What gives an actor the parameters of a job. Chosen once: a plain search does nothing for the other kinds."""
+    """The function that gives an actor a job's parameters. Chosen once: a plain search does nothing for the other kinds."""
     load: Load = load_with_options if layout.num_sigmas or layout.window_size else load_parameters
     return partial(load_and_fold, load) if policy.needs_reference else load
 
 
 def load_and_fold(load: Load, actor: _core.Actor, slot: RequestSlot, job: int, sigma: float) -> None:
-    """Then the statistics of the reference batch are those of these parameters."""
+    """Load the parameters, and compute the statistics of the reference batch for them."""
     load(actor, slot, job, sigma)
     actor.fold()
 
@@ -244,7 +244,7 @@ def load_parameters(actor: _core.Actor, slot: RequestSlot, job: int, sigma: floa
 
 
 def load_with_options(actor: _core.Actor, slot: RequestSlot, job: int, sigma: float) -> None:
-    """The same, with a sigma for each parameter, or with a window for each pair, where the slot has them."""
+    """The same, with a sigma for each parameter, or with a window for each pair, if the slot has them."""
     layout, (pair, side) = slot.layout, divmod(job, 2)
     if not layout.num_pairs:
         actor.parameters[:] = slot.theta

@@ -1,4 +1,4 @@
-"""What the info of an episode's last step says, as it travels in shared memory: JSON in the room of its job."""
+"""The info of an episode's last step as it travels in shared memory: JSON in the room of its job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_info(room: npt.NDArray[np.uint8], info: Any, keywords: Sequence[str]) 
 
 
 def read_info(room: npt.NDArray[np.uint8]) -> Info:
-    """What `write_info` wrote; nothing for an episode that failed."""
+    """Read what `write_info` wrote; empty for an episode that failed."""
     text = bytes(room).partition(b"\0")[0]
     return json.loads(text) if text else {}
 
@@ -47,7 +47,7 @@ def scalars_of(info: Any) -> Info:
 
 
 def _scalar(value: Any) -> bool | int | float | str | None:
-    """None for what is no scalar."""
+    """The value if it is a scalar, else None."""
     if type(value) in _SCALARS:
         return value  # type: ignore[no-any-return]
     if isinstance(value, (np.generic, np.ndarray)) and value.shape == () and value.dtype.kind in "biufU":

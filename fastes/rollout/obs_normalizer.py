@@ -38,7 +38,7 @@ class MomentSums:
 
     @classmethod
     def of(cls, moments: Float64, counts: Int64) -> MomentSums:
-        """Of moments (jobs, 2, obs_size) and counts of observations (jobs,), of at most 2^30 jobs."""
+        """Sum moments (jobs, 2, obs_size) and counts of observations (jobs,), of at most 2^30 jobs."""
         total = cls({}, 0, 0, 0)
         for at in range(0, len(counts), _ROWS):
             part, observed = moments[at : at + _ROWS], counts[at : at + _ROWS]
@@ -48,7 +48,7 @@ class MomentSums:
         return total
 
     def __add__(self, other: MomentSums) -> MomentSums:
-        """Of the episodes of both."""
+        """The sums over the episodes of both."""
         digits = dict(self.digits)
         for k, values in other.digits.items():
             digits[k] = digits[k] + values if k in digits else values
@@ -202,7 +202,7 @@ class ObsNormalizer:
         return total[0], total[1], int(counts.sum()), episodes, self.skipped + skipped
 
     def like(self, state: Mapping[str, npt.NDArray[Any]]) -> ObsNormalizer:
-        """One with this one's limits that goes on from a `state()`."""
+        """One with this one's limits that continues from a `state()`."""
         new = ObsNormalizer(self.obs_size, self.clip, self.std_floor)
         new.load_state(state)
         return new

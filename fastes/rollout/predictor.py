@@ -33,7 +33,7 @@ class Choice(np.ndarray[Any, np.dtype[Any]]):
 
 
 def single_action(action: Any) -> Any:
-    """One action as an array; a dict, a tuple and what is no number stay as a function of the user's returns them."""
+    """One action as an array; a dict, a tuple and anything that is not a number stay as the user's function returns them."""
     if isinstance(action, int):
         action = np.int64(action)
     if isinstance(action, (np.integer, np.bool_)):
@@ -42,7 +42,7 @@ def single_action(action: Any) -> Any:
 
 
 def _flags(episode_start: Any, rows: int) -> npt.NDArray[np.bool_]:
-    """Where an episode begins, (rows,); ValueError for as many flags as there are no rows."""
+    """Which rows begin an episode, (rows,); ValueError if the number of flags is not that of rows."""
     given = np.asarray(False if episode_start is None else episode_start, dtype=bool)
     if given.size not in (1, rows):
         raise ValueError(f"episode_start has shape {given.shape}: expected one flag, or ({rows},), one for each observation")
@@ -71,7 +71,7 @@ class Predictor:
         self.lock = threading.RLock()
 
     def seed(self, seed: int) -> None:
-        """Where the noise of actions that are not deterministic starts."""
+        """Set the seed of the noise of actions that are not deterministic."""
         self._key = seed % 2**62 + 2**62
 
     def act(
@@ -84,18 +84,24 @@ class Predictor:
         state: Any = None,
         episode_start: Any = None,
     ) -> tuple[Any, State | None]:
-        """The action for one observation as an array, or an array (n, ...) of them for a batch; and the next call's state.
+        """Compute the action for one observation, or the actions for a batch.
 
-        theta: the policy's parameters, float32 (num_params,).
-        normalizer: of observations, used where they are normalised.
-        noise: action_noise and whether to sample, as Actor.begin_episode takes them; each call and row draws its own.
-        flat_space: the observation space when its observations are flattened first, None for a Box. What counts as one and
-            what as a batch: an array of a Box's own shape is one, with one more axis in front a batch; for the other spaces
-            see fastes.rollout.observations.rows.observation_rows.
-        state: what a recurrent policy remembers, as the last call returned it; None where all rows begin an episode. Custom
-            policies keep what they remember.
-        episode_start: for which rows an episode begins, a flag for all or one a row, at which a policy with a memory is
-            reset; None for no row.
+        An array of a Box's own shape is one observation; with one more axis in front it is a batch. For the other spaces see
+        fastes.rollout.observations.rows.observation_rows.
+
+        Args:
+            theta: The policy's parameters, float32 (num_params,).
+            normalizer: Normalises observations, if the policy was trained so.
+            observation: One, or a batch of n.
+            noise: action_noise and whether to sample, as Actor.begin_episode takes them; each call and row draws its own.
+            flat_space: The observation space if its observations are flattened first, None for a Box.
+            state: A recurrent policy's memory, as the last call returned it; None if all rows begin an episode. Custom
+                policies keep their own memory.
+            episode_start: The rows that begin an episode, at which a policy's memory is reset: one flag per row, or one for
+                all; None for no row.
+
+        Returns:
+            The action as an array, or an array (n, ...) for a batch; and the next call's state.
         """
         rows, single = self._rows(observation, flat_space)
         with _core.UsualFloats():
@@ -205,6 +211,6 @@ class Predictor:
 
 
 def _notify(what: str, said: str) -> None:
-    """Of all but images with their channels first, as SB3's VecTransposeImage shows them, and get_env() where SB3 is in use."""
+    """Warn of a layout, except for images with their channels first, as SB3's VecTransposeImage and get_env() show them."""
     if not what.endswith(CHANNELS_FIRST):
         warn(what, said)

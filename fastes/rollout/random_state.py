@@ -12,7 +12,7 @@ import numpy as np
 
 @contextlib.contextmanager
 def global_random_kept() -> Iterator[None]:
-    """Episodes of this process leave the caller's global random state as it was, torch's too where it is in use."""
+    """Episodes of this process leave the caller's global random state as it was, torch's too if it is in use."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     torch = sys.modules.get("torch")
     state = torch.get_rng_state() if torch else None
@@ -41,7 +41,7 @@ def one_thread() -> Iterator[None]:
 
 
 def seed_global_random(seed: int) -> None:
-    """Start the global random state of Python, NumPy and, where it is in use, torch; seed: int in [0, 2^32)."""
+    """Start the global random state of Python, NumPy and, if it is in use, torch; seed: int in [0, 2^32)."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     if "torch" in sys.modules:

@@ -110,7 +110,7 @@ class SlotLayout:
         }
 
     def size(self) -> int:
-        """Of the slot, in bytes."""
+        """The bytes of the slot."""
         return _size_of(self.arrays())
 
 
@@ -163,7 +163,7 @@ class BlockLayout:
         return candidates + [(number, each.evaluation) for number, each in numbered for _ in range(each.num_evaluations)]
 
     def shared(self) -> Arrays:
-        """What all requests share."""
+        """The arrays that all requests share."""
         slots = sum(training.num_generations + training.num_evaluations for training in self.trainings)
         return {
             "unclaimed": ((slots, 8), "i8"),  # column 0, atomic: ticket << 32 | how many jobs of todo are unclaimed
@@ -177,7 +177,7 @@ class BlockLayout:
         }
 
     def size(self) -> int:
-        """Of the block, in bytes."""
+        """The bytes of the block."""
         return max(_size_of(self.shared()) + sum(slot.size() for _, slot in self.slots()), mmap.PAGESIZE)
 
     def memory(self, actors: int) -> dict[str, int]:
@@ -336,7 +336,7 @@ def anonymous_file(size: int) -> int:
 
 
 def open_nameless() -> tuple[int, str]:
-    """A descriptor of an empty file that has no name, and what it is: 'memfd', or 'a file in /tmp' where there is none."""
+    """A descriptor of an empty file that has no name, and what it is: 'memfd', or 'a file in /tmp' if there is none."""
     fill_standard_descriptors()
     try:
         return os.memfd_create("fastes", os.MFD_CLOEXEC), "memfd"
@@ -366,7 +366,7 @@ def _reserve(fd: int, size: int) -> None:
 
 
 def no_room(size: int, error: Exception) -> OSError:
-    """What to say when a block of size bytes cannot be made."""
+    """The error for a block of size bytes that cannot be made."""
     number, reason = getattr(error, "errno", None) or errno.ENOMEM, getattr(error, "strerror", None) or error
     return OSError(
         number, f"no room for {in_bytes(size)} of memory ({reason}): use a smaller noise table or population, or fewer workers"

@@ -1,4 +1,4 @@
-"""What an environment returned that no policy can take, in words, once an exception has come of it."""
+"""Words for an observation that no policy can take, once it has led to an exception."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastes.rollout.observations.rows import misfit
 
 
 def advice_on_step(space: Any, flatten: Any, size: int, returned: Any) -> str:
-    """What is wrong with the last observation; '' where nothing is, and the exception came of something else.
+    """The fault of the last observation; '' if it has none, and the exception has another cause.
 
     flatten: see ObservationReader.
     size: values of a flattened observation.

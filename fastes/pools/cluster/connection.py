@@ -91,7 +91,14 @@ class Connection:
             )
 
     def actor_on(self, node_id: str, kind: type, num_cpus: int, threads: int) -> Any:
-        """An actor's class for one node, where it has so many cores. threads: in which its methods run beside each other."""
+        """Make an actor's class for one node.
+
+        Args:
+            node_id: Ray's name of the node.
+            kind: The class.
+            num_cpus: The cores that the actor gets.
+            threads: The threads in which its methods run concurrently.
+        """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         place = NodeAffinitySchedulingStrategy(node_id, soft=False)
@@ -99,14 +106,14 @@ class Connection:
         return self.ray.remote(**options)(kind)
 
     def close(self) -> None:
-        """Hang up, unless somebody else has connected."""
+        """Disconnect, unless other code of this process has connected."""
         if self._own and self.ray.is_initialized():
             with handlers_kept():
                 self.ray.shutdown()
 
 
 def _check_answer(cluster: str) -> None:
-    """ClusterError when nobody listens at an address: Ray itself would try for minutes."""
+    """Raise ClusterError if no cluster listens at an address: Ray itself would try for minutes."""
     match = _ADDRESS.fullmatch(cluster)
     if match is None:
         return

@@ -24,7 +24,9 @@ _MOST_FAILURES = 3  # states that a node may come to and the driver did not: fro
 class Parameters:
     """A request's theta, in the ways in which it can be sent.
 
-    key: of the strategy's state, or of theta alone where there is no strategy. before: key of the state before.
+    Attributes:
+        key: The key of the strategy's state, or of theta alone if there is no strategy.
+        before: The key of the previous state.
     """
 
     def __init__(self, open_: OpenTicket, scalars: bool, before: bytes | None) -> None:
@@ -41,7 +43,15 @@ class Parameters:
 
 
 class Assignment(NamedTuple):
-    """A range that a node has. late: see InFlight. rounds: turns that its workers need for it and for what they had before."""
+    """A range of jobs that a node has.
+
+    Attributes:
+        owner: The request.
+        jobs: Their numbers, int64 (n,).
+        since: The time at which the node got it.
+        late: See InFlight.
+        rounds: Turns that the node's workers need for it and for what they had before.
+    """
 
     owner: OpenTicket
     jobs: Int64
@@ -82,7 +92,7 @@ class Member:
         return any(given.late < now for given in self.ranges.values())
 
     def plays_what_is_over(self, tickets: Set[int]) -> bool:
-        """Whether it still plays for a request that is not among these, and believes that somebody waits for it."""
+        """Whether it still plays for a request that is not among these, and believes that the driver waits for it."""
         return any(given.owner.number in self._told - tickets for given in self.ranges.values())
 
     def give(self, numbers: Sequence[int], parts: list[Int64], open_: OpenTicket, pace: float | None) -> None:
@@ -154,7 +164,7 @@ class Member:
 
 
 def request_message(open_: OpenTicket, parameters: Theta | CachedState | Step | FullState) -> RequestMessage:
-    """Of a request, whose parameters each node gets in its own way."""
+    """Make a request's message for one node, with the parameters in the shortest form for that node."""
     request, perturbations = open_.request, open_.request.perturbations
     draws = None
     if perturbations is not None:

@@ -76,7 +76,7 @@ class Membership:
         return {ref: member for member in self._members.values() for ref in member.calls}
 
     def wait(self, refs: list[Any], seconds: float) -> list[Any]:
-        """Those that have come; at most so many seconds for the first of them."""
+        """Return the answers that have arrived, waiting at most this many seconds for the first."""
         if not refs:
             time.sleep(seconds)
             return []
@@ -96,7 +96,7 @@ class Membership:
             ) from error
 
     def called(self, member: Member, call: Callable[[], Any]) -> Any | None:
-        """The answer to come to a call of a member's actor; None where the actor is dead, which is lost from then on."""
+        """Call a member's actor; returns the pending answer, or None if the actor is dead. The member is lost in that case."""
 
         def ref() -> Any | None:
             try:
@@ -108,7 +108,11 @@ class Membership:
         return self._asked(ref)
 
     def look(self) -> None:
-        """Meet nodes that are new or gone; ClusterError where there is none for long, or none can be used at all."""
+        """Notice nodes that are new or gone.
+
+        Raises:
+            ClusterError: If there has been no node for long, or no node can be used at all.
+        """
         now = time.monotonic()
         if now - self._looked < _LOOK:
             return
@@ -146,7 +150,7 @@ class Membership:
         LOG.info("%s has joined, with %d workers", member.name, member.workers)
 
     def _refuse(self, member: Member, reason: str) -> None:
-        """Use it no more; ClusterError where that leaves nobody, and nobody ever was."""
+        """Stop using a node. Raises ClusterError if no other node is left, and none has ever played."""
         member.state, member.reason = "refused", reason
         member.calls.clear()
         self._asked(partial(self.ray.kill, member.actor))
@@ -155,7 +159,7 @@ class Membership:
             raise ClusterError(self._no_node())
 
     def lose(self, member: Member, reason: str) -> None:
-        """A node or its actor is gone. An actor that died is made anew a few times."""
+        """Handle the loss of a node or its actor. An actor that died is made again a few times."""
         if self._members.get(member.node_id) is not member:
             return
         if member.state == "joining":

@@ -1,4 +1,4 @@
-"""What driver and nodes send each other: each message is one bytes object, so that its size is what crosses the wire."""
+"""Messages between driver and nodes: each is one bytes object, so that its size is what crosses the wire."""
 
 from __future__ import annotations
 
@@ -19,22 +19,31 @@ Int64 = npt.NDArray[np.int64]
 
 
 class Theta(NamedTuple):
-    """The parameters themselves, float32 (num_params,), with a sigma for each of them where there is one."""
+    """A request's parameters, sent as they are.
+
+    Attributes:
+        theta: float32 (num_params,).
+        sigma_each: A sigma for each parameter, float32 (num_params,); None if all have the same.
+    """
 
     theta: Float32
     sigma_each: Float32 | None
 
 
 class CachedState(NamedTuple):
-    """Those of a state that the node holds."""
+    """A request's parameters, as those of a state that the node holds."""
 
     key: bytes
 
 
 class Step(NamedTuple):
-    """Those of the state that follows from one that the node holds, by what `tell` was given (see es.strategy.LastTell).
+    """A request's parameters, as those of the state that follows from one that the node holds.
 
-    before, key: of the two states. fitness: float64 (num_pairs, 2).
+    Attributes:
+        before: The key of the state that the node holds.
+        progress_remaining, drawn_as, fitness: The arguments of `ask` and `tell` that lead to the next state, see
+            es.strategy.LastTell; fitness is float64 (num_pairs, 2).
+        key: The key of the next state.
     """
 
     before: bytes
@@ -45,19 +54,19 @@ class Step(NamedTuple):
 
 
 class FullState(NamedTuple):
-    """Those of a strategy, pickled, which the node holds from now on."""
+    """A request's parameters, as those of a pickled strategy that the node holds afterwards."""
 
     strategy: bytes
     key: bytes
 
 
 class Draws(NamedTuple):
-    """What a generation's candidates are drawn from; see es.perturbations.
+    """The arguments of the draws of a generation's candidates; see es.perturbations.
 
     seed: of the noise table and of all draws.
     drawn_as: the number that they are drawn with.
     num_pairs: of the generation, those included that were played before.
-    sigma: standard deviation of the noise; the mean, where each parameter has its own.
+    sigma: standard deviation of the noise; the mean, if each parameter has its own.
     window_size: parameters that a pair perturbs, 0 for all.
     progress_remaining: from 1 (start) to 0 (end of the budget), for schedules.
     """
@@ -71,7 +80,7 @@ class Draws(NamedTuple):
 
 
 class RequestMessage(NamedTuple):
-    """What the jobs of a request share.
+    """A request without its jobs.
 
     ticket: of the request, the driver's.
     generation: as the strategy counts, from 0; -1 for none.
@@ -128,17 +137,17 @@ class Work(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What a range's n jobs gave, in their order.
+    """The results of a range's n jobs, in their order.
 
     number: of the range.
     returns: means over a job's episodes, float64 (n,).
     lengths: their total steps, int32 (n,).
-    successes: shares of a job's episodes, float64 (n,), NaN where the environment does not tell.
+    successes: shares of a job's episodes, float64 (n,), NaN if the environment does not report it.
     cuts: how many of a job's episodes were cut, int32 (n,).
-    rows: moments of a job's observations, float64 (n, 2, obs_size), where its terms ask for them; else None.
+    rows: moments of a job's observations, float64 (n, 2, obs_size), if the request's message asks for them; else None.
     busy_seconds: summed over the node's workers.
     rerun: jobs run again because their worker died.
-    penalised: what one of the exceptions said that were made a return of NaN, or ''.
+    penalised: the text of one of the exceptions that were made a return of NaN, or ''.
     infos, has_masks: see `Batch`.
     """
 
@@ -163,7 +172,7 @@ class Failed(NamedTuple):
 
 
 class StateMismatch(NamedTuple):
-    """The node has no such state, or came to another one: it needs the whole. why: '' for the former."""
+    """The node has no such state, or came to another one: it needs a FullState. why: '' for the former."""
 
     number: int
     why: str
@@ -179,9 +188,9 @@ class Reply(NamedTuple):
 class Joined(NamedTuple):
     """A node's answer to `join`.
 
-    versions: what it has, of the names that it was asked for.
+    versions: its versions of the packages that the driver named.
     refusal: why it cannot be used, or ''.
-    places: ranges that it takes at a time; 0 where it is refused.
+    places: ranges that it takes at a time; 0 if it is refused.
     """
 
     versions: dict[str, str]
@@ -195,7 +204,7 @@ def pack(message: Any) -> bytes:
 
 
 def unpack(content: bytes) -> Any:
-    """What `pack` was given; from nodes and drivers of one's own cluster alone, which could run any code there anyway."""
+    """Return the message that `pack` was given. Only for bytes of one's own cluster, which could run any code anyway."""
     return pickle.loads(content)
 
 

@@ -52,10 +52,10 @@ class _Rows(NamedTuple):
 
 
 class Node:
-    """One node of a cluster. `join` comes first; then `work` and `sums`, in any order and beside each other.
+    """One node of a cluster. `join` comes first; then `work` and `sums`, in any order and concurrently.
 
-    Each call of an actor takes both sides' time and, where all cores play, that of the workers. So a call of `work` brings
-    all that a node is to do, and gives back what it has to say when the driver can use that.
+    Each call of an actor costs CPU time on both sides, which the workers lack if all cores play. So a call of `work` brings all
+    that a node is to do, and returns its answers once the driver can use them.
 
     One thread owns the pool. name: as messages have it. workers: processes.
     """
@@ -120,7 +120,7 @@ class Node:
         return places
 
     def work(self, message: bytes) -> bytes:
-        """Take a Work in, and wait for something to say: a Reply. Where a newer Work has come, that one's call waits for it."""
+        """Take a Work in, and wait for a Reply to send. Once a newer Work has come, its call waits for the reply instead."""
         work: Work = unpack(message)
         with self._changed:
             self._inbox[work.number] = work
@@ -183,10 +183,10 @@ class Node:
         self._served.set()
 
     def _all_can_wait(self) -> bool:
-        """Whether nobody needs what is in the outbox before candidates that are played here.
+        """Whether everything in the outbox can wait for candidates that are played here.
 
-        Nobody asks for a generation's noise-free episodes before the next one's candidates are done: without a lag they are
-        told before these begin. Candidates that others have played meanwhile are over, though they go on here.
+        The driver asks for a generation's noise-free episodes when the next one's candidates are done: without a lag they are
+        reported before these begin. Candidates that other nodes have played meanwhile no longer count.
         """
         asked = [self._known.message(range_.ticket) for range_ in self._open.values() if range_.ticket in self._wanted]
         playing = {(each.training, each.generation) for each in asked if each.draws is not None}

@@ -1,4 +1,4 @@
-"""What a node has installed, and why it cannot play for a driver that has something else."""
+"""The versions that a node has installed, and why it cannot play for a driver that has others."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def version_of(name: str) -> str:
 
 
 def _digest() -> str:
-    """Of FastES's own files: two checkouts of one version may differ."""
+    """A hash of FastES's own files: two checkouts of one version may differ."""
     root = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
@@ -56,7 +56,7 @@ def _digest() -> str:
 
 
 def _package_of(source: EnvSource) -> str | None:
-    """The installed package that has the environment's class or its factory; None where there is no such package."""
+    """The installed package that has the environment's class or its factory; None if there is no such package."""
     place = source.spec.entry_point if source.spec is not None else source.factory
     module = place.partition(":")[0] if isinstance(place, str) else getattr(place, "__module__", None)
     top = (module or "__main__").partition(".")[0]
@@ -64,7 +64,7 @@ def _package_of(source: EnvSource) -> str | None:
 
 
 def differences(wanted: Mapping[str, str], found: Mapping[str, str], node: str) -> str:
-    """A table of what a node has in another version than the driver; '' where there is nothing."""
+    """A table of the packages whose versions differ between node and driver; '' if none do."""
     odd = [(name, version, found.get(name, _MISSING)) for name, version in wanted.items() if found.get(name) != version]
     if not odd:
         return ""

@@ -148,7 +148,7 @@ class RayPool(Pool):
         return self._tickets[ticket].is_finished
 
     def wait(self, tickets: Collection[int]) -> None:
-        """Also raises ClusterError where no node can be used, or all were lost and none came for long."""
+        """Also raises ClusterError if no node can be used, or all were lost and none came for long."""
         nodes = self._connected
         nodes.begin_waiting()
         try:
@@ -304,7 +304,7 @@ class RayPool(Pool):
                     self._send(nodes, member, orders)
 
     def _counts(self, open_: OpenTicket, load: Load, all_workers: int) -> list[int]:
-        """Jobs of the next ranges for a node. What goes before candidates need not wait for a worker that idles there."""
+        """Jobs of the next ranges for a node. Evaluations that go before candidates need not wait for an idle worker there."""
         if counts := sizes(open_.schedule.waiting, load, all_workers):
             return counts
         goes_before = self.spec.evaluations_first and not open_.is_candidates

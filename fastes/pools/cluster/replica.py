@@ -18,7 +18,7 @@ from fastes.rollout.job import PoolSpec, Request
 
 
 class Strategy(Protocol):
-    """What a replica needs of an EvolutionStrategy."""
+    """The part of EvolutionStrategy that a replica uses."""
 
     seed: int
     table: NoiseTable
@@ -126,8 +126,8 @@ class KnownRequests:
     """The driver's requests, made again from its messages.
 
     Args:
-        spec: Of the node's pool.
-        place_table: The pool's.
+        spec: The node's pool has it.
+        place_table: `Pool.place_table` of that pool.
     """
 
     def __init__(self, spec: PoolSpec, place_table: Callable[[NoiseTable, int], None]) -> None:
@@ -138,7 +138,7 @@ class KnownRequests:
         self._found: dict[int, Request | StateMismatch | Exception] = {}
 
     def learn(self, message: RequestMessage) -> None:
-        """Of a request. An exception is kept: what a state needs may not be installed here, or not fit into memory."""
+        """Make a request from its message. An exception is kept: a state may need a module or memory that is not here."""
         self._messages[message.ticket] = message
         try:
             self._found[message.ticket] = self._made(message)
@@ -159,7 +159,7 @@ class KnownRequests:
                 del known[ticket]
 
     def drop(self, keys: Iterable[bytes]) -> None:
-        """The states that the driver lets go of."""
+        """Drop the states that the driver no longer needs."""
         for key in keys:
             self._replicas.drop(key)
 

@@ -16,7 +16,13 @@ _COPIES = 3  # of one job that are out at the same time
 
 
 class Load(NamedTuple):
-    """What a node can take. workers: processes. ranges, jobs: that are out there. places: ranges that it takes at a time."""
+    """A node's load.
+
+    Attributes:
+        workers: Its processes.
+        ranges, jobs: The ranges that it has, and their jobs.
+        places: Ranges that it takes at a time.
+    """
 
     workers: int
     ranges: int
@@ -30,7 +36,7 @@ def sizes(waiting: int, load: Load, all_workers: int) -> list[int]:
     Guided self-scheduling (Polychronopoulos and Kuck 1987): half of a node's share of what waits, so ranges get smaller. They
     are whole rounds of the node's workers, since a range is answered when its last job has ended, and a part of a round would
     leave workers idle until then. Two are out at a time: one is played while the answer for the other is under way. The last
-    jobs go out to who is idle, one in a range as far as there are places: half a round of all workers, but at least 64 jobs or
+    jobs go to idle nodes, one in a range as far as there are places: half a round of all workers, but at least 64 jobs or
     two rounds, whichever is less.
     """
     free = load.places - load.ranges
@@ -58,7 +64,7 @@ class InFlight(NamedTuple):
 
 
 class Schedule:
-    """The jobs of one request. A job's first result counts; whatever comes later, or from who was given up, does not.
+    """The jobs of one request. A job's first result counts; a later one, or one of a node that was given up, does not.
 
     jobs: their numbers, int64 (n,), in the order in which they are given out.
     done: which of them have a result, (n,).
@@ -83,7 +89,7 @@ class Schedule:
         return bool(self.done.all())
 
     def positions(self, jobs: Int64) -> Int64:
-        """Where in `jobs` these are."""
+        """The positions of these jobs in `jobs`."""
         return np.array([self._at[job] for job in jobs.tolist()], dtype=np.int64)
 
     def take(self, count: int) -> Int64:
@@ -121,7 +127,7 @@ class Schedule:
         self.rerun += len(self._waiting) - before
 
     def undo(self, at: Int64) -> None:
-        """What these jobs (places in `jobs`) gave is lost after all."""
+        """Mark the results of these jobs (positions in `jobs`) as lost after all."""
         self.done[at] = False
         self.rerun += len(at)
         self._wait_again(self.jobs[at])

@@ -1,4 +1,4 @@
-"""A request that a cluster works on: its jobs, what they gave so far, and who has the moments of which."""
+"""A request that a cluster works on: its jobs, their results so far, and which node has the moments of which."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class OpenTicket:
         return {node: self.schedule.jobs[at] for node, at in found.items()}
 
     def add_sums(self, node: Hashable, sums: MomentSums) -> None:
-        """What a node was asked for."""
+        """Add the sums that a node was asked for."""
         at = self._asked.pop(node, None)
         if at is not None and self._sums is not None:
             self._sums += sums

@@ -30,7 +30,7 @@ class HangDetector:
 
     timeout: seconds that a worker in an episode may go without an env.step; None learns it: 20 times the longest job so
     far, at least 60 s, and 600 s before the first. Time is counted as this process sees it, so that a training that was
-    suspended as a whole, or starved, blames nobody.
+    suspended as a whole, or starved, blames no worker.
     """
 
     def __init__(self, timeout: float | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -66,7 +66,7 @@ class HangDetector:
     def check(self, workers: Collection[Worker], awaited: bool = True) -> list[tuple[Worker, str]]:
         """(worker, what is wrong with it) of each that has to be replaced; looks at most once a TICK.
 
-        awaited: whether a request has jobs that are not done. Where no worker is at one of them, all workers are late.
+        awaited: whether a request has jobs that are not done. If no worker is at one of them, all workers are late.
         """
         now = self.clock()
         passed = min(now - self._looked_at, _PAUSE)

@@ -17,7 +17,7 @@ _BOOTSTRAP = "<frozen importlib"
 
 
 class _Importing(NamedTuple):
-    """A module that is being imported: its name and file, and who imports it, in words."""
+    """A module that is being imported: its name and file, and its importer in words."""
 
     name: str
     file: str
@@ -76,7 +76,7 @@ def _being_imported() -> _Importing | None:
 
 
 def _importer_of(module: FrameType) -> FrameType | None:
-    """The frame that imports a module's frame, None where it is run and not imported. A loader's frame may lie between."""
+    """The frame that imports a module's frame, None if it is run and not imported. A loader's frame may lie between."""
     frame = module.f_back
     if frame is not None and not _of_importlib(frame):
         frame = frame.f_back

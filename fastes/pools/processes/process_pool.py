@@ -45,11 +45,11 @@ _MANY = 8  # candidates a worker: the last ones of a generation are a small part
 
 
 def spare_workers(spec: PoolSpec, n_workers: int) -> int:
-    """Workers beside n_workers that play noise-free episodes alone.
+    """The number of further workers, after n_workers, that play noise-free episodes alone.
 
-    Where a generation gives each worker few episodes, one that is at a long evaluation makes the others wait for a second
-    turn. A process more does that evaluation instead, while the system takes a little time from everybody. Few workers need
-    none: evaluations fill the time at the end of their generations.
+    If a generation gives each worker few episodes, one that is at a long evaluation makes the others wait for a second turn. A
+    spare process plays that evaluation instead, and takes a little time from every core. Few workers need none: evaluations
+    fill the time at the end of their generations.
     """
     candidates = sum(2 * each.num_pairs * each.num_generations for each in spec.trainings)
     if n_workers < _SEVERAL or not candidates or candidates >= _MANY * n_workers:
@@ -78,7 +78,7 @@ class ProcessPool(BlockPool):
         self._payload: Payload | None = None
 
     def open(self, spec: PoolSpec) -> None:
-        """Allocate the memory and start the workers, which build their environments while the caller goes on.
+        """Allocate the memory and start the workers, which build their environments while the caller continues.
 
         Raises:
             OSError: If memory, descriptors or processes run out.
@@ -106,7 +106,7 @@ class ProcessPool(BlockPool):
             raise
 
     def close(self) -> None:
-        """End the workers and let go of the memory."""
+        """End the workers and release the memory."""
         if not self.is_open:
             return
         with interrupts_wait():
@@ -228,7 +228,7 @@ class ProcessPool(BlockPool):
     def _orphans_among(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
         """The jobs that no worker is at; None while one is about to claim a job.
 
-        Rows are read before flags: who has finished a job takes it out of its row after it has set the flag.
+        Rows are read before flags: a worker that has finished a job sets the flag before it clears its row.
         """
         held = set()
         for worker in self._workers.values():
@@ -249,7 +249,7 @@ class ProcessPool(BlockPool):
     # --- processes ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the workers that are not running. They build their environments while the caller goes on."""
+        """Start the workers that are not running. They build their environments while the caller continues."""
         if self._payload is None:
             self._payload = self._with_limits_named(lambda: Payload(self.spec, self.block, self.n_workers))
         for index in range(self.n_processes):
@@ -331,11 +331,11 @@ class ProcessPool(BlockPool):
     # --- what workers do --------------------------------------------------------------------------------------------
 
     def wake_by(self, fd: int) -> None:
-        """`wait` returns, too, while this descriptor can be read: whoever waits has something else to do then."""
+        """Let `wait` also return while this descriptor can be read, for a caller that has something else to do then."""
         self._selector.register(fd, selectors.EVENT_READ)
 
     def _handle_events(self, timeout: float) -> bool:
-        """Wait for one of them, for so many seconds at most, and look after the workers. Whether `wake_by`'s was one."""
+        """Wait at most `timeout` seconds for an event, and handle all of them; returns whether `wake_by`'s was one."""
         is_woken = False
         for key, _ in self._selector.select(timeout):
             if key.data is None:
@@ -413,7 +413,7 @@ class ProcessPool(BlockPool):
         self._fail(open_, error)
 
     def _fail(self, open_: OpenRequest, error: WorkerError) -> None:
-        """End a request with an error. Workers start anew: who knows what state theirs are in. Other requests go on."""
+        """End a request with an error; the others continue. Workers start again: the state of their environments is unknown."""
         open_.error, open_.finished = error, True
         _core.commit(open_.slot.unclaimed, 0, 0)
         self.kill()

@@ -9,7 +9,7 @@ from types import TracebackType
 
 
 def standard_name(name: str, file: str) -> str:
-    """What to do where a module has taken the name of one of the standard library; '' where it has not."""
+    """Advice if a module has taken the name of one of the standard library; '' if it has not."""
     top = name.partition(".")[0]
     if top not in sys.stdlib_module_names or os.path.abspath(file).startswith(sysconfig.get_path("stdlib") + os.sep):
         return ""

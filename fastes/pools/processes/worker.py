@@ -55,7 +55,14 @@ READY_MARK = "fastes: the environment of this worker is built"  # a line on stde
 
 
 class Arguments(NamedTuple):
-    """Of the process: its end of the connection, its parent, its row of the block's `workers`, and where its Start lies."""
+    """A worker process's arguments.
+
+    Attributes:
+        connection_fd: Its end of the connection.
+        parent_pid: Its parent.
+        worker: Its row of the block's `workers`.
+        start_fd, start_size: The file that its Start is in, and the pickle's bytes.
+    """
 
     connection_fd: int
     parent_pid: int
@@ -65,7 +72,7 @@ class Arguments(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What to build, where the shared memory is, the kernels to use, and what the parent has registered in Gymnasium.
+    """The spec, the shared memory, the kernels to use, and what the parent has registered in Gymnasium.
 
     n_workers: rows of the block from this one on belong to workers that play noise-free episodes alone.
     """
@@ -125,7 +132,7 @@ _TO_END = (signal.SIGTERM, signal.SIGHUP)
 
 
 def watch_forks() -> None:
-    """What an environment forks does not inherit this process's way with signals."""
+    """Let processes that an environment forks handle signals in the default way."""
     os.register_at_fork(before=hold_signals, after_in_parent=let_signals_come, after_in_child=take_signals_back)
 
 
@@ -139,16 +146,17 @@ def let_signals_come() -> None:
 
 
 def take_signals_back() -> None:
-    """A process that an environment has forked ends by them, as one that it has started anew: env.close may rely on it."""
+    """A process that an environment has forked ends by them, as a started process does: env.close may rely on it."""
     for number in _TO_END:
         signal.signal(number, signal.SIG_DFL)
     let_signals_come()
 
 
 class Signals:
-    """What comes from outside raises Leave where the parent has asked for it in this worker's row, and else does nothing.
+    """Handles signals: one raises Leave if the parent has asked for it in this worker's row, and else does nothing.
 
-    masked: it is not to be raised: building and closing the environment must not be cut short.
+    Attributes:
+        masked: Whether Leave is held back: building and closing the environment must not be cut short.
     """
 
     def __init__(self, row: npt.NDArray[np.int64]) -> None:
@@ -160,7 +168,7 @@ class Signals:
 
     @contextlib.contextmanager
     def uninterruptible(self) -> Iterator[None]:
-        """Nothing is raised meanwhile; whoever asked has set the row's flag."""
+        """Hold Leave back meanwhile. The row's flag still says that the parent has asked."""
         before, self.masked = self.masked, True
         try:
             yield
@@ -215,7 +223,7 @@ def serve(connection: Connection, start: Start, given: Arguments) -> None:
 
 
 def available() -> list[int]:
-    """The cores that this process may run on; none where the system does not tell."""
+    """The cores that this process may run on; none if the system does not say."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
@@ -260,7 +268,7 @@ def kinds_of(start: Start, index: int) -> list[range]:
 def build(
     connection: Connection, spec: PoolSpec, registrations: bytes, block: SharedBlock, index: int, signals: Signals
 ) -> JobRunner | None:
-    """What runs jobs; None where an exception kept it from being built, of which the parent is told."""
+    """Build what runs jobs. If that raises, report the exception to the parent and return None."""
 
     def notify(kind: str, text: str) -> None:
         if os.getpid() == signals.pid:  # a process that the environment has forked has no parent to tell
@@ -285,7 +293,15 @@ def build(
 
 
 def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], signals: Signals, kinds: list[range]) -> None:
-    """Run jobs, and wait for the next offer where there is none. kinds: which slots' jobs come first, and which then."""
+    """Run jobs, and wait for the next offer if there are none.
+
+    Args:
+        connection: To the parent.
+        runner: Plays the jobs.
+        row: This worker's, of the block's `workers`.
+        signals: This worker's.
+        kinds: Ranges of slots, in the order in which the worker looks for jobs.
+    """
     block = runner.block
     while not row[LEAVE]:
         offer = connection.recv_bytes()
@@ -316,10 +332,13 @@ def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], 
 
 
 def claim(block: SharedBlock, row: npt.NDArray[np.int64], kinds: list[range]) -> tuple[int, int, int] | None:
-    """Claim a job and note it in the worker's row: the number of its slot, its ticket, and the job; None where there is none.
+    """Claim a job and note it in the worker's row.
 
-    The parent can tell the jobs that a dead worker leaves from those that others hold: whoever has claimed one says so before,
-    and is done with saying when its row names the job.
+    The parent can distinguish the jobs that a dead worker leaves from those that other workers hold: a worker sets CLAIMING
+    before it claims, and clears it once its row names the job.
+
+    Returns:
+        The number of the job's slot, its ticket, and the job; None if no job is left.
     """
     _core.commit(row, CLAIMING, 1)
     claimed = None
@@ -342,7 +361,7 @@ def _failed(claimed: tuple[int, int, int], row: npt.NDArray[np.int64], error: Ex
 
 
 def limit_threads() -> None:
-    """One thread a worker for libraries that cannot be told by environment variables."""
+    """Limit libraries that ignore environment variables to one thread per worker."""
     if "cv2" in sys.modules:
         sys.modules["cv2"].setNumThreads(0)
     if "torch" in sys.modules:

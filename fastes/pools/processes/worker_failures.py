@@ -42,7 +42,7 @@ class WorkerFailures:
         self._fruitless = 0  # episodes that lost their worker before any was finished
 
     def begin_waiting(self) -> None:
-        """Somebody waits for a request: what was in the way of building an environment may be over."""
+        """A training waits for a request: what was in the way of building an environment may be over."""
         self._unbuilt.clear()
 
     def forget(self) -> None:
@@ -84,8 +84,8 @@ class WorkerFailures:
     def _outside(self, worker: Worker, done: int) -> tuple[int, int]:
         """How often its row has lost a worker outside any episode, and how often it may.
 
-        One that is ready may be killed at any time, and nobody's job has done it. But where that comes again and again and no
-        episode is finished in between, by any worker, nothing will come of the next one.
+        A worker that is ready may be killed at any time, through no job's fault. But if that happens again and again, and no
+        worker finishes an episode in between, the next one will not either.
         """
         if not worker.ready:
             self._unbuilt[worker.index] += 1

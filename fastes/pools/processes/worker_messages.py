@@ -1,4 +1,4 @@
-"""What a worker tells its parent of an exception, also before it could import anything else. Imports little for that."""
+"""Messages of a worker to its parent, also before it could import anything else. Imports little for that."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _line = (-1, -1)  # the connection's descriptor, and the process whose it is
 
 
 class Notice(NamedTuple):
-    """What a user should know of what the environment does; its job goes on. kind: of this, one text is enough."""
+    """A warning for the user about what the environment does; its job continues. kind: each is shown once."""
 
     kind: str
     text: str
@@ -83,7 +83,7 @@ def report_errors_to_parent(connection_fd: int) -> Iterator[None]:
 
 
 def close_before_end(close: Callable[[], object]) -> None:
-    """What `report_and_end` calls before this process ends."""
+    """Have `report_and_end` call a function before this process ends."""
     _closing.append(close)
 
 
@@ -93,7 +93,7 @@ def is_worker() -> bool:
 
 
 def report_and_end(error: Exception) -> NoReturn:
-    """Tell the parent and end this worker on the spot: nothing that catches exceptions goes on in it."""
+    """Report an exception to the parent and end this worker at once, so that no code that catches it runs."""
     report(error)
     for close in _closing:
         with contextlib.suppress(BaseException):

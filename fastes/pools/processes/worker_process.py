@@ -55,7 +55,7 @@ _DEATH_SECONDS = 2.0  # for a killed process to end; one in the kernel's hands (
 
 
 class Payload:
-    """What every worker of a pool is given, pickled once, in a file without a name: no pipe can fill up with it."""
+    """Every worker's Start, pickled once, in a file without a name: no pipe can fill up with it."""
 
     def __init__(self, spec: PoolSpec, block: SharedBlock, n_workers: int) -> None:
         own = spec.without_references()
@@ -112,18 +112,19 @@ class Worker:
 
     @property
     def stage(self) -> int:
-        """Of its environment: 0 before it is built, OPEN or CLOSED."""
+        """Its environment's stage: 0 before it is built, OPEN or CLOSED."""
         return int(_core.committed(self.row, STAGE))
 
     @property
     def owes_an_answer(self) -> bool:
-        """Whether it has not come back from the last offer that it was told of: it plays, or should begin to."""
+        """Whether it has not answered the last offer that it was sent: it plays, or should begin to."""
         return self.idle_after < self.sent_offer
 
     def offer(self, number: int) -> bool:
-        """Tell it that there are jobs, unless it has not answered the last offer: messages to a slow one must not pile up.
+        """Send it word that there are jobs, unless it has not answered the last offer: messages must not pile up.
 
-        Whether it was told.
+        Returns:
+            Whether the message was sent.
         """
         if self.owes_an_answer or number <= self.sent_offer:
             return False
@@ -210,12 +211,12 @@ class Worker:
         self.process.kill()
 
     def reap(self) -> None:
-        """Wait for a killed worker's end and let go of its descriptors."""
+        """Wait for a killed worker's end and close its descriptors."""
         self.wait(_DEATH_SECONDS)
         self._close_descriptors()
 
     def leave_to_parent(self) -> None:
-        """See forks.Owner: it is no child of a forked copy, which has nothing to wait for and nobody to kill."""
+        """See forks.Owner: a forked copy is not its parent, and has neither to wait for it nor to kill it."""
         self.process.returncode = 0
         self._close_descriptors()
 
@@ -258,7 +259,7 @@ def _popen(command: list[str], fds: tuple[int, ...], folder: str | None, index: 
 
 @cache
 def _spawner() -> SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
-    """What is put here is done by a thread that outlives what runs at the interpreter's exit, where environments are closed.
+    """A queue of functions for a thread that outlives the interpreter's exit handlers, which close environments.
 
     That of an executor ends before, and its workers with it.
     """

@@ -1,4 +1,4 @@
-"""How what an environment shows becomes the one array that a policy reads, and what is said once where it is odd."""
+"""Turns an environment's observation into the one array that a policy reads, and warns once about odd ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One observation or several: how those of spaces that are flattened are told apart, and become rows."""
+"""One observation or several: how the two are distinguished for flattened spaces, and become rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ONE = -1  # stands for a single observation where others have the length of a b
 
 
 class _Misfit(ValueError):
-    """What does not fit, and where."""
+    """Names the part of an observation that does not fit."""
 
 
 def observation_rows(space: Space, observation: Any) -> tuple[list[Any], bool]:
@@ -48,7 +48,7 @@ def observation_rows(space: Space, observation: Any) -> tuple[list[Any], bool]:
 
 
 def misfit(space: Space, observation: Any) -> str:
-    """Why an observation is not a single one of a space, and at which part; '' where it is one."""
+    """Why an observation is not a single one of a space, and at which part; '' if it is one."""
     try:
         lengths = _lengths(space, observation, "observation") or {_ONE}
     except _Misfit as found:
