@@ -31,6 +31,8 @@ class Described:
         tuning: Whether a tuner may vary it. Budgets, evaluation, memory and faults change no learning.
         first: Whether it is one of the few that matter first.
         fixed: Whether it cannot change when a training is loaded.
+        missing: `missing(name)` returns what stands for a function or class of the user's, which no file can hold, until it is
+            passed again. None if no value can be one.
         flag: Another flag than its own name, and the value that it makes of an int; None for its name.
     """
 
@@ -48,6 +50,7 @@ class Described:
     first: bool = False
     fixed: bool = False
     flag: tuple[str, Callable[[int], Any]] | None = None
+    missing: Callable[[str], Any] | None = None
 
 
 def setting(default: Any, help: str, group: str = "", **described: Any) -> Any:

@@ -31,8 +31,8 @@ def test_keywords_are_the_fields_with_their_types(function: Callable[..., Any], 
     parameters = inspect.signature(function).parameters
     (name,) = [name for name, parameter in parameters.items() if parameter.kind is inspect.Parameter.VAR_KEYWORD]
     (dictionary,) = get_type_hints(function)[name].__args__
-    module = sys.modules[kind.__module__]
-    expected = {item.name: eval(item.type, vars(module)) for item in fields(kind) if item.name not in parameters}
+    types = get_type_hints(kind)
+    expected = {item.name: types[item.name] for item in fields(kind) if item.name not in parameters}
     if function is FastES.__init__:
         expected["population_scale"] = int  # no field: what it scales is written into others
     assert get_type_hints(dictionary) == expected

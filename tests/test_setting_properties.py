@@ -316,7 +316,7 @@ def wrong(name: str) -> list[Any]:
         return list(WRONG[name])
     if limits.choices:
         return [
-            *NO_FLOATS,
+            *(value for value in NO_FLOATS if value is not Settings or not limits.missing),  # a class can be called
             0,
             *(f"{choice} " for choice in limits.choices),
             *(choice.upper() for choice in limits.choices),

@@ -25,6 +25,8 @@ from typing import Any, TypedDict
 
 from typing_extensions import Unpack as Unpack
 
+from fastes.es.fitness_shaping import ShapingFunction
+from fastes.es.optimizers import OptimizerFactory
 from fastes.es.schedules import ScheduleSetting
 '''
 

@@ -85,6 +85,7 @@ def _table(items: Sequence[Field[Any]]) -> list[str]:
     for item in items:
         kind = str(item.type).replace("ScheduleSetting", "schedule").replace("dict[str, Any]", "dict")
         kind = kind.replace("dict[str, list[Any]]", "dict of lists").replace("Sequence[int | str]", "list")
+        kind = kind.replace("OptimizerFactory", "class").replace("ShapingFunction", "function")
         kind = kind.replace(" | ", " or ")
         cells = [f"`{item.name}`", kind, f"`{default_of(item)!r}`", described(item).help.replace("|", "/")]
         rows.append(f"| {' | '.join([*cells, described(item).gain] if gains else cells)} |")

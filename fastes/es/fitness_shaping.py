@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.errors import FastESError, suggest
+from fastes.errors import FastESError, shown, suggest
 from fastes.es.perturbations import Perturbations
 from fastes.portable_math import log
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
+
+# the returns of the pairs that count, finite float64 (n, 2) -> shaped ones of that shape, of mean 0; the gradient is
+# 1/(2 n sigma) sum (s+ - s-) eps
+ShapingFunction = Callable[[Float64], Float64]
 
 _ALL = slice(None)
 
@@ -35,15 +40,19 @@ class Shaped(NamedTuple):
         return len(self.weights[self.kept])
 
 
-def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: float = 1.0) -> Shaped:
-    """Shape returns (num_pairs, 2) float64; non-finite ones rank worst.
+def shape_returns(returns: Float64, sigma: float, shaping: str | ShapingFunction, top_fraction: float = 1.0) -> Shaped:
+    """Shape returns; non-finite ones rank worst.
 
-    shaping: one of SHAPINGS; each has its formula where it is computed.
-    top_fraction: the share b/n of the pairs that count, those with the largest max(r+, r-); at least one.
+    Args:
+        returns: float64 (num_pairs, 2).
+        sigma: Standard deviation of the perturbations.
+        shaping: One of SHAPINGS, each with its formula in its function; or a ShapingFunction.
+        top_fraction: The fraction b/n of the pairs that count, those with the largest max(r+, r-); at least one. The others
+            have the weight 0.
 
-    Pairs that do not count have the weight 0.
-
-    Raises FastESError when no return is finite, ValueError for another shaping.
+    Raises:
+        FastESError: No return is finite.
+        ValueError: An unknown shaping, or a function that returns another shape or numbers that are not finite.
     """
     usable = np.isfinite(returns)
     if not usable.any():
@@ -51,18 +60,17 @@ def shape_returns(returns: Float64, sigma: float, shaping: str, top_fraction: fl
             f"none of the {returns.size} returns of this generation is finite; parameters are unchanged. "
             "Check the environment's rewards, or lower sigma and the learning rate"
         )
-    if shaping not in _RULES:
-        raise ValueError(f"unknown shaping {shaping!r}: expected one of {SHAPINGS}{suggest(shaping, SHAPINGS)}")
+    rule = rule_of(shaping)
     kept = num_kept(len(returns), top_fraction)
     top: npt.NDArray[np.int64] | slice = _ALL
     finite = returns if usable.all() else np.where(usable, returns, returns[usable].min())
     if kept == len(returns):
-        shaped = _RULES[shaping](returns, finite)
+        shaped = rule.shape(returns, finite)
     else:
         top = np.sort(np.argsort(-np.maximum(finite[:, 0], finite[:, 1]), kind="stable")[:kept])
         shaped = np.zeros(returns.shape)
-        shaped[top] = _RULES[shaping](returns[top], finite[top])
-    scale = 1.0 / kept if shaping in _SIGMA_IN_STEP else 1.0 / (2 * kept * sigma)
+        shaped[top] = rule.shape(returns[top], finite[top])
+    scale = 1.0 / kept if rule.sigma_in_step else 1.0 / (2 * kept * sigma)
     return Shaped(shaped, (shaped[:, 0] - shaped[:, 1]).astype(np.float32), scale, top)
 
 
@@ -126,15 +134,62 @@ def _signed_ranks(returns: Float64, _: Float64) -> Float64:
     return shaped
 
 
-# of the pairs that count: returns, and the same with the worst in place of what is not finite -> shaped, all (n, 2)
-_SIGMA_IN_STEP = ("standardized",)  # ARS's step size has sigma in it
-_RULES: dict[str, Callable[[Float64, Float64], Float64]] = {
-    "centered_ranks": _centered_ranks,
-    "standardized": _standardized,
-    "nes": _nes,
-    "signed_ranks": _signed_ranks,
+class Rule(NamedTuple):
+    """A way to shape returns.
+
+    Attributes:
+        shape: From the returns of the pairs that count, and the same with the worst one in place of those that are not
+            finite, to the shaped ones; all float64 (n, 2).
+        sigma_in_step: Whether the learning rate has sigma in it, as ARS's.
+        within_pairs: Whether it compares the sides of each pair alone, and not pairs with each other.
+    """
+
+    shape: Callable[[Float64, Float64], Float64]
+    sigma_in_step: bool = False
+    within_pairs: bool = False
+
+
+_RULES = {
+    "centered_ranks": Rule(_centered_ranks),
+    "standardized": Rule(_standardized, sigma_in_step=True),
+    "nes": Rule(_nes),
+    "signed_ranks": Rule(_signed_ranks, within_pairs=True),
 }
 SHAPINGS = tuple(_RULES)
+
+
+def rule_of(shaping: str | ShapingFunction) -> Rule:
+    """Return the rule of a shaping; ValueError for an unknown name."""
+    if callable(shaping):
+        return Rule(partial(_shaped_by, shaping))
+    if shaping not in _RULES:
+        raise ValueError(f"unknown shaping {shaping!r}: expected one of {SHAPINGS}{suggest(shaping, SHAPINGS)}")
+    return _RULES[shaping]
+
+
+def checked_shaping(name: str, value: Any) -> Any:
+    """Return one of SHAPINGS or a function as it is, or raise ValueError."""
+    if not callable(value) and (not isinstance(value, str) or value not in SHAPINGS):
+        raise ValueError(f"{name} = {shown(value)}: expected one of {SHAPINGS} or a function{suggest(value, SHAPINGS)}")
+    return value
+
+
+def missing_shaping(finite: Float64) -> Float64:  # noqa: ARG001
+    """Stand for a function of the user's in a model that was loaded without it."""
+    raise ValueError(
+        "shaping was a function of your own, which a checkpoint does not hold: pass it, as in load(path, shaping=function)"
+    )
+
+
+def _shaped_by(function: ShapingFunction, _: Float64, finite: Float64) -> Float64:
+    shaped = np.array(function(finite.copy()), dtype=np.float64)
+    finite_too = bool(np.isfinite(shaped).all())
+    if shaped.shape != finite.shape or not finite_too:
+        what = f"shape {shaped.shape}" if finite_too else "values that are not finite"
+        raise ValueError(
+            f"shaping = {shown(function)} returned {what}: expected finite numbers of shape {finite.shape}, as the returns"
+        )
+    return shaped
 
 
 def nes_utilities(values: Float64) -> Float64:

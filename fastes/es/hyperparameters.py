@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from fastes.errors import check_int, suggest
-from fastes.es.fitness_shaping import SHAPINGS
+from fastes.es.fitness_shaping import SHAPINGS, ShapingFunction, checked_shaping, missing_shaping
 from fastes.es.foreign_names import ANSWERS_OF_SEARCHES, RENAMED
-from fastes.es.optimizers import OPTIMIZERS
+from fastes.es.optimizers import OPTIMIZERS, MissingOptimizer, OptimizerFactory, checked_optimizer
 from fastes.es.schedules import POSITIVE, ScheduleSetting, scheduled
 from fastes.es.sigma_adaptation import ADAPTATIONS, LARGEST_RATE, check_adaptation
 from fastes.setting_fields import checked_fields, setting
@@ -69,11 +69,13 @@ class Hyperparameters:
         gain="Swimmer-v5, HalfCheetah-v5",
         first=True,
     )
-    optimizer: str = setting(
+    optimizer: str | OptimizerFactory = setting(
         "adam",
-        "adam, sgd, or clipup (steps of one length, whatever the gradient's)",
+        "adam, sgd, or clipup (steps of one length, whatever the gradient's); in Python also a class of your own",
         "evolution",
         choices=OPTIMIZERS,
+        check=checked_optimizer,
+        missing=lambda _: MissingOptimizer,
         gain="sgd: HalfCheetah-v5; adam: LunarLander-v3; clipup: Walker2d-v5, BipedalWalker-v3, HumanoidStandup-v5",
         first=True,
         fixed=True,
@@ -94,11 +96,14 @@ class Hyperparameters:
         low=0.0,
     )
     weight_decay: float = setting(0.0, "share of theta that is taken from the gradient", "evolution", low=0.0)
-    shaping: str = setting(
+    shaping: str | ShapingFunction = setting(
         "centered_ranks",
-        "centered_ranks (OpenAI-ES), standardized (ARS), nes, or signed_ranks (of differences within pairs)",
+        "centered_ranks (OpenAI-ES), standardized (ARS), nes, or signed_ranks (of differences within pairs); in Python also a "
+        "function",
         "evolution",
         choices=SHAPINGS,
+        check=checked_shaping,
+        missing=lambda _: missing_shaping,
         gain="standardized: HalfCheetah-v5; centered_ranks: LunarLander-v3; signed_ranks: Reacher-v5; nes: none yet",
         first=True,
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.errors import suggest
+from fastes.errors import shown, suggest
 
 Float32 = npt.NDArray[np.float32]
 AnyFloat = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -20,14 +21,31 @@ _EPSILON = np.float32(1e-8)  # Adam's, the paper's value
 
 
 class Optimizer(Protocol):
-    """State is a dict of arrays, so that a checkpoint needs to know no optimiser. Defaults are those of hyperparameters.py."""
+    """An optimiser of one theta: gradients in, steps out.
+
+    Its state is a dict of arrays, so that a checkpoint needs to know no optimiser: `load_state(state())` on a new one has to
+    give one that takes the same steps.
+    """
 
     def step(self, gradient: Float32, learning_rate: float) -> Float32:
-        """The step to add to theta, float32 (num_params,)."""
+        """Return the step to add to theta.
 
-    def state(self) -> Arrays: ...
+        Args:
+            gradient: The estimated gradient of the fitness, which is to rise, float32 (num_params,). Not to be changed.
+            learning_rate: That of this generation.
 
-    def load_state(self, state: Mapping[str, AnyFloat]) -> None: ...
+        Returns:
+            float32 (num_params,).
+        """
+
+    def state(self) -> Arrays:
+        """Return float32 or float64 arrays by name. Names and shapes are the same at any time."""
+
+    def load_state(self, state: Mapping[str, AnyFloat]) -> None:
+        """Continue from what `state` has returned."""
+
+
+OptimizerFactory = Callable[[int], Optimizer]  # num_params -> an optimiser that has taken no step
 
 
 class SGD:
@@ -118,18 +136,96 @@ _MAKERS: dict[str, Callable[[int, float, float, float], Optimizer]] = {
     "clipup": lambda num_params, momentum, _, max_speed: ClipUp(num_params, momentum, max_speed),
 }
 OPTIMIZERS = tuple(_MAKERS)
+_EXAMPLE = "optimizer=RMSprop, or functools.partial(RMSprop, decay=0.9) for one with arguments of its own"
 
 
-def make_optimizer(name: str, num_params: int, momentum: float, beta2: float, max_speed: float) -> Optimizer:
-    """An optimiser at its beginning.
+class MissingOptimizer:
+    """Stands for an optimiser of the user's in a model that was loaded without it. It keeps its state and takes no step."""
 
-    name: one of OPTIMIZERS.
-    momentum: that of SGD and ClipUp, or Adam's beta1.
-    beta2: Adam's.
-    max_speed: ClipUp's.
+    def __init__(self, num_params: int) -> None:  # noqa: ARG002
+        self._state: Arrays = {}
 
-    Raises ValueError for another name.
+    def step(self, gradient: Float32, learning_rate: float) -> Float32:  # noqa: ARG002
+        raise ValueError(
+            "optimizer was a class or function of your own, which a checkpoint does not hold: pass it, as in "
+            "load(path, optimizer=RMSprop)"
+        )
+
+    def state(self) -> Arrays:
+        return {name: array.copy() for name, array in self._state.items()}
+
+    def load_state(self, state: Mapping[str, AnyFloat]) -> None:
+        self._state = {name: array.copy() for name, array in state.items()}
+
+
+def checked_optimizer(name: str, value: Any) -> Any:
+    """Return one of OPTIMIZERS or an OptimizerFactory as it is, or raise TypeError or ValueError."""
+    if isinstance(value, str) and value in OPTIMIZERS:
+        return value
+    if isinstance(value, str) or not (callable(value) or hasattr(value, "step")):
+        raise ValueError(f"{name} = {shown(value)}: expected one of {OPTIMIZERS} or a class{suggest(value, OPTIMIZERS)}")
+    if not isinstance(value, type) and hasattr(value, "step"):
+        raise TypeError(
+            f"{name} = {shown(value)} is an optimiser that was made already: pass what makes one for a number of parameters, "
+            f"as in {_EXAMPLE}"
+        )
+    return value
+
+
+def make_optimizer(
+    optimizer: str | OptimizerFactory, num_params: int, momentum: float, beta2: float, max_speed: float
+) -> Optimizer:
+    """Return an optimiser that has taken no step.
+
+    Args:
+        optimizer: One of OPTIMIZERS, or a function or class of `num_params` that makes one.
+        num_params: Length of theta.
+        momentum: That of SGD and ClipUp, or Adam's beta1.
+        beta2: Adam's.
+        max_speed: ClipUp's.
+
+    Raises:
+        ValueError: Another name.
+        TypeError: A function or class that does not make an optimiser.
     """
-    if name not in _MAKERS:
-        raise ValueError(f"unknown optimizer {name!r}: expected one of {OPTIMIZERS}{suggest(name, OPTIMIZERS)}")
-    return _MAKERS[name](num_params, momentum, beta2, max_speed)
+    if isinstance(optimizer, str):
+        if optimizer not in _MAKERS:
+            raise ValueError(f"unknown optimizer {optimizer!r}: expected one of {OPTIMIZERS}{suggest(optimizer, OPTIMIZERS)}")
+        return _MAKERS[optimizer](num_params, momentum, beta2, max_speed)
+    try:
+        made = optimizer(num_params)
+    except TypeError as error:
+        raise TypeError(
+            f"optimizer = {shown(optimizer)} cannot be called with the number of parameters, {num_params}: {error}. Expected "
+            f"{_EXAMPLE}"
+        ) from error
+    for method in ("step", "state", "load_state"):
+        if not callable(getattr(made, method, None)):
+            raise TypeError(
+                f"optimizer = {shown(optimizer)} makes {shown(made)}, which has no method {method}: expected the methods of "
+                "fastes.es.optimizers.Optimizer"
+            )
+    for name, array in dict(made.state()).items():
+        if not isinstance(name, str) or not isinstance(array, np.ndarray) or array.dtype not in (np.float32, np.float64):
+            raise TypeError(
+                f"optimizer = {shown(optimizer)}: its state has {shown(name)}: {shown(array)}, expected float32 or float64 "
+                "arrays by name"
+            )
+    return made
+
+
+def stepped(optimizer: Optimizer, gradient: Float32, learning_rate: float) -> tuple[Optimizer, Float32]:
+    """Take a step without changing the optimiser.
+
+    Returns:
+        The optimiser after the step, and the step, float32 (num_params,).
+
+    Raises:
+        ValueError: The step has another shape.
+    """
+    own = isinstance(optimizer, (SGD, Adam, ClipUp))
+    new = copy.copy(optimizer) if own else copy.deepcopy(optimizer)  # that of a user may write into its arrays
+    step = np.asarray(new.step(gradient, learning_rate), dtype=np.float32)
+    if step.shape != gradient.shape:
+        raise ValueError(f"the step of {shown(optimizer)} has shape {step.shape}: expected {gradient.shape}, as the gradient")
+    return new, step

@@ -149,7 +149,17 @@ def scheduled(allowed: Allowed | Whole) -> dict[str, Any]:
         make_schedule(name, value, allowed)
         return plain(value)
 
-    return {"schedule": allowed, "check": check}
+    functions = {} if isinstance(allowed, Whole) else {"missing": missing_schedule}
+    return {"schedule": allowed, "check": check, **functions}
+
+
+def missing_schedule(name: str) -> Schedule:
+    """Return what stands for a function of the user's in a model that was loaded without it."""
+
+    def schedule(_: float) -> float:
+        raise ValueError(f"{name} was a function, which a checkpoint does not hold: pass it, as in load(path, {name}=function)")
+
+    return schedule
 
 
 def checked_value(name: str, value: float, allowed: Allowed = POSITIVE) -> float:

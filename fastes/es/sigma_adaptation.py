@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastes.es.fitness_shaping import Shaped
+from fastes.es.fitness_shaping import Shaped, ShapingFunction, rule_of
 from fastes.es.perturbations import Perturbations
 from fastes.es.schedules import ScheduleSetting
 
@@ -84,7 +84,7 @@ def make_adaptation(kind: str, sigma: ScheduleSetting, rate: float, num_params: 
     return None if kind == "none" else SigmaAdaptation(kind, float(sigma), rate, num_params)  # type: ignore[arg-type]
 
 
-def check_adaptation(kind: str, sigma: ScheduleSetting, shaping: str) -> None:
+def check_adaptation(kind: str, sigma: ScheduleSetting, shaping: str | ShapingFunction) -> None:
     """ValueError for an adaptation that cannot work with these settings."""
     if kind == "none":
         return
@@ -93,9 +93,9 @@ def check_adaptation(kind: str, sigma: ScheduleSetting, shaping: str) -> None:
             f"sigma = {sigma!r} is a schedule, and sigma_adaptation = {kind!r} changes sigma as well: expected a number for "
             "sigma, or sigma_adaptation='none'"
         )
-    if shaping == "signed_ranks":
+    if rule_of(shaping).within_pairs:
         raise ValueError(
-            f"sigma_adaptation = {kind!r} compares pairs with each other, and shaping = 'signed_ranks' keeps only the "
+            f"sigma_adaptation = {kind!r} compares pairs with each other, and shaping = {shaping!r} keeps only the "
             "difference within each: expected another shaping, or sigma_adaptation='none'"
         )
     if not _SMALLEST <= sigma <= _LARGEST:

@@ -18,7 +18,7 @@ from fastes.es.fitness_shaping import Float64, estimate_gradient, shape_returns
 from fastes.es.hyperparameters import Hyperparameters, make_hyperparameters
 from fastes.es.keywords import MoreHyperparameters, Unpack
 from fastes.es.noise_table import NoiseTable, default_table_size
-from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer
+from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer, stepped
 from fastes.es.parameter_windows import window_size
 from fastes.es.perturbations import Draws, Perturbations, draw_pairs, draw_windows
 from fastes.es.schedules import ScheduleSetting, checked_value, make_schedule
@@ -260,14 +260,16 @@ class EvolutionStrategy(BlackBox):
         theta, optimizer, adaptation, generation, perturbations, history, *_ = self._state
         if perturbations is None:
             raise FastESError("tell() was called before ask(): call ask(), evaluate its candidates, then tell()")
-        fitness = _pairs_of_returns(returns, perturbations)
+        fitness = _pairs_of_returns(returns, perturbations)  # F(theta + sigma eps_j), F(theta - sigma eps_j)
+        # shaped fitness s_j: ranks (Salimans et al. 2017, section 2), or returns over sigma_R (Mania et al. 2018, algorithm 2)
         shaped = shape_returns(fitness, perturbations.sigma, self.shaping, self.top_fraction)
+        # g = 1/(2 n sigma) sum_j (s_j+ - s_j-) eps_j: Salimans et al. 2017, equation 1, with mirrored pairs
         gradient = estimate_gradient(perturbations, shaped, self.weight_decay)
         learning_rate = self._learning_rate_now()
+        # sigma <- sigma (1 + rate mean_j s_j (eps_j^2 - 1)): Sehnke et al. 2010, section 3.3
         adapted = None if adaptation is None else adaptation.adapted(perturbations, shaped)
-        optimizer = copy.copy(optimizer)
         with np.errstate(all="ignore"):
-            step = optimizer.step(gradient, learning_rate)
+            optimizer, step = stepped(optimizer, gradient, learning_rate)  # theta <- theta + alpha g, by an optimiser
             new_theta = theta + step
         if not all(np.isfinite(array).all() for array in (new_theta, *optimizer.state().values())):
             advice = "Lower the learning rate"

@@ -24,7 +24,8 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.envs.closing import close_env
 from fastes.envs.rebuild import check_for_workers
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
-from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten
+from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, level_outside, shorten, shown
+from fastes.es.optimizers import MissingOptimizer
 from fastes.policies.action_head import actions_in_words
 from fastes.policies.choose_policy import AnySpec, check_noise
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
@@ -36,7 +37,7 @@ from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_keywords import head_from, plain_policy_kwargs
 from fastes.policies.policy_spec import PolicySpec
 from fastes.rollout.env_calls import EnvCall, calls_from_json, calls_to_json
-from fastes.settings.settings import FIXED, SCHEDULES, Settings, setting_names
+from fastes.settings.settings import FIXED, FUNCTIONS, Settings, setting_names
 from fastes.system.memory import check_memory
 from fastes.training.counters import Counters
 from fastes.training.evaluation import load_pending
@@ -229,7 +230,7 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
     stored = require(checkpoint.data, "settings", dict)
     if odd := sorted(set(stored) - set(setting_names())):  # a missing one is newer than the file: its default changes nothing
         raise CheckpointError(f"the checkpoint's settings are damaged, or of a newer FastES: {reprlib.repr(odd)} are unknown")
-    missing = {name: _missing_schedule(name) for name in SCHEDULES if stored.get(name) == "function"}
+    missing = {name: missing(name) for name, missing in FUNCTIONS.items() if stored.get(name) == "function"}
     try:
         settings = Settings().changed(**{**_OLDER, **stored, **missing})
     except (TypeError, ValueError, OverflowError) as error:
@@ -239,10 +240,11 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
     if "policy_kwargs" in changes:
         changes = {**changes, "policy_kwargs": plain_policy_kwargs(changes["policy_kwargs"])}
     for name in FIXED:
-        if name in changes and changes[name] != (kept := getattr(settings, name)):
-            raise CheckpointMismatch(
-                f"{name} = {changes[name]!r} cannot change on loading, the checkpoint has {kept!r}: start a new run"
-            )
+        kept, given = getattr(settings, name), changes.get(name)
+        if name not in changes or given == kept or (callable(given) and callable(kept)):
+            continue
+        has, advice = ("a class or function", "pass that") if callable(kept) else (repr(kept), "start a new run")
+        raise CheckpointMismatch(f"{name} = {shown(given)} cannot change on loading, the checkpoint has {has}: {advice}")
     _refuse_alternatives(checkpoint, settings, changes)
     settings = settings.changed(**changes)
     theta = checkpoint.arrays.get("theta", {}).get("theta")
@@ -265,11 +267,22 @@ def _refuse_alternatives(checkpoint: Checkpoint, settings: Settings, changes: di
             )
 
 
-def _missing_schedule(name: str) -> Any:
-    def schedule(_: float) -> float:
-        raise ValueError(f"{name} was a function, which a checkpoint does not hold: pass it, as in load(path, {name}=function)")
+def warn_of_functions(settings: Settings, path: str) -> None:
+    """Warn that a file holds none of the settings that are functions or classes, and say how to pass them to `load`.
 
-    return schedule
+    Args:
+        settings: The training's.
+        path: Where it is saved.
+    """
+    functions = {name: value for name in FUNCTIONS if callable(value := getattr(settings, name))}
+    if functions:
+        again = ", ".join(f"{name}={getattr(value, '__name__', 'function')}" for name, value in functions.items())
+        warnings.warn(
+            f"the checkpoint holds no function or class, and {' and '.join(functions)} is one: to train on, pass it again, "
+            f"as in FastES.load({path!r}, {again})",
+            UserWarning,
+            stacklevel=level_outside(),
+        )
 
 
 def check_env_fits(source: EnvSource, spec: AnySpec, settings: Settings, n_workers: int | None, stacklevel: int) -> None:
@@ -375,6 +388,8 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
     for group in ("theta", "optimizer", "normalizer"):
         require(groups, group, dict)
     own = state.arrays()
+    if isinstance(state.strategy.optimizer, MissingOptimizer):  # nothing says which arrays it had
+        own |= {name: array for name, array in groups["optimizer"].items() if name.startswith("optimizer.")}
     check_arrays(
         {**groups["theta"], **groups["optimizer"], **{f"normalizer.{k}": v for k, v in groups["normalizer"].items()}}, own
     )

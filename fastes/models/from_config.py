@@ -14,7 +14,7 @@ from fastes.policies.mlp import CUSTOM_POLICIES
 from fastes.policies.policy_keywords import on_top_of
 from fastes.settings import population_scale
 from fastes.settings.preset_loader import DEFAULT, NO_SETTINGS, tomllib
-from fastes.settings.settings import SCHEDULES, Settings
+from fastes.settings.settings import FUNCTIONS, Settings
 from fastes.system.near_paths import what_is_beside
 
 Made = TypeVar("Made")
@@ -149,9 +149,9 @@ def _env_kwargs(path: str | os.PathLike[str], text: str) -> dict[str, Any]:
 
 def _check_functions(path: str | os.PathLike[str], arguments: Mapping[str, Any]) -> None:
     """ValueError where a run had what no file can hold, and nothing was passed in its place."""
-    for name in SCHEDULES:
+    for name in FUNCTIONS:
         if arguments.get(name) == "function":
-            raise ValueError(f"{name} was a function in the run of {path}, which no file holds: pass {name}")
+            raise ValueError(f"{name} was a function or class in the run of {path}, which no file holds: pass {name}")
     policy = arguments.get("policy")
     if policy in CUSTOM_POLICIES:
         raise ValueError(f"policy was a {policy} in the run of {path}, which no file holds: pass policy")

@@ -15,7 +15,7 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.writer import write_checkpoint, write_into
 from fastes.envs.source import EnvSource
 from fastes.es.strategy import EvolutionStrategy
-from fastes.models.checkpointing import checkpoint_of
+from fastes.models.checkpointing import checkpoint_of, warn_of_functions
 from fastes.models.from_config import FromConfig
 from fastes.models.one_thread import OneThread
 from fastes.models.saved_names import check_saved_names
@@ -245,6 +245,7 @@ class Model(FromConfig):
             cannot hold; TypeError for an included attribute of another kind, a warning for one that is not included.
         """
         snapshot = self.snapshot(*check_saved_names(exclude, include))
+        warn_of_functions(self.settings, os.fspath(path) if isinstance(path, (str, os.PathLike)) else "file")
         if isinstance(path, (str, os.PathLike)):
             write_checkpoint(path, snapshot)
         else:

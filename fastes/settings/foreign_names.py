@@ -12,8 +12,8 @@ from fastes.policies.policy_keywords import KEYS
 # fmt: off
 _OF_GRADIENTS = (
     "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "clip_range", "clip_range_vf", "ent_coef", "vf_coef",
-    "max_grad_norm", "normalize_advantage", "target_kl", "use_sde", "sde_sample_freq", "use_rms_prop",
-    "rms_prop_eps", "cg_max_steps", "cg_damping", "line_search_shrinking_factor", "line_search_max_iter",
+    "max_grad_norm", "normalize_advantage", "target_kl", "use_sde", "sde_sample_freq",
+    "cg_max_steps", "cg_damping", "line_search_shrinking_factor", "line_search_max_iter",
     "n_critic_updates", "sub_sampling_factor", "rollout_buffer_class", "rollout_buffer_kwargs", "buffer_size",
     "learning_starts", "tau", "train_freq", "gradient_steps", "replay_buffer_class", "replay_buffer_kwargs",
     "optimize_memory_usage", "target_update_interval", "target_entropy", "use_sde_at_warmup", "exploration_fraction",
@@ -57,6 +57,7 @@ ANSWERS = {
     **{name: f"it is {here} here" for name, here in _RENAMED.items()},
     **dict.fromkeys(_REMOVED, _EVALUATION),
     **dict.fromkeys(_DIRECTIONS, "population_size is twice that here"),
+    **dict.fromkeys(("use_rms_prop", "rms_prop_eps"), "optimizer takes a class of your own here, such as RMSprop"),
     "population_scale": "it multiplies a preset's population when a model is made: pass population_size and learning_rate",
     **dict.fromkeys(_BEST_DIRECTIONS, "top_fraction is n_top / n_delta here"),
     "delta_schedule": "sigma takes a schedule itself here, such as 'lin_0.05_0.01'",

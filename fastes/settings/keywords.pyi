@@ -5,6 +5,8 @@ from typing import Any, TypedDict
 
 from typing_extensions import Unpack as Unpack
 
+from fastes.es.fitness_shaping import ShapingFunction
+from fastes.es.optimizers import OptimizerFactory
 from fastes.es.schedules import ScheduleSetting
 
 class SettingsDict(TypedDict, total=False):
@@ -12,12 +14,12 @@ class SettingsDict(TypedDict, total=False):
     sigma: ScheduleSetting
     sigma_adaptation: str
     sigma_learning_rate: float
-    optimizer: str
+    optimizer: str | OptimizerFactory
     momentum: float
     beta2: float
     max_speed: float
     weight_decay: float
-    shaping: str
+    shaping: str | ShapingFunction
     top_fraction: float
     perturbed_share: float
     total_timesteps: int
@@ -61,12 +63,12 @@ class ChangedSettings(TypedDict, total=False):
     sigma_adaptation: str
     sigma_learning_rate: float
     learning_rate: ScheduleSetting
-    optimizer: str
+    optimizer: str | OptimizerFactory
     momentum: float
     beta2: float
     max_speed: float
     weight_decay: float
-    shaping: str
+    shaping: str | ShapingFunction
     top_fraction: float
     perturbed_share: float
     total_timesteps: int

@@ -383,7 +383,7 @@ class Settings(Hyperparameters):
         return replace(self, **values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; a schedule that is a function becomes the string 'function'."""
+        """Plain values; a function or class becomes the string 'function'."""
         return {name: "function" if callable(value) else value for name, value in asdict(self).items()}
 
 
@@ -398,6 +398,8 @@ def setting_names() -> tuple[str, ...]:
 
 # fields that may follow a training's progress, by name; and those of them whose schedules are of whole numbers
 SCHEDULES = {item.name: allowed for item in fields(Settings) if (allowed := described(item).schedule) is not None}
+# fields that may be functions or classes, which no file can hold
+FUNCTIONS = {item.name: missing for item in fields(Settings) if (missing := described(item).missing) is not None}
 # fields that have to stay as they are when a training is loaded: the file's arrays are of their kinds
 FIXED = tuple(item.name for item in fields(Settings) if described(item).fixed)
 COUNTED = {name: allowed for name, allowed in SCHEDULES.items() if isinstance(allowed, Whole)}

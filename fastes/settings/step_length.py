@@ -26,10 +26,10 @@ _MOST_PAIRS = 32  # of large populations the signal makes a step longer than noi
 def step_length(settings: Settings, num_params: int) -> float | None:
     """Length of a first step over that of a perturbation, sigma * sqrt(num_params), while returns tell nothing yet.
 
-    None for schedules that are functions. Adam moves each parameter by its learning rate, ClipUp all of them by that length
+    None if a function decides it. Adam moves each parameter by its learning rate, ClipUp all of them by that length
     together; SGD moves them by a sum of perturbations, each weighted by its shaped return.
     """
-    if callable(settings.learning_rate) or callable(settings.sigma):
+    if any(callable(getattr(settings, name)) for name in _OF_STEPS):
         return None
     rate, sigma = (make_schedule(name, getattr(settings, name))(1.0) for name in _NUMBERS)
     if settings.optimizer == "adam":
