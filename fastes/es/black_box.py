@@ -16,7 +16,7 @@ from fastes.setting_fields import checked_number
 
 Float32 = npt.NDArray[np.float32]
 PATIENCE = 100  # generations without anything better
-_RESOLVED = float(np.finfo(np.float32).eps) / 2  # a smaller share of a float32 changes nothing when it is added
+_RESOLVED = float(np.finfo(np.float32).eps) / 2  # a smaller fraction of a float32 changes nothing when it is added
 
 
 class Best(NamedTuple):
@@ -27,13 +27,14 @@ class Best(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What `minimize` or `maximize` found.
+    """The result of `minimize` or `maximize`.
 
-    parameters: float32 (num_params,), the better of the best candidate and the last theta.
-    value: the function's there.
-    evaluations: calls of the function.
-    generations: updates.
-    reason: why it ended, in words.
+    Attributes:
+        parameters: float32 (num_params,), the better of the best candidate and the last theta.
+        value: The function's value there.
+        evaluations: Calls of the function.
+        generations: Updates.
+        reason: Why it ended, in words.
     """
 
     parameters: Float32
@@ -44,12 +45,14 @@ class Result(NamedTuple):
 
 
 class History(NamedTuple):
-    """What `tell` has seen so far. A candidate is kept as its draw, and rebuilt when somebody asks for it.
+    """The fitness seen by `tell` so far. A candidate is kept as its draw, and rebuilt on demand.
 
-    perturbations, job, fitness: the best candidate's; None, 0 and -inf before the first.
-    mean: the highest mean fitness of a generation.
-    idle: generations since the best candidate or the highest mean was a new one.
-    sigma_share, step_share: sigma over the largest parameter, the last step over theta; infinite where theta is 0.
+    Attributes:
+        perturbations, job, fitness: Those of the best candidate; None, 0 and -inf before the first.
+        mean: The highest mean fitness of a generation.
+        idle: Generations since the best candidate or the highest mean was a new one.
+        sigma_ratio: sigma over the largest parameter; infinite if theta is 0.
+        step_ratio: Length of the last step over that of theta; infinite if theta is 0.
     """
 
     perturbations: Perturbations | None = None
@@ -57,18 +60,18 @@ class History(NamedTuple):
     fitness: float = -math.inf
     mean: float = -math.inf
     idle: int = 0
-    sigma_share: float = math.inf
-    step_share: float = math.inf
+    sigma_ratio: float = math.inf
+    step_ratio: float = math.inf
 
-    def after(self, perturbations: Perturbations, fitness: npt.NDArray[np.float64], step_share: float) -> History:
+    def after(self, perturbations: Perturbations, fitness: npt.NDArray[np.float64], step_ratio: float) -> History:
         """And a generation of this fitness (pairs, 2), of which some is finite."""
         finite = np.isfinite(fitness)
         job = int(np.where(finite, fitness, -math.inf).argmax())
         with np.errstate(over="ignore"):
             best, mean = float(fitness.flat[job]), float(fitness[finite].mean())
         largest = float(np.abs(perturbations.theta).max())
-        sigma_share = perturbations.sigma / largest if largest else math.inf
-        rest = max(mean, self.mean), 0 if best > self.fitness or mean > self.mean else self.idle + 1, sigma_share, step_share
+        sigma_ratio = perturbations.sigma / largest if largest else math.inf
+        rest = max(mean, self.mean), 0 if best > self.fitness or mean > self.mean else self.idle + 1, sigma_ratio, step_ratio
         if best > self.fitness:
             return History(perturbations, job, best, *rest)
         return History(self.perturbations, self.job, self.fitness, *rest)
@@ -84,20 +87,20 @@ class History(NamedTuple):
         """As BlackBox.stop_reason."""
         if self.idle >= patience:
             return f"no better fitness for {self.idle} generations"
-        if self.sigma_share < _RESOLVED:
+        if self.sigma_ratio < _RESOLVED:
             return "sigma is too small to change the parameters"
-        if 0.0 < self.step_share < _RESOLVED:
+        if 0.0 < self.step_ratio < _RESOLVED:
             return "the steps are too short to change the parameters"
         return ""
 
 
 class BlackBox:
-    """What EvolutionStrategy has beside ask and tell, for functions that are optimised from start to end."""
+    """The methods of EvolutionStrategy for functions that are optimised from start to end, on top of ask and tell."""
 
     @property
     @abstractmethod
     def history(self) -> History:
-        """What `tell` has seen. FastESError for a strategy that keeps none."""
+        """The fitness seen by `tell`. FastESError for a strategy that keeps none."""
 
     @property
     @abstractmethod
@@ -121,7 +124,7 @@ class BlackBox:
     def best(self) -> Best:
         """The best candidate told so far, a copy. FastESError before the first `tell`.
 
-        Where fitness is noisy that candidate was lucky, too: theta is then the better choice.
+        If fitness is noisy that candidate was lucky, too: theta is then the better choice.
         """
         return self.history.best
 
@@ -130,11 +133,11 @@ class BlackBox:
         return bool(self.stop_reason(patience))
 
     def stop_reason(self, patience: int = PATIENCE) -> str:
-        """Why going on is of no use, in words; '' where it may be.
+        """Return why continuing is of no use, in words; '' if it may be of use.
 
         - Neither the best fitness nor the mean fitness of a generation has risen for `patience` generations.
-        - sigma is so small beside the parameters that float32 candidates are all alike.
-        - The last step was so short beside theta that it changed nothing.
+        - sigma is so small compared with the parameters that float32 candidates are all alike.
+        - The last step was so short compared with theta that it changed nothing.
 
         Fitness that is not finite counts as worst; a generation of nothing else is an error of `tell`.
         """
@@ -150,14 +153,18 @@ class BlackBox:
     ) -> Result:
         """Search for the parameters at which the function is SMALLEST: ask, evaluate and tell -value until it is time to stop.
 
-        function: of a candidate, float32 (num_params,); NaN and infinities count as worst.
-        max_evaluations: calls of the function, at least a population's and one more, for theta at the end.
-        target: a value at which to stop.
-        patience: see `stop_reason`.
+        Schedules of sigma and the learning rate run over max_evaluations. A second call continues from where the first ended;
+        its result, target and patience know nothing of the first. `best.fitness` is -value, since tell's fitness is higher for
+        better candidates.
 
-        Schedules of sigma and the learning rate run over max_evaluations. A second call goes on from where the first ended,
-        and its result, target and patience know nothing of the first.
-        `best.fitness` is -value, since tell's fitness is higher for better candidates.
+        Args:
+            function: Called with a candidate, float32 (num_params,), returns a number; NaN and infinities count as worst.
+            max_evaluations: Calls of the function, at least a population's and one more, for theta at the end.
+            target: A value at which to stop.
+            patience: See `stop_reason`.
+
+        Returns:
+            The parameters found, and why the search ended.
         """
         return _search(self, function, -1.0, max_evaluations, target, patience)
 
@@ -209,7 +216,7 @@ def _search(
 
 
 def _number(value: Any) -> float:
-    """What a function returned, as a float."""
+    """Return a function's value as a float; TypeError for anything but one number."""
     try:
         return float(value)
     except (TypeError, ValueError):

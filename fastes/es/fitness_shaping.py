@@ -26,9 +26,14 @@ _ALL = slice(None)
 
 
 class Shaped(NamedTuple):
-    """shaped float64 (num_pairs, 2), zero for pairs that do not count, and of mean zero over those that do;
-    weights float32 (num_pairs,), plus minus minus; gradient = scale * sum w_j eps_j; kept: which pairs count, an index of
-    them in ascending order."""
+    """Shaped returns, and the weights of the gradient scale * sum_j w_j eps_j.
+
+    Attributes:
+        shaped: float64 (num_pairs, 2), zero for pairs that do not count, and of mean zero over those that do.
+        weights: float32 (num_pairs,), the shaped return of the plus side minus that of the minus side.
+        scale: Factor of the sum.
+        kept: Index of the pairs that count, in ascending order.
+    """
 
     shaped: Float64
     weights: Float32
@@ -75,7 +80,7 @@ def shape_returns(returns: Float64, sigma: float, shaping: str | ShapingFunction
 
 
 def num_kept(num_pairs: int, top_fraction: float) -> int:
-    """How many of the pairs count."""
+    """Return how many of the pairs count."""
     return max(1, math.ceil(top_fraction * num_pairs - 1e-9))
 
 
@@ -125,8 +130,8 @@ def _nes(returns: Float64, _: Float64) -> Float64:
 def _signed_ranks(returns: Float64, _: Float64) -> Float64:
     """Half of w and -w, w = sign(r+ - r-) rank(|r+ - r-|) / n in [-1, 1], gradient 1/(2b sigma) sum w eps.
 
-    As in Wilcoxon's test with zeros ranked (Pratt 1959). What both sides of a pair have in common, such as a goal that is far
-    away, drops out before the ranks, where centered_ranks compares pairs that had other goals; so does top_fraction below 1,
+    As in Wilcoxon's test with zeros ranked (Pratt 1959). Whatever both sides of a pair have in common, such as a goal that
+    is far away, drops out before the ranks, where centered_ranks compares pairs that had other goals; so does top_fraction below 1,
     which takes pairs by their best return. For Adam and ClipUp learning rates are those of centred ranks; SGD needs smaller
     ones: this gradient is 1.4 times as long in noise, and more where goals differ.
     """

@@ -31,10 +31,11 @@ def default_table_size(num_params: int) -> int:
 class NoiseTable:
     """Standard normals shared by all candidates: a perturbation is the slice that starts at its noise_index.
 
-    size: number of values.
-    seed: key of the stream; value k depends on (seed, k) alone.
-
     The values are drawn at first use, in memory of its own or, after `place`, in the given buffer.
+
+    Args:
+        size: Number of values.
+        seed: Key of the stream; value k depends on (seed, k) alone.
     """
 
     def __init__(self, size: int, seed: int) -> None:
@@ -75,12 +76,17 @@ class NoiseTable:
     def weighted_sum(
         self, noise_index: Int64, weights: Float32, num_params: int, windows: Windows | None = None, squares: bool = False
     ) -> Float32:
-        """sum_j weights[j] * eps_j as float32 (num_params,); pairs of weight zero are not read, nor is what no window covers.
+        """Return sum_j weights[j] * eps_j. Pairs of weight zero are not read.
 
-        noise_index: int64 (num_pairs,), where each eps_j begins.
-        weights: float32 (num_pairs,).
-        windows: the parameters that eps_j belongs to; None for all.
-        squares: of eps_j^2 - 1 in place of eps_j.
+        Args:
+            noise_index: Begin of each eps_j, int64 (num_pairs,).
+            weights: float32 (num_pairs,).
+            num_params: Length of the sum.
+            windows: The parameters that eps_j belongs to; None for all.
+            squares: Whether to sum eps_j^2 - 1 in place of eps_j.
+
+        Returns:
+            float32 (num_params,).
         """
         used = np.flatnonzero(weights)
         weight = np.ascontiguousarray(weights[used])

@@ -1,4 +1,4 @@
-"""The part of the parameters that each pair perturbs: a window, which goes on at the first parameter after the last."""
+"""The part of the parameters that each pair perturbs: a window, which continues at the first parameter after the last."""
 
 from __future__ import annotations
 

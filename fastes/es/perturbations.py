@@ -27,15 +27,16 @@ def write_candidate(
     side: int,
     window: tuple[int, int] | None = None,
 ) -> None:
-    """out = theta + sigma * eps for side 0, theta - sigma * eps for side 1, eps = table[at : at + num_params].
+    """Write out = theta + sigma * eps for side 0, theta - sigma * eps for side 1, eps = table[at : at + num_params].
 
-    out, theta: float32 (num_params,).
-    table: float32, of noise.
-    at: noise index of the pair.
-    side: 0 or 1.
-    sigma: one for all parameters, or one for each.
-    window: the first parameter that is perturbed, and how many are; out is theta elsewhere, and eps begins with the
-        window.
+    Args:
+        out, theta: float32 (num_params,).
+        table: Noise, float32.
+        at: Noise index of the pair.
+        sigma: One for all parameters, or one for each.
+        side: 0 or 1.
+        window: The first parameter that is perturbed, and how many are; out is theta elsewhere, and eps begins with the
+            window.
     """
     if window is not None:
         out[:] = theta
@@ -66,16 +67,17 @@ class Perturbations:
     asked for. `np.asarray(perturbations)` rebuilds all of them, and needs 4 * candidates * num_params bytes; arithmetic and
     an index of two axes do that each time, too. An int gives one candidate, a slice, a list or a mask those alone.
 
-    generation: its number, from 0.
-    sigma: standard deviation of the noise; the mean of sigma_each where that is given.
-    theta: float32 (num_params,).
-    table: the noise.
-    noise_index: where each pair's slice begins, int64 (num_pairs,).
-    env_seed: int64 (num_pairs, episodes), shared by both sides of a pair.
-    action_key: key of the episode's action noise, uint64 (num_pairs, episodes).
-    sigma_each: a sigma for each parameter, float32 (num_params,), or None.
-    windows: what each pair perturbs, None for all.
-    drawn_as: the number that they were drawn with.
+    Attributes:
+        generation: Its number, from 0.
+        sigma: Standard deviation of the noise; the mean of sigma_each if that is given.
+        theta: float32 (num_params,).
+        table: The noise.
+        noise_index: Begin of each pair's slice, int64 (num_pairs,).
+        env_seed: int64 (num_pairs, episodes), shared by both sides of a pair.
+        action_key: Key of the episode's action noise, uint64 (num_pairs, episodes).
+        sigma_each: A sigma for each parameter, float32 (num_params,), or None.
+        windows: The parameters that each pair perturbs, None for all.
+        drawn_as: The number that they were drawn with.
     """
 
     generation: int
@@ -91,7 +93,7 @@ class Perturbations:
 
     @property
     def inverse_share(self) -> float:
-        """What makes a sum over pairs unbiased for each parameter: so many times more are there than a pair perturbs."""
+        """The factor that makes a sum over pairs unbiased: all parameters over those that a pair perturbs."""
         return 1.0 if self.windows is None else len(self.theta) / self.windows.size
 
     @property
@@ -223,14 +225,14 @@ def draw_pairs(seed: int, generation: int, num_pairs: int, episodes: int, num_pa
 
 
 def draw_windows(seed: int, generation: int, num_pairs: int, num_params: int, size: int) -> Windows:
-    """Windows of so many parameters that begin anywhere; from the words that the draw of the noise index leaves."""
+    """Draw windows of `size` parameters that begin anywhere, from the words that the draw of the noise index leaves."""
     words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR).astype(np.uint64)
     draw = (words[:, 2] << np.uint64(32)) | words[:, 3]
     return Windows((draw % np.uint64(num_params)).astype(np.int64), size)
 
 
 def check_episodes(episodes: int) -> None:
-    """OSError where seeds and results of so many noise-free episodes take more memory than there is."""
+    """Raise OSError if seeds and results of this many noise-free episodes take more memory than there is."""
     check_memory({f"seeds and results of {episodes:,} episodes": 64 * episodes}, "play fewer (episodes, target_episodes)")
 
 

@@ -18,7 +18,7 @@ ScheduleSetting = float | str | Schedule
 
 
 class Allowed(NamedTuple):
-    """Which numbers a schedule may have, and how messages say it."""
+    """The numbers that a schedule may have, and how messages say it."""
 
     above: float
     number: str
@@ -29,7 +29,7 @@ class Allowed(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """Which whole numbers a setting may have, and the ends of a schedule that messages show; schedules stay above 0."""
+    """The whole numbers that a setting may have, and the ends of a schedule that messages show; schedules stay above 0."""
 
     low: int
     high: int
@@ -104,11 +104,16 @@ class _Exponential:
 
 
 def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE) -> Schedule:
-    """A schedule as in SB3: called with the progress that remains, from 1 at the start to 0 at the end of the budget.
+    """Return a schedule as in SB3: called with the progress that remains, from 1 at the start to 0 at the end of the budget.
 
-    value: an allowed number, 'lin_A' (from A to zero), 'lin_A_B' (from A to B), 'exp_A_B' (from A to B, both above zero,
-        along an exponential), or such a function.
-    name: for messages.
+    Args:
+        name: The setting's name, for messages.
+        value: An allowed number, 'lin_A' (from A to zero), 'lin_A_B' (from A to B), 'exp_A_B' (from A to B, both above zero,
+            along an exponential), or such a function.
+        allowed: The numbers that it may have.
+
+    Raises:
+        TypeError, ValueError: The value is not a schedule, or has other numbers.
     """
     if callable(value):
         return _Checked(name, value, allowed)
@@ -176,9 +181,12 @@ def checked_value(name: str, value: float, allowed: Allowed = POSITIVE) -> float
 
 
 def checked_count(name: str, value: object, allowed: Whole) -> int | str:
-    """A whole number that is allowed, or a schedule of such, from 1 on.
+    """Return a whole number that is allowed, or a schedule of such from 1 on.
 
-    A function is no such schedule: nobody can know its largest value.
+    A function is refused: its largest value is unknown.
+
+    Raises:
+        TypeError, ValueError: Anything else.
     """
     if not isinstance(value, str):
         if callable(value):
@@ -194,5 +202,5 @@ def checked_count(name: str, value: object, allowed: Whole) -> int | str:
 
 
 def count_at(value: int | str, remaining: float) -> int:
-    """Of what `checked_count` has checked, when so much of the progress remains, within [0, 1]."""
+    """Return the value of a checked count or schedule of counts at the progress that remains, within [0, 1]."""
     return math.floor(make_schedule("count", value)(remaining) + 0.5) if isinstance(value, str) else value

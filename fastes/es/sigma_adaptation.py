@@ -27,8 +27,8 @@ class SigmaAdaptation:
     """sigma <- sigma * clip(1 + rate / n * sum_j s_j (eps_j^2 - 1), 0.8, 1.2), within 0.01 and 10 times the initial sigma.
 
     s_j is the mean of a pair's two shaped returns, which are about zero over the n pairs that count. 'per_parameter' does this
-    for each parameter; 'scalar' takes the mean of eps_j^2 - 1 over the parameters. Where pairs perturb a share of the
-    parameters, the sum is over those that perturb this one, divided by the share.
+    for each parameter; 'scalar' takes the mean of eps_j^2 - 1 over the parameters. If pairs perturb a fraction of the
+    parameters, the sum is over those that perturb this one, divided by the fraction.
 
     Sources: Sehnke et al. 2010, "Parameter-exploring policy gradients", section 3.3 (symmetric sampling); the largest change
     is that of Toklu et al. 2020 (ClipUp, arXiv 2008.02387).
@@ -43,12 +43,12 @@ class SigmaAdaptation:
 
     @property
     def values(self) -> Sigma:
-        """float32 (num_params,), or float64 (1,) where there is one for all. Each change makes a new array."""
+        """float32 (num_params,), or float64 (1,) if there is one for all. Each change makes a new array."""
         return self._values
 
     @values.setter
     def values(self, values: Sigma) -> None:
-        """Those of a checkpoint, within the bounds of today's initial sigma."""
+        """Set the values of a checkpoint, within the bounds of today's initial sigma."""
         self._values = self._bounded(values)
         self._mean = _mean(self._values)
 
@@ -58,11 +58,11 @@ class SigmaAdaptation:
 
     @property
     def each(self) -> Float32 | None:
-        """One for each parameter, float32 (num_params,); None where there is one for all."""
+        """A sigma for each parameter, float32 (num_params,); None if there is one for all."""
         return self._values if self._each else None
 
     def adapted(self, perturbations: Perturbations, shaped: Shaped) -> SigmaAdaptation:
-        """With the next values, from a generation's shaped returns; changes nothing."""
+        """Return an adaptation with the next values, from a generation's shaped returns; this one stays as it is."""
         middle = (0.5 * (shaped.shaped[:, 0] + shaped.shaped[:, 1])).astype(np.float32)
         index, size = perturbations.noise_index, len(perturbations.theta)
         spread = perturbations.table.weighted_sum(index, middle, size, perturbations.windows, squares=True)
@@ -80,12 +80,12 @@ class SigmaAdaptation:
 
 
 def make_adaptation(kind: str, sigma: ScheduleSetting, rate: float, num_params: int) -> SigmaAdaptation | None:
-    """None where sigma does not adapt; the arguments are checked by check_adaptation."""
+    """Return the adaptation of a sigma, None if it does not adapt; `check_adaptation` checks the arguments."""
     return None if kind == "none" else SigmaAdaptation(kind, float(sigma), rate, num_params)  # type: ignore[arg-type]
 
 
 def check_adaptation(kind: str, sigma: ScheduleSetting, shaping: str | ShapingFunction) -> None:
-    """ValueError for an adaptation that cannot work with these settings."""
+    """Raise ValueError for an adaptation that cannot work with these settings."""
     if kind == "none":
         return
     if callable(sigma) or isinstance(sigma, str):

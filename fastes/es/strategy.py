@@ -30,13 +30,14 @@ Float32 = npt.NDArray[np.float32]
 
 
 class Update(NamedTuple):
-    """What one `tell` did.
+    """The statistics of one `tell`.
 
-    theta_norm, gradient_norm, step_norm: Euclidean lengths.
-    update_ratio: step_norm / theta_norm.
-    num_nonfinite: returns that were no finite numbers.
-    learning_rate: of this step.
-    sigma: of the generation's noise; the mean, where each parameter has its own.
+    Attributes:
+        theta_norm, gradient_norm, step_norm: Euclidean lengths.
+        update_ratio: step_norm / theta_norm.
+        num_nonfinite: Number of returns that were not finite.
+        learning_rate: That of this step.
+        sigma: That of the generation's noise; the mean if each parameter has its own.
     """
 
     theta_norm: float
@@ -49,9 +50,13 @@ class Update(NamedTuple):
 
 
 class LastTell(NamedTuple):
-    """What one `ask` and `tell` were given: with it, whoever has the state before takes the same step (algorithm 2's workers).
+    """The arguments of one `ask` and `tell`: a strategy in the state before takes the same step with them.
 
-    progress_remaining, drawn_as: of `ask`. fitness: of `tell`, float64 (num_pairs, 2), read-only.
+    So the workers of Salimans et al. 2017, algorithm 2, follow.
+
+    Attributes:
+        progress_remaining, drawn_as: The arguments of `ask`.
+        fitness: The argument of `tell`, float64 (num_pairs, 2), read-only.
     """
 
     progress_remaining: float
@@ -60,7 +65,7 @@ class LastTell(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What `ask` and `tell` change. It is replaced as a whole, so that an exception never leaves a half of it."""
+    """The state that `ask` and `tell` change. It is replaced as a whole, so that an exception never leaves a half of it."""
 
     theta: Float32
     optimizer: Optimizer
@@ -84,22 +89,25 @@ class EvolutionStrategy(BlackBox):
 
     `minimize` and `maximize` are that loop; `best` and `should_stop` are for one of your own.
 
-    theta0: where it starts, (num_params,), copied as float32.
-    sigma: standard deviation of the noise. It and learning_rate are positive numbers, 'lin_A', 'lin_A_B', 'exp_A_B' or
-        functions of the progress that remains (see schedules.py).
-    learning_rate: step size.
-    population_size: candidates a generation, even.
-    seed: int >= 0; with the settings it determines everything.
-    episodes: environment seeds drawn per pair.
-    table_size: values of the noise table, 0 for one that fits theta.
-    keep_best: remember the best candidate, for best and should_stop; False saves an earlier theta's memory.
-    hyperparameters: any other field of fastes.es.hyperparameters.Hyperparameters, such as optimizer ('adam', 'sgd' or
-        'clipup'), momentum, weight_decay, shaping, top_fraction, sigma_adaptation or perturbed_share. ARS is
-        optimizer='sgd', momentum=0, shaping='standardized'.
-
     Defaults of sigma, learning_rate and population_size are for short vectors, as in the example; Settings' are for policies.
+    ARS is optimizer='sgd', momentum=0, shaping='standardized'.
 
-    Raises TypeError or ValueError for arguments that cannot work.
+    Args:
+        theta0: First parameters, (num_params,), copied as float32.
+        sigma: Standard deviation of the noise. It and learning_rate are positive numbers, 'lin_A', 'lin_A_B', 'exp_A_B' or
+            functions of the progress that remains (see schedules.py).
+        learning_rate: Step size.
+        population_size: Candidates per generation, even.
+        seed: int >= 0; with the settings it determines everything.
+        episodes: Environment seeds drawn per pair.
+        table_size: Values of the noise table, 0 for one that fits theta.
+        keep_best: Whether to remember the best candidate, for best and should_stop; False saves an earlier theta's memory.
+        hyperparameters: Any other field of fastes.es.hyperparameters.Hyperparameters, such as optimizer, momentum, shaping,
+            top_fraction or sigma_adaptation.
+
+    Raises:
+        TypeError, ValueError: Arguments that cannot work.
+
     Sources: Salimans et al. 2017 (arXiv 1703.03864), algorithm 2; Mania et al. 2018 (arXiv 1803.07055); optimizers.py.
     """
 
@@ -165,14 +173,14 @@ class EvolutionStrategy(BlackBox):
 
     @property
     def history(self) -> History:
-        """What `tell` has seen since this strategy was made, or its state loaded. FastESError with keep_best=False."""
+        """The history since this strategy was made, or its state loaded. FastESError with keep_best=False."""
         if self._state.history is None:
             raise FastESError("this strategy remembers no candidates: make it with keep_best=True")
         return self._state.history
 
     @property
     def last_tell(self) -> LastTell | None:
-        """What led to this state from the one before; None where that was no `tell`."""
+        """The arguments that led to this state from the one before; None if no `tell` did."""
         return self._state.last_tell
 
     def follow(self, last_tell: LastTell) -> Update:
@@ -181,7 +189,7 @@ class EvolutionStrategy(BlackBox):
         return self.tell(last_tell.fitness)
 
     def restart(self, theta: npt.ArrayLike) -> None:
-        """Go on from theta (num_params,) with an optimiser that knows of no step, and an adapted sigma at its start.
+        """Continue from theta (num_params,) with an optimiser that has taken no step, and an adapted sigma at its start.
 
         The generation stays.
         """
@@ -208,7 +216,7 @@ class EvolutionStrategy(BlackBox):
         self._state = self._state._replace(perturbations=None, last_tell=None)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Of a pickle, or a deep copy: arrays come out of both writeable."""
+        """Restore a pickle or a deep copy, from which arrays come out writeable."""
         self.__dict__.update(state)
         self.theta.flags.writeable = False
 
@@ -217,12 +225,15 @@ class EvolutionStrategy(BlackBox):
         return self.population_size // 2
 
     def ask(self, progress_remaining: float = 1.0, num_pairs: int | None = None, drawn_as: int | None = None) -> Perturbations:
-        """This generation's perturbations; asking again before `tell` gives the same ones.
+        """Return this generation's perturbations; asking again before `tell` returns the same ones.
 
-        progress_remaining: from 1 (start) to 0 (end of the budget), for schedules.
-        num_pairs: how many, None for half of population_size; those of a smaller number come first among those of a larger
-            one.
-        drawn_as: the number that they are drawn with, None for the generation's.
+        Args:
+            progress_remaining: From 1 (start) to 0 (end of the budget), for schedules.
+            num_pairs: Number of pairs, None for half of population_size. Fewer pairs are the first ones of more pairs.
+            drawn_as: The number that they are drawn with, None for the generation's.
+
+        Returns:
+            The candidates, theta + sigma eps_j and theta - sigma eps_j (mirrored sampling, Salimans et al. 2017, section 2).
         """
         count = self.num_pairs if num_pairs is None else check_int("num_pairs", num_pairs, 1, 2**30)
         self.progress_remaining = _checked_progress(progress_remaining)
@@ -241,21 +252,27 @@ class EvolutionStrategy(BlackBox):
         return perturbations
 
     def draw_ahead(self, num_pairs: int, drawn_as: int) -> None:
-        """Draw what a later `ask` is thought to want, while there is time for it; one that wants something else draws anew."""
+        """Draw what a later `ask` is expected to return, while there is time for it; other arguments are drawn again."""
         self._ahead = self._draw(drawn_as, num_pairs)
 
     def _draw(self, number: int, count: int) -> tuple[tuple[int, ...], Draws]:
-        """What the draws of so many pairs depend on, and these: those that were drawn ahead, where they are the same."""
+        """Return the key of a generation's draws and the draws: those that were drawn ahead if their key is the same."""
         key = self.seed, number, count, self.episodes, len(self.theta), self.table.size
         return self._ahead if self._ahead is not None and self._ahead[0] == key else (key, draw_pairs(*key))
 
     def tell(self, returns: npt.ArrayLike | Sequence[float]) -> Update:
-        """Move theta.
+        """Move theta. An exception changes nothing.
 
-        returns: (candidates,) in job order or (pairs, 2) of the last ask, higher is better, NaN counts as worst.
+        Args:
+            returns: Fitness of the candidates of the last `ask`, (candidates,) in job order or (pairs, 2). Higher is better,
+                NaN counts as worst.
 
-        Raises FastESError, and changes nothing, before `ask`, when no return is finite, or when the step is not finite;
-        ValueError or TypeError for what is no number, and for another count.
+        Returns:
+            The statistics of the step.
+
+        Raises:
+            FastESError: There was no `ask`, or no return, or the step, is finite.
+            ValueError, TypeError: The returns are not numbers, or are too many or too few.
         """
         theta, optimizer, adaptation, generation, perturbations, history, *_ = self._state
         if perturbations is None:
@@ -292,7 +309,7 @@ class EvolutionStrategy(BlackBox):
         return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, perturbations.sigma)
 
     def _learning_rate_now(self) -> float:
-        """Of the progress that the last `ask` was given; a schedule that ends at 0 stays just above it."""
+        """Return the learning rate at the progress of the last `ask`; a schedule that ends at 0 stays just above it."""
         return checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
 
     def no_step(self) -> Update:

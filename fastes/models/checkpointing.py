@@ -272,7 +272,7 @@ def warn_of_functions(settings: Settings, path: str) -> None:
 
     Args:
         settings: The training's.
-        path: Where it is saved.
+        path: The file that is written.
     """
     functions = {name: value for name in FUNCTIONS if callable(value := getattr(settings, name))}
     if functions:

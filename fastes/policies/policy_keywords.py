@@ -121,7 +121,7 @@ def _is_size(value: object) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ActionKeywords:
-    """How outputs become actions: all that a TorchPolicy can be told."""
+    """The keywords that say how outputs become actions, the only ones of a TorchPolicy."""
 
     action_mapping: str = setting("clip", "of Box actions", choices=BOX_MAPPINGS, check=check_mapping)
     num_bins: int = setting(10, "values of each component with bins", check=check_num_bins)
@@ -154,7 +154,7 @@ class MlpKeywords(LinearKeywords):
 
 @dataclass(frozen=True, kw_only=True)
 class CnnKeywords(MlpKeywords):
-    """Convolutions of an image, and a dense layer of what they find and of all values beside the image."""
+    """Convolutions of an image, and a dense layer of their outputs and of all other values."""
 
     net_arch: tuple[int, ...] = with_default(MlpKeywords, "net_arch", ())
     activation_fn: str = with_default(MlpKeywords, "activation_fn", "relu")
@@ -246,7 +246,7 @@ class Key(NamedTuple):
 
     @property
     def told(self) -> Described:
-        """What is told of it."""
+        """Its description."""
         return described(self.item)
 
     @property
@@ -318,7 +318,7 @@ def keywords_for(policy: str, policy_kwargs: Mapping[str, Any] | None) -> Linear
 
     Args:
         policy: One of POLICIES.
-        policy_kwargs: What the user has given; the family's defaults hold for other keys. None for none.
+        policy_kwargs: The user's; the defaults of the family hold for other keys. None for none.
 
     Raises:
         ValueError: A key that the family does not have, with what to write instead, or a value that it cannot have.

@@ -1,1 +1,1 @@
-"""What can be set, and tuned values."""
+"""The settings of a training, and tuned values of them."""

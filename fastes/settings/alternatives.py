@@ -19,7 +19,7 @@ _EXAMPLE = "{'alive_bonus': [0, 1], 'sigma': [0.02, 0.05, 0.1]}"
 
 
 def plain_alternatives(value: object) -> dict[str, list[Any]]:
-    """A copy as JSON knows it; TypeError or ValueError for what is no table of alternatives."""
+    """Return a copy as JSON knows it; TypeError or ValueError for anything but a table of alternatives."""
     if not isinstance(value, Mapping):
         raise TypeError(f"starts_alternatives = {shown(value)}: expected a dict of lists such as {_EXAMPLE}")
     for name in value:

@@ -101,9 +101,13 @@ FLAG_ANSWERS = {  # where a command is told another thing than Python
 
 
 def answer(name: str, choices: Collection[str]) -> str:
-    """What to do instead of a name that is none of the choices, to be put behind it, or the empty string.
+    """Return what to write instead of an unknown name, to be put behind it in an error, or the empty string.
 
-    A flag (--n-delta) is answered as the setting is, or as a command has it where that has the flags that the answer names.
+    A flag (--n-delta) is answered as the setting is, or as a command has it if the command has the flags that the answer names.
+
+    Args:
+        name: The unknown name or flag.
+        choices: The names or flags that there are.
     """
     setting = _bare(name).replace("-", "_")
     if name.startswith("-"):
@@ -123,7 +127,7 @@ def answer(name: str, choices: Collection[str]) -> str:
 
 
 def _with_flags(text: str, choices: Collection[str]) -> str:
-    """A text in which settings that have flags are named by these."""
+    """Return a text in which settings that have flags are named by their flags."""
 
     def flag_of(found: re.Match[str]) -> str:
         flag = _FLAGS.get(found[0], "--" + found[0].replace("_", "-"))
@@ -133,19 +137,19 @@ def _with_flags(text: str, choices: Collection[str]) -> str:
 
 
 def _bare(name: str) -> str:
-    """A flag without its dashes: they would make any two alike."""
+    """Return a flag without its dashes: they would make any two alike."""
     return name.lstrip("-")
 
 
 def _with_its_words(setting: str, choices: Collection[str]) -> str:
-    """'; did you mean X?' for up to three choices that have all words of a name, or the empty string."""
+    """Return '; did you mean X?' for up to three choices that have all words of a name, or the empty string."""
     words = set(setting.split("_"))
     close = [repr(choice) for choice in choices if words <= set(re.split("[-_]", _bare(choice)))][:_MOST]
     return f"; did you mean {' or '.join(close)}?" if setting and close else ""
 
 
 def answer_in_learn(name: str) -> str:
-    """The same for an argument of learn, where SB3's n_eval_episodes was one of evaluations."""
+    """Return the same for an argument of learn, where SB3's n_eval_episodes was one of evaluations."""
     if name == "n_eval_episodes":
         return f": {_EVALUATION}"
     if (here := _RENAMED.get(name)) not in (None, "total_timesteps"):

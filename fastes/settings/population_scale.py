@@ -18,12 +18,14 @@ _TIMES = ("population_size", "generation_timesteps", "max_population_size", "obs
 
 
 def scaled_settings(settings: Mapping[str, Any], scale: object) -> dict[str, Any]:
-    """settings, and the defaults of those it lacks, for scale times as many candidates a generation.
+    """Return settings for `scale` times as many candidates per generation, with the defaults of those that are missing.
 
-    Of a schedule each number is multiplied, and of starts_alternatives each value. The learning rate is, by the fourth root of
-    scale, and statistics of observations freeze after as many generations. Elites stay the same share, and a horizon that grows
-    does so by as much a generation. No setting is changed for 1.
-    Raises TypeError or ValueError for a scale that is no int from 1 to 10,000, and for a learning rate that is a function.
+    Each number of a schedule and each value of starts_alternatives is multiplied. The learning rate is multiplied by the fourth
+    root of scale. Statistics of observations freeze after as many generations as before. The fraction of elites and the growth
+    of a horizon per generation stay. A scale of 1 changes nothing.
+
+    Raises:
+        TypeError, ValueError: The scale is not an int from 1 to 10,000, or the learning rate is a function.
     """
     times = check_int(NAME, scale, 1, LARGEST)
     if times == 1:
@@ -37,7 +39,7 @@ def scaled_settings(settings: Mapping[str, Any], scale: object) -> dict[str, Any
 
 
 def refuse_both(given: Mapping[str, Any]) -> None:
-    """ValueError for a scale beside a population_size that is given, too; 1 is no scale."""
+    """Raise ValueError if both a scale other than 1 and a population_size are given."""
     if NAME in given and "population_size" in given and given[NAME] != 1:
         raise ValueError(
             f"{NAME} = {given[NAME]!r} beside population_size = {given['population_size']!r}: {NAME} multiplies the population "
@@ -46,7 +48,7 @@ def refuse_both(given: Mapping[str, Any]) -> None:
 
 
 def rate_factor(times: float) -> float:
-    """What a learning rate is multiplied by for so many times the candidates: the fourth root, of two rounded square roots.
+    """Return the factor of a learning rate for `times` as many candidates: the fourth root, of two rounded square roots.
 
     It lies between the square root, with which steps are as long as they were where noise makes them up, and 1, where the
     signal does. They were compared in a study: with the square root and 16 times the candidates
@@ -56,7 +58,7 @@ def rate_factor(times: float) -> float:
 
 
 def times_number(schedule: ScheduleSetting, factor: float) -> float | str:
-    """A number, or each number of a schedule such as 'lin_0.02_0.004', times the factor."""
+    """Return a number, or each number of a schedule such as 'lin_0.02_0.004', times the factor."""
     make_schedule("learning_rate", schedule)
     if callable(schedule):
         raise TypeError(f"{NAME} multiplies the numbers of learning_rate, which is a function: pass learning_rate, too")
@@ -68,7 +70,7 @@ def _scaled(name: str, value: Any, times: int) -> Any:
 
 
 def _times_count(name: str, count: object, times: int) -> int | str:
-    """A whole number, or each number of a schedule of such, that many times."""
+    """Return a whole number, or each number of a schedule of such, times that many."""
     checked = checked_count(name, count, COUNTED[name]) if name in COUNTED else check_int(name, count, 0)
     return _times_numbers(checked, times) if isinstance(checked, str) else checked * times
 

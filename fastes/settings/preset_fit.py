@@ -39,7 +39,7 @@ def misfit(name: str, source: EnvSource, observations: Space, actions: Space) ->
 
 
 def in_words(space: Space) -> str:
-    """What decides the policy in a space: shape and dtype, and the bounds if all are finite and alike."""
+    """Return the part of a space that decides the policy: shape and dtype, and the bounds if all are finite and alike."""
     if isinstance(space, spaces.Box):
         bounded = space.is_bounded() and space.low.size and (space.low == space.low.flat[0]).all()
         same_bounds = bounded and (space.high == space.high.flat[0]).all()

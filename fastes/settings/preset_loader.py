@@ -34,8 +34,10 @@ _FAR = 4  # times the preset's population_size, or that part of it
 
 @cache
 def all_presets() -> dict[str, dict[str, Any]]:
-    """Preset name (an environment id, 'general', 'default', 'atari', 'paper' or 'ars') -> settings, with the key 'source'
-    for their provenance, and of an environment's own 'made_for': entry point, arguments and spaces, see preset_fit.
+    """Return each preset's settings by its name: an environment id, 'general', 'default', 'atari', 'paper' or 'ars'.
+
+    The key 'source' says where they come from; an environment's own has 'made_for': entry point, arguments and spaces, see
+    preset_fit.
     """
     presets: dict[str, dict[str, Any]] = {}
     for file in sorted(resources.files("fastes.presets").iterdir(), key=lambda f: f.name):
@@ -45,7 +47,7 @@ def all_presets() -> dict[str, dict[str, Any]]:
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """Settings of a preset alone."""
+    """Return the settings of a preset alone."""
     presets = all_presets()
     if name not in presets:
         raise ValueError(f"unknown preset {name!r}: expected one of {sorted(presets)}{suggest(name, presets)}")
@@ -53,10 +55,12 @@ def load_preset(name: str) -> dict[str, Any]:
 
 
 def preset_for(env_id: str, changes: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """The preset of an environment id: its own, that of all Atari games, or the general one.
+    """Return the preset of an environment id: its own, that of all Atari games, or the general one.
 
-    changes: settings that come on top. With a network among them the general preset gives way to the default, since its sigma
-    and learning rate are a linear policy's.
+    Args:
+        env_id: The environment's.
+        changes: Settings that come on top. With a network among them the default preset replaces the general one, whose sigma
+            and learning rate are a linear policy's.
     """
     if env_id in all_presets():
         return env_id
@@ -69,9 +73,12 @@ def preset_for(env_id: str, changes: Mapping[str, Any] = MappingProxyType({})) -
 
 
 def no_preset_note(env_id: str, changes: Mapping[str, Any], flag: str = "preset=") -> str | None:
-    """A line for an environment without a preset; None for one that has its own.
+    """Return a line for an environment without a preset; None for one that has its own.
 
-    changes: of preset_for. flag: how a preset is named.
+    Args:
+        env_id: The environment's.
+        changes: As in `preset_for`.
+        flag: How a preset is named.
     """
     presets = all_presets()
     if env_id in presets:
@@ -90,15 +97,17 @@ def no_preset_note(env_id: str, changes: Mapping[str, Any], flag: str = "preset=
 def choose_settings(
     env_name: str, preset: str | None, changes: Mapping[str, Any], verbose: int = 0, fits: bool = True
 ) -> Settings:
-    """A preset's settings with the given changes on top.
+    """Return a preset's settings with the given changes on top.
 
-    verbose: 1 prints a line where the environment has no preset.
-    fits: whether the environment is the one that the preset of its name was made for; else it has none.
+    Warns of a population_size far from the preset's together with the preset's own learning_rate, except for `default` and
+    `general`, whose rates were tuned on no environment.
 
-    changes: settings, and population_scale, which scales the preset before they are put on top.
-
-    Warns of a population_size far from the preset's beside the preset's own learning_rate, but for `default` and `general`,
-    whose rates were tuned on no environment.
+    Args:
+        env_name: The environment's id.
+        preset: A preset's name; None for the environment's.
+        changes: Settings, and population_scale, which scales the preset before they are put on top.
+        verbose: 1 prints a line if the environment has no preset.
+        fits: Whether the environment is the one that the preset of its name was made for; else it has none.
     """
     name = check_name("preset", preset) if preset is not None else preset_for(env_name if fits else "", changes)
     base = load_preset(name)
@@ -134,7 +143,7 @@ def _warn_of_unscaled_rate(name: str, tuned: int, settings: Settings) -> None:
 
 
 def _scaled(rate: float | str, factor: float) -> str:
-    """A number, or the numbers of a schedule such as 'lin_0.02_0.005', times the factor."""
+    """Return a number, or the numbers of a schedule such as 'lin_0.02_0.005', times the factor."""
     if isinstance(rate, str):
         kind, *numbers = rate.split("_")
         return repr("_".join([kind, *(f"{float(number) * factor:.2g}" for number in numbers)]))

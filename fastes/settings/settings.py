@@ -294,7 +294,7 @@ class Settings(Hyperparameters):
         self._check_alternatives()
 
     def of_start(self, number: int) -> Settings:
-        """Those of the start of this number, from 0: starts_alternatives goes before the settings that it names."""
+        """Return the settings of start `number`, from 0: starts_alternatives goes before the settings that it names."""
         own = {name: row[number % len(row)] for name, row in self.starts_alternatives.items()}
         return replace(self, **own) if own else self
 
@@ -317,35 +317,35 @@ class Settings(Hyperparameters):
             )
 
     def episodes_at(self, progress_remaining: float) -> int:
-        """Episodes of a candidate when so much of the progress remains, from 1 (start) to 0 (end of the budget)."""
+        """Return the episodes of a candidate at the progress that remains, from 1 (start) to 0 (end of the budget)."""
         return count_at(self.episodes_per_candidate, progress_remaining)
 
     def longest_episode(self) -> int | None:
-        """Steps after which every episode is cut; None where no setting says it."""
+        """Return the steps after which every episode is cut; None if no setting says it."""
         if self.max_episode_steps < 0:
             return STEP_GUARD
         return self.max_episode_steps or None
 
     def most_episodes(self) -> int:
-        """Episodes that a candidate has at most."""
+        """Return the most episodes that a candidate has."""
         return max(self.episodes_at(1.0), self.episodes_at(0.0))
 
     def generation_timesteps_at(self, progress_remaining: float) -> int:
-        """Steps that a generation makes at least when so much of the progress remains; 0: no such rule."""
+        """Return the least steps of a generation at the progress that remains; 0: no such rule."""
         return count_at(self.generation_timesteps, progress_remaining)
 
     def evaluations_at_once(self) -> int:
-        """How many generations' thetas are evaluated at a time: one each eval_every, until it is told."""
+        """Return how many thetas are evaluated at a time: one each eval_every generations, until it is reported."""
         return self.eval_lag // self.eval_every + 1
 
     def largest_population(self) -> int:
-        """Candidates that a generation has at most: population_size, unless generation_timesteps may ask for more."""
+        """Return the most candidates of a generation: population_size, unless generation_timesteps may ask for more."""
         if not self.generation_timesteps:
             return self.population_size
         return self.max_population_size or MOST_BLOCKS * self.population_size
 
     def _check_largest_population(self) -> None:
-        """ValueError when the maximum is not made of whole blocks."""
+        """Raise ValueError if the maximum is not made of whole blocks."""
         block, most = self.population_size, self.max_population_size
         if most % block:
             below = most // block * block
@@ -356,19 +356,19 @@ class Settings(Hyperparameters):
             )
 
     def target(self, registered: float | None = None) -> float:
-        """The return at which training stops: a number, infinity for never."""
+        """Return the return at which training stops: a number, infinity for never."""
         if isinstance(self.target_return, str) and self.target_return in ("auto", "none"):
             return registered if self.target_return == "auto" and registered is not None else math.inf
         return float(self.target_return)
 
     def timeout(self) -> float | None:
-        """Seconds without an env.step after which a worker counts as hung; None when that is learned."""
+        """Return the seconds without an env.step after which a worker counts as hung; None if that is learned."""
         if isinstance(self.step_timeout, str) and self.step_timeout == "auto":
             return None
         return float(self.step_timeout)
 
     def changed(self, **values: Any) -> Settings:
-        """A copy with these settings instead, or an error that suggests the right name."""
+        """Return a copy with these settings instead; TypeError for an unknown name, with the right one."""
         names = setting_names()
         unknown = [name for name in values if name not in names]
         if unknown:
@@ -383,12 +383,12 @@ class Settings(Hyperparameters):
         return replace(self, **values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; a function or class becomes the string 'function'."""
+        """Return plain values by name; a function or class becomes the string 'function'."""
         return {name: "function" if callable(value) else value for name, value in asdict(self).items()}
 
 
 def grouped_fields() -> list[Field[Any]]:
-    """The fields of Settings, group by group, as --help and the documentation show them."""
+    """Return the fields of Settings, group by group, as --help and the documentation show them."""
     return sorted(fields(Settings), key=lambda item: GROUPS.index(described(item).group))
 
 
