@@ -87,7 +87,7 @@ def num_kept(num_pairs: int, top_fraction: float) -> int:
 def estimate_gradient(perturbations: Perturbations, shaped: Shaped, weight_decay: float) -> Float32:
     """g = scale / share * sum_j w_j eps_j - weight_decay * theta, float32 (num_params,).
 
-    share: of the parameters that each pair perturbs. Where each parameter has its own sigma, its part of the sum is multiplied
+    share: of the parameters that each pair perturbs. If each parameter has its own sigma, its part of the sum is multiplied
     by sigma_i over the mean sigma, as in PGPE: a parameter with twice the sigma takes twice the step.
     """
     theta = perturbations.theta
@@ -131,9 +131,9 @@ def _signed_ranks(returns: Float64, _: Float64) -> Float64:
     """Half of w and -w, w = sign(r+ - r-) rank(|r+ - r-|) / n in [-1, 1], gradient 1/(2b sigma) sum w eps.
 
     As in Wilcoxon's test with zeros ranked (Pratt 1959). Whatever both sides of a pair have in common, such as a goal that
-    is far away, drops out before the ranks, where centered_ranks compares pairs that had other goals; so does top_fraction below 1,
-    which takes pairs by their best return. For Adam and ClipUp learning rates are those of centred ranks; SGD needs smaller
-    ones: this gradient is 1.4 times as long in noise, and more where goals differ.
+    is far away, drops out before the ranks, where centered_ranks compares pairs that had other goals. top_fraction below 1
+    compares pairs in the same way, since it takes those with the best return. For Adam and ClipUp learning rates are those of
+    centred ranks; SGD needs smaller ones: this gradient is 1.4 times as long in noise, and more if goals differ.
     """
     shaped: Float64 = 0.5 * signed_ranks(returns)[:, np.newaxis] * np.array([1.0, -1.0])
     return shaped

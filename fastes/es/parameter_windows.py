@@ -12,28 +12,35 @@ import numpy.typing as npt
 Int64 = npt.NDArray[np.int64]
 
 
-def window_size(share: float, num_params: int) -> int:
-    """Parameters that a pair perturbs: the share of all, rounded up. 0 where that is all of them: there is no window then."""
-    size = max(1, math.ceil(share * num_params - 1e-9))
+def window_size(fraction: float, num_params: int) -> int:
+    """Return how many parameters a pair perturbs: the fraction of all, rounded up; 0, for no window, if that is all."""
+    size = max(1, math.ceil(fraction * num_params - 1e-9))
     return size if size < num_params else 0
 
 
 class Windows(NamedTuple):
     """The windows of a generation's pairs.
 
-    first: int64 (num_pairs,), where each pair's window begins.
-    size: parameters in each.
-
     The k-th parameter of a window takes the k-th value of the pair's slice of the noise table.
+
+    Attributes:
+        first: The first parameter of each pair's window, int64 (num_pairs,).
+        size: Parameters in each.
     """
 
     first: Int64
     size: int
 
     def pieces(self, pairs: Int64, noise_index: Int64, num_params: int) -> tuple[Int64, Int64, Int64]:
-        """Both parts of these pairs' windows: where the noise lies, and the parameters begin to end (2 * len(pairs),).
+        """Return both parts of these pairs' windows; the second is empty if a window does not reach the last parameter.
 
-        The part after the turn is empty where a window does not reach the end.
+        Args:
+            pairs: Numbers of the pairs, int64 (n,).
+            noise_index: Begin of each pair's slice of the noise, int64 (num_pairs,).
+            num_params: Length of theta.
+
+        Returns:
+            Index of the noise, first parameter and the one after the last of each part, int64 (2 n,) each.
         """
         first, index = self.first[pairs], noise_index[pairs]
         past = first + self.size
@@ -44,7 +51,7 @@ class Windows(NamedTuple):
 
 
 def parts(first: int, size: int, num_params: int) -> Iterator[tuple[int, slice]]:
-    """One window's parts, as (values of its noise that come before, parameters)."""
+    """Yield the parts of a window, as (values of its noise that come before, parameters)."""
     yield 0, slice(first, min(first + size, num_params))
     if first + size > num_params:
         yield num_params - first, slice(first + size - num_params)
