@@ -342,7 +342,7 @@ class Driver:
         called = SimpleNamespace(remote=lambda content: self._sent(name, content))
         actor = SimpleNamespace(work=called, sums=SimpleNamespace(remote=self._asked))
         member = Member(name, f"node {name}", self.workers, actor, 8)
-        member.state, member.places = "ready", self.workers + 2
+        member.state, member.max_ranges = "ready", self.workers + 2
         return member
 
     def _sent(self, name: str, content: bytes) -> object:

@@ -99,7 +99,7 @@ def test_ranges_shrink_and_end_in_single_jobs() -> None:
     assert sizes(60, Load(10, 0, 0, 12), 40) == [1] * 10
     assert sizes(60, Load(10, 2, 7, 12), 40) == [1] * 3
     assert sizes(60, Load(10, 2, 10, 12), 40) == []
-    assert sizes(60, Load(10, 0, 0, 2), 40) == [5, 5], "no more places, and no worker idles"
+    assert sizes(60, Load(10, 0, 0, 2), 40) == [5, 5], "it has all the ranges that it may, and no worker idles"
     assert sizes(60, Load(10, 1, 3, 3), 40) == [4, 3]
     assert sizes(500, Load(10, 0, 0, 12), 10) == [500], "a single node gets all"
     assert sizes(1000, Load(16, 0, 0, 18), 1440) == [16], "two thirds of a round go out: what is left would be many messages"
@@ -381,7 +381,7 @@ def test_a_node_with_too_little_memory_is_refused() -> None:
 
 def test_a_node_that_fits_takes_ranges() -> None:
     joined = answer_of(spec_of(), workers=1)
-    assert (joined.refusal, joined.places) == ("", 3)
+    assert (joined.refusal, joined.max_ranges) == ("", 3)
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------

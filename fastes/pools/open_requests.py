@@ -48,7 +48,7 @@ class OpenRequest:
     submitted: float = 0.0
     missing: int | None = None
 
-    def misses_the_same(self) -> bool:
+    def still_waiting_for_last_missing(self) -> bool:
         """Whether the job that had no result at the last look still has none. If so, the other jobs need no look."""
         return self.missing is not None and _core.committed(self.slot.committed, self.missing) < self.first_ticket
 

@@ -50,7 +50,7 @@ class Job:
         self.scalars = RequestScalars.of(request.slot, request.ticket)
         self.is_candidate = bool(request.slot.layout.num_pairs)
 
-    def told(self) -> int:
+    def replay_number(self) -> int:
         """Its number as errors and `replay` have it."""
         return self.number if self.is_candidate else 2 * self.players.needs.num_pairs + self.number
 
@@ -181,7 +181,7 @@ class VectorPool(BlockPool, LocalPool):
                 origin = _ORIGINS[origin_of(error)]
                 generation = max(job.scalars.generation for job in jobs)
                 when = f", generation {generation + 1}" if generation >= 0 else ""
-                playing = [_IDLE if job is None else job.told() for job in run.job]
+                playing = [_IDLE if job is None else job.replay_number() for job in run.job]
                 raise WorkerError(
                     f"{summary_of(error)}\n[in the {origin} {self.spec.source.name}{when}, while its "
                     f"environments played jobs {playing} (-1: none)]\n\n{frames_of(error)}",

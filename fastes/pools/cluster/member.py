@@ -68,7 +68,7 @@ class Member:
 
     def __init__(self, node_id: str, name: str, workers: int, actor: Any, held: int) -> None:
         self.node_id, self.name, self.workers, self.actor = node_id, name, workers, actor
-        self.state, self.reason, self.places = "joining", "", 0
+        self.state, self.reason, self.max_ranges = "joining", "", 0
         self.calls: set[Any] = set()  # answers to come: to `join`, then to each `work`
         self.ranges: dict[int, Assignment] = {}  # by number
         self._paces = {kind: deque[float](maxlen=_REMEMBERED) for kind in (True, False)}  # of candidates, and of evaluations
@@ -81,7 +81,7 @@ class Member:
         self._knows: dict[int, int] = {}  # tickets of the requests that it knows -> the first range that came with each
 
     def load(self) -> Load:
-        return Load(self.workers, len(self.ranges), sum(len(given.jobs) for given in self.ranges.values()), self.places)
+        return Load(self.workers, len(self.ranges), sum(len(given.jobs) for given in self.ranges.values()), self.max_ranges)
 
     def pace(self, of_candidates: bool) -> float | None:
         """Seconds that it took at most for a round of its workers, of late; None where it has played none."""

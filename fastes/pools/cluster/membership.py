@@ -126,7 +126,7 @@ class Membership:
         if self.ready():
             self.begin_waiting()
         else:
-            self._bear_solitude(now - self._alone_since)
+            self._wait_without_nodes(now - self._alone_since)
 
     def _begin(self, node_id: str, node: Mapping[str, Any]) -> None:
         """An actor on a node, which begins to build what it needs."""
@@ -145,7 +145,7 @@ class Membership:
         if joined.refusal:
             self._refuse(member, joined.refusal)
             return
-        member.state, member.places = "ready", joined.places
+        member.state, member.max_ranges = "ready", joined.max_ranges
         self._has_played = True
         LOG.info("%s has joined, with %d workers", member.name, member.workers)
 
@@ -177,7 +177,7 @@ class Membership:
         warnings.warn(said, RuntimeWarning, stacklevel=level_outside())
         LOG.info("%s: %s", said, reason)
 
-    def _bear_solitude(self, seconds: float) -> None:
+    def _wait_without_nodes(self, seconds: float) -> None:
         """Say once that there is no node, and give up when that lasts."""
         if seconds >= _SAY_AFTER and not self._has_told:
             self._has_told = True

@@ -190,12 +190,12 @@ class Joined(NamedTuple):
 
     versions: its versions of the packages that the driver named.
     refusal: why it cannot be used, or ''.
-    places: ranges that it takes at a time; 0 if it is refused.
+    max_ranges: ranges that it takes at a time; 0 if it is refused.
     """
 
     versions: dict[str, str]
     refusal: str
-    places: int
+    max_ranges: int
 
 
 def pack(message: Any) -> bytes:

@@ -88,15 +88,15 @@ class Node:
         first_worker: the number of the first environment here.
         """
         found = versions_of(wanted)
-        refusal, places = differences(wanted, found, self.name), 0
+        refusal, max_ranges = differences(wanted, found, self.name), 0
         if not refusal:
             try:
-                places = self._begin(content, registrations, first_worker)
+                max_ranges = self._begin(content, registrations, first_worker)
             except ImportError as error:
                 refusal = f"{summary_of(error)}: install it there, or send it along (runtime_env)"
             except Exception as error:
                 refusal = shorten(error) if isinstance(error, OSError) else summary_of(error)
-        return pack(Joined(found, refusal, places))
+        return pack(Joined(found, refusal, max_ranges))
 
     def _begin(self, content: bytes, registrations: bytes, first_worker: int) -> int:
         register(registrations)
@@ -106,9 +106,9 @@ class Node:
             check_spaces(env, spec)
         finally:
             close_env(env, spec.source.name)
-        places = places_for(spec, self.workers)
+        max_ranges = max_ranges_for(spec, self.workers)
         spare = spare_workers(spec, self.workers)  # by the driver's requests, and not by the ranges of jobs that come here
-        room = tuple(replace(each, num_generations=places, num_evaluations=places) for each in spec.trainings)
+        room = tuple(replace(each, num_generations=max_ranges, num_evaluations=max_ranges) for each in spec.trainings)
         spec = replace(spec, trainings=room)
         check_memory(spec.layout(self.workers + spare).memory(self.workers + spare), _ADVICE)
         self.pool = ProcessPool(self.workers, spare)
@@ -117,7 +117,7 @@ class Node:
         self._bell, self._rope = os.pipe()
         self.pool.wake_by(self._bell)
         threading.Thread(target=self._serve, name="fastes-node", daemon=True).start()
-        return places
+        return max_ranges
 
     def work(self, message: bytes) -> bytes:
         """Take a Work in, and wait for a Reply to send. Once a newer Work has come, its call waits for the reply instead."""
@@ -260,7 +260,7 @@ class Node:
         return _played(range_.number, batch, keeps and message.sends_rows)
 
 
-def places_for(spec: PoolSpec, workers: int) -> int:
+def max_ranges_for(spec: PoolSpec, workers: int) -> int:
     """Ranges that a node takes at a time: one per worker at the end of a generation, as far as memory goes; at least 2.
 
     Each training has room for all of them: they may all be of one.

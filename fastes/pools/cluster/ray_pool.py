@@ -308,13 +308,13 @@ class RayPool(Pool):
         if counts := sizes(open_.schedule.waiting, load, all_workers):
             return counts
         goes_before = self.spec.evaluations_first and not open_.is_candidates
-        return [1] if goes_before and load.ranges < load.places else []
+        return [1] if goes_before and load.ranges < load.max_ranges else []
 
     def _help_out(self, member: Member, open_ones: Iterable[OpenTicket]) -> list[_Order]:
         """Give a node that has nothing to do what others take long for."""
         for open_ in open_ones:
             if late := open_.schedule.late(member.node_id, time.monotonic()):
-                taken = late[: min(member.workers, member.places)]
+                taken = late[: min(member.workers, member.max_ranges)]
                 return self._give(member, open_, [np.array([job], dtype=np.int64) for job in taken])
         return []
 

@@ -21,13 +21,13 @@ class Load(NamedTuple):
     Attributes:
         workers: Its processes.
         ranges, jobs: The ranges that it has, and their jobs.
-        places: Ranges that it takes at a time.
+        max_ranges: Ranges that it takes at a time.
     """
 
     workers: int
     ranges: int
     jobs: int
-    places: int
+    max_ranges: int
 
 
 def sizes(waiting: int, load: Load, all_workers: int) -> list[int]:
@@ -36,10 +36,10 @@ def sizes(waiting: int, load: Load, all_workers: int) -> list[int]:
     Guided self-scheduling (Polychronopoulos and Kuck 1987): half of a node's share of what waits, so ranges get smaller. They
     are whole rounds of the node's workers, since a range is answered when its last job has ended, and a part of a round would
     leave workers idle until then. Two are out at a time: one is played while the answer for the other is under way. The last
-    jobs go to idle nodes, one in a range as far as there are places: half a round of all workers, but at least 64 jobs or
+    jobs go to idle nodes, one per range, up to max_ranges: half a round of all workers, but at least 64 jobs or
     two rounds, whichever is less.
     """
-    free = load.places - load.ranges
+    free = load.max_ranges - load.ranges
     if not waiting or free <= 0:
         return []
     most = _AT_ONCE * load.workers
@@ -109,8 +109,8 @@ class Schedule:
         at = self.positions(out.jobs)
         fresh = np.flatnonzero(~self.done[at])
         self.done[at[fresh]] = True
-        for place in at[fresh].tolist():
-            self.owner[place] = out.node
+        for position in at[fresh].tolist():
+            self.owner[position] = out.node
         return fresh, at[fresh]
 
     def give_up(self, number: int) -> None:
@@ -153,6 +153,6 @@ class Schedule:
     def by_owner(self, at: Iterable[int]) -> dict[Hashable, list[int]]:
         """Places in `jobs`, by the node whose result counts."""
         found: dict[Hashable, list[int]] = {}
-        for place in at:
-            found.setdefault(self.owner[place], []).append(place)
+        for position in at:
+            found.setdefault(self.owner[position], []).append(position)
         return found

@@ -33,7 +33,7 @@ class OpenTicket:
         self.sends_rows = has_moments and few
         self._sums: MomentSums | None = MomentSums({}, 0, 0, 0) if has_moments and not few else None
         self._unsummed = np.full(len(jobs), self._sums is not None)
-        self._asked: dict[Hashable, Int64] = {}  # node -> places of the jobs whose sum it was asked for
+        self._asked: dict[Hashable, Int64] = {}  # node -> positions of the jobs whose sum it was asked for
         self._returns, self._successes = np.zeros(len(jobs)), np.zeros(len(jobs))
         self._lengths, self._cuts = (np.zeros(len(jobs), dtype=np.int64) for _ in range(2))
         self._rows = np.zeros((len(jobs) if self.sends_rows else 0, 2, self.obs_size))
@@ -55,8 +55,8 @@ class OpenTicket:
         if self.sends_rows and played.rows is not None:
             self._rows[at] = played.rows[fresh]
         if self._infos:
-            for place, job in zip(at.tolist(), fresh.tolist(), strict=True):
-                self._infos[place] = played.infos[job]
+            for position, job in zip(at.tolist(), fresh.tolist(), strict=True):
+                self._infos[position] = played.infos[job]
         if len(fresh):
             self._busy_seconds += played.busy_seconds * len(fresh) / len(played.returns)
             self._rerun += played.rerun

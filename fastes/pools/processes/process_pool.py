@@ -212,7 +212,9 @@ class ProcessPool(BlockPool):
     def _is_any_finished(self, tickets: Collection[int]) -> bool:
         """Look at the open requests, and open again what lost workers have left."""
         for open_ in self._requests.unfinished():
-            if _core.committed(open_.slot.unclaimed, 0) & UNCLAIMED or (not self._orphans and open_.misses_the_same()):
+            if _core.committed(open_.slot.unclaimed, 0) & UNCLAIMED or (
+                not self._orphans and open_.still_waiting_for_last_missing()
+            ):
                 continue
             left = open_.uncommitted()
             open_.finished, open_.missing = not len(left), int(left[-1]) if len(left) else None

@@ -163,8 +163,8 @@ class Signals:
         self.row, self.pid, self.masked = row, os.getpid(), True
 
     def listen(self) -> None:
-        leave_signals_to_parent(self._meet)
-        signal.signal(LEAVE_SIGNAL, self._meet)
+        leave_signals_to_parent(self._handle)
+        signal.signal(LEAVE_SIGNAL, self._handle)
 
     @contextlib.contextmanager
     def uninterruptible(self) -> Iterator[None]:
@@ -175,7 +175,7 @@ class Signals:
         finally:
             self.masked = before
 
-    def _meet(self, *_: object) -> None:
+    def _handle(self, *_: object) -> None:
         if not self.masked and self.row[LEAVE] and os.getpid() == self.pid:
             self.masked = True
             raise Leave
