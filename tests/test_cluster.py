@@ -34,6 +34,7 @@ from uneven import Uneven
 
 from fastes import FastES, WorkerError, train_seeds
 from fastes.errors import ClusterError
+from fastes.es.optimizers import SGD
 from fastes.pools.cluster import membership
 from fastes.pools.cluster.member import Member
 from fastes.pools.cluster.messages import Step
@@ -115,6 +116,30 @@ class Sent:
         monkeypatch.setattr(Member, "_sent_as", noting)
 
 
+class Falling(SGD):
+    """An optimiser of the user's: each step is shorter than the one before."""
+
+    def __init__(self, num_params: int) -> None:
+        super().__init__(num_params, 0.0)
+        self.scale = np.ones(1)
+
+    def step(self, gradient: Any, learning_rate: float) -> Any:
+        self.scale *= 0.9
+        return super().step(gradient, float(learning_rate * self.scale[0]))
+
+    def state(self) -> Any:
+        return {**super().state(), "scale": self.scale.copy()}
+
+    def load_state(self, state: Any) -> None:
+        super().load_state(state)
+        self.scale = state["scale"].copy()
+
+
+def differences(returns: Any) -> Any:
+    half = 0.05 * (returns[:, 0] - returns[:, 1])
+    return np.stack([half, -half], axis=1)
+
+
 @pytest.mark.parametrize("follow", [True, False], ids=["scalars", "theta"])
 @pytest.mark.parametrize(
     "settings",
@@ -128,8 +153,9 @@ class Sent:
             "max_population_size": 24,
             "obs_warmup": True,
         },
+        {"optimizer": Falling, "shaping": differences},
     ],
-    ids=["recurrent", "adaptive-sigma", "adaptive-population"],
+    ids=["recurrent", "adaptive-sigma", "adaptive-population", "own-optimizer"],
 )
 def test_a_cluster_gives_the_bits_of_one_machine(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, follow: bool, settings: dict[str, Any]

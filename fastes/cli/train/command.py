@@ -23,6 +23,7 @@ from fastes.cli.train.seeds import run_seeds
 from fastes.cli.train.start import RUNS, new, note_start, resumed, tell_start
 from fastes.errors import FastESError, WorkerError
 from fastes.models.arguments import checked_minutes
+from fastes.policies.policy_keywords import KEYS
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.progress_bar import ProgressBar
@@ -48,7 +49,7 @@ _MAIN = (  # what --help shows
     "workers",
     "cluster",
     "policy",
-    "net_arch",
+    *(name for name, key in KEYS.items() if key.told.first),
     "population_size",
     "population_scale",
     "sigma",
