@@ -76,7 +76,7 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Toy-v0", {"policy": "LinearPolicy", "starts": 2, "starts_share": 1e-8, "eval_lag": 0}),
     ("Toy-v0", {"policy": "LinearPolicy", "eval_lag": 2, "eval_every": 2}),
     ("Toy-v0", {"policy": "LinearPolicy", "eval_lag": 0, "archive_size": 1}),
-    ("Toy-v0", {"policy": "LinearPolicy", "optimizer": "sgd", "sigma_adaptation": "per_parameter", "perturbed_share": 0.5}),
+    ("Toy-v0", {"policy": "LinearPolicy", "optimizer": "sgd", "sigma_adaptation": "per_parameter", "perturbed_fraction": 0.5}),
 )
 
 

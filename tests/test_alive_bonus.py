@@ -84,7 +84,7 @@ def test_statistics_are_those_without_a_bonus() -> None:
         train(Toy, 1, **SETTINGS, shaping="standardized", eval_lag=0, alive_bonus=bonus).records[0]
         for bonus in ("lin_5_1", 0.0)
     )
-    for name in ("return_mean", "return_max", "return_std", "eval_return", "eval_rank", "elite_share", "episode_length"):
+    for name in ("return_mean", "return_max", "return_std", "eval_return", "eval_rank", "elite_fraction", "episode_length"):
         assert getattr(first, name) == getattr(second, name)
     assert first.gradient_norm != second.gradient_norm
 

@@ -24,7 +24,7 @@ def make(**changes: Any) -> EvolutionStrategy:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"sigma_adaptation": "per_parameter"}, {"perturbed_share": 0.4}], ids=["plain", "each", "window"]
+    "settings", [{}, {"sigma_adaptation": "per_parameter"}, {"perturbed_fraction": 0.4}], ids=["plain", "each", "window"]
 )
 def test_best_is_the_best_candidate_that_was_told(settings: dict[str, Any]) -> None:
     es = make(**settings)
@@ -76,7 +76,7 @@ def test_no_candidate_is_rebuilt_that_nobody_asks_for(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"sigma_adaptation": "per_parameter"}, {"perturbed_share": 0.4}], ids=["plain", "each", "window"]
+    "settings", [{}, {"sigma_adaptation": "per_parameter"}, {"perturbed_fraction": 0.4}], ids=["plain", "each", "window"]
 )
 def test_candidates_can_be_used_as_an_array(settings: dict[str, Any]) -> None:
     candidates = make(**settings).ask()

@@ -147,7 +147,7 @@ def differences(returns: Any) -> Any:
         {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 3}},
         {"optimizer": "clipup", "max_speed": 0.1, "sigma_adaptation": "per_parameter", "episodes_per_candidate": "lin_2_4"},
         {
-            "perturbed_share": 0.4,
+            "perturbed_fraction": 0.4,
             "obs_columns": "2,0",
             "generation_timesteps": 150,
             "max_population_size": 24,

@@ -258,7 +258,7 @@ def whole(es: EvolutionStrategy) -> FullState:
         {},
         {"sigma": "lin_0.1", "learning_rate": lambda progress: 0.01 + 0.1 * progress},
         {"optimizer": "clipup", "max_speed": 0.1, "sigma_adaptation": "per_parameter"},
-        {"perturbed_share": 0.5, "shaping": "standardized", "weight_decay": 0.01},
+        {"perturbed_fraction": 0.5, "shaping": "standardized", "weight_decay": 0.01},
     ],
 )
 def test_a_replica_takes_the_same_steps(changes: dict[str, Any]) -> None:

@@ -184,7 +184,7 @@ def test_settings_without_a_measured_gain_are_apart() -> None:
     made = script("make_reference")
     head, _, apart = made.settings_page().partition("## Keys of policy_kwargs")[0].partition("## No measured gain yet")
     without = set(re.findall(r"^\| `(\w+)`", apart, re.MULTILINE))
-    assert "perturbed_share" in without
+    assert "perturbed_fraction" in without
     assert without | set(re.findall(r"^\| `(\w+)`", head, re.MULTILINE)) == set(setting_names())
     told = {item.name: described(item) for item in fields(Settings)}
     measured = {name for name, each in told.items() if each.gain}

@@ -32,7 +32,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
             "policy_kwargs": {**ARCHITECTURE, "activation_fn": "elu", "action_mapping": "squash"},
             "optimizer": "clipup",
             "sigma_adaptation": "per_parameter",
-            "perturbed_share": 0.5,
+            "perturbed_fraction": 0.5,
         },
     ),
     "bins": (

@@ -278,7 +278,7 @@ def test_alive_bonus_changes_fitness_and_not_the_statistics() -> None:
 
     with_bonus, without = (train(Longer, 2, **{**TOY, "alive_bonus": bonus}) for bonus in (1.0, 0.0))
     first, second = with_bonus.records[0], without.records[0]
-    for name in ("return_mean", "return_max", "return_std", "elite_share", "episode_length"):
+    for name in ("return_mean", "return_max", "return_std", "elite_fraction", "episode_length"):
         assert getattr(first, name) == getattr(second, name)
     for name in ("eval_generation", "eval_return", "eval_rank"):
         assert getattr(with_bonus.records[1], name) == getattr(without.records[1], name)
@@ -405,7 +405,7 @@ def test_statistics_of_a_generation() -> None:
         assert record.update_ratio == pytest.approx(step / record.theta_norm, rel=1e-4)
         assert record.timesteps == model.num_timesteps
         assert 1 <= record.eval_rank <= 9
-        assert 0.0 <= record.elite_share <= 1.0
+        assert 0.0 <= record.elite_fraction <= 1.0
         assert record.episodes == 8
         assert record.num_nonfinite == 0
         assert record.return_mean <= record.return_max

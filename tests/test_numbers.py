@@ -118,7 +118,7 @@ def assert_sane(record: Record) -> None:
         assert math.isfinite(getattr(record, name)), (name, record)
     assert record.return_std >= 0.0
     assert record.return_mean <= record.return_max * (1.0 + 1e-12) + 1e-12 or record.return_max < 0.0
-    assert 0.0 <= record.elite_share < 1.0
+    assert 0.0 <= record.elite_fraction < 1.0
     if record.eval_generation:
         assert math.isfinite(record.eval_return) or record.eval_return == -INF
         assert 1 <= record.eval_rank <= 2 * PAIRS + 1

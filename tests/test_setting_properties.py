@@ -29,7 +29,9 @@ from fastes.policies.mlp import make_policy_spec
 from fastes.policies.obs_columns import checked_columns
 from fastes.runs.run_folder import CONFIG, RunFolder
 from fastes.setting_fields import described
+from fastes.settings.alternatives import ALTERNATIVES as ALTERNATIVE_SETTINGS
 from fastes.settings.preset_loader import tomllib
+from fastes.zoo import search_space
 
 modest = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 FIELDS = {item.name: item for item in fields(Settings)}
@@ -407,3 +409,13 @@ def test_garbage_in_policy_kwargs_is_refused_by_name(key: str, values: list[Any]
         return make_policy_spec("MlpPolicy", box, box, Settings(policy_kwargs={key: value}).policy_kwargs)
 
     assert [found for value in values for found in wrongly(partial(build, value), key, value)] == []
+
+
+def test_what_is_tuned_may_be_tuned() -> None:
+    """Budgets, evaluation and faults change no learning: neither starts nor the search differ in them."""
+    drawn: set[str] = set()
+    for method in search_space._METHODS:
+        tried = {"method": method, "network": "tiny", "population_size_pow": 3, "top_fraction": 1.0, "sigma": 0.1}
+        drawn |= set(search_space.convert({**tried, "learning_rate": 0.1}))
+    assert {"policy", "optimizer", "population_size"} <= drawn
+    assert [name for name in (*drawn, *ALTERNATIVE_SETTINGS) if not described(FIELDS[name]).tuning] == []

@@ -69,7 +69,7 @@ def run(env: Any, n_workers: int, **changes: Any) -> Any:
         {},
         {"obs_warmup": True, "episodes_per_candidate": "lin_2_1"},
         {"eval_lag": 0},
-        {"eval_lag": 3, "eval_every": 2, "perturbed_share": 0.5},
+        {"eval_lag": 3, "eval_every": 2, "perturbed_fraction": 0.5},
         {"sigma": 0.2, "sigma_adaptation": "per_parameter"},
     ],
     ids=str,

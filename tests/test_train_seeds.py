@@ -41,7 +41,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "lag 1": {"eval_lag": 1, "eval_episodes": 3},
     "lag 2": {"eval_lag": 2, "eval_episodes": 2, **STARTS},
     "population": {"generation_timesteps": 300, "max_population_size": 64},
-    "sigmas": {"sigma_adaptation": "per_parameter", "perturbed_share": 0.5, "obs_warmup": True},
+    "sigmas": {"sigma_adaptation": "per_parameter", "perturbed_fraction": 0.5, "obs_warmup": True},
     "solved": {"target_return": 8.0, "target_episodes": 4},
 }
 SMALL = ["--preset", "default", "--population-size", "4", "--net-arch", "4", "--target-return", "none"]

@@ -44,7 +44,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
         "noise_table_size": 7000,
         "normalize_obs": True,
         "sigma_adaptation": "per_parameter",
-        "perturbed_share": 0.5,
+        "perturbed_fraction": 0.5,
         "episodes_per_candidate": 2,
         "eval_episodes": 3,
     },

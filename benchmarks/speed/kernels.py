@@ -94,7 +94,7 @@ def write_each(out: Float32, perturbations: Perturbations) -> None:
 
 
 def time_shares(sizes: Sizes) -> str:
-    """The time that perturbed_share saves per candidate, and per pair of the weighted sum."""
+    """The time that perturbed_fraction saves per candidate, and per pair of the weighted sum."""
     table, pairs = NoiseTable(min(sizes.table, 30 * sizes.num_params), 1), 32
     theta, weights = np.zeros(sizes.num_params, dtype=np.float32), np.ones(pairs, dtype=np.float32)
     candidates: dict[str, Callable[[], Any]] = {}
@@ -112,7 +112,7 @@ def time_shares(sizes: Sizes) -> str:
         cells = [f"{1e6 * statistics.median(seconds[name]) / pairs:.0f}" for seconds in (of_candidates, of_sums)]
         over = [f"{median_ratio(seconds['1'], seconds[name]):.1f}" for seconds in (of_candidates, of_sums)]
         rows.append((name, cells[0], over[0], cells[1], over[1]))
-    header = ("perturbed_share", "us a candidate", "times as fast", "us a pair of the sum", "times as fast")
+    header = ("perturbed_fraction", "us a candidate", "times as fast", "us a pair of the sum", "times as fast")
     return f"### Shares of {sizes.num_params:,} parameters that a pair perturbs\n\n" + markdown_table(header, rows)
 
 

@@ -92,7 +92,7 @@ def estimate_gradient(perturbations: Perturbations, shaped: Shaped, weight_decay
     """
     theta = perturbations.theta
     gradient = perturbations.table.weighted_sum(perturbations.noise_index, shaped.weights, len(theta), perturbations.windows)
-    gradient *= np.float32(shaped.scale * perturbations.inverse_share)
+    gradient *= np.float32(shaped.scale * perturbations.inverse_fraction)
     if perturbations.sigma_each is not None:
         gradient *= perturbations.sigma_each / np.float32(perturbations.sigma)
     if weight_decay:

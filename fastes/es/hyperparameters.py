@@ -95,7 +95,7 @@ class Hyperparameters:
         "evolution",
         low=0.0,
     )
-    weight_decay: float = setting(0.0, "share of theta that is taken from the gradient", "evolution", low=0.0)
+    weight_decay: float = setting(0.0, "fraction of theta that is taken from the gradient", "evolution", low=0.0)
     shaping: str | ShapingFunction = setting(
         "centered_ranks",
         "centered_ranks (OpenAI-ES), standardized (ARS), nes, or signed_ranks (of differences within pairs); in Python also a "
@@ -109,15 +109,15 @@ class Hyperparameters:
     )
     top_fraction: float = setting(
         1.0,
-        "share of the pairs that count, those with the best candidates; in (0, 1]",
+        "fraction of the pairs that count, those with the best candidates; in (0, 1]",
         "evolution",
         above=0.0,
         high=1.0,
         gain="HalfCheetah-v5",
     )
-    perturbed_share: float = setting(
+    perturbed_fraction: float = setting(
         1.0,
-        "share of the parameters that each pair perturbs; in (0, 1]",
+        "fraction of the parameters that each pair perturbs; in (0, 1]",
         "evolution",
         above=0.0,
         high=1.0,

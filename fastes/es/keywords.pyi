@@ -17,4 +17,4 @@ class MoreHyperparameters(TypedDict, total=False):
     weight_decay: float
     shaping: str | ShapingFunction
     top_fraction: float
-    perturbed_share: float
+    perturbed_fraction: float

@@ -92,7 +92,7 @@ class Perturbations:
     drawn_as: int = 0
 
     @property
-    def inverse_share(self) -> float:
+    def inverse_fraction(self) -> float:
         """The factor that makes a sum over pairs unbiased: all parameters over those that a pair perturbs."""
         return 1.0 if self.windows is None else len(self.theta) / self.windows.size
 

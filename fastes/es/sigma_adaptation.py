@@ -66,7 +66,7 @@ class SigmaAdaptation:
         middle = (0.5 * (shaped.shaped[:, 0] + shaped.shaped[:, 1])).astype(np.float32)
         index, size = perturbations.noise_index, len(perturbations.theta)
         spread = perturbations.table.weighted_sum(index, middle, size, perturbations.windows, squares=True)
-        rate = self.rate / shaped.num_kept * perturbations.inverse_share
+        rate = self.rate / shaped.num_kept * perturbations.inverse_fraction
         if self._each:
             factor: Sigma = np.float32(1.0) + np.float32(rate) * spread
         else:

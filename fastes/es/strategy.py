@@ -146,7 +146,7 @@ class EvolutionStrategy(BlackBox):
         self.population_size = chosen.population_size
         self._sigma = make_schedule("sigma", chosen.sigma)
         self._learning_rate = make_schedule("learning_rate", chosen.learning_rate)
-        self._window_size = window_size(chosen.perturbed_share, num_params)
+        self._window_size = window_size(chosen.perturbed_fraction, num_params)
         rule = chosen.optimizer, num_params, chosen.momentum, chosen.beta2, chosen.max_speed
         self._new_optimizer = partial(make_optimizer, *rule)
         adapting = chosen.sigma_adaptation, chosen.sigma, chosen.sigma_learning_rate, num_params

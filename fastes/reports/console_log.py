@@ -153,7 +153,7 @@ _COLUMNS = (
     _Column("ret max", "return_max", "{:.1f}", 9, 4),
     _Column("eval", "eval_return", "{:.1f}", 9, 2),
     _Column("rank", "eval_rank", "{:d}", 5, 12),
-    _Column("elite", "elite_share", "{:.0%}", 6, 9),
+    _Column("elite", "elite_fraction", "{:.0%}", 6, 9),
     _Column("|theta|", "theta_norm", "{:.3g}", 8, 11),
     _Column("|grad|", "gradient_norm", "{:.3g}", 8, 10),
     _Column("upd ratio", "update_ratio", "{:.2g}", 9, 8),

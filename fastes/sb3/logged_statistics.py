@@ -15,7 +15,7 @@ _KEYS = {
     "es/return_max": "return_max",
     "es/return_std": "return_std",
     "es/eval_rank": "eval_rank",
-    "es/elite_share": "elite_share",
+    "es/elite_fraction": "elite_fraction",
     "es/theta_norm": "theta_norm",
     "es/gradient_norm": "gradient_norm",
     "es/update_ratio": "update_ratio",

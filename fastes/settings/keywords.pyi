@@ -21,7 +21,7 @@ class SettingsDict(TypedDict, total=False):
     weight_decay: float
     shaping: str | ShapingFunction
     top_fraction: float
-    perturbed_share: float
+    perturbed_fraction: float
     total_timesteps: int
     target_return: float | str
     target_episodes: int
@@ -70,7 +70,7 @@ class ChangedSettings(TypedDict, total=False):
     weight_decay: float
     shaping: str | ShapingFunction
     top_fraction: float
-    perturbed_share: float
+    perturbed_fraction: float
     total_timesteps: int
     target_return: float | str
     target_episodes: int

@@ -129,7 +129,7 @@ class Evaluator:
             table_size=self.table.size if training else 0,
             table_seed=self.table.seed,
             sigma_each=training and settings.sigma_adaptation == "per_parameter",
-            window_size=window_size(settings.perturbed_share, self.policy.num_params) if training else 0,
+            window_size=window_size(settings.perturbed_fraction, self.policy.num_params) if training else 0,
             num_generations=1 + ahead,
             num_evaluations=((settings.evaluations_at_once() if training else 0) + 1) * (1 + ahead),
             reference=self.reference,

@@ -155,7 +155,7 @@ def make_record(
         eval_return=evaluated.mean if evaluated else unknown,
         eval_std=evaluated.std if evaluated else unknown,
         eval_rank=told.rank if told else 0,
-        elite_share=float(np.count_nonzero(finite > mean)) / size,
+        elite_fraction=float(np.count_nonzero(finite > mean)) / size,
         theta_norm=update.theta_norm,
         gradient_norm=update.gradient_norm,
         update_ratio=update.update_ratio,

@@ -19,7 +19,7 @@ class Record(NamedTuple):
     eval_at: timesteps that this theta had been trained with.
     eval_return, eval_std: of its noise-free episodes; NaN where none were told.
     eval_rank: its place among the candidates of its own generation, 1 is above all; 0 where none was told.
-    elite_share: share of candidates above the candidates' mean, 0 to 1.
+    elite_fraction: fraction of candidates above the candidates' mean, 0 to 1.
     theta_norm, gradient_norm: Euclidean lengths of the parameters and of the estimated gradient.
     update_ratio: length of the step over that of the parameters.
     learning_rate, sigma: as the generation used them; the mean sigma where each parameter has its own.
@@ -45,7 +45,7 @@ class Record(NamedTuple):
     eval_return: float
     eval_std: float
     eval_rank: int
-    elite_share: float
+    elite_fraction: float
     theta_norm: float
     gradient_norm: float
     update_ratio: float

@@ -24,7 +24,7 @@ SHARES = (0.05, 0.3, 0.5, 0.9)
 def strategy(share: float, num_params: int = 11, **changes: Any) -> EvolutionStrategy:
     fixed: dict[str, Any] = {"sigma": 0.3, "population_size": 20, "seed": 4, "optimizer": "sgd", "momentum": 0.0}
     theta0 = np.linspace(-1, 1, num_params)
-    return EvolutionStrategy(theta0, learning_rate=0.1, perturbed_share=share, **{**fixed, **changes})
+    return EvolutionStrategy(theta0, learning_rate=0.1, perturbed_fraction=share, **{**fixed, **changes})
 
 
 def members(first: int, size: int, num_params: int) -> list[int]:
@@ -59,7 +59,7 @@ def test_windows_begin_anywhere_and_tell_nothing_of_the_noise() -> None:
 
 
 def test_a_whole_share_changes_no_bit() -> None:
-    plain, whole = EvolutionStrategy(np.zeros(5), seed=1), EvolutionStrategy(np.zeros(5), seed=1, perturbed_share=1.0)
+    plain, whole = EvolutionStrategy(np.zeros(5), seed=1), EvolutionStrategy(np.zeros(5), seed=1, perturbed_fraction=1.0)
     assert whole.ask().windows is None
     returns = np.random.default_rng(0).standard_normal(50)
     for es in (plain, whole):
@@ -117,7 +117,7 @@ def test_the_gradient_is_unbiased() -> None:
     steps = []
     for share in (1.0, 0.4):
         es = EvolutionStrategy(
-            np.zeros(5), 0.1, 1.0, 40_000, 3, optimizer="sgd", momentum=0.0, perturbed_share=share, shaping="standardized"
+            np.zeros(5), 0.1, 1.0, 40_000, 3, optimizer="sgd", momentum=0.0, perturbed_fraction=share, shaping="standardized"
         )
         returns = np.array([x @ slope for x in es.ask()])
         es.tell(returns)
@@ -167,14 +167,14 @@ def test_a_sum_in_parts_is_the_sum(squares: bool, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("sigmas", ["none", "per_parameter"])
 def test_a_pool_evaluates_the_candidates_of_the_strategy(sigmas: str) -> None:
-    with FastES(Uneven, n_workers=0, **settings(perturbed_share=0.4, sigma_adaptation=sigmas)) as model:
+    with FastES(Uneven, n_workers=0, **settings(perturbed_fraction=0.4, sigma_adaptation=sigmas)) as model:
         learn(model, 2)
         assert_pool_plays_candidates(model)
 
 
 @pytest.mark.parametrize("sigmas", ["none", "per_parameter"])
 def test_workers_and_lanes_change_no_bit(sigmas: str) -> None:
-    own = settings(perturbed_share=0.4, sigma_adaptation=sigmas, max_episode_steps=15)
+    own = settings(perturbed_fraction=0.4, sigma_adaptation=sigmas, max_episode_steps=15)
     expected = train(Uneven, 3, **own)
     assert_same(expected, train(Uneven, 3, 2, **own))
     env = SyncVectorEnv([Uneven] * 3)
@@ -186,7 +186,7 @@ def test_workers_and_lanes_change_no_bit(sigmas: str) -> None:
 
 @pytest.mark.parametrize("sigmas", ["none", "per_parameter"])
 def test_an_adaptive_population_has_windows_for_all_its_pairs(sigmas: str) -> None:
-    own = settings(perturbed_share=0.4, sigma_adaptation=sigmas, generation_timesteps=300)
+    own = settings(perturbed_fraction=0.4, sigma_adaptation=sigmas, generation_timesteps=300)
     expected = train(Uneven, 3, **own)
     assert expected.records[-1].episodes > 3 * own["population_size"], "blocks were added"
     assert_same(expected, train(Uneven, 3, 2, **own))
@@ -196,7 +196,7 @@ def test_an_adaptive_population_has_windows_for_all_its_pairs(sigmas: str) -> No
 
 
 def test_evaluation_is_of_theta_itself() -> None:
-    with FastES(Uneven, n_workers=0, **settings(perturbed_share=0.4)) as model:
+    with FastES(Uneven, n_workers=0, **settings(perturbed_fraction=0.4)) as model:
         learn(model, 1)
         first = model.evaluate(3)
         model.close()
@@ -205,7 +205,7 @@ def test_evaluation_is_of_theta_itself() -> None:
 
 @pytest.mark.parametrize("share", [0.0, -0.5, 1.0000001, math.nan, math.inf])
 def test_a_wrong_share_is_named(share: float) -> None:
-    with pytest.raises(ValueError, match="perturbed_share"):
-        Settings(perturbed_share=share)
-    with pytest.raises(ValueError, match="perturbed_share"):
+    with pytest.raises(ValueError, match="perturbed_fraction"):
+        Settings(perturbed_fraction=share)
+    with pytest.raises(ValueError, match="perturbed_fraction"):
         strategy(share)
