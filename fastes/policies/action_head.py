@@ -15,10 +15,11 @@ BOX_MAPPINGS = ("clip", "squash", "bins")
 
 
 class ActionKind(NamedTuple):
-    """What a kind of action is in words.
+    """A kind of action in words.
 
-    noise: the setting by which training actions vary, '' where none does.
-    outputs: what the policy's outputs are.
+    Attributes:
+        noise: The setting by which training actions vary, '' if none does.
+        outputs: The meaning of the policy's outputs.
     """
 
     noise: str
@@ -36,18 +37,19 @@ KINDS = {
 
 @dataclass(frozen=True)
 class ActionHead:
-    """What the C core needs to know of an action space.
+    """An action space as the C core needs it.
 
-    kind: clip, squash, bins (Box), categorical (Discrete, MultiDiscrete), binary (MultiBinary).
-    dtype: of the kernel's actions.
-    shape: of an action, () for a Discrete.
-    size: components.
-    num_outputs: width of the last layer.
-    low, high: bounds of each Box component, infinite for none.
-    num_bins: values a component for 'bins', else 0.
-    nvec: how many choices each categorical component has.
-    start: the first choice of each.
-    cast: dtype that actions of the space have when it is not the kernel's, else empty.
+    Attributes:
+        kind: clip, squash, bins (Box), categorical (Discrete, MultiDiscrete), binary (MultiBinary).
+        dtype: Dtype of the kernel's actions.
+        shape: Shape of an action, () for a Discrete.
+        size: Number of components.
+        num_outputs: Width of the last layer.
+        low, high: Bounds of each Box component, infinite for none.
+        num_bins: Values per component for 'bins', else 0.
+        nvec: Number of choices of each categorical component.
+        start: The first choice of each.
+        cast: Dtype of the space's actions if it is not the kernel's, else empty.
     """
 
     kind: str
@@ -64,16 +66,16 @@ class ActionHead:
 
     @property
     def noise(self) -> str:
-        """The setting by which training actions of this kind vary, '' where none does."""
+        """The setting by which training actions of this kind vary, '' if none does."""
         return KINDS[self.kind].noise
 
     @property
     def outputs(self) -> str:
-        """What the policy's outputs are, in words."""
+        """The meaning of the policy's outputs, in words."""
         return KINDS[self.kind].outputs.format(num_bins=self.num_bins)
 
     def spans(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Of a Box's components, float64 (size,) each: what an output is times, and plus, before it is clipped to the bounds.
+        """Return the factor and the summand of each output of a Box, which is then clipped to the bounds; float64 (size,) each.
 
         Components with bounds are spanned by -1 to 1; the others are the outputs themselves.
         """
@@ -101,10 +103,16 @@ def actions_in_words(head: ActionHead | None) -> str:
 
 
 def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bins: int = 10) -> ActionHead:
-    """The head for an action space.
+    """Return the head for an action space.
 
-    mapping: for Box with finite bounds, 'clip' (outputs in [-1, 1] span low to high, others are clipped), 'squash' (tanh
-    first) or 'bins' (num_bins values a component, the largest output picks one). Raises ValueError for other spaces.
+    Args:
+        space: The environment's.
+        mapping: For Box with finite bounds, 'clip' (outputs in [-1, 1] span low to high, others are clipped), 'squash' (tanh
+            first) or 'bins' (num_bins values per component, the largest output picks one).
+        num_bins: Values per component of 'bins'.
+
+    Raises:
+        ValueError: Another mapping or number of bins, or a space that is not supported.
     """
     mapping, num_bins = check_mapping("action_mapping", mapping), check_num_bins("num_bins", num_bins)
     if isinstance(space, (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)) and 0 in space.shape:

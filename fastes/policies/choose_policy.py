@@ -22,9 +22,11 @@ _PIXELS, _INPUTS = 1_000, 10_000  # of an image, of any other observation: more 
 
 
 def check_model_memory(spec: AnySpec, archive_size: int = 0) -> None:
-    """OSError when a model takes more memory than there is: theta, a copy, the optimiser's state, an actor, statistics.
+    """Raise OSError if a model takes more memory than there is: theta, a copy, the optimiser's state, an actor, statistics.
 
-    archive_size: as many thetas are kept beside it, and are copied where they are saved.
+    Args:
+        spec: The policy's.
+        archive_size: Number of further thetas that are kept, and copied when they are saved.
     """
     parts = {
         f"{spec.num_params:,} parameters": 4 * 4 * spec.num_params,

@@ -24,7 +24,7 @@ USE_NOISE = {"": "", "sample_actions": ", or use sample_actions=True", "action_n
 
 
 class CustomPolicy:
-    """Base of TorchPolicy and CallablePolicy: what FastES takes as `policy` beside a name. Not bound to an environment."""
+    """Base of TorchPolicy and CallablePolicy, which FastES takes as `policy` as well as names. Not bound to an environment."""
 
     kind: str
 
@@ -48,7 +48,7 @@ class CustomPolicy:
         raise NotImplementedError
 
     def head_for(self, action_space: spaces.Space[Any], policy_kwargs: dict[str, Any]) -> ActionHead | None:
-        """How outputs become actions; None where they are actions."""
+        """Return how outputs become actions; None if they are actions."""
         raise NotImplementedError
 
     def make_spec(
@@ -60,16 +60,17 @@ class CustomPolicy:
 
 @dataclass(frozen=True, eq=False)
 class CustomSpec:
-    """What workers build a custom policy from; has what a PolicySpec has.
+    """The description from which workers build a custom policy; it has the attributes of a PolicySpec.
 
-    kind: name of the class that made it.
-    head: how outputs become actions; None for actions as they are.
-    obs_shape: of one observation after flattening of anything but a Box.
-    flattened: whether it needs that.
-    shapes: of the parameters, by name, in the order in which they lie in theta.
-    theta0: the first parameters, float32 (num_params,).
-    pickled: the user's module or function.
-    columns: which values of an observation it gets, in this order; none for all.
+    Attributes:
+        kind: Name of the class that made it.
+        head: How outputs become actions; None for actions as they are.
+        obs_shape: Shape of one observation after flattening of anything but a Box.
+        flattened: Whether it needs that.
+        shapes: Shapes of the parameters, by name, in the order in which they lie in theta.
+        theta0: The first parameters, float32 (num_params,).
+        pickled: The user's module or function.
+        columns: The values of an observation that it gets, in this order; none for all.
     """
 
     kind: str
@@ -87,7 +88,7 @@ class CustomSpec:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of what it gets of one observation."""
+        """Shape of its input, of one observation."""
         return (len(self.columns),) if self.columns else self.obs_shape
 
     @property

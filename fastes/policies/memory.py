@@ -23,7 +23,7 @@ _FROM_CONSTRUCTOR = 8  # warnings.warn's stacklevel: the line that called FastES
 
 
 def hook_of(item: object) -> Callable[[], Any] | None:
-    """What of a module or function is called at the start of each episode; None where it has nothing of that kind."""
+    """Return the method of a module or function to be called at the start of each episode; None if it has none."""
     for name in HOOKS:
         hook = getattr(item, name, None)
         if callable(hook) and not hasattr(hook, "forward") and _takes_nothing(hook):  # a gate of a cell may have that name
@@ -42,9 +42,10 @@ def _takes_nothing(hook: Callable[..., Any]) -> bool:
 
 
 class CustomActor(_core.Actor):
-    """An actor whose module or function is told of each episode's start.
+    """An actor that calls hooks of its module or function at the start of each episode.
 
-    hooks: called there, in order; empty for a policy without a memory, or without a way to clear it.
+    Attributes:
+        hooks: Called in order; empty for a policy without a memory, or without a way to clear it.
     """
 
     hooks: Sequence[Callable[[], Any]] = ()
@@ -65,9 +66,9 @@ class CustomActor(_core.Actor):
 
 
 def held_by(function: Any) -> dict[str, Any]:
-    """What a function may remember in, by name: variables around it, defaults, attributes; empty where nothing can change.
+    """Return the objects in which a function may remember, by name: variables around it, defaults, attributes.
 
-    Variables of a module count where the function names them; what they are is no copy for a function that is imported.
+    Variables of a module count if the function names them; for a function that is imported they are not copies.
     """
     if isinstance(function, functools.partial):
         given = {**{str(number): value for number, value in enumerate(function.args)}, **function.keywords}
@@ -85,7 +86,7 @@ def held_by(function: Any) -> dict[str, Any]:
 
 
 def _changeable(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that are data which code may change where it lies."""
+    """Return the values that code may change in place."""
     code, fixed = (FunctionType, ModuleType, type), (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
     return {
         name: vars(value) if hasattr(value, "__dict__") else value
@@ -100,7 +101,7 @@ def check_memory_of(
     """Warn where what a policy gives depends on what it has met before.
 
     run: the outputs for an observation of that value throughout; what it raises ends the check.
-    state: what the policy holds beside its parameters.
+    state: the policy's objects other than its parameters.
     also: more of what to do.
     """
     with _same_draws() as begin, contextlib.suppress(Exception):
@@ -118,7 +119,7 @@ def check_memory_of(
 
 
 def _advice(hooks: Sequence[Callable[[], Any]]) -> str:
-    """What to do about a memory that is not cleared."""
+    """Return advice about a memory that is not cleared."""
     harm = "so that results depend on the number of workers"
     if hooks:
         name = getattr(hooks[0], "__name__", HOOKS[0])
@@ -131,7 +132,7 @@ def _advice(hooks: Sequence[Callable[[], Any]]) -> str:
 
 @contextlib.contextmanager
 def _same_draws() -> Iterator[Callable[[], None]]:
-    """What starts the global random state at the same place each time; it is as it was at the end."""
+    """Yield a function that sets the global random state to the same place each time; at the end it is as it was."""
     torch = sys.modules.get("torch")
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     drawn = torch.get_rng_state() if torch else None

@@ -69,10 +69,12 @@ def make_policy_spec(
 
 
 def layers_like(spec: PolicySpec, policy: str, policy_kwargs: Mapping[str, Any]) -> tuple[Layer, ...]:
-    """The layers that a named policy would have for the observations and outputs of a spec.
+    """Return the layers that a named policy would have for the observations and outputs of a spec.
 
-    A space is not needed. Of an image that is not divided the dtype is unknown: it stays undivided.
-    Raises what `make_policy_spec` raises for policy_kwargs.
+    A space is not needed. The dtype of an image that is not divided is unknown: it stays undivided.
+
+    Raises:
+        TypeError, ValueError: As `make_policy_spec` for policy_kwargs.
     """
     keywords = keywords_for(policy, policy_kwargs)
     if not isinstance(keywords, CnnKeywords) or spec.image is None:
@@ -84,7 +86,7 @@ def layers_like(spec: PolicySpec, policy: str, policy_kwargs: Mapping[str, Any])
 
 
 def _image_of(layer: ImageConvolution, others: tuple[int, ...]) -> Image:
-    """What a layer reads."""
+    """Return the image that a layer reads."""
     size = layer.height, layer.width, layer.channels
     return Image(layer.first, *size, layer.planes, layer.divisor == BYTES, others)
 

@@ -22,11 +22,14 @@ Range = tuple[int, int | None]  # columns from the first to before the second; N
 
 
 def checked_columns(value: object) -> str:
-    """Indices and ranges as one string, each run of columns as a range, in their order; ALL where they are all.
+    """Return indices and ranges as one string, each run of columns as a range, in their order; ALL if they are all.
 
-    value: such a string, or a list, tuple, range or array of ints and strings.
+    Args:
+        value: Such a string, or a list, tuple, range or array of ints and strings.
 
-    Raises TypeError for other types, ValueError for what is no column, empty, or there twice.
+    Raises:
+        TypeError: Another type.
+        ValueError: An index that is not a column, or is given twice, or no index at all.
     """
     if isinstance(value, str):
         items = value.split(",") if value.strip() else []
@@ -44,10 +47,11 @@ def checked_columns(value: object) -> str:
 
 
 def columns_of(value: object, size: int) -> tuple[int, ...]:
-    """The columns of an observation of size values, in their order; none where they are all in order.
+    """Return the columns of an observation of size values, in their order; none if they are all in order.
 
-    Raises what `checked_columns` raises, ValueError for a column that such an observation does not have, and OSError for more
-    than fit into memory.
+    Raises:
+        TypeError, ValueError: As `checked_columns`, and for a column that such an observation does not have.
+        OSError: More columns than fit into memory.
     """
     text = checked_columns(value)
     if text == ALL:
@@ -69,7 +73,7 @@ def columns_of(value: object, size: int) -> tuple[int, ...]:
 
 
 def columns_in(value: object, space: spaces.Space[Any], size: int) -> tuple[int, ...]:
-    """The same for a space whose flat observations have size values; ValueError for one whose values are no row of features."""
+    """Return the same for a space whose flat observations have size values; ValueError if these are not a row of features."""
     text = checked_columns(value)
     if text == ALL:
         return ()
@@ -107,7 +111,7 @@ def _range(value: object, item: str) -> Range:
 
 
 def _joined(ranges: Sequence[Range]) -> list[Range]:
-    """Those that follow on each other as one."""
+    """Return ranges with those that touch joined to one."""
     joined: list[Range] = []
     for first, past in ranges:
         if joined and joined[-1][1] == first:

@@ -1,4 +1,4 @@
-"""What a network is: layers, an action head, where each parameter lies in theta, and the first theta."""
+"""The description of a network: layers, an action head, the place of each parameter in theta, and the first theta."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PolicySpec:
 
     @property
     def image(self) -> ImageConvolution | None:
-        """The layer that reads an image, where there is one."""
+        """The layer that reads an image, None if there is none."""
         first = self.layers[0]
         return first if isinstance(first, ImageConvolution) else None
 

@@ -201,7 +201,7 @@ class TorchActor(CustomActor):
         check_memory_of(what, self, run, self._state)
 
     def _state(self) -> list[Any]:
-        """What the module and its submodules hold beside parameters."""
+        """Return the attributes and buffers of the module and its submodules, without parameters."""
         attributes = [vars(inner).items() for inner in self.module.modules()]
         held = [value for each in attributes for name, value in each if name not in ("_parameters", "_modules")]
         return [*held, *self.module.buffers()]

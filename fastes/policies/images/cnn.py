@@ -1,4 +1,4 @@
-"""CnnPolicy: convolutions of an image, and a dense layer of what they find and of all values beside the image."""
+"""CnnPolicy: convolutions of an image, and a dense layer of their outputs and of all other values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BYTES = 255  # divisor of their values
 
 
 class Front(NamedTuple):
-    """The layers up to the features, and which values of a flat observation are observed beside the image."""
+    """The layers up to the features, and the values of a flat observation that are observed in addition to the image."""
 
     layers: tuple[Layer, ...]
     columns: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Where the image of an observation lies, as its space says it."""
+"""The place of the image in an observation, as its space says it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Image(NamedTuple):
     first: the number of its first value.
     height, width, channels: its size; planes: how its channels lie, see ImageConvolution.
     is_bytes: whether its values are all of 0 to 255.
-    others: values beside it.
+    others: the other values.
     """
 
     first: int
@@ -32,9 +32,9 @@ class Image(NamedTuple):
 
 
 def image_in(space: Space, policy: str) -> Image:
-    """The image of a Box, or the one part of a Dict or Tuple that is one. ValueError where there is none, or are several.
+    """The image of a Box, or the one part of a Dict or Tuple that is one. ValueError if there is none, or are several.
 
-    Of three dimensions the smallest is that of the channels, as in SB3, the first or the last; where it is the second,
+    The smallest of three dimensions is that of the channels, as in SB3, the first or the last; if it is the second,
     the last is taken. A Box of two is an image of one channel, a Box of four a stack of images, whose channels are joined.
     """
     size = flat_size(space)
@@ -57,7 +57,7 @@ def values_in_words(space: Space, policy: str) -> str:
 
 
 def _image_box(space: Space, policy: str) -> tuple[spaces.Box, int]:
-    """The Box that is the image, and the number of its first value; ValueError where there is none."""
+    """The Box that is the image, and the number of its first value; ValueError if there is none."""
     part, first = (space, 0) if isinstance(space, spaces.Box) else _image_part(space, policy)
     shape = part.shape or ()
     if not isinstance(part, spaces.Box) or len(shape) not in (2, 3, 4):
@@ -84,7 +84,7 @@ def _image_part(space: Space, policy: str) -> tuple[Space, int]:
 
 
 def _boxes(space: Space, dimensions: int) -> list[tuple[str, spaces.Box, int]]:
-    """The leaves that are a Box of so many dimensions."""
+    """Return the leaves that are a Box of that many dimensions."""
     return [
         (name, part, first)
         for name, part, first in _leaves(space)

@@ -13,7 +13,7 @@ REFERENCE_SIZE = 128  # observations of a reference batch (Salimans et al. 2017;
 
 @dataclass(frozen=True)
 class VirtualBatchNorm(Feedforward):
-    """Of (inputs / channels, channels) values: gamma (x - mean) / sqrt(variance + 0.001) + beta, by channel.
+    """gamma (x - mean) / sqrt(variance + 0.001) + beta by channel, x of (inputs / channels, channels) values.
 
     Mean and variance are those of a reference batch of observations under the present parameters: they are constants of an
     episode, and a value's normalisation does not depend on what else is played.

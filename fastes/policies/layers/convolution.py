@@ -1,4 +1,4 @@
-"""Convolutions, and the layer behind them that appends what is no image."""
+"""Convolutions, and the layer behind them that appends the values that are not part of the image."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ImageConvolution(Convolution):
 
     first: the number of its first value in the flat observation.
     planes: it lies there as (planes, height, width, channels / planes): 1 where the channels are the last dimension, as many as
-        channels where they are the first, and the number of images for a stack of images whose channels are the last.
+        channels if they are the first, and the number of images for a stack of images whose channels are the last.
     divisor: of its values, 255 for bytes that become 0 to 1.
     """
 
@@ -72,7 +72,7 @@ class ImageConvolution(Convolution):
 
     @property
     def strip_rows(self) -> int:
-        """Rows of outputs that are made at a time, of a strip of the image that is there as floats."""
+        """Rows of outputs that are made at a time, of a strip of the image that is held as floats."""
         most = (_core.STRIP_VALUES // (self.width * self.channels) - self.kernel) // self.stride + 1
         return min(max(most, 1), self.rows)
 
@@ -92,7 +92,7 @@ class ImageConvolution(Convolution):
 
 @dataclass(frozen=True)
 class Append(Feedforward):
-    """Appends the values that a policy observes beside an image: inputs -> (inputs + appended,)."""
+    """Appends the values that a policy observes in addition to an image: inputs -> (inputs + appended,)."""
 
     kind: ClassVar[str] = "append"
     inputs: int

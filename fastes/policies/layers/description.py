@@ -32,7 +32,7 @@ def layer_sizes(layers: Sequence[Layer]) -> tuple[int, ...]:
 
 
 def in_words(layer: Layer | None, fields: Sequence[str] = ()) -> str:
-    """What a layer is, for errors; fields: those to be told as well."""
+    """Return a layer in words, for errors, with these further fields."""
     if layer is None:
         return "none"
     told = ", ".join(f"{name} {getattr(layer, name)!r}" for name in fields)
@@ -49,13 +49,13 @@ def first_difference(asked: Sequence[Layer], stored: Sequence[Layer]) -> str:
 
 
 def _fields_that_differ(one: Any, other: Any) -> list[str]:
-    """Of two layers of a kind, but for those that all words tell."""
+    """Return the fields in which two layers of a kind differ, without those that their words always have."""
     fields = dataclasses.fields(one) if type(one) is type(other) else ()
     return [f.name for f in fields if f.name not in ("inputs", "outputs") and getattr(one, f.name) != getattr(other, f.name)]
 
 
 def describe_layers(layers: Sequence[Layer]) -> dict[str, Any]:
-    """What a checkpoint says of the layers: the sizes of dense ones that are all alike, each by itself of any others."""
+    """Return the layers as a checkpoint has them: the sizes of dense ones that are all alike, each one of any others."""
     sizes, first = layer_sizes(layers), layers[0]
     if isinstance(first, Dense):
         activation = first.activation if len(layers) > 1 else ACTIVATIONS[0]  # any: nothing follows

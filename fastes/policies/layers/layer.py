@@ -1,4 +1,4 @@
-"""What every kind of layer says of itself."""
+"""The attributes of every kind of layer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Layer(Protocol):
 
 
 class Feedforward:
-    """What layers have in common that remember nothing, and read what the layer before them writes."""
+    """Base of layers that remember nothing, and read the outputs of the layer before them."""
 
     reads_image: ClassVar[bool] = False
     state_size: ClassVar[int] = 0
@@ -65,7 +65,7 @@ class Feedforward:
 
 
 class Weighted(Feedforward):
-    """Layers of weights, each output's its own in the last dimension, and biases where they are used."""
+    """Base of layers of weights, whose last dimension is the outputs, and biases if they are used."""
 
     use_bias: bool
 

@@ -14,12 +14,12 @@ from fastes.policies.layers.layer import IDENTITY, MOST_VALUES, Float32, check_s
 
 @dataclass(frozen=True)
 class Cell:
-    """What cells have in common: weight (inputs + outputs, gates * outputs) for inputs and memory, bias (4 * outputs,).
+    """Base of cells: weight (inputs + outputs, gates * outputs) for inputs and memory, bias (4 * outputs,).
 
     gates: blocks of outputs values in a row of weight.
     remembered: blocks of outputs values that it remembers: the outputs, and others.
-    kept: the block of the bias that holds on to the memory where it is large.
-    in_scratch: blocks of outputs values that it needs room for beside inputs and outputs.
+    kept: the block of the bias that keeps the memory if it is large.
+    in_scratch: blocks of outputs values that it needs room for in addition to inputs and outputs.
     """
 
     kind: ClassVar[str]

@@ -1,4 +1,4 @@
-"""What a recurrent policy remembers, as `predict` takes and gives it: arrays of sb3-contrib's shapes."""
+"""The memory of a recurrent policy, as `predict` takes and returns it: arrays of sb3-contrib's shapes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ State = tuple[Float32, ...]  # of a policy's cells h, and c of an LSTM's: each (
 
 
 def cells_of(layers: Sequence[Layer]) -> list[Layer]:
-    """Those that remember something; they are all alike (check_layers)."""
+    """Return the layers that remember something; they are all alike (check_layers)."""
     return [layer for layer in layers if layer.state_size]
 
 

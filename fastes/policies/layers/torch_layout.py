@@ -1,7 +1,7 @@
 """Parameters under torch's names, in torch's orientation, and back: what users see of a policy that has layers.
 
 Theta has them as the kernels read them: a dense weight is (inputs, outputs), a map (rows, columns, filters). Torch's Linear has
-(outputs, inputs), and its maps are (filters, rows, columns), also where they are flattened. A square weight shows by nothing
+(outputs, inputs), and its maps are (filters, rows, columns), also if they are flattened. A square weight shows by nothing
 which of the two it is, so this file is the only border between them.
 """
 
@@ -88,7 +88,7 @@ def _biases_of_torch(cell: Cell, bias: Float32) -> Parameters:
 
 
 def _own_bias(cell: Cell, of_inputs: Float32, of_memory: Float32) -> Float32:
-    """Of a gate the sum of both; adding 0 would turn -0 into 0."""
+    """Return the sum of both of a gate; adding 0 would turn -0 into 0."""
     together: Float32 = np.where(of_memory == 0.0, of_inputs, of_inputs + of_memory)
     if not isinstance(cell, Gru):
         return together
