@@ -32,7 +32,7 @@ class Hyperparameters:
 
     population_size: int = setting(
         64,
-        "candidates a generation; even, since they come in mirrored pairs",
+        "candidates per generation; even, since they come in mirrored pairs",
         "evolution",
         check=_population_size,
         gain="Swimmer-v5, HalfCheetah-v5, Hopper-v5",
@@ -56,7 +56,7 @@ class Hyperparameters:
     )
     sigma_learning_rate: float = setting(
         0.1,
-        "how fast sigma_adaptation goes; a sigma changes by at most 20 % a generation",
+        "speed of sigma_adaptation; a sigma changes by at most 20 % per generation",
         "evolution",
         above=0.0,
         high=LARGEST_RATE,
@@ -95,7 +95,7 @@ class Hyperparameters:
         "evolution",
         low=0.0,
     )
-    weight_decay: float = setting(0.0, "fraction of theta that is taken from the gradient", "evolution", low=0.0)
+    weight_decay: float = setting(0.0, "fraction of theta that is subtracted from the gradient", "evolution", low=0.0)
     shaping: str | ShapingFunction = setting(
         "centered_ranks",
         "centered_ranks (OpenAI-ES), standardized (ARS), nes, or signed_ranks (of differences within pairs); in Python also a "

@@ -80,7 +80,7 @@ class Settings(Hyperparameters):
     )
     policy_kwargs: dict[str, Any] = setting(
         {},
-        f"what the policy is made of: {', '.join(KEYS)}",
+        f"keywords of the policy: {', '.join(KEYS)}",
         "policy",
         check=lambda _, value: plain_policy_kwargs(value),
         gain="; ".join(f"{key.name}: {key.told.gain}" for key in KEYS.values() if key.told.gain) + "; others: none yet",
@@ -89,15 +89,15 @@ class Settings(Hyperparameters):
 
     generation_timesteps: int | str = setting(
         0,
-        "environment steps that a generation makes at least, by adding candidates; a number, or a schedule such as "
-        "exp_5000_40000; 0: no such rule",
+        "least environment steps of a generation, reached by adding candidates; a number, or a schedule such as "
+        "exp_5000_40000; 0: no least number",
         "evolution",
         **scheduled(Whole(0, 10**15, "5000_40000")),
         gain="Walker2d-v5, Humanoid-v5",
     )
     max_population_size: int = setting(
         0,
-        "candidates that generation_timesteps may ask for; 0: 16 times population_size",
+        "most candidates that generation_timesteps may add up to; 0: 16 times population_size",
         "evolution",
         low=0,
         high=2**31 - 2,
@@ -158,11 +158,11 @@ class Settings(Hyperparameters):
         gain="InvertedDoublePendulum-v5, LunarLander-v3",
         first=True,
     )
-    eval_episodes: int = setting(1, "noise-free episodes of theta each evaluation", "episodes", low=1, tuning=False)
+    eval_episodes: int = setting(1, "noise-free episodes of theta per evaluation", "episodes", low=1, tuning=False)
     eval_every: int = setting(1, "generations from one evaluation of theta to the next", "episodes", low=1, tuning=False)
     eval_lag: int = setting(
         1,
-        "generations that play while an evaluation does, before its figures are told; 0: everybody waits for it",
+        "generations that play during an evaluation, before it is reported; 0: all workers wait for it",
         "episodes",
         low=0,
         high=100,
@@ -170,7 +170,7 @@ class Settings(Hyperparameters):
     )
     archive_size: int = setting(
         0,
-        "how many parameters of good parts of a training race with the last ones when it ends, for the best; 0: no race",
+        "earlier parameters that are kept, and compared with the last ones over fresh episodes at the end; 0: none",
         "episodes",
         low=0,
         high=MOST_SNAPSHOTS,
@@ -187,7 +187,7 @@ class Settings(Hyperparameters):
     )
     alive_bonus: ScheduleSetting = setting(
         0.0,
-        "reward a step that training takes away, logs and evaluation keep; a number or a schedule",
+        "reward per step that training subtracts; logs and evaluation keep it; a number or a schedule",
         "episodes",
         **scheduled(ANY_NUMBER),
         gain="Hopper-v5, Walker2d-v5, BipedalWalker-v3",
@@ -195,7 +195,7 @@ class Settings(Hyperparameters):
     max_episode_steps: int = setting(
         0,
         "steps after which every episode is cut; 0: the environment decides, one without a limit is cut after 10,000, or fewer "
-        f"where ten generations of these exceed the budget, but at least 1,000; -1: the environment decides, or {STEP_GUARD:,}",
+        f"if ten generations of these exceed the budget, but at least 1,000; -1: the environment decides, or {STEP_GUARD:,}",
         "episodes",
         low=-1,
         tuning=False,
@@ -224,7 +224,7 @@ class Settings(Hyperparameters):
 
     on_env_error: str = setting(
         "stop",
-        "what an exception in an episode does: stop the training, or penalise (the candidate ranks worst)",
+        "effect of an exception in an episode: stop the training, or penalise (the candidate ranks worst)",
         "faults",
         choices=ENV_ERRORS,
         tuning=False,
@@ -246,7 +246,7 @@ class Settings(Hyperparameters):
 
     obs_columns: str | Sequence[int | str] = setting(
         ALL,
-        "observations that the policy sees, of flat ones: all, or indices and ranges such as 0:45,60,100:",
+        "values of flat observations that the policy sees: all, or indices and ranges such as 0:45,60,100:",
         "observations",
         check=lambda _, value: checked_columns(value),
         gain="Humanoid-v5",
@@ -267,7 +267,7 @@ class Settings(Hyperparameters):
     )
     obs_freeze_after: int = setting(
         0,
-        "observations after which their statistics stay as they are; 0: never",
+        "observations after which their statistics are frozen; 0: never",
         "observations",
         low=0,
         high=10**15,
