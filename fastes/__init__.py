@@ -10,7 +10,6 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from fastes.agent import FastES
     from fastes.errors import (
         CheckpointError,
         CheckpointMismatch,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
         WorkerTimeout,
     )
     from fastes.es.strategy import EvolutionStrategy
+    from fastes.model import FastES
     from fastes.policies.callable_policy import CallablePolicy
     from fastes.policies.torch_policy import TorchPolicy
     from fastes.porting import import_policy
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fastes.training.evaluation import Evaluation
 
 _HOMES = {
-    "FastES": "agent",
+    "FastES": "model",
     "Evaluation": "training.evaluation",
     "CallablePolicy": "policies.callable_policy",
     "Callback": "reports.callbacks",

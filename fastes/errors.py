@@ -9,6 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from types import FrameType
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 
@@ -112,13 +113,23 @@ def writable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+_INSIDE = ("fastes", "dataclasses")  # settings are checked when a dataclass is made
+
+
 def level_outside() -> int:
     """The stacklevel by which a warning of the function that asks points at the line outside of FastES that led to it."""
     frame, level = sys._getframe(1), 1
-    own = ("fastes", "dataclasses")  # settings are made and changed by dataclasses
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in own:
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
         frame, level = frame.f_back, level + 1
     return level
+
+
+def file_outside() -> str:
+    """The file of the code that called FastES; '' if there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
+        frame = frame.f_back
+    return "" if frame is None else frame.f_code.co_filename
 
 
 def shown(value: object, most: int = 200) -> str:

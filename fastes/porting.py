@@ -6,9 +6,9 @@ import os
 from dataclasses import replace
 from typing import Any, cast
 
-from fastes.agent import FastES
 from fastes.envs.source import EnvArgument, make_env_source
 from fastes.errors import shown
+from fastes.model import FastES
 from fastes.models.parameters import theta_with
 from fastes.policies.action_head import ActionHead
 from fastes.weights.arrays import network_of_arrays, network_of_file
@@ -79,7 +79,7 @@ def import_policy(
         normalizer, of = model.normalizer, fitted.statistics
         if of is not None:
             normalizer = normalizer.given(of.mean, of.std, of.count)
-        model.state = model.state.given(theta_with(spec, model.theta, fitted.parameters(), True, called), normalizer)
+        model.set_theta(theta_with(spec, model.theta, fitted.parameters(), True, called), normalizer)
     except BaseException:
         model.close()
         raise

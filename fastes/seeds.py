@@ -7,9 +7,10 @@ import reprlib
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
-from fastes.agent import CallbackArgument, FastES
+from fastes.agent import CallbackArgument
 from fastes.envs.source import EnvArgument
 from fastes.errors import check_int, check_seed
+from fastes.model import FastES
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.pools.pool import run_trainings
 from fastes.reports.progress_bar import SeedsBar
@@ -100,11 +101,12 @@ def check_seeds(seeds: int | Iterable[int]) -> list[int]:
 @contextlib.contextmanager
 def one_pool(models: Sequence[FastES]) -> Iterator[None]:
     """The models use the first one's pool meanwhile."""
-    needs = tuple(model.evaluator.needs() for model in models)
-    pool = models[0].pool
+    needs = tuple(each for model in models for each in model.evaluator.needs())
+    pool, first = models[0].pool, 0
     try:
-        for number, model in enumerate(models):
-            model.evaluator.share(pool, Shared(number, needs))
+        for model in models:
+            model.evaluator.share(pool, Shared(first, needs))
+            first += len(model.selection.trials)
         yield
     finally:
         for model in models:

@@ -73,7 +73,7 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("FuzzImage-v0", {"policy": "CnnPolicy", "policy_kwargs": CNN}),
     ("FuzzImage-v0", {"policy": "CnnLstmPolicy", "policy_kwargs": {**CNN, "cell": "gru", "lstm_hidden_size": 2}}),
     ("Toy-v0", {"policy": "LinearPolicy", "sigma_adaptation": "scalar"}),
-    ("Toy-v0", {"policy": "LinearPolicy", "starts": 2, "starts_share": 1e-8, "eval_lag": 0}),
+    ("Toy-v0", {"policy": "LinearPolicy", "trials": 3, "rungs": 2, "eval_lag": 0, "episode_cap": "mean"}),
     ("Toy-v0", {"policy": "LinearPolicy", "eval_lag": 2, "eval_every": 2}),
     ("Toy-v0", {"policy": "LinearPolicy", "eval_lag": 0, "archive_size": 1}),
     ("Toy-v0", {"policy": "LinearPolicy", "optimizer": "sgd", "sigma_adaptation": "per_parameter", "perturbed_fraction": 0.5}),
@@ -411,7 +411,9 @@ def edit_header(header: dict[str, Any], chance: random.Random) -> None:
     name = chance.choice([*header, "x"])
     entry = header.get(name)
     if not isinstance(entry, dict) or chance.random() < 0.2:
-        header[chance.choice(("__metadata__", "theta", "mean", "optimizer.m", "x"))] = header.pop(name, {"a": "b"})
+        header[chance.choice(("__metadata__", "0.theta", "1.theta", "0.normalizer.mean", "0.optimizer.m", "00.theta", "x"))] = (
+            header.pop(name, {"a": "b"})
+        )
         return
     entry["dtype"] = chance.choice((entry.get("dtype"), chance.choice(TENSOR_TYPES)))
     shape = chance.choice((entry.get("shape"), [], [0], [1, 1], [-1], [2**63], [2**32, 2**32], [2] * 33, [0, 2**62]))
@@ -434,7 +436,7 @@ INSTRUMENTED = (
     *(f"checkpoints.{name}" for name in ("reader", "version_1", "field_checks", "policy_description", "env_description")),
     *(f"es.{name}" for name in ("optimizers", "schedules", "strategy")),
     *("rollout.obs_normalizer", "settings.settings", "training.episode_cap", "training.population", "models.checkpointing"),
-    *("training.evaluation", "training.starts.starts", "training.starts.saved"),
+    *(f"training.{name}" for name in ("training", "selection", "evaluation", "archive", "counters")),
 )
 
 

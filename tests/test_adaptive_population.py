@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import warnings
 from functools import partial
@@ -22,8 +21,9 @@ from fastes import EvolutionStrategy, FastES, WorkerError
 from fastes.errors import CheckpointError, FastESError
 from fastes.es.perturbations import draw_pairs
 from fastes.pools.serial_pool import SerialPool
+from fastes.rollout.job import Request
 from fastes.settings.settings import Settings
-from fastes.training.generation import run_generation
+from fastes.training.player import Player
 from fastes.training.population import Population
 
 BLOCK = 8
@@ -75,7 +75,7 @@ def test_vector_envs_change_no_bit(num_envs: int) -> None:
 
 def test_a_budget_that_one_block_meets_changes_no_bit() -> None:
     plain, met = train(Growing, 3, 0, **SETTINGS), train(Growing, 3, 0, **{**ADAPTIVE, "generation_timesteps": 1})
-    assert met.state.data["counters"].pop("first_blocks") == 1
+    assert [state.data["trainings"][0].pop("population") for state in (plain.state, met.state)] == [None, 1]
     for state in (plain.state, met.state):
         state.data.pop("settings")
     assert_same(plain, met)
@@ -88,7 +88,7 @@ def test_two_blocks_are_the_generation_of_twice_the_population(monkeypatch: pyte
     monkeypatch.setattr(Population, "missing_pairs", lambda self, lengths, _: BLOCK // 2 * (lengths.size < 5 * BLOCK))
     in_small_steps = train(Growing, 1, 0, **{**ADAPTIVE, "generation_timesteps": 10**6})
     assert_same(one_by_one, in_small_steps)
-    assert one_by_one.state.data["counters"].pop("first_blocks") == 5
+    assert [state.data["trainings"][0].pop("population") for state in (at_once.state, one_by_one.state)] == [None, 5]
     for state in (at_once.state, one_by_one.state):
         state.data.pop("settings")
     assert_same(at_once, one_by_one)
@@ -112,8 +112,7 @@ def test_evaluation_runs_once_a_generation(whole: Result, monkeypatch: pytest.Mo
 
 
 def rule(budget: int | str, most: int = 10, block: int = 4) -> Population:
-    settings: dict[str, Any] = {"generation_timesteps": budget, "max_population_size": most * block if budget else 0}
-    return Population(Settings(population_size=block, **settings))
+    return Population(Settings(population_size=block, generation_timesteps=budget, max_population_size=most * block))
 
 
 def lengths(blocks: int, each: int) -> Any:
@@ -131,19 +130,16 @@ def test_the_rule() -> None:
     assert population.missing_pairs(lengths(10, 1), 0.5) == 0, "there may be no more"
     assert population.missing_pairs(lengths(3, 0), 0.5) == 2 * 7, "episodes that fail at once have no steps"
     for each, first in ((30, 9), (25, 10), (1, 10), (0, 10), (249, 2), (250, 1), (10**6, 1)):
-        population.update(lengths(4, each), 0.5)
+        population = population.after(lengths(4, each), 0.5)
         assert population.num_pairs == 2 * first
-    off = rule(0)
-    off.update(lengths(1, 0), 0.5)
-    assert off.num_pairs == 2
-    assert off.missing_pairs(lengths(1, 0), 0.5) == 0
+    assert Population.start(Settings(population_size=4)) is None
 
 
 def test_the_rule_with_a_schedule() -> None:
     population = rule("lin_200_1000")
     for remaining, blocks in ((1.0, 2), (0.5, 6), (0.0, 10)):  # of 100 steps each
         assert population.missing_pairs(lengths(1, 25), remaining) == 2 * (blocks - 1)
-        population.update(lengths(4, 25), remaining)
+        population = population.after(lengths(4, 25), remaining)
         assert population.num_pairs == 2 * blocks
     assert population.missing_pairs(lengths(2, 25), 1.0) == 0
     assert population.missing_pairs(lengths(2, 25), 0.99) == 2
@@ -200,7 +196,7 @@ def test_a_schedule_that_does_not_change_is_the_number() -> None:
 
 @pytest.mark.parametrize("pair", [1, BLOCK - 1], ids=["first block", "second block"])
 def test_a_killed_worker_changes_no_result(pair: int, whole: Result, tmp_path: Path) -> None:
-    size = len(whole.state.arrays["theta"]["theta"])
+    size = len(whole.state.arrays["trainings"]["0.theta"])
     seed = int(draw_pairs(5, 0, 2 * BLOCK, 1, size, 5000)[1][pair, 0])
     env = partial(Growing, kill_seeds=[seed], marker=str(tmp_path / "marker"))
     with caught_warnings() as messages:
@@ -228,7 +224,7 @@ def test_an_error_in_a_later_block_names_the_job_and_changes_nothing(n_workers: 
             learn(model, 1)
         assert (caught.value.generation, (caught.value.job or 0) // 2) == (1, 9)
         assert model.num_timesteps == model.num_episodes == model.eval_timesteps == 0
-        before.data["counters"]["budget"] = model.budget
+        before.data["selection"]["budget"] = before.data["trainings"][0]["counters"]["budget"] = model.budget
         assert_same_state(before, model.snapshot())
         with pytest.raises(ToyError):
             model.replay(1, caught.value.job or 0)
@@ -238,10 +234,10 @@ def test_an_error_in_a_later_block_names_the_job_and_changes_nothing(n_workers: 
 def test_every_job_of_a_generation_can_be_played_again() -> None:
     with FastES(Growing, n_workers=0, **ADAPTIVE) as model:
         learn(model, 1)
-        _, batch = model.evaluator.run(run_generation(model.state, model.evaluator))
+        _, batch = model.evaluator.run(Player(model.evaluator).generation(model.training))
         for job in range(batch.returns.size):
             assert model.replay(2, job).episode_return == batch.returns.flat[job]
-        (seed,) = model.state.eval_seeds(1)
+        (seed,) = model.training.eval_seeds(1)
         assert model.replay(2, 5 * BLOCK).episode_return == model.evaluate(1, first_seed=int(seed)).mean
         with pytest.raises(ValueError, match=f"to {5 * BLOCK}"):
             model.replay(2, 5 * BLOCK + 1)
@@ -273,22 +269,22 @@ def test_ctrl_c_in_a_later_block_leaves_the_model_as_it_was() -> None:
     with FastES(Growing, n_workers=2, **ADAPTIVE) as model:
         learn(model, 2)
         before = model.snapshot()
-        asked = []
+        asked, submit = [], model.pool.submit
 
-        def interrupt(original: Any) -> Any:
-            def run(*arguments: Any, **keywords: Any) -> Any:
-                asked.append(arguments)
+        def interrupt(request: Request) -> int:
+            if request.perturbations is not None:
+                asked.append(request.first_pair)
                 if len(asked) == 2:
                     signal.raise_signal(signal.SIGINT)
-                return original(*arguments, **keywords)
+            return submit(request)
 
-            return run
-
-        model.population.resume(1)
-        model.evaluator.begin_generation = interrupt(model.evaluator.begin_generation)  # type: ignore[method-assign]
+        model.training = model.training._replace(population=model.training.population._replace(first=1))
+        model.pool.submit = interrupt  # type: ignore[method-assign]
         with pytest.raises(KeyboardInterrupt):
             learn(model, 3)
-        before.data["counters"].update(first_blocks=1, budget=model.budget)
+        assert asked == [0, BLOCK // 2]
+        before.data["trainings"][0]["population"] = 1
+        before.data["selection"]["budget"] = before.data["trainings"][0]["counters"]["budget"] = model.budget
         assert_same_state(before, model.snapshot())
 
 
@@ -301,33 +297,33 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with FastES("Toy-v0", n_workers=0, **{**ADAPTIVE, "generation_timesteps": 500}) as model:
         learn(model, 2)
         model.save(path)
-        assert model.population.first > 1
+        assert model.training.population.first > 1
     return path
 
 
-@pytest.mark.parametrize("value", [0, -1, True, 1.5, None, "2", 2**60])
-def test_a_damaged_counter_is_refused(value: Any, saved: Path, tmp_path: Path) -> None:
-    path = edited(saved, tmp_path / "t.zip", lambda data: data["counters"].update(first_blocks=value))
-    with pytest.raises(CheckpointError, match="first_blocks"):
+@pytest.mark.parametrize("value", [0, -1, True, 1.5, "2", 2**60])
+def test_a_damaged_population_is_refused(value: Any, saved: Path, tmp_path: Path) -> None:
+    path = edited(saved, tmp_path / "t.zip", lambda data: data["trainings"][0].update(population=value))
+    with pytest.raises(CheckpointError, match="population"):
         FastES.load(path, n_workers=0)
 
 
-def test_a_missing_counter_is_refused(saved: Path, tmp_path: Path) -> None:
-    path = edited(saved, tmp_path / "t.zip", lambda data: data["counters"].pop("first_blocks"))
-    with pytest.raises(CheckpointError, match="first_blocks"):
+def test_a_missing_population_is_refused(saved: Path, tmp_path: Path) -> None:
+    path = edited(saved, tmp_path / "t.zip", lambda data: data["trainings"][0].pop("population"))
+    with pytest.raises(CheckpointError, match="population"):
         FastES.load(path, n_workers=0)
 
 
 def test_settings_may_change_on_loading(saved: Path, tmp_path: Path) -> None:
     with FastES.load(saved, n_workers=0, max_population_size=2 * BLOCK) as model:
-        assert model.population.num_pairs == BLOCK
+        assert model.training.population.num_pairs == BLOCK
         learn(model, 3)
     with FastES.load(saved, n_workers=0, generation_timesteps=0) as model:
         episodes = model.num_episodes
         learn(model, 3)
         assert model.num_episodes == episodes + BLOCK
         model.save(tmp_path / "off")
-    assert "first_blocks" not in json.dumps(model.snapshot().data)
+    assert model.snapshot().data["trainings"][0]["population"] is None
     with FastES.load(tmp_path / "off", n_workers=0, generation_timesteps=500) as model:
         episodes = model.num_episodes
         learn(model, 4)

@@ -15,7 +15,9 @@ from training import assert_same, assert_same_state, label, learn, train
 from fastes import EvolutionStrategy, FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.es.schedules import ANY_NUMBER, make_schedule
-from fastes.training.generation import run_generation
+from fastes.training.player import Player
+from fastes.training.record import Generation
+from fastes.training.training import Training
 
 TOTAL = 1500
 SETTINGS: dict[str, Any] = {"population_size": 8, "policy": "LinearPolicy", "episodes_per_candidate": 2}
@@ -48,15 +50,15 @@ def test_each_generation_has_the_bonus_of_its_progress(bonus: Any, monkeypatch: 
     """Returns less bonus x mean length, by the progress at which its sigma was drawn."""
     told: list[Any] = []
     with model(alive_bonus=bonus, sigma="lin_0.1_0.02") as trained:
-        tell = EvolutionStrategy.tell
+        play, tell = Player.generation, EvolutionStrategy.tell
         batches: list[Any] = []
 
-        async def watched(*arguments: Any) -> Any:
-            generation = await run_generation(*arguments)
+        async def watched(player: Player, training: Training) -> Generation:
+            generation = await play(player, training)
             batches.append(generation.batch)
             return generation
 
-        monkeypatch.setattr("fastes.loop.run_generation", watched)
+        monkeypatch.setattr(Player, "generation", watched)
         monkeypatch.setattr(EvolutionStrategy, "tell", lambda es, fitness: told.append(fitness) or tell(es, fitness))
         records = learn(trained, 4, TOTAL)
     schedule = make_schedule("alive_bonus", bonus, ANY_NUMBER)
@@ -91,9 +93,9 @@ def test_statistics_are_those_without_a_bonus() -> None:
 
 def test_a_bonus_that_stays_is_a_number() -> None:
     """'lin_A_A', a function and the number are one training, on workers too."""
-    number = train("Toy-v0", 3, **SETTINGS, alive_bonus=0.5).state.arrays["theta"]["theta"]
+    number = train("Toy-v0", 3, **SETTINGS, alive_bonus=0.5).state.arrays["trainings"]["0.theta"]
     for bonus, workers in (("lin_0.5_0.5", 2), (lambda _: 0.5, 0)):
-        other = train("Toy-v0", 3, workers, **SETTINGS, alive_bonus=bonus).state.arrays["theta"]["theta"]
+        other = train("Toy-v0", 3, workers, **SETTINGS, alive_bonus=bonus).state.arrays["trainings"]["0.theta"]
         assert other.tobytes() == number.tobytes()
     assert_same(train("Toy-v0", 3, **SETTINGS), train("Toy-v0", 3, **SETTINGS, alive_bonus=0))
 
@@ -137,9 +139,9 @@ def test_a_function_that_gives_no_number_changes_nothing(given: Any, error: type
         before = trained.snapshot()
         with pytest.raises(error, match="alive_bonus"):
             learn(trained, 1, TOTAL)
-        budget = before.data["counters"] | {"budget": TOTAL}
-        assert trained.snapshot().data["counters"] == budget
-        assert trained.theta.tobytes() == before.arrays["theta"]["theta"].tobytes()
+        budget = before.data["trainings"][0]["counters"] | {"budget": TOTAL}
+        assert trained.snapshot().data["trainings"][0]["counters"] == budget
+        assert trained.theta.tobytes() == before.arrays["trainings"]["0.theta"].tobytes()
 
 
 def test_the_command_line_trains_and_resumes_with_a_schedule(tmp_path: Path) -> None:

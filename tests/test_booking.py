@@ -21,17 +21,20 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import SETTINGS, toy
-from training import MANY, TIMES, Result, assert_same, assert_same_state, learn, tell_the_rest
+from training import MANY, TIMES, Result, assert_same, assert_same_state, tell_the_rest
 
 import fastes
 from fastes import Callback, EvolutionStrategy, FastES
-from fastes.agent import FastES as Agent
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.envs.worker_number import WORKER_INDEX, numbered
 from fastes.runs.run_folder import RunFolder
 from fastes.system.interrupts import Terminated, interrupts_wait
-from fastes.training.state import TrainingState
+from fastes.training.player import Player
+from fastes.training.record import Generation
+from fastes.training.selection import Selection
+from fastes.training.trainer import trainings_of
+from fastes.training.training import Training
 
 TOTAL = 10**6
 PACKAGE = fastes.__path__[0]  # of a checkout, it may be that of what is installed
@@ -44,7 +47,7 @@ RICH: dict[str, Any] = {
     "generation_timesteps": 60,
     "archive_size": 1,
 }
-TARGETED: dict[str, Any] = {**RICH, "target_return": -1e9, "target_episodes": 2, "starts": 2}
+TARGETED: dict[str, Any] = {**RICH, "target_return": -1e9, "target_episodes": 2}
 
 
 @pytest.fixture(autouse=True)
@@ -112,26 +115,37 @@ def _said(state: Checkpoint) -> tuple[str, ...]:
     return json.dumps(state.data, sort_keys=True), *arrays
 
 
-def _begun(model: FastES, done: int) -> TrainingState:
-    """The state after so many generations, whose evaluations are not told yet, as `learn` begins with it."""
-    states = [model.state]
+def _begun(model: FastES, done: int) -> Selection:
+    """The state after so many generations, of all trials, whose evaluations are not told yet, as `learn` begins with it."""
+    states = [model.selection]
+
+    def note(model: FastES, _: Any) -> bool:
+        states.append(model.selection)
+        return len(states) <= done
+
     if done:
-        learn(model, done, total=TOTAL, on_record=lambda _: states.append(model.state))
-    model.state = states[-1].begun(TOTAL - states[-1].counters.num_timesteps, False)
-    return model.state
+        model.learn(TOTAL, note)
+    start = states[-1].with_budget(TOTAL - states[-1].num_timesteps, False)
+    _go_back(model, start)
+    return start
+
+
+def _go_back(model: FastES, start: Selection) -> None:
+    model.trainer.selection, model.evaluator.trainings = start, trainings_of(start)
 
 
 class Ending(Callback):
-    """Ends the training with a generation, and notes the state in which that was booked."""
+    """Ends the training after so many generations, of all trials, and notes the state in which the last one was booked."""
 
-    def __init__(self, generation: int, when_booked: Callable[[], None]) -> None:
-        self.generation, self.when_booked, self.booked = generation, when_booked, ""
+    def __init__(self, generations: int, when_booked: Callable[[], None]) -> None:
+        self.generations, self.when_booked, self.booked = generations, when_booked, ("",)
 
     def on_generation(self, model: FastES, record: Any) -> bool:
-        if record.generation == self.generation:
+        self.generations -= 1
+        if not self.generations:
             self.when_booked()
             self.booked = _said(model.snapshot())
-        return record.generation < self.generation
+        return self.generations > 0
 
 
 def _stopped(model: FastES, at: At, *callbacks: Callback) -> None:
@@ -147,8 +161,15 @@ def _stopped(model: FastES, at: At, *callbacks: Callback) -> None:
 @EVERY
 @pytest.mark.parametrize(
     ("settings", "done"),
-    [(RICH, 1), ({**RICH, "eval_lag": 0}, 1), (TARGETED, 1), ({**TARGETED, "eval_lag": 0}, 0)],
-    ids=["learned", "learned at once", "solved", "solved at once"],
+    [
+        (RICH, 1),
+        ({**RICH, "eval_lag": 0}, 1),
+        (TARGETED, 1),
+        ({**TARGETED, "eval_lag": 0}, 0),
+        ({**RICH, "trials": 2}, 3),
+        ({**TARGETED, "trials": 2}, 2),
+    ],
+    ids=["learned", "learned at once", "solved", "solved at once", "one of two trials", "one of two trials solved"],
 )
 def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
     settings: dict[str, Any], done: int, every: int, monkeypatch: pytest.MonkeyPatch
@@ -157,20 +178,22 @@ def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
 
     From where a generation's candidates are known to where callbacks are told.
     """
-    book, at = Agent._commit_generation, At(0)
+    play, at = Player.generation, At(0)
 
-    def traced(self: Any, *arguments: Any) -> Any:
+    async def traced(player: Player, training: Training) -> Generation:
+        generation = await play(player, training)
         at.start()
-        return book(self, *arguments)
+        return generation
 
     with FastES(toy(), n_workers=0, **settings) as model:
         start = _begun(model, done)
-        monkeypatch.setattr(Agent, "_commit_generation", traced)
+        monkeypatch.setattr(Player, "generation", traced)
         before, ends, number, raised = _said(model.snapshot()), set(), 1 - every, True
         while raised:
             number += every
-            model.state, at = start, At(number)
-            ending = Ending(done + 1, at.stop)
+            _go_back(model, start)
+            at = At(number)
+            ending = Ending(1, at.stop)
             _stopped(model, at, ending)
             raised = at.raised
             if raised:
@@ -182,9 +205,13 @@ def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
 
 
 @EVERY
-@pytest.mark.parametrize(("settings", "generations"), [({**RICH, "eval_lag": 2}, 2), (TARGETED, 1)], ids=["learned", "solved"])
+@pytest.mark.parametrize(
+    ("settings", "generations", "evaluations"),
+    [({**RICH, "eval_lag": 2}, 2, 2), (TARGETED, 1, 1), ({**RICH, "trials": 2}, 4, 1), ({**TARGETED, "trials": 2}, 2, 1)],
+    ids=["learned", "solved", "one of two trials", "one of two trials solved"],
+)
 def test_an_exception_at_any_line_of_the_end_tells_each_evaluation_or_not(
-    settings: dict[str, Any], generations: int, every: int
+    settings: dict[str, Any], generations: int, evaluations: int, every: int
 ) -> None:
     """From where the last generation is booked to where `learn` is over."""
     with FastES(toy(), n_workers=0, **settings) as model:
@@ -193,7 +220,8 @@ def test_an_exception_at_any_line_of_the_end_tells_each_evaluation_or_not(
         whole, ends, number = _said(model.snapshot()), set(), 1 - every
         while number < 1 or at.raised:
             number += every
-            model.state, at = start, At(number)
+            _go_back(model, start)
+            at = At(number)
             ending = Ending(generations, at.start)
             _stopped(model, at, ending)
             ends.add(_said(model.snapshot()))
@@ -202,7 +230,7 @@ def test_an_exception_at_any_line_of_the_end_tells_each_evaluation_or_not(
             assert model.solved == (settings["target_return"] != "none")
         assert number > 100, "lines of the end of a training"
         assert {ending.booked, whole} <= ends
-        assert len(ends) == 1 + generations, "each evaluation is told as a whole"
+        assert len(ends) == 1 + evaluations, "each evaluation is told as a whole"
 
 
 @contextlib.contextmanager
@@ -254,9 +282,9 @@ def test_alarms_at_random_moments_change_no_result(undisturbed: Result) -> None:
     """Time limits raise in a handler of SIGALRM; training goes on after each."""
     chance, stopped = np.random.default_rng(0), 0
     with FastES(toy(), n_workers=0, **SETTINGS) as model, alarms():
-        start, seconds = model.state, _seconds(model, lambda: [])
+        start, seconds = model.selection, _seconds(model, lambda: [])
         for number in range(1000):
-            model.state = start
+            _go_back(model, start)
             records, rang = stopped_after(model, chance.uniform(0.0, seconds))
             tell_the_rest(model)
             assert_same(undisturbed, Result(model.snapshot(), [records[generation] for generation in range(1, 5)]))
@@ -276,9 +304,10 @@ def test_alarms_at_random_moments_lose_no_row(tmp_path: Path, undisturbed: Resul
         return RunFolder(path, checkpoint_seconds=0.0)
 
     with FastES(toy(), n_workers=0, **SETTINGS) as model, alarms():
-        start, seconds = model.state, _seconds(model, lambda: [new()])
+        start, seconds = model.selection, _seconds(model, lambda: [new()])
         for number in range(300):
-            model.state, folder = start, new()
+            _go_back(model, start)
+            folder = new()
             stopped += stopped_after(model, chance.uniform(0.0, seconds), folder)[1]
             assert _statistics(folder.path) == _statistics(tmp_path / "0")
             tell_the_rest(model)
@@ -291,11 +320,12 @@ def test_alarms_at_random_moments_lose_no_row(tmp_path: Path, undisturbed: Resul
 
 def _seconds(model: FastES, callbacks: Callable[[], list[Any]]) -> float:
     """That four generations take when nothing has to be made any more; the model is as it was."""
-    start = model.state
+    start = model.selection
     for _ in range(2):
-        model.state, began = start, time.perf_counter()
+        _go_back(model, start)
+        began = time.perf_counter()
         stopped_after(model, 60.0, *callbacks())
-    model.state = start
+    _go_back(model, start)
     return time.perf_counter() - began
 
 

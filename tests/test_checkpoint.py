@@ -29,7 +29,7 @@ from fastes import CheckpointError, FastES
 from fastes.checkpoints.file_format import FORMAT_VERSION, Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
-from fastes.sb3.files import EvaluationsFile
+from fastes.reports.monitor_files import EvaluationsFile
 from fastes.settings.settings import Settings
 from fastes.system.atomic_files import replace_file
 
@@ -56,6 +56,14 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "m.zip"
 
 
+@pytest.fixture
+def saved_trials(tmp_path: Path) -> Path:
+    """Of two trials that are left."""
+    with _trained(trials=2) as model:
+        model.save(tmp_path / "m.zip")
+    return tmp_path / "m.zip"
+
+
 def load(path: Path, **changes: Any) -> FastES:
     return FastES.load(path, n_workers=0, **changes)
 
@@ -77,6 +85,7 @@ def load(path: Path, **changes: Any) -> FastES:
         {"target_return": -1e300},
         {"step_timeout": float("inf")},
         {"learning_rate": "lin_0.1_0.01", "sigma": 1},
+        {"trials": 3, "archive_size": 1, "episode_cap": "mean", "generation_timesteps": 60},
     ],
     ids=label,
 )
@@ -149,10 +158,9 @@ def test_the_suffix_is_added_once(tmp_path: Path) -> None:
 def test_the_file_is_a_plain_zip_that_others_can_read(saved: Path) -> None:
     with zipfile.ZipFile(saved) as archive:
         assert archive.testzip() is None
-        groups = ("theta", "optimizer", "normalizer", "pending")
-        assert set(archive.namelist()) == {"data", *(f"{group}.safetensors" for group in groups)}
+        assert set(archive.namelist()) == {"data", "trainings.safetensors"}
         data = json.loads(archive.read("data"))
-        assert load_tensors(archive.read("theta.safetensors"))["theta"].dtype == np.float32
+        assert load_tensors(archive.read("trainings.safetensors"))["0.theta"].dtype == np.float32
     assert data["format_version"] == FORMAT_VERSION
     assert data["versions"]["numpy"] == np.__version__
     umask = os.umask(0)
@@ -412,7 +420,7 @@ def test_a_newer_file_is_named(saved: Path) -> None:
         load(path)
 
 
-@pytest.mark.parametrize("name", ["data", "theta.safetensors", "optimizer.safetensors", "normalizer.safetensors"])
+@pytest.mark.parametrize("name", ["data", "trainings.safetensors"])
 def test_a_missing_member_is_named(name: str, saved: Path, tmp_path: Path) -> None:
     members = _members(saved)
     members.pop(name)
@@ -424,11 +432,10 @@ def test_a_missing_member_is_named(name: str, saved: Path, tmp_path: Path) -> No
     "damage",
     ["longer", "shorter", "two dimensions", "float64", "int32", "nan", "inf", "renamed", "missing"],
 )
-@pytest.mark.parametrize("group", ["theta", "optimizer", "normalizer"])
-def test_wrong_arrays_are_named(group: str, damage: str, saved: Path, tmp_path: Path) -> None:
-    members = _members(saved)
-    arrays = load_tensors(members[group + ".safetensors"])
-    name = {"theta": "theta", "optimizer": "optimizer.m", "normalizer": "mean"}[group]
+@pytest.mark.parametrize("name", ["0.theta", "1.theta", "1.optimizer.m", "0.normalizer.mean", "1.pending.0.theta"])
+def test_wrong_arrays_are_named(name: str, damage: str, saved_trials: Path, tmp_path: Path) -> None:
+    members = _members(saved_trials)
+    arrays = load_tensors(members["trainings.safetensors"])
     array = arrays.pop(name)
     changed: dict[str, Any] = {
         "longer": np.append(array, array[:1]),
@@ -440,14 +447,15 @@ def test_wrong_arrays_are_named(group: str, damage: str, saved: Path, tmp_path: 
         "inf": np.full_like(array, np.inf),
     }
     if damage == "renamed":
-        arrays["other"] = array
+        arrays[name + "x"] = array
     elif damage != "missing":
         arrays[name] = changed[damage]
     with pytest.raises(CheckpointError, match=rf"{name}.* (checksum|missing)"):
-        load(_write(tmp_path / "edited.zip", {**members, group + ".safetensors": save_tensors(arrays)}))
-    intact = read_checkpoint(saved)
-    write_checkpoint(tmp_path / "forged.zip", intact._replace(arrays={**intact.arrays, group: arrays}))  # with true checksums
-    with pytest.raises(CheckpointError, match=name) as caught:
+        load(_write(tmp_path / "edited.zip", {**members, "trainings.safetensors": save_tensors(arrays)}))
+    intact = read_checkpoint(saved_trials)
+    write_checkpoint(tmp_path / "forged.zip", intact._replace(arrays={"trainings": arrays}))  # with true checksums
+    said = "theta has" if name == "0.theta" and damage not in ("float64", "int32", "nan", "inf") else rf"trainings\.{name}"
+    with pytest.raises(CheckpointError, match=said) as caught:
         load(tmp_path / "forged.zip")
     assert "checksum" not in str(caught.value)
 
@@ -514,10 +522,10 @@ def test_a_policy_that_contradicts_itself_is_refused(change: dict[str, Any], sav
 
 def test_negative_statistics_are_refused(saved: Path, tmp_path: Path) -> None:
     intact = read_checkpoint(saved)
-    normalizer = intact.arrays["normalizer"]
-    for name in ("counts", "squares"):
-        changed = {**normalizer, name: -np.abs(normalizer[name]) - 1}
-        write_checkpoint(tmp_path / "t", intact._replace(arrays={**intact.arrays, "normalizer": changed}))
+    arrays = intact.arrays["trainings"]
+    for name in ("0.normalizer.counts", "0.normalizer.squares", "0.pending.0.normalizer.counts"):
+        changed = {**arrays, name: -np.abs(arrays[name]) - 1}
+        write_checkpoint(tmp_path / "t", intact._replace(arrays={"trainings": changed}))
         with pytest.raises(CheckpointError, match=name):
             load(tmp_path / "t")
 
@@ -559,7 +567,7 @@ def test_pickles_in_a_checkpoint_are_not_executed(saved: Path, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     payload = pickle.dumps(Bomb())
     members = _members(saved)
-    for name in ("data", "theta.safetensors", "optimizer.safetensors", "extra.pkl", "policy.pth"):
+    for name in ("data", "trainings.safetensors", "extra.pkl", "policy.pth"):
         with_bomb = {**members, name: payload}
         with contextlib.suppress(CheckpointError):
             load(_write(tmp_path / "t.zip", with_bomb)).close()

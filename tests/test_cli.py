@@ -35,6 +35,7 @@ from fastes.runs.run_folder import RunFolder
 from fastes.settings.foreign_names import ANSWERS, FLAG_ANSWERS
 from fastes.settings.preset_loader import load_preset, tomllib
 from fastes.training.evaluation import Evaluation
+from fastes.training.player import Player
 from fastes.training.record import Record
 
 SMALL = ["--preset", "default", "--population-size", "4", "--net-arch", "4", "--target-return", "none"]
@@ -97,7 +98,7 @@ def test_config_holds_what_is_needed_to_repeat_the_run(run: Path, tmp_path: Path
     monkeypatch.chdir(tmp_path)
     assert main([*command[1:], "--quiet"]) == 0
     first, second = (read_checkpoint(p / "checkpoint.zip") for p in (run, tmp_path / "runs" / "CartPole-v1" / "1"))
-    assert first.arrays["theta"]["theta"].tobytes() == second.arrays["theta"]["theta"].tobytes()
+    assert first.arrays["trainings"]["0.theta"].tobytes() == second.arrays["trainings"]["0.theta"].tobytes()
 
 
 def test_settings_of_a_config_make_the_same_model(run: Path) -> None:
@@ -105,7 +106,7 @@ def test_settings_of_a_config_make_the_same_model(run: Path) -> None:
     with FastES(config["run"]["env"], seed=config["run"]["seed"], preset="default", n_workers=0, **config["settings"]) as model:
         model.learn()
         saved = read_checkpoint(run / "checkpoint.zip")
-        assert model.theta.tobytes() == saved.arrays["theta"]["theta"].tobytes()
+        assert model.theta.tobytes() == saved.arrays["trainings"]["0.theta"].tobytes()
 
 
 def test_train_says_what_the_policy_sees_and_that_populations_grow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +169,7 @@ def test_a_solved_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     saved = read_checkpoint(tmp_path / "CartPole-v1" / "1" / "best.zip")
     with FastES.load(tmp_path / "CartPole-v1" / "1" / "best.zip", n_workers=0) as model:
         assert model.evaluate(20).mean >= 5
-    assert saved.data["counters"]["generation"] == 1, "the first evaluation is told with the second generation"
+    assert saved.data["trainings"][0]["generation"] == 1, "the first evaluation is told with the second generation"
     with FastES("CartPole-v1", preset="default", seed=saved.data["seed"], n_workers=0) as model:
         last = read_checkpoint(tmp_path / "CartPole-v1" / "1" / "checkpoint.zip")
         for state in (saved, last):
@@ -184,8 +185,8 @@ def test_the_parameters_that_solved_are_the_best(tmp_path: Path) -> None:
     evaluations = [float(row["eval_return"]) for row in rows(run) if int(row["eval_generation"])]
     assert max(evaluations) > evaluations[-1] >= 9.0
     best, last = (read_checkpoint(run / name) for name in ("best.zip", "checkpoint.zip"))
-    assert best.data["counters"]["generation"] == len(evaluations) == len(rows(run)) - 1
-    assert best.arrays["theta"]["theta"].tobytes() == last.arrays["theta"]["theta"].tobytes()
+    assert best.data["trainings"][0]["generation"] == len(evaluations) == len(rows(run)) - 1
+    assert best.arrays["trainings"]["0.theta"].tobytes() == last.arrays["trainings"]["0.theta"].tobytes()
 
 
 def test_resume_goes_on_and_keeps_the_record(run: Path, tmp_path: Path) -> None:
@@ -251,10 +252,14 @@ def test_a_target_that_the_last_evaluation_reaches_is_not_called_missed(
 ) -> None:
     """Training ends unsolved all the same when no evaluation in it was confirmed."""
 
-    async def unconfirmed(state: Any, *_: Any) -> tuple[bool, Any, Evaluation]:
-        return False, state, Evaluation(np.array([4.0]), np.array([4]), np.array([0]))
+    real = Player.evaluate
 
-    monkeypatch.setattr("fastes.loop.confirm_target", unconfirmed)
+    async def unconfirmed(player: Player, training: Any, seeds: Any, of: Any = None) -> Evaluation:
+        if of is None:  # the report's
+            return await real(player, training, seeds)
+        return Evaluation(np.array([4.0]), np.array([4]), np.array([0]))
+
+    monkeypatch.setattr(Player, "evaluate", unconfirmed)
     flags = ["--workers", "0", "--runs", str(tmp_path), "--preset", "default", "--seed", "1"]
     for target, said in (("5", "target 5 reached here, but the run is not solved"), ("600", "(target 600 not reached)")):
         assert main(["train", "CartPole-v1", *flags, "--total-timesteps", "300", "--target-return", target]) == 0
@@ -656,7 +661,7 @@ def test_every_generation_is_saved_when_asked(seconds: str, tmp_path: Path, monk
 
     def on_generation(self: RunFolder, model: FastES, record: Record) -> None:
         whole(self, model, record)
-        saved.append((record.generation, read_checkpoint(self.path / "checkpoint.zip").data["counters"]["generation"]))
+        saved.append((record.generation, read_checkpoint(self.path / "checkpoint.zip").data["trainings"][0]["generation"]))
 
     monkeypatch.setattr(RunFolder, "on_generation", on_generation)
     flags = ["--checkpoint-seconds", seconds, "--total-timesteps", "600", "--seed", "2", "--quiet", *SMALL]
@@ -713,8 +718,8 @@ def test_one_interrupt_ends_after_the_generation_and_saves(to: str, tmp_path: Pa
     assert f"fastes train --resume {run.relative_to(tmp_path)}" in out + err
     table = rows(run)
     state = read_checkpoint(run / "checkpoint.zip")
-    assert state.data["counters"]["generation"] == len(table)
-    assert state.data["counters"]["num_timesteps"] == int(table[-1]["timesteps"])
+    assert state.data["trainings"][0]["generation"] == len(table)
+    assert state.data["trainings"][0]["counters"]["num_timesteps"] == int(table[-1]["timesteps"])
     assert (run / "learning_curve.png").exists()
 
 
@@ -858,7 +863,7 @@ def test_a_failed_training_saves_what_it_has(tmp_path: Path, capsys: pytest.Capt
     for words in ("toy fails", f"env seed {seed}", "ToyError", "saved"):
         assert words in error
     run = tmp_path / "Toy-v0" / "1"
-    assert read_checkpoint(run / "checkpoint.zip").data["counters"]["generation"] == len(rows(run)) == 1
+    assert read_checkpoint(run / "checkpoint.zip").data["trainings"][0]["generation"] == len(rows(run)) == 1
 
 
 def test_module_and_command_are_the_same(tmp_path: Path) -> None:

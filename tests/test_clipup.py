@@ -97,5 +97,5 @@ def test_the_command_line_trains_with_it(tmp_path: Path) -> None:
     (run,) = (tmp_path / "runs").glob("*/1")
     saved = read_checkpoint(run / "checkpoint.zip")
     assert (saved.data["settings"]["optimizer"], saved.data["settings"]["max_speed"]) == ("clipup", 0.05)
-    assert 0.0 < np.linalg.norm(saved.arrays["optimizer"]["optimizer.step"]) <= 0.05 * 1.00001
+    assert 0.0 < np.linalg.norm(saved.arrays["trainings"]["0.optimizer.step"]) <= 0.05 * 1.00001
     assert np.isfinite(theta_of(saved)).all()

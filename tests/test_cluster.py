@@ -192,8 +192,8 @@ def test_infos_come_from_all_nodes_in_job_order(cluster: Cluster) -> None:
     assert len({info["seed"] for info in told[0]}) == 8, "4 pairs of 2 episodes"
 
 
-def test_starts_are_met_with_whole_states(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {**SETTINGS, "starts": 2, "starts_share": 0.5}
+def test_trials_are_followed_each_by_its_own_states(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {**SETTINGS, "trials": 2, "trials_fraction": 0.5}
     scalars(monkeypatch, True)
 
     def result(**where: Any) -> Any:
@@ -242,11 +242,11 @@ DIFFERENT: list[dict[str, Any]] = [
 
 async def _trained(pool: Pool, model: FastES, training: int) -> list[bytes]:
     """Four generations, each with its evaluation: the parameters and the returns of each."""
-    candidates, evaluation = model.state.episode_settings()
+    candidates, evaluation = model.training.episode_settings()
     strategy, results = model.strategy, []
     pool.place_table(strategy.table, training)
     for number in range(4):
-        normalizer, seeds = copy.copy(model.normalizer), model.state.eval_seeds(number)
+        normalizer, seeds = copy.copy(model.normalizer), model.training.eval_seeds(number)
         asked = Request(strategy.theta, normalizer, candidates, strategy.ask(), training=training, strategy=strategy)
         noise_free = Request(
             strategy.theta, normalizer, evaluation, eval_seeds=seeds, generation=number, training=training, strategy=strategy
@@ -278,7 +278,7 @@ def test_trainings_that_differ_in_policy_and_settings_share_a_cluster(
             expected += run_trainings(_trained(pool, model, 0))
             pool.close()
     together, ray_pool = models(), RayPool(cluster.address)
-    spec = replace(together[0].evaluator.pool_spec(), trainings=tuple(model.evaluator.needs() for model in together))
+    spec = replace(together[0].evaluator.pool_spec(), trainings=tuple(model.evaluator.needs()[0] for model in together))
     try:
         ray_pool.open(spec)
         with caught_warnings() as messages:

@@ -103,8 +103,8 @@ class Requests:
         with FastES(toy(), n_workers=0, preset="default", **SETTINGS) as model:
             spec = model.evaluator.pool_spec()
             self.spec = replace(spec, trainings=2 * spec.trainings)
-            self._theta, self._normalizer, self._perturbations = model.theta, model.normalizer, model.state.perturbations()
-            self._episodes = model.state.episode_settings()
+            self._theta, self._normalizer, self._perturbations = model.theta, model.normalizer, model.training.ask()
+            self._episodes = model.training.episode_settings()
 
     def candidates(self, generation: int, training: int = 0) -> Request:
         perturbations = replace(self._perturbations, generation=generation)

@@ -162,8 +162,8 @@ def test_a_node_that_owes_something_is_late_by_the_pace_of_others(monkeypatch: p
 
 def ticket(num_pairs: int = 2, **changes: Any) -> tuple[OpenTicket, Any]:
     with FastES(toy(), n_workers=0, **{**SETTINGS, "population_size": 2 * num_pairs, **changes}) as model:
-        perturbations, spec = model.state.perturbations(), model.evaluator.pool_spec()
-        request = Request(perturbations.theta, model.normalizer, model.state.episode_settings()[0], perturbations)
+        perturbations, spec = model.training.ask(), model.evaluator.pool_spec()
+        request = Request(perturbations.theta, model.normalizer, model.training.episode_settings()[0], perturbations)
         return OpenTicket(1, request, spec), spec
 
 

@@ -185,7 +185,8 @@ def test_a_policy_survives_its_description() -> None:
             own = spec(space, **kwargs)
             described = json.loads(json.dumps(describe_policy(own)))
             assert set(described) == {"layers", "head", "obs_shape", "flattened"}
-            arrays, settings = {"theta": {"theta": own.initial_theta(0)}}, {"policy": "CnnPolicy", "policy_kwargs": kwargs}
+            arrays = {"trainings": {"0.theta": own.initial_theta(0)}}
+            settings = {"policy": "CnnPolicy", "policy_kwargs": kwargs}
             assert spec_from(Checkpoint({"policy": described, "settings": settings}, arrays)) == own
             for change in (
                 {"obs_shape": [2]},
@@ -220,7 +221,7 @@ def test_number_of_workers_and_a_pause_change_no_bit(tmp_path: Path) -> None:
     env = partial(Dots, dictionary=True)
     expected = train(env, 3, **SETTINGS)
     assert_same(expected, train(env, 3, 2, **SETTINGS))
-    assert expected.state.arrays["normalizer"]["mean"].shape == (5,), "images have no statistics"
+    assert expected.state.arrays["trainings"]["0.normalizer.mean"].shape == (5,), "images have no statistics"
     with FastES(env, n_workers=0, seed=5, target_return="none", preset="default", **SETTINGS) as model:
         learn(model, 1)
         model.save(tmp_path / "m")
@@ -240,7 +241,7 @@ def test_vector_envs_and_trainings_side_by_side_change_no_bit() -> None:
     models = train_seeds(Dots, [5, 6], total_timesteps=steps, n_workers=0, target_return="none", preset="default", **SETTINGS)
     for model, result in zip(models, expected, strict=True):
         reference = result.state.arrays["reference"]["observations"]
-        assert model.state.reference.tobytes() == reference.tobytes()
+        assert model.training.reference.tobytes() == reference.tobytes()
         with FastES(Dots, n_workers=0, seed=model.seed, target_return="none", preset="default", **SETTINGS) as alone:
             alone.learn(steps)
             assert_same_state(alone.snapshot(), model.snapshot())
@@ -255,7 +256,7 @@ def test_a_pool_that_was_sent_somewhere_has_the_batch() -> None:
     """As a node of a cluster gets it."""
     with FastES(Dots, n_workers=0, seed=1, preset="default", **SETTINGS) as model:
         sent = cloudpickle.loads(cloudpickle.dumps(model.evaluator.pool_spec(training=False)))
-        request = Request(model.theta, model.normalizer, model.state.episode_settings()[1], eval_seeds=np.arange(2))
+        request = Request(model.theta, model.normalizer, model.training.episode_settings()[1], eval_seeds=np.arange(2))
         pool = opened(sent)
         expected = model.evaluate(2)
         assert played(pool, request).returns.tolist() == expected.returns.tolist()
@@ -283,7 +284,7 @@ def test_it_acts_as_its_twin_and_after_loading(kwargs: dict[str, Any], tmp_path:
             twin.parameters[:] = model.theta
             twin.set_normalizer(model.normalizer.mean, 1.0 / model.normalizer.std, model.normalizer.clip)
             if model.policy_spec.needs_reference:
-                twin.set_reference(model.state.reference)
+                twin.set_reference(model.training.reference)
                 twin.fold()
             assert [
                 twin.act(spaces.flatten(space, each) if model.policy_spec.flattened else each) for each in observations
@@ -299,7 +300,7 @@ def test_it_acts_as_its_twin_and_after_loading(kwargs: dict[str, Any], tmp_path:
 def test_candidates_between_evaluations_of_one_theta_change_no_result() -> None:
     """Episodes of a theta in a row share the statistics of the batch: the actor may not have become another's meanwhile."""
     with FastES(Dots, n_workers=0, seed=1, preset="default", **SETTINGS) as model:
-        training, evaluation = model.state.episode_settings()
+        training, evaluation = model.training.episode_settings()
         seeds = np.arange(2, dtype=np.int64)
         asked = Request(model.theta, model.normalizer, evaluation, eval_seeds=seeds, generation=0)
         candidates = Request(model.theta, model.normalizer, training, model.strategy.ask())

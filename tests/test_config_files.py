@@ -43,7 +43,7 @@ def train(folder: Path, *arguments: str) -> Path:
 
 
 def theta(run: Path) -> bytes:
-    return read_checkpoint(run / "checkpoint.zip").arrays["theta"]["theta"].tobytes()
+    return read_checkpoint(run / "checkpoint.zip").arrays["trainings"]["0.theta"].tobytes()
 
 
 def test_a_run_is_repeated_from_its_config(tmp_path: Path) -> None:

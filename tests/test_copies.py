@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from faults import SETTINGS, toy
 from processes import run_script
-from training import Result, assert_same, assert_same_state, learn, tell_the_rest, train
+from training import Result, assert_same, assert_same_records, assert_same_state, learn, tell_the_rest, train
 
 from fastes import CallablePolicy, EvolutionStrategy, FastES, FastESError
 
@@ -42,6 +42,23 @@ def test_a_copy_trains_as_the_original(kind: str, undisturbed: Result) -> None:
         assert_same(undisturbed, Result(model.snapshot(), records))
 
 
+@pytest.mark.parametrize("kind", COPIERS)
+def test_a_copy_has_the_trials_that_are_left(kind: str) -> None:
+    settings = {**SETTINGS, "trials": 3}
+    whole = train(toy(), 3, **settings)
+    with FastES(toy(), n_workers=0, preset="default", **settings) as model:
+        records = learn(model, 2)
+        with COPIERS[kind](model) as twin:
+            assert [trial.number for trial in twin.selection.trials] == [0, 1, 2]
+            assert_same_state(model.snapshot(), twin.snapshot())
+            records += learn(twin, 3)
+            assert_same_state(whole.state, twin.snapshot())
+            assert model.selection.trials[1].training.generation == 1, "the original stays where it was"
+    # at a stop the trial that came last plays its evaluation to the end: its steps are counted before those of others
+    of_each = [[record._replace(eval_timesteps=0) for record in each] for each in (whole.records, records)]
+    assert_same_records(*of_each)
+
+
 def test_functions_travel_with_a_copy() -> None:
     """A file would not hold them: the environment's, the policy's, a schedule's."""
     length = 12
@@ -56,7 +73,7 @@ def test_functions_travel_with_a_copy() -> None:
         records = learn(model, 1)
         with copy.deepcopy(model) as twin:
             records += learn(twin, 3)
-            assert_same(whole, Result(twin.snapshot(), records))
+            assert_same_state(whole.state, twin.snapshot())
 
 
 def test_a_copy_made_in_a_callback_is_that_generation(undisturbed: Result) -> None:

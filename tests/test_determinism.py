@@ -65,8 +65,8 @@ def test_training_moves(in_process: dict[str, Result]) -> None:
             start = model.snapshot()
         arrays = in_process[name].state.arrays
         assert (theta_of(in_process[name].state) != theta_of(start)).any()
-        assert arrays["normalizer"]["counts"][0] > 0
-        assert (arrays["optimizer"]["optimizer.m"] != 0).any()
+        assert arrays["trainings"]["0.normalizer.counts"][0] > 0
+        assert (arrays["trainings"]["0.optimizer.m"] != 0).any()
         assert len({record.theta_norm for record in in_process[name].records}) == len(in_process[name].records)
 
 

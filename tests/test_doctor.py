@@ -219,7 +219,7 @@ def test_workers_that_train_otherwise_are_found(monkeypatch: pytest.MonkeyPatch)
         made.append(kwargs)
         return original(*arguments, **{**kwargs, "seed": len(made)})
 
-    monkeypatch.setattr("fastes.agent.FastES", other)
+    monkeypatch.setattr("fastes.model.FastES", other)
     with pytest.raises(RuntimeError, match="CartPole-v1 to other parameters"):
         doctor_tries.training()
 

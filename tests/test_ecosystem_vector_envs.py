@@ -91,8 +91,8 @@ def _expected(model: FastES, rows: int) -> list[float]:
 
     Noise-free episodes are played first. Rows wait for each other, and begin together from the seed of the first among them.
     """
-    perturbations, actor, returns = model.state.perturbations(), model.policy_spec.make_actor(), []
-    jobs = [(model.theta, int(seed)) for seed in model.state.eval_seeds(0)]
+    perturbations, actor, returns = model.training.ask(), model.policy_spec.make_actor(), []
+    jobs = [(model.theta, int(seed)) for seed in model.training.eval_seeds(0)]
     jobs += [(theta.copy(), int(perturbations.env_seed[job // 2, 0])) for job, theta in enumerate(perturbations)]
     for job, (theta, _) in enumerate(jobs):
         world, agent = divmod(job % rows, AGENTS)
@@ -129,7 +129,7 @@ def test_the_same_bits_however_supersuit_makes_them() -> None:
     thetas = []
     for kind in ("several worlds", "in processes", "as SB3's", "as SB3's, monitored"):
         env = KINDS[kind]()
-        thetas.append(train(env, 3, **settings()).state.arrays["theta"]["theta"])
+        thetas.append(train(env, 3, **settings()).state.arrays["trainings"]["0.theta"])
         env.close()
     assert all((theta == thetas[0]).all() for theta in thetas)
 

@@ -22,7 +22,7 @@ from fastes import CheckpointError, FastES
 OF_EACH_JSON_TYPE: tuple[Any, ...] = (None, True, 7, 1.5, "x", [1], {"a": 1})
 OF_THE_FORMAT = {"format", "format_version", "checksums"}  # test_hostile_checkpoints.py has these
 CNN = {"cnn": [[2, 2, 1]], "features_extractor_kwargs": {"features_dim": 2}}
-EVERYTHING: dict[str, Any] = {"archive_size": 1, "starts": 2, "starts_share": 1e-8}
+EVERYTHING: dict[str, Any] = {"archive_size": 1, "trials": 2, "episode_cap": "mean", "generation_timesteps": 8}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp": ("EditedBox-v0", {"policy_kwargs": {"net_arch": [2], "action_mapping": "bins", "num_bins": 3}, **EVERYTHING}),
     "cnn": ("EditedImage-v0", {"policy": "CnnPolicy", "policy_kwargs": {**CNN, "batch_norm": "none"}}),
@@ -157,7 +157,17 @@ WRONG: list[tuple[str, Path, Any, str]] = [
         "x",
         rf"{DAMAGED}lstm_hidden_size = 'x'",
     ),
-    ("mlp", ("best_eval_return",), "x", r"'best_eval_return' is 'x'"),
+    ("mlp", ("trainings", 1, "counters", "best_eval_return"), "x", r"'trainings.1.counters.best_eval_return' is 'x'"),
+    ("mlp", ("trainings", 0, "archive", "snapshots", 0, "total"), None, r"'trainings.0.archive.snapshots.0.total' is None"),
+    ("mlp", ("trainings", 0, "pending", 0, "calls"), -1, r"'trainings.0.pending.0.calls' is -1"),
+    ("mlp", ("trainings", 0, "episode_cap"), 0, r"'trainings.0.episode_cap' is 0"),
+    ("mlp", ("trainings", 0, "population"), [], r"'trainings.0.population' is \[\]"),
+    ("mlp", ("trainings", 0, "seed"), 2**63, r"'trainings.0.seed' is 9223372036854775808"),
+    ("mlp", ("selection", "dropped", "num_timesteps"), 0.5, r"'selection.dropped.num_timesteps' is 0.5"),
+    ("mlp", ("selection", "trials", 1, "number"), 0, r"'selection.trials' is \[{.*'number': 0"),
+    ("mlp", ("selection", "sizes"), [3, 1], r"'selection.sizes' is \[3, 1\]"),
+    ("mlp", ("selection", "focus"), 2, r"'selection.focus' is 2"),
+    ("mlp", ("settings", "trials"), 0, r"settings.* trials = 0"),
     ("mlp", ("versions", "numpy"), [], r"'versions.numpy' is \[\]"),
     ("mlp", ("env",), {}, r"'env' misses \['id', 'kwargs'\]"),
     ("mlp", ("env", "kwargs"), {"a": 1}, r"'env.kwargs' is {'a': 1}, which 'EditedBox-v0' does not take .* pass env_kwargs="),

@@ -120,6 +120,25 @@ def test_every_worker_is_given_the_calls_at_the_same_moment() -> None:
         assert_same(first, again)
 
 
+@pytest.mark.parametrize("n_workers", [0, 1, 2])
+def test_each_trial_is_given_what_was_called_before_its_generation_began(n_workers: int) -> None:
+    """A trial's next generation begins when its last one is told of, however many others play then."""
+    seen: list[tuple[int, int, int]] = []
+
+    def note(model: Any, record: Record) -> None:
+        seen.append((record.trial, record.generation, round(model.last_episodes[0][0] / 30)))
+        model.get_env().set_attr("level", 10 * record.generation + record.trial)
+
+    with FastES(make, n_workers=n_workers, trials=3, trials_fraction=1.0, **SETTINGS) as model:
+        model.learn(24 * 9, note)
+        assert model.evaluate(1).mean == pytest.approx(3 * 330, abs=3), "the last call is that of the third trial"
+    assert seen == [
+        *((1, 1, 0), (2, 1, 0), (3, 1, 0)),
+        *((1, 2, 11), (2, 2, 12), (3, 2, 13)),
+        *((1, 3, 21), (2, 3, 22), (3, 3, 23)),
+    ]
+
+
 def test_a_worker_in_the_place_of_a_killed_one_is_given_them_too() -> None:
     first, _ = train(0)
     with pytest.warns(RuntimeWarning, match="died"):

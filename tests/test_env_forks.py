@@ -115,7 +115,7 @@ def test_what_an_environment_forks_plays_no_episode(
 ) -> None:
     log = tmp_path / "log"
     result = run_script(TRAINING.format(log=str(log), n_workers=n_workers, on_env_error=on_env_error), tmp_path)
-    expected = hashlib.sha256(undisturbed.state.arrays["theta"]["theta"].tobytes()).hexdigest()
+    expected = hashlib.sha256(undisturbed.state.arrays["trainings"]["0.theta"].tobytes()).hexdigest()
     assert (result.returncode, result.stdout.split()) == (0, [expected]), result.stderr
     assert len(set(log.read_text().split())) <= max(n_workers, 1), "copies end where they come back"
     assert "a process that the environment Forking has forked returned" in result.stderr
@@ -142,7 +142,7 @@ def test_a_copy_that_an_import_forks_in_a_worker_ends(undisturbed: Result, tmp_p
         print(hashlib.sha256(model.theta.tobytes()).hexdigest())
     """
     result = run_script(script, tmp_path)
-    expected = hashlib.sha256(undisturbed.state.arrays["theta"]["theta"].tobytes()).hexdigest()
+    expected = hashlib.sha256(undisturbed.state.arrays["trainings"]["0.theta"].tobytes()).hexdigest()
     assert (result.returncode, result.stdout.split()) == (0, [expected]), result.stderr
     assert "has forked returned" in result.stderr
 

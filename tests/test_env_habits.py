@@ -407,12 +407,12 @@ def test_the_run_folder_is_where_the_command_was_given(n_workers: int, home: Pat
     assert {"checkpoint.zip", "best.zip", "progress.csv", "config.toml"} <= names
     if n_workers:
         return
-    steps = read_checkpoint(run / "checkpoint.zip").data["counters"]["num_timesteps"]
+    steps = read_checkpoint(run / "checkpoint.zip").data["trainings"][0]["counters"]["num_timesteps"]
     os.chdir(home)
     resumed = ["train", "--resume", "out/Wanderer-v0/1", "--workers", str(n_workers), "--quiet"]
     assert main([*resumed, "--total-timesteps", "900"]) == 0
     assert list((home.parent / "elsewhere").iterdir()) == []
-    assert read_checkpoint(run / "checkpoint.zip").data["counters"]["num_timesteps"] > steps
+    assert read_checkpoint(run / "checkpoint.zip").data["trainings"][0]["counters"]["num_timesteps"] > steps
 
 
 def test_workers_import_from_a_relative_path(tmp_path: Path) -> None:
@@ -699,7 +699,7 @@ class Endless(Toy):
 
 @pytest.fixture
 def limit_of_50(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastes.training.state.usual_limit", lambda *_: 50)
+    monkeypatch.setattr("fastes.training.training.usual_limit", lambda *_: 50)
 
 
 @pytest.mark.usefixtures("limit_of_50")
@@ -754,7 +754,7 @@ def _limits(env: Any, budget: int, **settings: Any) -> tuple[int, int]:
         model.learn(budget)
         lengths = {length for _, length in model.last_episodes}
         assert len(lengths) == 1
-        return lengths.pop(), model.state.longest_episode()
+        return lengths.pop(), model.training.longest_episode()
 
 
 def test_an_environment_without_a_limit_gets_one_by_the_budget() -> None:

@@ -200,7 +200,7 @@ def test_workers_train_on_what_was_given(name: str) -> None:
     assert_same(serial, trained(ENVIRONMENTS[name](), 2))
     by_function = trained(ENVIRONMENTS[name], 0)
     assert [r.return_mean for r in serial.records] == [r.return_mean for r in by_function.records]
-    assert serial.state.arrays["theta"]["theta"].tobytes() == by_function.state.arrays["theta"]["theta"].tobytes()
+    assert serial.state.arrays["trainings"]["0.theta"].tobytes() == by_function.state.arrays["trainings"]["0.theta"].tobytes()
 
 
 def test_what_a_wrapper_has_learned_is_not_shared() -> None:
@@ -514,4 +514,4 @@ def test_wrappers_of_a_checkpoint_are_asked_for_and_go_on_exactly(tmp_path: Path
             state = again.snapshot()
             if env is not many:
                 assert_same_state(whole.state, state)
-            assert whole.state.arrays["theta"]["theta"].tobytes() == state.arrays["theta"]["theta"].tobytes()
+            assert whole.state.arrays["trainings"]["0.theta"].tobytes() == state.arrays["trainings"]["0.theta"].tobytes()

@@ -39,8 +39,8 @@ def run(env: Any, n_workers: int = 0, **changes: Any) -> Any:
 def test_each_generation_has_its_own_number() -> None:
     told: list[int] = []
     with FastES(Uneven, n_workers=0, **SCHEDULE) as model:
-        records = learn(model, 10**6, BUDGET, lambda _: told.append(len(model.state.report.episodes)))  # type: ignore[union-attr]
-        most = model.evaluator.needs().episodes
+        records = learn(model, 10**6, BUDGET, lambda _: told.append(len(model.last_episodes)))
+        most = model.evaluator.needs()[0].episodes
     begun = [0, *(record.timesteps for record in records[:-1])]
     numbers = [int(1.0 + 2.0 * timesteps / BUDGET + 0.5) for timesteps in begun]
     assert set(numbers) == {1, 2, 3}
@@ -130,11 +130,12 @@ def test_every_episode_of_a_candidate_counts_for_the_share_that_is_cut() -> None
         assert len(set(grown)) == 2
 
 
-@pytest.mark.parametrize("starts", [1, 3])
-def test_a_cap_that_a_training_goes_on_with_begins_where_it_is_set(starts: int, tmp_path: Path) -> None:
-    none = settings(episode_cap="none", starts=starts, starts_rounds=2)
+@pytest.mark.parametrize("trials", [1, 3])
+def test_a_cap_that_a_training_goes_on_with_begins_where_it_is_set(trials: int, tmp_path: Path) -> None:
+    none = settings(episode_cap="none", trials=trials, rungs=2)
     with FastES(Uneven, n_workers=0, **none) as model:
-        model.learn(BUDGET, lambda m, _: m.generation < 3 or (starts > 1 and not m.starts.kept))
+        model.learn(BUDGET, lambda m, _: m.generation < 3 or (trials > 1 and m.selection.rung < 1))
+        assert len(model.selection.trials) == min(trials, 2)
         model.save(tmp_path / "m")
     grow = {"episode_cap": "grow", "episode_cap_start": 4, "episode_cap_factor": 1.001}
     with FastES.load(tmp_path / "m", Uneven, n_workers=0, **grow) as model:
@@ -143,4 +144,4 @@ def test_a_cap_that_a_training_goes_on_with_begins_where_it_is_set(starts: int, 
         assert max(caps) <= 4 + len(caps)
         model.save(tmp_path / "m")
     with FastES.load(tmp_path / "m", Uneven, n_workers=0) as model:
-        assert model.cap.steps == caps[-1] > 5, "and goes on from there"
+        assert model.training.cap.steps == caps[-1] > 5, "and goes on from there"

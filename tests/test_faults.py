@@ -147,7 +147,7 @@ def test_an_environment_that_only_workers_cannot_build_is_reported() -> None:
 
 def test_a_generation_without_a_finite_return_changes_nothing(undisturbed: Result) -> None:
     with FastES(toy(all_nan=True), n_workers=0, **SETTINGS) as model:
-        model.budget = MANY  # as learn sets it
+        model.trainer.selection = model.selection.with_budget(MANY, anew=False)  # as learn does
         before = model.snapshot()
         with pytest.raises(FastESError, match="finite"):
             learn(model, 1)

@@ -116,7 +116,9 @@ def test_a_fork_changes_no_bit(scenario: str, told: list[str], pool: str, undist
     assert result.returncode == 0, result.stderr
     assert complaints(result.stderr) == []
     arrays = undisturbed.state.arrays
-    expected = hashlib.sha256(arrays["theta"]["theta"].tobytes() + arrays["normalizer"]["mean"].tobytes()).hexdigest()
+    expected = hashlib.sha256(
+        arrays["trainings"]["0.theta"].tobytes() + arrays["trainings"]["0.normalizer.mean"].tobytes()
+    ).hexdigest()
     assert {name: (tmp_path / name).read_text() for name in told} == dict.fromkeys(told, expected)
 
 

@@ -47,4 +47,4 @@ def test_workers_and_a_checkpoint_change_no_bit(tmp_path: Path) -> None:
     with FastES.load(tmp_path / "m", Uneven, n_workers=0) as model:
         learn(model, 1)
         assert model.normalizer.count == frozen < model.num_timesteps
-        assert (model.theta == expected.state.arrays["theta"]["theta"]).all()
+        assert (model.theta == expected.state.arrays["trainings"]["0.theta"]).all()

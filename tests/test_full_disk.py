@@ -65,7 +65,7 @@ def test_training_goes_on_and_writes_later_what_it_could_not(folder: Path) -> No
         assert model.generation == 9
     assert [int(row["generation"]) for row in _rows(folder)] == list(range(1, 10))
     assert [float(row["theta_norm"]) for row in _rows(folder)] == [record.theta_norm for record in records]
-    assert read_checkpoint(folder / "checkpoint.zip").data["counters"]["generation"] == 9
+    assert read_checkpoint(folder / "checkpoint.zip").data["trainings"][0]["generation"] == 9
     assert sum("progress.csv cannot be written" in message for message in messages) == 1
     assert sum("checkpoint.zip cannot be written" in message for message in messages) == 1
     assert len(messages) == 2
@@ -85,7 +85,7 @@ def test_training_stops_where_that_is_asked_for(folder: Path) -> None:
         assert model.generation == 4
         learn(model, 5)  # the model is whole
     _give_back(folder)
-    assert read_checkpoint(folder / "checkpoint.zip").data["counters"]["generation"] == 3
+    assert read_checkpoint(folder / "checkpoint.zip").data["trainings"][0]["generation"] == 3
 
 
 def test_a_training_that_cannot_save_at_all_does_not_begin(folder: Path) -> None:
@@ -105,7 +105,7 @@ def test_the_end_of_a_training_is_saved_somewhere(folder: Path, monkeypatch: pyt
         with caught_warnings() as messages:
             place = run.save_somewhere(model)
         assert place.parent == tmp_path / "here"
-        assert read_checkpoint(place).data["counters"]["generation"] == 2
+        assert read_checkpoint(place).data["trainings"][0]["generation"] == 2
         assert str(place) in messages[0]
 
 
@@ -126,7 +126,7 @@ def test_a_place_that_is_not_there_does_not_hide_the_next(
         with caught_warnings() as messages:
             place = RunFolder(folder).save_somewhere(model)
     assert place.parent == tmp_path / "temporary"
-    assert read_checkpoint(place).data["counters"]["generation"] == 2
+    assert read_checkpoint(place).data["trainings"][0]["generation"] == 2
     assert str(place) in messages[0]
 
 

@@ -84,4 +84,4 @@ def test_what_a_game_shows_decides(env: Any, kwargs: dict[str, Any] | None, poli
     given = env if kwargs is not None else env()
     with FastES(given, n_workers=0, seed=0, env_kwargs=kwargs, population_size=2, learning_rate=0.1) as model:
         assert model.settings.policy == policy
-        assert not model.policy_spec.needs_reference or model.state.reference.shape == (128, 4, 84, 84)
+        assert not model.policy_spec.needs_reference or model.training.reference.shape == (128, 4, 84, 84)

@@ -75,15 +75,26 @@ def trained(case: str, n_workers: int) -> Result:
 
 def digest_of(result: Result) -> str:
     """The beginning of a SHA-256 of every array of the training's state, and of what it says of its generations."""
-    found, arrays = hashlib.sha256(), result.state.arrays
-    for group in sorted(arrays):
-        for name in sorted(arrays[group]):
-            array = arrays[group][name]
-            found.update(f"{group} {name} {array.dtype.name} {array.shape}".encode())
-            found.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+    found = hashlib.sha256()
+    for (group, name), array in sorted(grouped(result).items()):
+        found.update(f"{group} {name} {array.dtype.name} {array.shape}".encode())
+        found.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
     for record in result.records:
         found.update(" ".join(value.hex() for value in (record.return_mean, record.eval_return, record.theta_norm)).encode())
     return found.hexdigest()[:16]
+
+
+def grouped(result: Result) -> dict[tuple[str, str], Any]:
+    """The arrays by (group, name) as the digests name them: of a group of its own are pending evaluations, statistics, ..."""
+    arrays = {("reference", name): array for name, array in result.state.arrays.get("reference", {}).items()}
+    for name, array in result.state.arrays["trainings"].items():
+        own = name.removeprefix("0.")
+        group, _, rest = own.partition(".")
+        if group in ("pending", "normalizer"):
+            arrays[group, rest] = array
+        else:
+            arrays["theta" if own == "theta" else "optimizer", own] = array
+    return arrays
 
 
 @pytest.mark.parametrize("name", _core.available_variants())

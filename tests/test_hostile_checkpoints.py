@@ -41,7 +41,9 @@ from fastes.checkpoints.writer import write_checkpoint
 def state(number: int, values: int = 8) -> Checkpoint:
     """A state that says in every part which one it is."""
     one = np.full(values, number, np.float32)
-    return Checkpoint({"n": number}, {"theta": {"theta": one}, "optimizer": {"v": one}, "normalizer": {"counts": one[:2]}})
+    return Checkpoint(
+        {"n": number}, {"trainings": {"0.theta": one, "0.optimizer.v": one}, "reference": {"observations": one[:2]}}
+    )
 
 
 # --- a save that is killed -------------------------------------------------------------------------------------------
@@ -62,7 +64,7 @@ path = Path("m.zip")
 def whole(path=path):
     found = read_checkpoint(path)
     n = found.data["n"]
-    for group in ("theta", "optimizer", "normalizer"):
+    for group in ("trainings", "reference"):
         for name, array in found.arrays[group].items():
             assert (array == n).all() and array.size, (n, group, name, array)
     return n
@@ -291,7 +293,7 @@ def test_arrays_that_the_reader_would_refuse_are_not_saved(tmp_path: Path, monke
     monkeypatch.setattr(writer, "MAX_BYTES", sum(array.nbytes for arrays in large.arrays.values() for array in arrays.values()))
     write_checkpoint(tmp_path / "large", large)
     large.arrays["more"]["b"] = np.zeros(1, np.float32)
-    with pytest.raises(ValueError, match=r"a checkpoint holds \d+ \(bytes of each group: 'more' 804, 'theta' \d+"):
+    with pytest.raises(ValueError, match=r"a checkpoint holds \d+ \(bytes of each group: 'more' 804, 'trainings' \d+"):
         write_checkpoint(tmp_path / "m", large)
     assert read_checkpoint(tmp_path / "m").data == {"n": 1}
     assert sorted(os.listdir(tmp_path)) == ["large.zip", "m.zip"]
@@ -492,8 +494,8 @@ def _header(form: str, magic: bytes, f: dict[str, Any], made_by: tuple[int, ...]
 
 
 def _members(saved: dict[str, bytes], **lies: Any) -> list[Member]:
-    """The members of a checkpoint; lies: local= and central= of the one for theta."""
-    return [Member(n.encode(), c, **(lies if n.startswith("theta") else {})) for n, c in saved.items()]
+    """The members of a checkpoint; lies: local= and central= of the one that has theta."""
+    return [Member(n.encode(), c, **(lies if n.startswith("trainings") else {})) for n, c in saved.items()]
 
 
 def _with(saved: dict[str, bytes], name: bytes, content: bytes = b"x", **lies: Any) -> bytes:
@@ -524,7 +526,7 @@ def _deflated(saved: dict[str, bytes], name: str, size: int) -> bytes:
 
 
 def _long_directory(saved: dict[str, bytes], honest: bool) -> bytes:
-    """100 000 entries that all mean the first member; the end record may count three of them."""
+    """100 000 entries that all mean the first member; the end record may count two of them."""
     entry = _header(
         "<4sH5H3L5H2L",
         b"PK\x01\x02",
@@ -533,7 +535,7 @@ def _long_directory(saved: dict[str, bytes], honest: bool) -> bytes:
         (20,),
     )
     size = 100_000 * len(entry)
-    return packed(_members(saved), end={"members": 100_000 % 65_536 if honest else 4, "size": size}, before_end=entry * 100_000)
+    return packed(_members(saved), end={"members": 100_000 % 65_536 if honest else 2, "size": size}, before_end=entry * 100_000)
 
 
 class _Pipe:
@@ -566,7 +568,7 @@ def _tensors(header: bytes, values: bytes = b"") -> bytes:
 
 
 def _theta(saved: dict[str, bytes], content: bytes) -> bytes:
-    return packed(_members({**saved, "theta.safetensors": content}))
+    return packed(_members({**saved, "trainings.safetensors": content}))
 
 
 GOOD: dict[str, Callable[[dict[str, bytes]], bytes]] = {
@@ -580,7 +582,7 @@ GOOD: dict[str, Callable[[dict[str, bytes]], bytes]] = {
 # what the file is -> (how it is made from a right one's members, a pattern that the error's reason matches)
 HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], bytes], str]] = {
     # would fill the memory
-    "deflated theta of 1 GB": (lambda s: _deflated(s, "theta.safetensors", 1 << 30), "theta.* is compressed"),
+    "deflated theta of 1 GB": (lambda s: _deflated(s, "trainings.safetensors", 1 << 30), "trainings.* is compressed"),
     "deflated data of 1 GB": (lambda s: _deflated(s, "data", 1 << 30), "data.* is compressed or larger"),
     "data that claims 4 GB": (
         lambda s: packed([Member(b"data", s["data"], {"full": 2**32 - 2}, {"full": 2**32 - 2, "size": 2**32 - 2})]),
@@ -591,19 +593,19 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], bytes], str]] = {
         "overlaps|differs|hidden|ZIP64",
     ),
     "100000 entries": (lambda s: _long_directory(s, honest=True), "34464 members"),
-    "100000 entries of which 4 are counted": (lambda s: _long_directory(s, honest=False), "a directory of 4700000 bytes"),
+    "100000 entries of which 2 are counted": (lambda s: _long_directory(s, honest=False), "a directory of 4700000 bytes"),
     "65535 members": (lambda s: packed(_members(s), end={"members": 65535}), "65535 members"),
     "tensors with a header of 2^63 bytes": (lambda s: _theta(s, struct.pack("<Q", 2**63) + b"{}"), "(?i)header"),
     "tensors with a header of 90 MB": (lambda s: _theta(s, struct.pack("<Q", 90 << 20) + b"{}"), "(?i)header"),
     "tensors of 2^62 values": (
         lambda s: _theta(
-            s, _tensors(b'{"theta":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,16]}}', bytes(16))
+            s, _tensors(b'{"0.theta":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,16]}}', bytes(16))
         ),
         "(?i)invalid|overflow|shape",
     ),
     "tensors that claim 8 GB": (
         lambda s: _theta(
-            s, _tensors(b'{"theta":{"dtype":"F32","shape":[2000000000],"data_offsets":[0,8000000000]}}', bytes(8))
+            s, _tensors(b'{"0.theta":{"dtype":"F32","shape":[2000000000],"data_offsets":[0,8000000000]}}', bytes(8))
         ),
         "(?i)buffer|incomplete|metadata",
     ),
@@ -618,7 +620,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], bytes], str]] = {
     # writes somewhere else, or holds more than a checkpoint
     "a name that leads up": (lambda s: _with(s, b"../../escaped"), r"escaped.* not a part"),
     "a name from the root": (lambda s: _with(s, b"/tmp/escaped"), "escaped.* not a part"),
-    "a name that leads up behind a known one": (lambda s: _with(s, b"theta.safetensors/../../escaped"), "not a part"),
+    "a name that leads up behind a known one": (lambda s: _with(s, b"trainings.safetensors/../../escaped"), "not a part"),
     "a symbolic link": (
         lambda s: _with(s, b"link", b"/etc/passwd", central={"attributes": 0o120777 << 16}),
         "link.* not a part",
@@ -628,10 +630,10 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], bytes], str]] = {
     "a readme": (lambda s: _with(s, b"README", b"hello"), "README.* not a part"),
     "a pickle for theta": (lambda s: _theta(s, pickle.dumps(Bomb())), "(?i)header|damaged"),
     # one thing to this reader, another to the next
-    "theta twice": (lambda s: _with(s, b"theta.safetensors", s["theta.safetensors"]), "theta.* twice"),
+    "theta twice": (lambda s: _with(s, b"trainings.safetensors", s["trainings.safetensors"]), "trainings.* twice"),
     "theta twice, by zipfile": (
-        lambda s: _with_zipfile(s, lambda a: a.writestr("theta.safetensors", b"other")),
-        "theta.* twice",
+        lambda s: _with_zipfile(s, lambda a: a.writestr("trainings.safetensors", b"other")),
+        "trainings.* twice",
     ),
     "data twice": (lambda s: _with(s, b"data", s["data"]), "data.* twice"),
     "members on top of each other": (lambda s: packed(_members(s, central={"at": 0})), "overlaps"),
@@ -642,7 +644,9 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], bytes], str]] = {
     "a field in the directory": (lambda s: packed(_members(s, central={"extra": b"\xfe\xca\0\0"})), "extended"),
     "a member's comment": (lambda s: packed(_members(s, central={"comment": b"hidden"})), "extended"),
     "a name that goes on behind a zero": (
-        lambda s: packed(_members(s, local={"name": b"theta.safetensors\0x"}, central={"name": b"theta.safetensors\0x"})),
+        lambda s: packed(
+            _members(s, local={"name": b"trainings.safetensors\0x"}, central={"name": b"trainings.safetensors\0x"})
+        ),
         "overlaps|differs|hidden",
     ),
     "bytes before the directory": (lambda s: packed(_members(s), before_directory=b"hidden"), "hidden between"),
@@ -805,6 +809,35 @@ def test_damaged_settings_are_said_where_the_file_describes_the_policy(settings:
     damaged = edited(saved, tmp_path / "t.zip", lambda data: data.update(settings=settings))
     with pytest.raises(CheckpointError, match=r"checkpoint's '(settings|settings\.policy)' is .* damaged"):
         FastES.load(damaged, policy=CallablePolicy(chosen, 2), n_workers=0)
+
+
+def test_a_training_that_no_checkpoint_would_hold_is_refused(saved: Path, tmp_path: Path) -> None:
+    """A small file can ask for it: the returns of each waiting evaluation's candidates are saved, too."""
+    greedy = edited(saved, tmp_path / "t.zip", lambda data: data["settings"].update(eval_lag=100, population_size=2**24))
+    with pytest.raises(CheckpointError, match=r"eval_lag = 100: .* a checkpoint would grow to 13.6 GB"):
+        FastES.load(greedy, n_workers=0)
+
+
+@pytest.mark.parametrize("number", ["1", "-1", "00", "\u0660", "9" * 5000, ""], ids=lambda number: ascii(number)[:9])
+def test_arrays_of_a_training_that_is_not_in_the_file_are_refused(number: str, saved: Path, tmp_path: Path) -> None:
+    intact = read_checkpoint(saved)
+    more = {**intact.arrays["trainings"], f"{number}.theta": intact.arrays["trainings"]["0.theta"]}
+    write_checkpoint(tmp_path / "t", intact._replace(arrays={"trainings": more}))
+    with pytest.raises(CheckpointError, match=rf"the array '{number[:90]}.* of none of them"):
+        FastES.load(tmp_path / "t", n_workers=0)
+
+
+def test_a_training_without_arrays_is_refused(saved: Path, tmp_path: Path) -> None:
+    """As many as fit into the JSON member: the first that has none ends it."""
+
+    def repeat(data: Any) -> None:
+        data["trainings"] *= 5000
+
+    repeated = edited(saved, tmp_path / "t.zip", repeat)
+    started = time.perf_counter()
+    with pytest.raises(CheckpointError, match=r"array 'trainings\.1\.theta' is missing"):
+        FastES.load(repeated, n_workers=0)
+    assert time.perf_counter() - started < 60.0
 
 
 def test_settings_without_a_policy_are_another_policys(saved_custom: Path, tmp_path: Path) -> None:

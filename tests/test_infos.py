@@ -18,8 +18,8 @@ from test_sb3_callbacks import Counter
 from training import learn
 
 from fastes import FastES
+from fastes.reports.monitor_files import MonitorFile
 from fastes.rollout.last_infos import LEFT_OUT, read_info, scalars_of, write_info
-from fastes.sb3.files import MonitorFile
 
 
 class Telling(Toy):

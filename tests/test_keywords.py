@@ -47,7 +47,7 @@ FastES("CartPole-v1", optimizer=3)  # wrong type
 FastES.load("model.zip", learning_rate=0.1, sigma=0.1)
 FastES.load("model.zip", population=4)  # unknown
 EvolutionStrategy([0.0], shaping="nes", momentum=0.5)
-EvolutionStrategy([0.0], starts=3)  # unknown
+EvolutionStrategy([0.0], trials=3)  # unknown
 """
 
 

@@ -17,7 +17,8 @@ from fastes.es.fitness_shaping import SHAPINGS, shape_returns
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.policies.mlp import make_policy_spec
 from fastes.policies.policy_spec import initial_theta
-from fastes.rollout.episode import STEP_GUARD, EpisodeSettings, run_episode
+from fastes.rollout.episode import EpisodeSettings, run_episode
+from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import Settings
 from fastes.training.episode_cap import EpisodeCap
@@ -316,7 +317,7 @@ def test_the_adaptive_cap_cuts_training_and_not_evaluation() -> None:
 def test_episodes_that_a_cap_cuts_are_counted(episodes: int) -> None:
     own, toy, counts = {**TOY, "episodes_per_candidate": episodes}, Toy(), []
     with FastES(Toy, n_workers=0, **own) as model:
-        seeds = model.state.perturbations().env_seed.ravel().tolist()
+        seeds = model.training.ask().env_seed.ravel().tolist()
     lengths = [toy.ends for seed in seeds if toy.reset(seed=seed)]
     for cap in (8, 14, 20):
         for env in (Toy, SyncVectorEnv([Toy] * 3)):
@@ -327,26 +328,33 @@ def test_episodes_that_a_cap_cuts_are_counted(episodes: int) -> None:
 
 
 def _cap(**settings: Any) -> EpisodeCap:
-    return EpisodeCap(Settings(**settings))
+    cap = EpisodeCap.start(Settings(**settings))
+    assert cap is not None
+    return cap
+
+
+def _batch(steps: int, cut: int, episodes: int) -> Batch:
+    """A generation of so many episodes, of so many steps together, of which so many were cut."""
+    lengths, cuts = np.zeros((episodes // 2, 2), np.int64), np.zeros((episodes // 2, 2), np.int64)
+    lengths.flat[0], cuts.flat[0] = steps, cut
+    returns, moments = np.zeros(lengths.shape), np.zeros((0, 2, 1))
+    return Batch(returns, lengths, returns, cuts, moments, 0.0, 0, "")
 
 
 def test_the_cap_by_mean_length() -> None:
     cap = _cap(episode_cap="mean", episode_cap_factor=2.0, episode_cap_start=100, max_episode_steps=150)
     assert cap.steps == 100
-    cap.update(101, 0, 4)
-    assert cap.steps == math.ceil(2 * 101 / 4)
-    cap.update(200, 2, 2)
-    assert cap.steps == 150
-    cap.update(2, 0, 2)
-    assert cap.steps == 2
-    cap.update(0, 0, 2)
-    assert cap.steps == 1
+    assert cap.after(_batch(101, 0, 4)).steps == math.ceil(2 * 101 / 4)
+    assert cap.after(_batch(200, 2, 2)).steps == 150
+    assert cap.after(_batch(2, 0, 2)).steps == 2
+    assert cap.after(_batch(0, 0, 2)).steps == 1
+    assert cap.steps == 100, "another cap comes out"
 
 
 def test_the_cap_by_share_of_episodes_that_are_cut() -> None:
     cap = _cap(episode_cap="share", episode_cap_factor=1.5, episode_cap_start=10, max_episode_steps=20)
     for cut, expected in ((1, 10), (2, 15), (1, 15), (4, 20), (4, 20)):
-        cap.update(40, cut, 4)
+        cap = cap.after(_batch(40, cut, 4))
         assert cap.steps == expected
 
 
@@ -355,7 +363,7 @@ def test_the_cap_that_grows_each_generation() -> None:
     found = []
     for _ in range(5):
         found.append(cap.steps)
-        cap.update(3, 0, 2)
+        cap = cap.after(_batch(3, 0, 2))
     assert found == [10, 11, 13, 14, 14], "whatever the episodes did"
 
 
@@ -363,15 +371,11 @@ def test_the_cap_that_grows_each_generation() -> None:
 def test_a_factor_of_any_size_ends_at_the_limit(rule: str) -> None:
     """A float's largest, times a few steps, is infinite."""
     cap = _cap(episode_cap=rule, episode_cap_factor=1e308, episode_cap_start=10, max_episode_steps=14)
-    cap.update(40, 4, 4)
-    assert cap.steps == 14
+    assert cap.after(_batch(40, 4, 4)).steps == 14
 
 
 def test_no_cap() -> None:
-    cap = _cap()
-    cap.update(2 * 10**6, 2, 2)
-    assert cap.steps == STEP_GUARD
-    assert _cap(max_episode_steps=7).steps == 7
+    assert EpisodeCap.start(Settings()) is None
 
 
 def test_schedules_follow_the_budget() -> None:

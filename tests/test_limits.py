@@ -62,7 +62,7 @@ def test_every_place_at_which_descriptors_run_out(undisturbed: Result, tmp_path:
         assert "`ulimit -n`" in text
     assert {text[:10] for text in said} >= {"[Errno 24]"}
     with FastES.load(tmp_path / "m", toy(), 0) as model:
-        assert model.theta.tobytes() == undisturbed.state.arrays["theta"]["theta"].tobytes()
+        assert model.theta.tobytes() == undisturbed.state.arrays["trainings"]["0.theta"].tobytes()
 
 
 def test_processes_that_run_out_name_the_limits(monkeypatch: pytest.MonkeyPatch, undisturbed: Result) -> None:

@@ -22,8 +22,9 @@ from fastes.reports.callbacks import Callback
 from fastes.reports.progress_bar import ProgressBar
 from fastes.runs.run_config import read_config
 from fastes.runs.run_folder import RunFolder
-from fastes.training.archive.race import Race
+from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
+from fastes.training.selection import Rung
 
 TOTAL = 900  # about eight generations
 NO_TIME = 1e-9  # minutes: enough for the one generation that there always is
@@ -31,28 +32,29 @@ KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "late evaluations": {"eval_lag": 2, "eval_episodes": 2, "learning_rate": 0.5},
     "schedules": {"sigma": "lin_0.2_0.05", "generation_timesteps": 300, "max_population_size": 16},
-    "starts": {"starts": 3, "starts_share": 0.6, "archive_size": 3},
-    "rounds": {"starts": 4, "starts_share": 0.8, "starts_rounds": 2, "obs_warmup": True},
+    "trials": {"trials": 3, "trials_fraction": 0.6, "archive_size": 3},
+    "rungs": {"trials": 4, "trials_fraction": 0.8, "rungs": 2, "obs_warmup": True},
+    "trials alone": {"trials": 2, "trials_fraction": 1.0, "archive_size": 2, "eval_lag": 2},
     "archive": {"archive_size": 3, "eval_every": 2},
 }
 
 
 class Watch(Callback):
-    """Keeps the records of a training, and what it was told of races."""
+    """Keeps the records of a training, its rungs, and whether it was told of each final selection when theta had won it."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.raced: list[bool] = []
-        self.judged = 0
+        self.selected: list[bool] = []
+        self.rungs: list[Rung] = []
 
     def on_generation(self, model: FastES, record: Record) -> None:
         self.records.append(record)
 
-    def on_start_judged(self, *_: object) -> None:
-        self.judged += 1
+    def on_rung(self, model: FastES, rung: Rung) -> None:
+        self.rungs.append(rung)
 
-    def on_raced(self, model: FastES, race: Race) -> None:
-        self.raced.append(np.array_equal(model.theta, race.winner.snapshot.theta))
+    def on_final_selection(self, model: FastES, result: FinalSelection) -> None:
+        self.selected.append(np.array_equal(model.theta, result.winner.snapshot.theta))
 
 
 def new_model(n_workers: int = 0, **settings: Any) -> FastES:
@@ -66,7 +68,7 @@ def test_a_training_in_many_short_times_is_the_whole_one(kind: str, tmp_path: Pa
         model.learn(callback=whole)
         assert not model.out_of_time
         expected = Result(model.snapshot(), whole.records)
-        races, judged = len(whole.raced), whole.judged
+        selections = len(whole.selected)
     model, ended = new_model(**KINDS[kind]), 0
     while model.num_timesteps < TOTAL:
         with model:
@@ -76,34 +78,37 @@ def test_a_training_in_many_short_times_is_the_whole_one(kind: str, tmp_path: Pa
         if model.num_timesteps < TOTAL and ended % 2:  # in this process, and out of a file
             model = FastES.load(tmp_path / "model", toy(), 0)
     assert_same_state(model.snapshot(), expected.state)
-    if "eval_lag" in KINDS[kind]:  # each end tells the evaluations that are due later: steps are the same, but counted earlier
+    if {"eval_lag", "trials"} & {*KINDS[kind]}:  # each end tells evaluations that are due later: their steps count earlier
         counted = [[record._replace(eval_timesteps=0) for record in records] for records in (parts.records, whole.records)]
         assert_same_records(*counted)
     else:
         assert_same_records(parts.records, expected.records)
-    assert ended == len(parts.records) - 1 >= 3
-    assert parts.judged == judged, "what is judged aside decides nothing"
-    assert all(parts.raced)
-    assert (len(parts.raced) > races) == ("archive_size" in KINDS[kind])
+    trials = KINDS[kind].get("trials", 1)  # each has a generation more at each end
+    assert ended >= (3 if trials == 1 else 2)
+    assert ended == len(parts.records) - 1 if trials == 1 else ended < len(parts.records) <= trials * (ended + 1)
+    assert parts.rungs == whole.rungs, "what is judged aside decides nothing"
+    assert len(whole.rungs) == KINDS[kind].get("rungs", "trials" in KINDS[kind])
+    assert all(parts.selected)
+    assert (len(parts.selected) > selections) == ("archive_size" in KINDS[kind])
 
 
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_the_end_of_the_time_judges_as_the_end_of_the_budget_does(n_workers: int) -> None:
-    settings = {**KINDS["starts"], "eval_episodes": 3}
+    settings = {**KINDS["trials"], "eval_episodes": 3}
     with new_model(n_workers, **settings) as ended, new_model(n_workers, **settings) as timed:
         for minutes in (NO_TIME, NO_TIME, NO_TIME):
             timed.learn(TOTAL - timed.num_timesteps, reset_num_timesteps=False, max_minutes=minutes)
-        left, left_state = timed.theta, timed.state
+        left, left_training = timed.theta, timed.training
         done = timed.num_timesteps
         ended.learn(TOTAL, lambda model, record: model.num_timesteps < done)
         ended.learn(0, reset_num_timesteps=False)  # its budget ends here
         with timed.as_judged():
-            assert timed.archive.is_raced(timed.generation)
+            assert timed.training.archive.has_selected(timed.generation)
             assert timed.theta.tobytes() == ended.theta.tobytes()
             assert timed.evaluate(3).mean == ended.evaluate(3).mean
         assert timed.theta is left
-        assert timed.state is left_state
-        assert not timed.archive.is_raced(timed.generation)
+        assert timed.training is left_training
+        assert not timed.training.archive.has_selected(timed.generation)
         timed.set_random_seed(3)
         with timed.as_judged():
             assert timed.seed == 3, "what was judged is of another training"
@@ -165,7 +170,7 @@ def test_a_run_that_its_time_has_ended_is_resumed(tmp_path: Path, capsys: pytest
     assert main([*train, "--runs", str(tmp_path / "parts"), "--max-minutes", "1e-9"]) == 0
     said, run = capsys.readouterr().out, tmp_path / "parts" / "CartPole-v1" / "1"
     assert f"ended by --max-minutes, before its budget; to go on: fastes train --resume {run}" in said
-    assert "winner of the race: return" in said
+    assert "winner of the final selection: return" in said
     assert "best.zip holds it, checkpoint.zip the last parameters\n" in said
     assert len(rows(run)) == 1
     config = read_config(run / "config.toml")
@@ -175,12 +180,12 @@ def test_a_run_that_its_time_has_ended_is_resumed(tmp_path: Path, capsys: pytest
     assert main(["train", "--resume", str(run), "--workers", "0", "--quiet"]) == 0
     whole = tmp_path / "whole" / "CartPole-v1" / "1"
     assert rows(run) == rows(whole)
-    theta = [read_checkpoint(folder / "checkpoint.zip").arrays["theta"]["theta"].tobytes() for folder in (run, whole)]
+    theta = [read_checkpoint(folder / "checkpoint.zip").arrays["trainings"]["0.theta"].tobytes() for folder in (run, whole)]
     assert theta[0] == theta[1]
 
 
-def test_a_better_start_is_not_called_the_last_parameters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with new_model(starts=3, starts_share=0.9, target_episodes=2) as model, RunFolder(tmp_path) as folder:
+def test_a_better_trial_is_not_called_the_last_parameters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with new_model(trials=3, trials_fraction=0.9, target_episodes=2, seed=1) as model, RunFolder(tmp_path) as folder:
         while model.num_timesteps < TOTAL:
             model.learn(TOTAL - model.num_timesteps, folder, reset_num_timesteps=False, max_minutes=NO_TIME)
             with model.as_judged():
@@ -188,10 +193,11 @@ def test_a_better_start_is_not_called_the_last_parameters(tmp_path: Path, capsys
             if not np.array_equal(judged, model.theta):
                 break
         assert model.out_of_time
+        folder.save(model)
         report(model, folder, Session(0, 0, 0.0), False, ProgressBar())
     said = capsys.readouterr().out
     assert re.search(
-        r"^best start: return .*^best.zip holds .*, checkpoint.zip the last parameters", said, re.MULTILINE | re.DOTALL
+        r"^best trial: return .*^best.zip holds .*, checkpoint.zip the last parameters", said, re.MULTILINE | re.DOTALL
     )
 
 

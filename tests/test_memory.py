@@ -164,6 +164,22 @@ def test_room_for_what_layers_read_and_write_is_counted(memory_of: Callable[[int
             check_model_memory(wide)
 
 
+def test_trials_that_do_not_fit_are_not_made(
+    memory_of: Callable[[int], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**SETTINGS, "policy": "LinearPolicy", "policy_kwargs": {}, "preset": "default", "trials": 5}
+    with FastES(partial(Wide, 1_000), n_workers=0, **settings) as model:
+        size = model.num_params * 16
+        model.save(tmp_path / "m")
+    memory_of(3 * size)
+    monkeypatch.setattr("fastes.system.memory._WORTH_A_LOOK", 0)
+    expected = r"not enough memory: .* [\d,]+ parameters in each of 5 trials.*, or fewer trials"
+    with pytest.raises(OSError, match=expected):
+        FastES(partial(Wide, 1_000), n_workers=0, **settings)
+    with pytest.raises(OSError, match=expected):
+        FastES.load(tmp_path / "m", partial(Wide, 1_000), n_workers=0)
+
+
 @pytest.mark.parametrize("load", [partial(FastES.load, n_workers=0), Policy.load])
 def test_a_small_file_with_a_wide_image_asks_for_no_room(load: Any, memory_of: Callable[[int], None], tmp_path: Path) -> None:
     most = 2**31 - 1
@@ -173,10 +189,11 @@ def test_a_small_file_with_a_wide_image_asks_for_no_room(load: Any, memory_of: C
     image = {"kind": "image_convolution", **sizes, "use_bias": False, "first": 0, "planes": 1, "divisor": 1}
     dense = {"kind": "dense", "inputs": 1, "outputs": 1, "activation": "identity", "use_bias": False}
     policy = {**data["policy"], "obs_shape": [1, most], "layers": [image, {**dense, "activation": "relu"}, dense]}
-    arrays = {**arrays, "theta": {"theta": np.zeros(3, np.float32)}}
+    size = arrays["trainings"]["0.theta"].shape
+    fitting = {name: np.zeros(3, np.float32) if a.shape == size else a for name, a in arrays["trainings"].items()}
     network = {"cnn": [[1, 1, most]], "features_extractor_kwargs": {"features_dim": 1}, "use_bias": False, "batch_norm": "none"}
     settings = {**data["settings"], "policy_kwargs": network}
-    write_checkpoint(tmp_path / "m", Checkpoint({**data, "policy": policy, "settings": settings}, arrays))
+    write_checkpoint(tmp_path / "m", Checkpoint({**data, "policy": policy, "settings": settings}, {"trainings": fitting}))
     memory_of(4 * GB)
     with pytest.raises(OSError, match=r"not enough memory: 8\.59 GB needed .* for activations"):
         load(tmp_path / "m")
@@ -186,7 +203,7 @@ def test_values_beside_an_image_are_numbered_once_theta_fits(monkeypatch: pytest
     monkeypatch.setattr("fastes.checkpoints.policy_description._beside_image", lambda *_: pytest.fail("they were made"))
     spec = make_policy_spec("CnnPolicy", Dots(dictionary=True).observation_space, ACTIONS, SMALL)
     described = json.loads(json.dumps(describe_policy(spec)))
-    arrays = {"theta": {"theta": spec.initial_theta(0)}}
+    arrays = {"trainings": {"0.theta": spec.initial_theta(0)}}
     described["obs_shape"] = [40_000_000]
     with pytest.raises(CheckpointError, match=r"layers append \[5\] observed values to an image's, expected \[39999856\]"):
         spec_from(Checkpoint({"policy": described, "settings": {}}, arrays))
@@ -302,8 +319,8 @@ def test_systems_without_fallocate(number: int, monkeypatch: pytest.MonkeyPatch)
 
     expected = train(toy(), 1, 0, **SETTINGS)
     monkeypatch.setattr("os.posix_fallocate", fallocate)
-    assert train(toy(), 1, 2, **SETTINGS).state.arrays["theta"]["theta"].tobytes() == (
-        expected.state.arrays["theta"]["theta"].tobytes()
+    assert train(toy(), 1, 2, **SETTINGS).state.arrays["trainings"]["0.theta"].tobytes() == (
+        expected.state.arrays["trainings"]["0.theta"].tobytes()
     )
 
 

@@ -95,8 +95,8 @@ def assert_finite(state: Checkpoint) -> None:
     for group, arrays in state.arrays.items():
         for name, array in arrays.items():
             assert np.isfinite(array).all(), (group, name, array)
-    assert (state.arrays["normalizer"]["squares"] >= 0.0).all()
-    assert (state.arrays["normalizer"]["counts"] >= 0).all()
+    assert (state.arrays["trainings"]["0.normalizer.squares"] >= 0.0).all()
+    assert (state.arrays["trainings"]["0.normalizer.counts"] >= 0).all()
 
 
 def assert_sound(model: FastES, folder: Path) -> None:
@@ -130,8 +130,10 @@ def assert_sane(record: Record) -> None:
 
 def without_budget(state: Checkpoint) -> Checkpoint:
     """`learn` notes its budget before it does anything."""
-    counters = {name: value for name, value in state.data["counters"].items() if name != "budget"}
-    return state._replace(data={**state.data, "counters": counters})
+    (training,) = state.data["trainings"]
+    counters = {**training["counters"], "budget": 0}
+    selection = {**state.data["selection"], "budget": 0}
+    return state._replace(data={**state.data, "selection": selection, "trainings": [{**training, "counters": counters}]})
 
 
 def learn_or_stop(model: FastES, generations: int) -> tuple[list[Record], FastESError | None]:

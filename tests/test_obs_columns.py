@@ -142,7 +142,7 @@ def test_a_training_is_that_of_an_environment_that_shows_no_more(policy: dict[st
             name: array.tobytes() for name, array in chosen.state.arrays[group].items()
         }
     assert_same_records(expected.records, chosen.records)
-    assert chosen.state.arrays["normalizer"]["mean"].shape == (2,)
+    assert chosen.state.arrays["trainings"]["0.normalizer.mean"].shape == (2,)
     if "policy" not in policy:
         assert_same(chosen, train(Toy, 3, 2, **CHOSEN))
 

@@ -169,7 +169,7 @@ class Short(RMSprop):  # type: ignore[misc, valid-type]
         ("rmsprop", ValueError, r"optimizer = 'rmsprop': expected one of \('adam', 'sgd', 'clipup'\) or a class"),
         (3, ValueError, "optimizer = 3: expected one of"),
     ],
-    ids=str,
+    ids=lambda value: value.__name__ if isinstance(value, type) else "" if not isinstance(value, str) else value[:20],
 )
 def test_what_is_no_optimizer_is_refused(optimizer: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):

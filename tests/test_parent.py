@@ -94,7 +94,7 @@ def test_interrupt_in_the_confirmation_of_the_target_counts_nothing(lag: int, tm
         whole = Result(model.snapshot(), records)
         assert model.solved
     with FastES(env, n_workers=0, **settings) as model:
-        model.budget = MANY  # as learn sets it
+        model.trainer.selection = model.selection.with_budget(MANY, anew=False)  # as learn does
         before, records = [model.snapshot()], []
 
         def note(record: Any) -> None:
@@ -367,7 +367,7 @@ def test_a_run_that_is_stopped_while_it_books_has_statistics_without_a_gap(
         signal.signal(each, handler)
     assert status == (143 if number == signal.SIGTERM else 130)
     run = tmp_path / "parts" / "CartPole-v1" / "1"
-    assert read_checkpoint(run / "checkpoint.zip").data["counters"]["generation"] == _generations(run)[-1] == 3
+    assert read_checkpoint(run / "checkpoint.zip").data["trainings"][0]["generation"] == _generations(run)[-1] == 3
     assert main(["train", "--resume", str(run), "--quiet", "--workers", "0"]) == 0
     assert _statistics(run) == _statistics(tmp_path / "whole" / "CartPole-v1" / "1")
 
@@ -426,4 +426,4 @@ def test_whatever_ends_a_training_what_it_has_is_saved(error: str, tmp_path: Pat
     monkeypatch.setattr(StopOnSignal, "on_generation", failing)
     assert main([*flags, "--checkpoint-seconds", "1e9"]) in (1, 2)
     run = tmp_path / "CartPole-v1" / "1"
-    assert read_checkpoint(run / "checkpoint.zip").data["counters"]["generation"] == _generations(run)[-1] == 3
+    assert read_checkpoint(run / "checkpoint.zip").data["trainings"][0]["generation"] == _generations(run)[-1] == 3

@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, toy
@@ -17,7 +16,7 @@ from fastes.es.perturbations import draw_eval_seeds
 from fastes.pools.processes.process_pool import spare_workers
 from fastes.reports.callbacks import Callback
 from fastes.training.record import Record
-from fastes.training.state import TrainingState
+from fastes.training.training import Training
 
 LAGS = [0, 1, 3]
 
@@ -74,7 +73,7 @@ class Noting(Callback):
 
     def on_new_best(self, model: Any, eval_return: float) -> None:
         state = model.snapshot()
-        self.best.append((eval_return, theta_of(state).copy(), state.arrays["normalizer"]["mean"].copy()))
+        self.best.append((eval_return, theta_of(state).copy(), state.arrays["trainings"]["0.normalizer.mean"].copy()))
 
 
 @pytest.mark.parametrize("lag", [1, 3])
@@ -106,8 +105,9 @@ def test_the_last_generations_are_told_when_training_ends(lag: int) -> None:
         expected = train(toy(), 5, **SETTINGS, eval_lag=0)
         assert model.last_evaluation is not None
         assert model.last_evaluation.mean == expected.records[-1].eval_return
-        assert model.best_eval_return == expected.state.data["best_eval_return"]
-        assert model.eval_timesteps == expected.state.data["counters"]["eval_timesteps"]
+        counters = expected.state.data["trainings"][0]["counters"]
+        assert model.best_eval_return == counters["best_eval_return"]
+        assert model.eval_timesteps == counters["eval_timesteps"]
 
 
 @pytest.mark.parametrize("lag", [1, 2])
@@ -141,7 +141,7 @@ def test_a_checkpoint_between_an_evaluation_and_its_figures_continues_exactly(la
         model.learn(10**9, save)
     for generation in (1, 2, 5):
         with FastES.load(tmp_path / f"{generation}", toy(), n_workers=n_workers) as model:
-            assert len(model.state.pending) == min(lag, generation)
+            assert len(model.training.pending) == min(lag, generation)
             records = learn(model, 8)
             assert_same_state(whole.state, model.snapshot())
             assert_same_records(whole.records[generation:], records)
@@ -167,9 +167,9 @@ def test_a_solved_theta_is_what_training_ends_with(tmp_path: Path) -> None:
 def test_parameters_that_are_set_end_the_evaluations_of_others() -> None:
     with FastES(toy(), n_workers=2, preset="default", **SETTINGS, eval_lag=3) as model:
         learn(model, 3)
-        assert model.state.pending
+        assert model.training.pending
         model.set_parameters({"policy": {name: 0.0 * array for name, array in model.get_parameters()["policy"].items()}})
-        assert not model.state.pending
+        assert not model.training.pending
         learn(model, 6)
 
 
@@ -205,27 +205,16 @@ def test_an_error_in_an_evaluation_is_raised_when_it_would_be_told(lag: int, n_w
             model.replay(3, 8)
 
 
-def test_an_older_checkpoint_has_figures_at_once(tmp_path: Path) -> None:
-    """It knows of no eval_lag: its training goes on as it was."""
-    from fastes.models.checkpointing import settings_from
-
-    with FastES(toy(), n_workers=0, preset="default", **SETTINGS) as model:
-        checkpoint = model.snapshot()
-    del checkpoint.data["settings"]["eval_lag"], checkpoint.data["settings"]["eval_every"]
-    assert settings_from(checkpoint, {}).eval_lag == 0
-    assert np.isfinite(theta_of(checkpoint)).all()
-
-
 @pytest.mark.parametrize("lag", [0, 1, 2])
 def test_a_solved_training_confirms_its_target_once(lag: int, monkeypatch: pytest.MonkeyPatch) -> None:
     confirmed: list[int] = []
-    fresh_seeds = TrainingState.fresh_seeds
+    fresh_seeds = Training.fresh_seeds
 
-    def noting(state: TrainingState, episodes: int) -> Any:
-        confirmed.append(state.strategy.generation)
-        return fresh_seeds(state, episodes)
+    def noting(training: Training, episodes: int) -> Any:
+        confirmed.append(training.generation)
+        return fresh_seeds(training, episodes)
 
-    monkeypatch.setattr(TrainingState, "fresh_seeds", noting)
+    monkeypatch.setattr(Training, "fresh_seeds", noting)
     settings: dict[str, Any] = {"target_return": 300.0, "target_episodes": 5, "eval_lag": lag}
     with FastES("CartPole-v1", seed=3, n_workers=0, **settings) as model:
         model.learn(200_000)

@@ -142,7 +142,7 @@ class Endless(Toy):
 
 def test_an_episode_without_an_end_is_that_of_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is cut where evaluation cuts it, and draws what it draws there; one's own random state stays."""
-    monkeypatch.setattr("fastes.training.state.usual_limit", lambda *_: 50)
+    monkeypatch.setattr("fastes.training.training.usual_limit", lambda *_: 50)
     with FastES(Endless, n_workers=0, **TINY) as model:
         before = random.getstate(), str(np.random.get_state())  # noqa: NPY002
         played = play(model, 2, first_seed=7)
@@ -343,7 +343,10 @@ def test_playing_changes_nothing(tmp_path: Path) -> None:
         play(model, 2, video=tmp_path / "v.mp4")
         after = model.snapshot()
         assert before.data == after.data
-        assert before.arrays["normalizer"]["counts"].tolist() == after.arrays["normalizer"]["counts"].tolist()
+        assert (
+            before.arrays["trainings"]["0.normalizer.counts"].tolist()
+            == after.arrays["trainings"]["0.normalizer.counts"].tolist()
+        )
 
 
 # --- cameras ---------------------------------------------------------------------------------------------------------

@@ -17,10 +17,12 @@ from fastes import FastES
 from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
 from fastes.reports.csv_log import read_progress
-from fastes.reports.plots import Curve, _pieces, plot_curves, running, smoothed
+from fastes.reports.plots import Curve, RungEnd, plot_curves, running, smoothed
 from fastes.runs.curves import read_curve, read_curves, title_of
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
+from fastes.training.record import Record
+from fastes.training.selection import Rung
 
 pytest.importorskip("matplotlib")
 
@@ -37,14 +39,14 @@ SMALL = [
     "0",
     "--quiet",
 ]
-STARTS = ["--starts", "3", "--starts-share", "0.6"]
+TRIALS = ["--trials", "3", "--rungs", "2", "--trials-fraction", "0.6"]
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with three runs of CartPole: two seeds with three starts, and one with another sigma."""
+    """A folder with three runs of CartPole: two seeds with three trials, and one with another sigma."""
     root = tmp_path_factory.mktemp("plots")
-    for seed, more in (("0", STARTS), ("1", STARTS), ("2", ["--sigma", "0.2"])):
+    for seed, more in (("0", TRIALS), ("1", TRIALS), ("2", ["--sigma", "0.2"])):
         flags = ["--seed", seed, "--total-timesteps", "1500", "--runs", str(root), *SMALL, *more]
         assert main(["train", "CartPole-v1", *flags]) == 0
     return root / "CartPole-v1"
@@ -93,64 +95,100 @@ def test_most_evaluations_lie_within_the_band(tmp_path: Path, monkeypatch: pytes
     assert band.get_paths()[0].vertices[:, 1].max() == high.max()
 
 
-def test_a_picture_has_points_line_outcome_starts_and_target(
+def test_a_picture_has_points_line_outcome_rungs_and_target(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = _drawn(monkeypatch)
-    curve = _curve(runs / "1")._replace(target=475.0)
+    curve = _curve(runs / "2")._replace(target=475.0)
     plot_curves([curve], tmp_path / "curve.png", "CartPole-v1")
     (picture,) = seen
     labels = _labels(picture)
     assert curve.outcome is not None
-    kept = tomllib.loads((runs / "1" / "config.toml").read_text())["run"]["result"]
+    kept = tomllib.loads((runs / "2" / "config.toml").read_text())["run"]["result"]
     assert (curve.outcome.mean, curve.outcome.worst, curve.outcome.episodes) == (kept["mean"], kept["worst"], 20)
-    assert curve.outcome.at == read_progress(runs / "1" / "progress.csv")["timesteps"][-1]
+    assert curve.outcome.at == read_progress(runs / "2" / "progress.csv")["timesteps"][-1]
     mean, std, worst = (f"{kept[name]:.{0 if kept[name] >= 100 else 1}f}" for name in ("mean", "std", "worst"))
-    assert labels == [
-        "one evaluation", "running median", "target 475", f"kept: {mean} ± {std}, worst {worst}, over 20 episodes"
-    ]  # fmt: skip
-    assert [text.get_text() for text in picture.texts] == [
-        "start 1 of 3", "start 2 of 3", "start 3 of 3", "the best start goes on"
-    ]  # fmt: skip
+    assert len(curve.of_trial(curve.leader)[0]) < 10
+    outcome = f"kept: {mean} ± {std}, worst {worst}, over 20 episodes"
+    assert labels == ["another trial", "one evaluation", "evaluations, joined", "target 475", outcome]
+    assert [text.get_text() for text in picture.texts] == ["rung 1", "rung 2", "the best trial goes on"]
     assert picture.get_xlabel() == "environment steps"
     assert "return" in picture.get_ylabel()
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_starts_end_where_they_were_judged(tmp_path: Path) -> None:
-    judged: list[float] = []
+def test_rungs_end_when_trials_were_scored_and_the_last_evaluation_is_the_winners(tmp_path: Path) -> None:
+    ended: list[RungEnd] = []
+    winner: list[int] = []
 
     class Noting(Callback):
-        def on_start_judged(self, model: Any, start: int, eval_return: float) -> None:
-            judged.append(model.num_timesteps)
+        def on_rung(self, model: Any, rung: Rung) -> None:
+            ended.append(RungEnd(model.num_timesteps, rung.winner))
 
-    settings: dict[str, Any] = {"population_size": 4, "target_return": "none", "starts": 3, "starts_share": 0.6}
-    (tmp_path / "run").mkdir()
-    folder = RunFolder(tmp_path / "run")
-    with FastES("CartPole-v1", preset="default", seed=0, n_workers=0, total_timesteps=1500, **settings) as model:
-        folder.write_config(model, {"at_timesteps": 0})
-        model.learn(callback=[folder, Noting()])
-    curve = _curve(tmp_path / "run")
-    assert curve.starts == len(judged) == 3
-    assert list(curve.start_ends) == judged
-    assert [steps[0] for steps, _ in _pieces(curve)] == [0.0, *judged], "a piece begins with what begins there"
+        def on_generation(self, model: Any, record: Record) -> None:
+            if ended and ended[-1].winner:
+                winner.append(record.trial)
+
+    settings: dict[str, Any] = {"population_size": 4, "target_return": "none", "trials": 3, "rungs": 2, "trials_fraction": 0.6}
+    for fraction in (0.6, 1.0):
+        ended.clear()
+        run = tmp_path / str(fraction)
+        run.mkdir()
+        settings["trials_fraction"] = fraction
+        with (
+            FastES("CartPole-v1", preset="default", seed=1, n_workers=0, total_timesteps=4000, **settings) as model,
+            RunFolder(run) as folder,
+        ):
+            folder.write_config(model, {"at_timesteps": 0})
+            model.learn(callback=[folder, Noting()])
+            own, others = model.last_evaluation_of, model.num_timesteps - model.training.counters.num_timesteps
+        curve = _curve(run)
+        assert [bool(rung.winner) for rung in ended] == [False, True]
+        assert list(curve.rung_ends) == ended
+        assert curve.leader == curve.trials[-1] == model.selection.present.number + 1
+        assert own is not None
+        assert curve.steps[-1] == own.timesteps + others
+        assert own.generation == model.generation - 1
+    assert set(winner) == {ended[-1].winner}
 
 
-def test_starts_that_a_solved_training_never_had_are_not_shown(tmp_path: Path) -> None:
+def test_each_trial_has_a_line_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thick one is that of the trial that was left; of several it is the best, as training was stopped among them."""
+    seen, steps = _drawn(monkeypatch), np.arange(60.0)
+    trials = 1.0 + steps % 3  # trial 2 is the best, trial 3 the last
+    returns = np.where(trials == 2, 9.0, 5.0 - trials)
+    open_, decided = (RungEnd(20.0, 0),), (RungEnd(20.0, 0), RungEnd(40.0, 3))
+    for rung_ends, leader, parts in (
+        ((), 2, []),
+        (open_, 2, ["rung 1", "rung 2"]),
+        (decided, 3, ["rung 1", "rung 2", "the best trial goes on"]),
+    ):
+        curve = Curve("x", steps, returns, trials=trials, rung_ends=rung_ends)
+        plot_curves([curve], tmp_path / "curve.png", "trials")
+        lines = {line.get_label(): set(line.get_ydata()) for line in seen[-1].lines}
+        assert lines["running median"] == lines["one evaluation"] == {9.0 if leader == 2 else 2.0}
+        assert sum(len(set(line.get_ydata())) == 1 and len(line.get_ydata()) == 20 for line in seen[-1].lines) == 4
+        assert _labels(seen[-1])[0] == "another trial"
+        assert [text.get_text() for text in seen[-1].texts] == parts
+    dropped = np.where((trials == 2) & (steps > 20), 1.0, trials)  # trial 2 went out with the first rung
+    assert Curve("x", steps, returns, trials=dropped, rung_ends=open_).leader == 1
+
+
+def test_trials_that_a_solved_training_never_needed_are_not_shown(tmp_path: Path) -> None:
     run = tmp_path / "CartPole-v1" / "1"
     flags = [flag for flag in SMALL if flag not in ("--target-return", "none")]
-    begin = ["train", "CartPole-v1", "--seed", "0", *flags, *STARTS, "--total-timesteps", "1500", "--runs", str(tmp_path)]
+    begin = ["train", "CartPole-v1", "--seed", "0", *flags, *TRIALS, "--total-timesteps", "1500", "--runs", str(tmp_path)]
     with pytest.warns(UserWarning, match="nothing was trained"):
         assert main([*begin, "--target-return=-5"]) == 0
     assert main(["train", "--resume", str(run), "--workers", "0", "--quiet", "--target-return", "none"]) == 0
     curve = _curve(run)
     assert curve.steps[-1] > 1000
-    assert curve.start_ends == ()
-    assert len(_pieces(curve)) == 1
+    assert curve.rung_ends == ()
+    assert len({*curve.trials.tolist()}) == 1
 
 
 def test_runs_of_other_budgets_are_alike_where_nothing_follows_it(runs: Path, tmp_path: Path) -> None:
-    for number, more in (("1", STARTS), ("2", ["--sigma", "0.2"])):
+    for number, more in (("1", TRIALS), ("2", ["--sigma", "0.2"])):
         flags = ["--seed", "5", "--total-timesteps", "1400", "--runs", str(tmp_path), *SMALL, *more]
         assert main(["train", "CartPole-v1", *flags]) == 0
         alike = _curve(tmp_path / "CartPole-v1" / number).alike
@@ -186,8 +224,8 @@ def test_several_runs_have_a_line_each_and_a_median_where_they_are_alike(
     for number, label in zip((1, 2), alike, strict=False):
         assert f"CartPole-v1, seed {number - 1} (" in label
         assert str(runs / str(number)) in label
-    assert alike[2:] == ["where a start was judged", "median of 2 runs"]
-    assert others[2:] == ["where a start was judged"], "other settings are compared, not taken together"
+    assert alike[2:] == ["median of 2 runs"]
+    assert others[2:] == [], "other settings are compared, not taken together"
     assert title_of([_curve(runs / "1"), _curve(runs / "2")]) == "CartPole-v1, 2 runs"
 
 
@@ -224,16 +262,22 @@ def test_a_configuration_that_is_lost_or_odd_ends_no_picture(runs: Path, tmp_pat
     run = tmp_path / "run"
     shutil.copytree(runs / "1", run)
     config = tomllib.loads((run / "config.toml").read_text())
-    config["settings"] |= {"starts": "many", "starts_share": "half", "total_timesteps": []}
+    config["settings"] |= {"trials": "many", "trials_fraction": "half", "total_timesteps": []}
     config["run"] |= {"target_return": "high", "at_timesteps": "none", "result": {"mean": 1.0, "std": "none"}}
+    odd_scores = [{"at_timesteps": 1, "kept": 1, "scores": each} for each in ({"x": 1.0}, {}, 5, {"9" * 99: 1})]
+    config["run"]["rungs"] = ["none", {"at_timesteps": "late"}, {}, *odd_scores]
     (run / "config.toml").write_text(tomli_w.dumps(config))
-    assert _curve(run).starts == 1
+    assert _curve(run).rung_ends == (RungEnd(1.0, 0),)
     assert _curve(run).outcome is None
     assert math.isinf(_curve(run).target)
+    config["run"]["rungs"] = "none"
+    (run / "config.toml").write_text(tomli_w.dumps(config))
+    assert _curve(run).rung_ends == ()
     (run / "config.toml").unlink()
     assert main(["plot", str(run)]) == 0
-    told = read_progress(run / "progress.csv")["eval_at"]
-    assert read_curves([run], "progress.csv", "config.toml")[0].steps.tolist() == told[1:], "the first row tells none"
+    progress = read_progress(run / "progress.csv")
+    told = [at for at, generation in zip(progress["eval_at"], progress["eval_generation"], strict=True) if generation]
+    assert read_curves([run], "progress.csv", "config.toml")[0].steps.tolist() == told, "the first rows tell none"
 
 
 def test_the_evaluation_that_the_end_of_a_training_tells_is_drawn(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_what_is_remembered_ends_with_the_episode_on_every_pool(kind: str) -> No
         assert_same(one, train(Toy, 3, 2, policy=policy, **SETTINGS))
         assert_same(one, train(Toy, 3, 0, policy=policy, **SETTINGS))
         vector = train(SyncVectorEnv([Toy] * 3), 3, policy=policy, **SETTINGS)
-    assert vector.state.arrays["theta"]["theta"].tobytes() == one.state.arrays["theta"]["theta"].tobytes()
+    assert vector.state.arrays["trainings"]["0.theta"].tobytes() == one.state.arrays["trainings"]["0.theta"].tobytes()
 
 
 def test_predict_forgets_where_an_episode_begins_and_each_row_by_itself() -> None:

@@ -55,7 +55,7 @@ def test_a_pool_can_be_opened_again(n_workers: int) -> None:
         pool: Any = model.pool
         evaluator = model.evaluator
         seeds = np.arange(4, dtype=np.int64)
-        request = Request(model.theta, model.normalizer, model.state.episode_settings()[1], eval_seeds=seeds)
+        request = Request(model.theta, model.normalizer, model.training.episode_settings()[1], eval_seeds=seeds)
         found = []
         for training in (False, True, False):
             pool.open(evaluator.pool_spec(training))

@@ -83,17 +83,6 @@ def test_elites_stay_a_share_of_the_pairs_and_adaptive_populations_keep_their_bl
         scaled_settings({**adaptive, "generation_timesteps": "exp_1000"}, 3)
 
 
-def test_values_of_several_starts_are_scaled_as_their_settings_are() -> None:
-    rows = {"learning_rate": [0.1, "lin_0.2_0.1"], "sigma": [0.1, 0.2], "obs_freeze_after": [0, 10]}
-    scaled = scaled_settings({"starts": 2, "starts_alternatives": rows}, 16)
-    assert scaled["starts_alternatives"] == {
-        "learning_rate": [0.2, "lin_0.4_0.2"],
-        "sigma": [0.1, 0.2],
-        "obs_freeze_after": [0, 160],
-    }
-    assert rows["learning_rate"] == [0.1, "lin_0.2_0.1"]
-
-
 def test_given_settings_stay_as_they_are_given() -> None:
     assert changed("HalfCheetah-v5", population_scale=4, learning_rate=0.3)["learning_rate"] == ("lin_0.02_0.004", 0.3)
     assert changed("Ant-v5", population_scale=4, obs_freeze_after=5)["obs_freeze_after"] == (20_000, 5)

@@ -43,7 +43,7 @@ def _notebook(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_pipe_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastes.sb3.callbacks._LINE_SECONDS", 0.0)
+    monkeypatch.setattr("fastes.agent._LINE_SECONDS", 0.0)
     lines = _learn(monkeypatch, progress_bar=True).splitlines()
     assert len(lines) > 2
     form = r" *\d+% \d+( of 4\d\d)? steps \[\d\d:\d\d<(\d\d:\d\d|\?)(, .* steps/s)?(, eval .*)?\]"
@@ -65,11 +65,11 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_words_of_a_bar() -> None:
-    progress = Progress(0.999, 3723.0, 61.0, 12345.0, "race of 9", "eval 12.0")
-    assert progress.in_words() == "race of 9 [1:02:03<01:01, 12.3k steps/s, eval 12.0]"
+    progress = Progress(0.999, 3723.0, 61.0, 12345.0, "judging", "eval 12.0")
+    assert progress.in_words() == "judging [1:02:03<01:01, 12.3k steps/s, eval 12.0]"
     assert progress.drawn(200, ascii_only=True).startswith(" 99%|#######"), "100 % is said when nothing is left"
     with_rate, with_note = (
-        len(words) + len(" 99%|| ") + 8 for words in (progress.in_words(), "race of 9 [1:02:03<01:01, eval 12.0]")
+        len(words) + len(" 99%|| ") + 8 for words in (progress.in_words(), "judging [1:02:03<01:01, eval 12.0]")
     )
     for columns in range(40, 120):
         drawn = progress.drawn(columns, ascii_only=False)
@@ -81,10 +81,10 @@ def test_words_of_a_bar() -> None:
 
 
 def test_the_bar_covers_all_that_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judging of starts, the race, and the judging of the result, each under its name; it never goes back."""
+    """The scoring of trials, the final selection, and the judging of the result, each under its name; it never goes back."""
     seen = list[Progress]()
     monkeypatch.setattr("fastes.reports.progress_bar._face", lambda _: Recorder(seen))
-    with FastES(lambda: Toy(), **TINY, starts=2, archive_size=2) as model:
+    with FastES(lambda: Toy(), **TINY, trials=3, rungs=2, archive_size=2) as model:
         bar = ProgressBar(judging=20)
         model.learn(600, bar)
         trained = bar.progress()
@@ -93,11 +93,11 @@ def test_the_bar_covers_all_that_is_played(monkeypatch: pytest.MonkeyPatch) -> N
         bar.close()
     phases = [progress.phase for progress in seen]
     names = [name for name, after in zip(phases, [*phases[1:], ""], strict=True) if name != after and "steps" not in name]
-    assert names == ["judging start 1 of 2", "judging start 2 of 2", "race of 3", "judging the result"]
+    assert names == ["scoring rung 1 of 2", "scoring rung 2 of 2", "final selection of 3", "judging the result"]
     shares = [progress.share for progress in seen]
     assert shares == sorted(shares)
-    at_race = next(progress.share for progress in seen if progress.phase == "race of 3")  # later ones see it played
-    assert 0.1 < at_race < trained.share < 1.0, "180 episodes beside 600 steps"
+    at_selection = next(progress.share for progress in seen if progress.phase == "final selection of 3")
+    assert 0.1 < at_selection < trained.share < 1.0, "180 episodes beside 600 steps; later ones see them played"
     assert bar.progress().share == 1.0
     assert not any(thread.name == "fastes-progress" for thread in threading.enumerate())
 

@@ -93,19 +93,19 @@ class CountsOnce(Callback):
     def on_generation(self, model: Any, record: Any) -> None:
         self._look(model, "generation")
 
-    def on_start_judged(self, model: Any, start: int, eval_return: float) -> None:
-        self._look(model, "start")
+    def on_rung(self, model: Any, rung: Any) -> None:
+        self._look(model, "rung")
 
-    def on_raced(self, model: Any, race: Any) -> None:
-        self._look(model, "race")
+    def on_final_selection(self, model: Any, result: Any) -> None:
+        self._look(model, "final selection")
 
 
 def test_no_step_is_counted_twice() -> None:
-    """Those of a race were, until it was saved: the bar was full too early."""
+    """Of the last trial in a rung, whose generations end when no other trial plays, and of a final selection."""
     looks = CountsOnce()
-    with FastES(lambda: Toy(noisy=True), n_workers=0, starts=2, archive_size=2, eval_lag=0, **TINY) as model:
+    with FastES(lambda: Toy(noisy=True), n_workers=0, trials=3, rungs=2, archive_size=2, eval_lag=0, **TINY) as model:
         model.learn(600, looks)
-    assert looks.seen == {"generation", "start", "race"}
+    assert looks.seen == {"generation", "rung", "final selection"}
 
 
 def test_steps_that_no_training_counts_are_not_those_of_others() -> None:

@@ -91,7 +91,7 @@ def test_training_is_the_same_on_every_pool(env: Any, settings: dict[str, Any], 
     for n_workers in workers:
         assert_same(one, train(env, 3, n_workers, **settings))
     vector = train(SyncVectorEnv([env] * 3), 3, **settings)
-    assert vector.state.arrays["theta"]["theta"].tobytes() == one.state.arrays["theta"]["theta"].tobytes()
+    assert vector.state.arrays["trainings"]["0.theta"].tobytes() == one.state.arrays["trainings"]["0.theta"].tobytes()
 
 
 @pytest.mark.parametrize(("env", "settings"), [(Toy, SMALL), (Toy, GRU), (Dots, CNN)], ids=["lstm", "gru", "cnn"])

@@ -30,14 +30,14 @@ def test_the_batch_is_what_a_random_policy_sees_of_as_many_episodes_as_it_takes(
         FastES(Dots, n_workers=0, seed=1, **SETTINGS) as same,
         FastES(Dots, n_workers=0, seed=2, **SETTINGS) as other,
     ):
-        batch = model.state.reference
+        batch = model.training.reference
         assert (batch.shape, batch.dtype) == ((REFERENCE_SIZE, 8, 9, 2), np.uint8)
-        assert batch.tobytes() == same.state.reference.tobytes() != other.state.reference.tobytes()
+        assert batch.tobytes() == same.training.reference.tobytes() != other.training.reference.tobytes()
         assert len({image.tobytes() for image in batch}) > 30, "many episodes, with goals and places of their own"
         assert len(np.unique(batch[:, 0, :, 0] == 250, axis=0)) >= 7, "most goals"
         assert not batch.flags.writeable
         model.set_random_seed(9)
-        assert model.state.reference is batch
+        assert model.training.reference is batch
         model.set_env(Dots)
         assert model.evaluate(1).returns == same.evaluate(1).returns
 
@@ -53,14 +53,14 @@ def test_a_file_brings_its_batch_with_it(tmp_path: Path) -> None:
         model.save(tmp_path / "m")
     with FastES.load(tmp_path / "m", Dark, n_workers=0) as loaded:
         assert loaded.predict(image, deterministic=True)[0] == expected
-        assert loaded.state.reference.tobytes() == model.state.reference.tobytes()
+        assert loaded.training.reference.tobytes() == model.training.reference.tobytes()
 
 
 def test_policies_without_batch_normalisation_draw_and_keep_none(tmp_path: Path) -> None:
     with FastES(Dots, n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": SMALL}) as model:
-        assert model.state.reference is None
+        assert model.training.reference is None
         model.save(tmp_path / "m")
-    assert set(read_checkpoint(tmp_path / "m").arrays) == {"theta", "optimizer", "normalizer"}
+    assert set(read_checkpoint(tmp_path / "m").arrays) == {"trainings"}
 
 
 @pytest.mark.filterwarnings("ignore:.*saw observations that are not finite")
@@ -72,7 +72,7 @@ def test_values_without_end_that_an_environment_shows_survive_a_file(normalize_o
 
     env, given = partial(Lidar, dictionary=True), {"seed": 5, "target_return": "none", "preset": "default", **SETTINGS}
     with FastES(env, n_workers=0, normalize_obs=normalize_obs, **given) as model:
-        assert np.isinf(model.state.reference).any()
+        assert np.isinf(model.training.reference).any()
         model.save(tmp_path / "m")
         with FastES.load(tmp_path / "m", env, n_workers=0) as loaded:
             learn(model, 2)
@@ -136,11 +136,11 @@ def test_the_batch_rests_on_the_seed_alone(num_envs: int) -> None:
         np.random.seed(before)  # noqa: NPY002
         env = SyncVectorEnv([Drawing] * num_envs) if num_envs else Drawing
         with FastES(env, n_workers=None if num_envs else 0, seed=1, **SETTINGS) as model:
-            batches.append(model.state.reference.tobytes())
+            batches.append(model.training.reference.tobytes())
     assert batches[0] == batches[1]
     if num_envs == 1:
         with FastES(Drawing, n_workers=0, seed=1, **SETTINGS) as model:
-            assert model.state.reference.tobytes() == batches[0]
+            assert model.training.reference.tobytes() == batches[0]
 
 
 class Failing(Dots):
@@ -173,7 +173,7 @@ def test_failures_that_are_penalised_leave_a_batch() -> None:
     messages = [str(each.message) for each in caught]
     assert len(messages) == 2, "one of each model's kinds"
     assert "OSError: no step: the rest of this episode is left out" in messages[0]
-    batches = [model.state.reference for model in models]
+    batches = [model.training.reference for model in models]
     assert batches[0].shape == (REFERENCE_SIZE, 8, 9, 2)
     assert batches[0].tobytes() == batches[1].tobytes()
     assert Failing.built > 4
@@ -207,14 +207,14 @@ def test_the_batch_holds_values_of_every_dtype_that_was_seen() -> None:
             return (image / 256).astype(np.float32), *rest
 
     with FastES(Late, n_workers=0, seed=1, **SETTINGS) as model:
-        batch = model.state.reference
+        batch = model.training.reference
         assert batch.dtype == np.float32
         assert len(np.unique(batch)) == 4, "0, 20, 250, 255 of 256"
 
 
 def test_batches_of_several_dtypes_lie_side_by_side() -> None:
     with FastES(Dots, n_workers=0, seed=1, **SETTINGS) as model:
-        images = model.state.reference
+        images = model.training.reference
         batches = images, (images / 256).astype(np.float32)
         spec = model.evaluator.pool_spec()
         several = replace(spec, trainings=tuple(replace(spec.trainings[0], reference=batch) for batch in batches))
@@ -230,7 +230,7 @@ def test_an_environment_that_is_false_is_played() -> None:
             return 0
 
     with FastES(Empty, n_workers=0, seed=1, **SETTINGS) as model:
-        assert len(model.state.reference) == REFERENCE_SIZE
+        assert len(model.training.reference) == REFERENCE_SIZE
 
 
 def test_a_forked_copy_of_trainings_side_by_side_evaluates(tmp_path: Path) -> None:

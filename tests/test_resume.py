@@ -199,8 +199,8 @@ def test_another_lag_of_evaluations_can_be_given_to_load(lag: int, n_workers: in
         told = {record.eval_generation: record.eval_return for record in records if record.eval_generation}
         assert sorted(told) == {0: [6, 7, 8, 9], 1: [5, 6, 7, 8], 5: [3, 4]}[lag]
         assert told == {generation: at_once.records[generation - 1].eval_return for generation in told}
-        assert model.eval_timesteps == at_once.state.data["counters"]["eval_timesteps"]
-        assert model.best_eval_return == at_once.state.data["best_eval_return"]
+        assert model.eval_timesteps == at_once.state.data["trainings"][0]["counters"]["eval_timesteps"]
+        assert model.best_eval_return == at_once.state.data["trainings"][0]["counters"]["best_eval_return"]
 
 
 def test_env_kwargs_given_to_load_take_effect_or_are_refused(tmp_path: Path) -> None:
@@ -269,9 +269,11 @@ def test_progress_has_no_gap_and_no_repeat_after_resume(tmp_path: Path) -> None:
     assert 0 < first < len(rows)
     assert _statistics(run) == _statistics(whole / "CartPole-v1" / "1")
     first_state, second_state = (read_checkpoint(p / "CartPole-v1" / "1" / "checkpoint.zip") for p in (whole, parts))
-    assert first_state.arrays["theta"]["theta"].tobytes() == second_state.arrays["theta"]["theta"].tobytes()
-    best = json.dumps(second_state.data["best_eval_return"])
-    assert best == json.dumps(first_state.data["best_eval_return"])
+    assert first_state.arrays["trainings"]["0.theta"].tobytes() == second_state.arrays["trainings"]["0.theta"].tobytes()
+    first_best, second_best = (
+        state.data["trainings"][0]["counters"]["best_eval_return"] for state in (first_state, second_state)
+    )
+    assert json.dumps(first_best) == json.dumps(second_best)
 
 
 def test_records_after_the_last_checkpoint_are_written_again(tmp_path: Path) -> None:
@@ -325,8 +327,8 @@ def test_best_parameters_are_of_the_best_evaluation(tmp_path: Path) -> None:
     told = {record.eval_generation: record.eval_return for record in records if record.eval_generation} | {8: last.mean}
     best = max(told, key=lambda generation: told[generation])
     saved = read_checkpoint(tmp_path / "best.zip")
-    assert saved.arrays["theta"]["theta"].tobytes() == thetas[best]
-    assert saved.data["best_eval_return"] == told[best]
+    assert saved.arrays["trainings"]["0.theta"].tobytes() == thetas[best]
+    assert saved.data["trainings"][0]["counters"]["best_eval_return"] == told[best]
 
 
 @pytest.mark.parametrize("normalize_obs", [True, False])

@@ -56,7 +56,7 @@ KILLED_IN_ITS_LAST_EVALUATION = """
     import os, signal, sys
     from fastes.cli import main as cli
     from fastes.cli.train import report
-    report.evaluate = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    report.choose_best = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     cli.main(sys.argv[1:])
 """
 
@@ -82,8 +82,8 @@ def test_a_run_killed_in_its_last_evaluation_is_finished(
     assert "give a larger one with --total-timesteps" in capsys.readouterr().err
 
 
-def test_a_run_of_an_earlier_version_is_finished_once_more(run: Path) -> None:
-    """It has no mark: nobody knows whether it was."""
+def test_a_run_without_a_mark_is_finished_once_more(run: Path) -> None:
+    """Nobody knows whether it was."""
     config = (run / "config.toml").read_text()
     (run / "config.toml").write_text(config.replace("finished = true\n", ""))
     assert "finished" not in _config(run)["run"]
@@ -102,7 +102,7 @@ def test_a_finished_run_that_goes_on_is_not_finished_until_it_is(run: Path, tmp_
     assert [start["run"]["finished"] for start in _config(run)["earlier"]] == [True, False]
 
 
-STOPPED_WHILE_A_START_IS_JUDGED = """
+STOPPED_WHILE_TRIALS_ARE_SCORED = """
     import os, signal, sys
     from fastes.cli import main as cli
     from fastes.training import evaluator
@@ -117,17 +117,17 @@ STOPPED_WHILE_A_START_IS_JUDGED = """
 """
 
 
-def test_a_run_stopped_while_its_last_start_is_judged_is_finished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    starts = ["--starts", "2", "--starts-share", "1"]
-    assert main([*TRAIN, *starts, "--quiet", "--runs", str(tmp_path / "whole")]) == 0
-    stopped = run_script(STOPPED_WHILE_A_START_IS_JUDGED, tmp_path, *TRAIN, *starts)
+def test_a_run_stopped_while_its_trials_are_scored_is_finished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trials = ["--trials", "2", "--trials-fraction", "1"]
+    assert main([*TRAIN, *trials, "--quiet", "--runs", str(tmp_path / "whole")]) == 0
+    stopped = run_script(STOPPED_WHILE_TRIALS_ARE_SCORED, tmp_path, *TRAIN, *trials)
     assert stopped.returncode == 143, stopped.stderr
     run = tmp_path / "runs" / "CartPole-v1" / "1"
     saved = read_checkpoint(run / "checkpoint.zip").data
-    assert saved["counters"]["num_timesteps"] >= 1000
-    assert saved["starts"]["judged"] == 1
+    assert sum(training["counters"]["num_timesteps"] for training in saved["trainings"]) >= 1000
+    assert [trial["is_scored"] for trial in saved["selection"]["trials"]] == [False, False]
     assert main(["train", "--resume", str(run), "--workers", "0"]) == 0
-    assert "start 2 of 2: return" in capsys.readouterr().out
+    assert re.search(r"^2 trials: trial [12] goes on alone$", capsys.readouterr().out, re.MULTILINE)
     for name in ("checkpoint.zip", "best.zip"):
         assert_same_state(read_checkpoint(run / name), read_checkpoint(tmp_path / "whole" / "CartPole-v1" / "1" / name))
 
@@ -146,8 +146,8 @@ def test_a_budget_is_new_only_where_it_changed(
 ) -> None:
     train = [*TRAIN[:-1], "3000", "--learning-rate", "lin_0.1_0.05", "--runs", str(tmp_path), "--quiet"]
     run = tmp_path / "CartPole-v1" / "1"
-    stop = STOPPED_WHILE_A_START_IS_JUDGED  # of three, so that the budget is not spent
-    assert run_script(stop, tmp_path, *train, "--starts", "3").returncode == 143
+    stop = STOPPED_WHILE_TRIALS_ARE_SCORED  # a fifth of the budget is spent
+    assert run_script(stop, tmp_path, *train, "--trials", "3").returncode == 143
     resume = ["train", "--resume", str(run), "--workers", "0", "--quiet"]
     assert main([*resume, *(["--total-timesteps", *budget] if budget else [])]) == 0
     said = capsys.readouterr().out
@@ -236,10 +236,10 @@ def test_a_configuration_that_is_none_is_kept_aside(kind: str, run: Path) -> Non
 @pytest.mark.parametrize("name", ["monitor.csv", "evaluations.npz"])
 def test_a_pipe_is_no_file_of_statistics(name: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(run / name)
-    before = read_checkpoint(run / "checkpoint.zip").data["counters"]["num_timesteps"]
+    before = read_checkpoint(run / "checkpoint.zip").data["trainings"][0]["counters"]["num_timesteps"]
     assert main(["train", "--resume", str(run), *RESUME]) == 2
     assert f"{run / name} is no regular file: move it away" in capsys.readouterr().err
-    assert read_checkpoint(run / "checkpoint.zip").data["counters"]["num_timesteps"] == before
+    assert read_checkpoint(run / "checkpoint.zip").data["trainings"][0]["counters"]["num_timesteps"] == before
 
 
 # --- one training at a time ------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def test_a_second_training_is_locked_out_and_a_killed_one_is_not_waited_for(tmp_
     finally:
         process.kill()
         process.wait()
-    steps = read_checkpoint(run / "checkpoint.zip").data["counters"]["num_timesteps"] + 500
+    steps = read_checkpoint(run / "checkpoint.zip").data["trainings"][0]["counters"]["num_timesteps"] + 500
     resume = ["train", "--resume", str(run), "--total-timesteps", str(steps), "--quiet", "--workers", "1"]
     assert run_fastes(*resume, cwd=tmp_path).returncode == 0
 

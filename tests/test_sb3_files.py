@@ -17,12 +17,14 @@ import pytest
 from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, seed_of, toy
 from training import learn, train
+from uneven import Uneven
 
-from fastes import Callback, FastES, loop
+from fastes import Callback, FastES
 from fastes.cli.main import main
 from fastes.es.perturbations import draw_eval_seeds
+from fastes.reports.monitor_files import EvaluationsFile, MonitorFile
 from fastes.runs.run_folder import RunFolder
-from fastes.sb3.files import EvaluationsFile, MonitorFile
+from fastes.training import trainer
 from fastes.training.record import Record
 
 
@@ -68,7 +70,7 @@ class Episodes(Callback):
         self._note(model)
 
     def _note(self, model: FastES) -> None:
-        for of, evaluation in model.state.told_last:
+        for of, evaluation in model.training.latest_evaluations:
             if of.generation in self.timesteps:
                 told = self.timesteps[of.generation], evaluation.returns.tolist(), evaluation.lengths.tolist()
                 assert self.evaluations.setdefault(of.generation, told) == told
@@ -249,6 +251,38 @@ def test_rows_after_the_checkpoint_are_played_and_written_again(tmp_path: Path, 
         assert_files(tmp_path, told)
 
 
+def test_each_evaluation_of_each_trial_has_a_row(tmp_path: Path) -> None:
+    """Those of different trials are not told in the order of their timesteps. After a kill none is there twice."""
+    settings = {**SETTINGS, "n_workers": 0, "population_size": 2, "eval_lag": 2, "eval_episodes": 2}
+    settings |= {"trials": 3, "rungs": 2, "trials_fraction": 0.7, "seed": 8}
+    whole, killed, told = tmp_path / "whole", tmp_path / "killed", dict[bytes, int]()
+
+    class Told(Callback):
+        saved = 0
+
+        def on_generation(self, model: FastES, record: Record) -> None:
+            if record.eval_generation:
+                told[model.training.latest_evaluations[-1].evaluation.returns.tobytes()] = record.eval_at
+            if record.generation == 3 and not self.saved:
+                self.saved = model.num_timesteps
+                model.save(tmp_path / "m")
+
+    with FastES(Uneven, **settings) as model:
+        model.learn(400, [EvaluationsFile(whole), EvaluationsFile(killed), Told()])
+        assert model.last_evaluation is not None
+        assert evaluations(tmp_path / "whole.npz")["results"][-1].tolist() == model.last_evaluation.returns.tolist()
+    found = evaluations(tmp_path / "whole.npz")
+    timesteps, returns = found["timesteps"].tolist(), [row.tobytes() for row in found["results"]]
+    assert timesteps == sorted(timesteps)
+    assert len(set(returns)) == len(returns)
+    assert {row: at for row, at in zip(returns, timesteps, strict=True) if row in told} == told
+    assert list(told.values()) != sorted(told.values())
+    with FastES.load(tmp_path / "m", Uneven, n_workers=0) as model:
+        model.learn(400 - model.num_timesteps, EvaluationsFile(killed), reset_num_timesteps=False)
+    again = evaluations(tmp_path / "killed.npz")
+    assert all(again[name].tolist() == found[name].tolist() for name in found)
+
+
 @pytest.mark.parametrize("lost", [1, 2, 5, 100])
 def test_a_file_that_lost_its_end_goes_on_with_whole_rows(tmp_path: Path, lost: int) -> None:
     """As after a power failure; the steps of the rows that are gone are told apart from those that have rows."""
@@ -306,14 +340,14 @@ def test_a_generation_that_an_exception_hid_is_written_once(tmp_path: Path) -> N
 
 
 def test_an_interrupt_when_a_generation_is_booked_loses_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = loop.make_record
+    real = trainer.make_record
 
-    def interrupted(state: Any, generation: Any, *arguments: Any) -> Record:
+    def interrupted(generation: Any, *arguments: Any, **named: Any) -> Record:
         if generation.perturbations.generation == 1:
             os.kill(os.getpid(), signal.SIGINT)
-        return real(state, generation, *arguments)
+        return real(generation, *arguments, **named)
 
-    monkeypatch.setattr("fastes.loop.make_record", interrupted)
+    monkeypatch.setattr("fastes.training.trainer.make_record", interrupted)
     files = [MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations")]
     with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
         with pytest.raises(KeyboardInterrupt):
@@ -376,7 +410,7 @@ def test_a_write_that_fails_leaves_what_was_there_and_is_made_up_for(
         if record.generation == 3:
             content.append(file.path.read_bytes())
             for name in ("append_whole", "write_bytes"):
-                monkeypatch.setattr(f"fastes.sb3.files.{name}", full)
+                monkeypatch.setattr(f"fastes.reports.monitor_files.{name}", full)
 
     def end(_: FastES, record: Record) -> None:
         if record.generation == 3:
@@ -482,7 +516,7 @@ def test_a_checkpoint_of_a_run_folder_never_knows_more_than_the_files(lag: int, 
         npz = tmp_path / "evaluations.npz"
         known = len(evaluations(npz)["timesteps"]) if npz.exists() else 0
         assert known == record.generation - lag
-        assert [pending.generation for pending in model.state.pending] == list(range(known, record.generation))
+        assert [pending.generation for pending in model.training.pending] == list(range(known, record.generation))
         return record.generation < 4
 
     with FastES(toy(), n_workers=0, **SETTINGS, eval_lag=lag) as model:
@@ -494,7 +528,9 @@ def test_a_full_disk_does_not_end_the_training(tmp_path: Path, monkeypatch: pyte
 
     def disturb(model: FastES, record: Record) -> bool:
         if record.generation == 2:
-            monkeypatch.setattr("fastes.sb3.files.append_whole", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+            monkeypatch.setattr(
+                "fastes.reports.monitor_files.append_whole", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
+            )
         if record.generation == 4:
             monkeypatch.undo()
         return record.generation < 5
@@ -517,14 +553,14 @@ def test_the_file_of_a_monitor_around_the_environment_is_written(tmp_path: Path)
         env.close()
         _, _, *rows = (tmp_path / "log.monitor.csv").read_text().splitlines()
         assert len(rows) == 3 * SETTINGS["population_size"]
-        assert sum(int(row.split(",")[1]) for row in rows) == result.state.data["counters"]["num_timesteps"]
+        assert sum(int(row.split(",")[1]) for row in rows) == result.state.data["trainings"][0]["counters"]["num_timesteps"]
     assert results[0].records[-1].return_mean == plain.records[-1].return_mean
 
 
 def test_rows_of_one_moment_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the clock stands halfway between two microseconds, which may be rounded either way."""
     moments = (0.01 * call + 5e-7 * (call > 0) for call in itertools.count())
-    monkeypatch.setattr("fastes.sb3.files.time.time", lambda: next(moments))
+    monkeypatch.setattr("fastes.reports.monitor_files.time.time", lambda: next(moments))
     with FastES(toy(), n_workers=0, **{**SETTINGS, "population_size": 8}) as model:
         model.learn(10**6, [MonitorFile(tmp_path / "toy"), stop_at(60)])
     _, rows = monitor_rows(tmp_path / "toy.monitor.csv")

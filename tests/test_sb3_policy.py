@@ -242,7 +242,7 @@ def test_parameters_come_back_to_the_last_bit_and_a_part_changes_no_other(policy
     with FastES(env, policy, n_workers=0, **{**SETTINGS, "policy_kwargs": kwargs}) as agent:
         given = np.random.default_rng(1).normal(size=agent.num_params).astype(np.float32)
         given[::7] = -0.0
-        agent.state = agent.state.given(given)
+        agent.set_theta(given)
         state, vector = agent.policy.state_dict(), agent.policy.parameters_to_vector()
         agent.policy.load_state_dict(state)
         assert agent.theta.tobytes() == given.tobytes()

@@ -89,7 +89,7 @@ def test_fastess_own_attributes_are_no_users() -> None:
         (3, "attributes"),
         ([], "attributes"),
         ({"learn": 1}, "attributes.learn"),
-        ({"state": None}, "attributes.state"),
+        ({"trainer": None}, "attributes.trainer"),
         ({"__class__": 1}, "attributes.__class__"),
         ({"a b": 1}, "attributes.a b"),
         ({"log_interval": 1}, "attributes.log_interval"),

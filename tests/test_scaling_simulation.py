@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("simpy")
@@ -12,6 +13,7 @@ from benchmarks.speed.scaling import tables
 from benchmarks.speed.scaling.costs import CHUNK, RESULTS, Costs, Episodes, growing_horizon
 from benchmarks.speed.scaling.machine import Kind, Machine
 from benchmarks.speed.scaling.training import Generation, Plan, Way, plan_of, simulate
+from fastes.rollout.job import Batch
 from fastes.settings.preset_loader import choose_settings
 from fastes.training.episode_cap import EpisodeCap
 
@@ -118,10 +120,13 @@ def test_the_oldest_open_request_comes_first() -> None:
 
 def test_the_horizon_grows_as_training_lets_it() -> None:
     settings = choose_settings("HalfCheetah-v5", None, {"max_episode_steps": 1000})
-    cap, caps = EpisodeCap(settings), list[int]()
+    cap, caps = EpisodeCap.start(settings), list[int]()
+    assert cap is not None
+    steps = np.full((1, 2), cap.steps)
+    batch = Batch(np.zeros((1, 2)), steps, np.zeros((1, 2)), np.ones((1, 2), np.int64), np.zeros((0, 2, 1)), 0.0, 0, "")
     for _ in range(400):
         caps.append(cap.steps)
-        cap.update(2 * cap.steps, 2, 2)
+        cap = cap.after(batch)
     assert growing_horizon(settings.episode_cap_start, settings.episode_cap_factor, 1000)[:400] == caps
 
 

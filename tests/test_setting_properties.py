@@ -29,7 +29,6 @@ from fastes.policies.mlp import make_policy_spec
 from fastes.policies.obs_columns import checked_columns
 from fastes.runs.run_folder import CONFIG, RunFolder
 from fastes.setting_fields import described
-from fastes.settings.alternatives import ALTERNATIVES as ALTERNATIVE_SETTINGS
 from fastes.settings.preset_loader import tomllib
 from fastes.zoo import search_space
 
@@ -66,18 +65,7 @@ POLICY_KWARGS = st.fixed_dictionaries(
         "num_bins": st.integers(2, 1000),
     },
 )
-ALTERNATIVES = st.fixed_dictionaries(
-    {},
-    optional={
-        "sigma": st.lists(st.floats(1e-30, 1e30), min_size=1, max_size=3),
-        "alive_bonus": st.lists(ANY_SCHEDULES, min_size=1, max_size=3),
-        "obs_clip": st.lists(POSITIVE, min_size=1, max_size=3),
-        "shaping": st.lists(st.sampled_from(["nes", "standardized"]), min_size=1, max_size=3),  # with sigma_adaptation, too
-        "obs_freeze_after": st.lists(st.integers(0, 10**15), min_size=1, max_size=3),
-    },
-)
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
-    "starts_alternatives": ALTERNATIVES,
     "population_size": st.integers(1, 2**20).map(lambda pairs: 2 * pairs),
     "sigma": SCHEDULES,
     "learning_rate": SCHEDULES,
@@ -123,11 +111,9 @@ def _in_whole_blocks(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _possible(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what other values rule out: a sigma or a shaping, alternatives of one start."""
+    """Without what other values rule out: a sigma or a shaping."""
     adapted = values.get("sigma_adaptation", "none") != "none"
     left_out = {"sigma"} if adapted else set()
-    if values.get("starts", 1) == 1:
-        left_out |= {"starts_alternatives"}
     return {n: value for n, value in values.items() if n not in left_out and not (adapted and value == "signed_ranks")}
 
 
@@ -147,8 +133,8 @@ def model() -> Iterator[FastES]:
 @given(VALUES)
 @modest
 def test_settings_survive_a_checkpoint(model: FastES, values: dict[str, Any]) -> None:
-    model.state.settings = Settings().changed(**values)
-    data = json.loads(json.dumps(checkpoint_of(model.state, model.source).data, allow_nan=False))
+    model.training = model.training._replace(settings=Settings().changed(**values))
+    data = json.loads(json.dumps(checkpoint_of(model.selection, model.source).data, allow_nan=False))
     read = settings_from(Checkpoint(data, {}), {})
     assert read == model.settings
     assert {name: getattr(read, name) for name in values} == values
@@ -158,15 +144,15 @@ def test_settings_survive_a_checkpoint(model: FastES, values: dict[str, Any]) ->
 @pytest.mark.parametrize(("given_target", "target"), [(math.inf, math.inf), (-math.inf, -1e308), (1e308, 1e308)])
 def test_infinite_targets_survive_a_checkpoint(model: FastES, given_target: float, target: float) -> None:
     """JSON has no infinity."""
-    model.state.settings = Settings(target_return=given_target)
-    data = json.loads(json.dumps(checkpoint_of(model.state, model.source).data, allow_nan=False))
+    model.training = model.training._replace(settings=Settings(target_return=given_target))
+    data = json.loads(json.dumps(checkpoint_of(model.selection, model.source).data, allow_nan=False))
     assert settings_from(Checkpoint(data, {}), {}).target(5.0) == target
 
 
 @given(VALUES)
 @modest
 def test_settings_survive_a_config_file(model: FastES, tmp_path: Path, values: dict[str, Any]) -> None:
-    model.state.settings = Settings().changed(**values)
+    model.training = model.training._replace(settings=Settings().changed(**values))
     (tmp_path / CONFIG).unlink(missing_ok=True)
     RunFolder(tmp_path).write_config(model, {"command": "fastes train"})
     read = tomllib.loads((tmp_path / CONFIG).read_text(encoding="utf-8"))["settings"]
@@ -228,8 +214,8 @@ def test_numbers_of_numpy_are_plain_afterwards(name: str, kind: Any, model: Fast
     fits_one = (limits.below is None or limits.below > 1.0) and (limits.above is None or limits.above < 1.0)
     whole = Settings().population_size if name == "max_population_size" else 2
     value = kind(whole if str(FIELDS[name].type).startswith("int") or limits.above == 1.0 else 1 if fits_one else 0)
-    model.state.settings = Settings().changed(**{name: value})
-    data = json.loads(json.dumps(checkpoint_of(model.state, model.source).data, allow_nan=False))
+    model.training = model.training._replace(settings=Settings().changed(**{name: value}))
+    data = json.loads(json.dumps(checkpoint_of(model.selection, model.source).data, allow_nan=False))
     assert data["settings"][name] == value
     assert settings_from(Checkpoint(data, {}), {}) == model.settings
 
@@ -295,19 +281,6 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "policy": (*JUNK, None, 5, 0.5, True, {}),
     "policy_kwargs": (*(value for value in JUNK if not isinstance(value, dict)), 5, 0.5, True, "net_arch", "", math.nan),
     "population_size": (*NO_INTS, 0, 1, 3, -2, np.int64(7)),
-    "starts_alternatives": (
-        *JUNK,
-        None,
-        5,
-        0.5,
-        True,
-        "sigma",
-        "",
-        math.nan,
-        {"sigma": []},
-        {"policy": ["MlpPolicy"]},
-        {1: [1]},
-    ),
 }
 
 
@@ -383,8 +356,8 @@ def test_anything_is_taken_as_it_is_or_refused_by_name(model: FastES, name: str,
         value = checked_columns(value)
     assert getattr(chosen, name) == value
     if name != "policy" and value not in (math.inf, -math.inf):  # JSON has no infinity
-        model.state.settings = chosen
-        data = json.loads(json.dumps(checkpoint_of(model.state, model.source).data, allow_nan=False))
+        model.training = model.training._replace(settings=chosen)
+        data = json.loads(json.dumps(checkpoint_of(model.selection, model.source).data, allow_nan=False))
         assert settings_from(Checkpoint(data, {}), {}) == chosen
 
 
@@ -418,4 +391,4 @@ def test_what_is_tuned_may_be_tuned() -> None:
         tried = {"method": method, "network": "tiny", "population_size_pow": 3, "top_fraction": 1.0, "sigma": 0.1}
         drawn |= set(search_space.convert({**tried, "learning_rate": 0.1}))
     assert {"policy", "optimizer", "population_size"} <= drawn
-    assert [name for name in (*drawn, *ALTERNATIVE_SETTINGS) if not described(FIELDS[name]).tuning] == []
+    assert [name for name in drawn if not described(FIELDS[name]).tuning] == []

@@ -33,10 +33,10 @@ def prepared(env: Any, n_workers: int, generations: int = 3) -> tuple[FastES, Po
     model = FastES(env, n_workers=0, preset="default", **SETTINGS)
     spec = with_needs(model.evaluator.pool_spec(), num_generations=generations, num_evaluations=generations)
     pool, requests = opened(spec, n_workers), []
-    training, evaluation = model.state.episode_settings()
+    training, evaluation = model.training.episode_settings()
     for number in range(generations):
         perturbations = model.strategy.ask()
-        seeds = model.state.eval_seeds(number)
+        seeds = model.training.eval_seeds(number)
         requests.append(Request(model.theta, model.normalizer, training, perturbations))
         requests.append(Request(model.theta, model.normalizer, evaluation, eval_seeds=seeds, generation=number))
         model.strategy.tell(np.arange(8.0))
@@ -120,8 +120,8 @@ def test_noise_free_episodes_begin_first_where_they_are_waited_for(lag: int, clo
     pool = opened(with_needs(model.evaluator.pool_spec(), num_evaluations=1), 1)
     closing += [model, pool]
     pool.place_table(model.strategy.table)
-    training, evaluation = model.state.episode_settings()
-    seeds = model.state.eval_seeds(0)
+    training, evaluation = model.training.episode_settings()
+    seeds = model.training.eval_seeds(0)
     candidates = pool.submit(Request(model.theta, model.normalizer, training, model.strategy.ask()))
     wait_until(lambda: path.exists() and len(path.read_text().split()) > 0, "a candidate is played")
     noise_free = pool.submit(Request(model.theta, model.normalizer, evaluation, eval_seeds=seeds, generation=0))

@@ -224,18 +224,15 @@ def test_another_sigma_on_loading_is_that_of_what_has_adapted(kind: str, tmp_pat
             assert report.sigma == pytest.approx(factor * kept.mean(), rel=1e-6)
 
 
-def test_another_sigma_on_loading_is_that_of_starts_that_wait(tmp_path: Path) -> None:
-    several = {"starts": 4, "starts_rounds": 2, "starts_share": 0.8, "starts_episodes": 2}
-    with FastES(Uneven, n_workers=0, **settings(sigma_adaptation="scalar", **several)) as model:
-        learn(model, 30, 20_000)
-        saved = model.snapshot()
-    write_checkpoint(tmp_path / "m", saved)
-    held = {name: array for name, array in saved.arrays.get("start", {}).items() if name.endswith(".sigma")}
-    assert held
+def test_another_sigma_on_loading_is_that_of_every_trial(tmp_path: Path) -> None:
+    with FastES(Uneven, n_workers=0, **settings(sigma_adaptation="scalar", trials=3)) as model:
+        learn(model, 3)
+        kept = [float(sigma_of(trial.training.strategy)[0]) for trial in model.selection.trials]
+        model.save(tmp_path / "m")
+    assert len(set(kept)) == 3
     with FastES.load(tmp_path / "m", Uneven, n_workers=0, sigma=0.1) as model:
-        again = model.snapshot().arrays["start"]
-    for name, sigma in held.items():
-        assert again[name] == pytest.approx(2 * sigma, rel=1e-6)
+        again = [float(sigma_of(trial.training.strategy)[0]) for trial in model.selection.trials]
+    assert again == pytest.approx([2 * sigma for sigma in kept], rel=1e-6)
 
 
 def test_what_is_no_sigma_in_a_file_is_named(tmp_path: Path) -> None:
@@ -255,16 +252,16 @@ def test_what_is_no_sigma_in_a_file_is_named(tmp_path: Path) -> None:
         (np.full(26, np.nan, np.float32), "not finite"),
         (np.ones(25, np.float32), r"has shape \(25,\)"),
         (np.ones(26), "dtype float64"),
-        (None, "'sigma' is missing"),
+        (None, "'trainings.0.sigma' is missing"),
     ],
 )
 def test_a_damaged_sigma_is_named(sigma: Any, message: str, tmp_path: Path) -> None:
     with FastES(Uneven, n_workers=0, **settings(sigma_adaptation="per_parameter")) as model:
         assert model.num_params == 26
         saved = model.snapshot()
-    saved.arrays["optimizer"].pop("sigma")
+    saved.arrays["trainings"].pop("0.sigma")
     if sigma is not None:
-        saved.arrays["optimizer"]["sigma"] = sigma
+        saved.arrays["trainings"]["0.sigma"] = sigma
     write_checkpoint(tmp_path / "m", saved)
     with pytest.raises(CheckpointError, match=message):
         FastES.load(tmp_path / "m", Uneven, n_workers=0)
@@ -282,7 +279,7 @@ def test_another_adaptation_on_loading_is_no_damaged_file(saved: str, loaded: st
 def test_a_plain_checkpoint_holds_no_sigma(tmp_path: Path) -> None:
     with FastES(Uneven, n_workers=0, **settings()) as model:
         model.save(tmp_path / "m")
-    assert "sigma" not in read_checkpoint(tmp_path / "m").arrays["optimizer"]
+    assert not [name for name in read_checkpoint(tmp_path / "m").arrays["trainings"] if "sigma" in name]
 
 
 # Arguments

@@ -143,7 +143,7 @@ def test_a_script_without_descriptors(when: str, n_workers: str, tmp_path: Path)
     closed = ["/dev/null"] * 3
     assert (tmp_path / "told").read_text() == str(closed)
     states = [read_checkpoint(tmp_path / name) for name in ("whole", "run/checkpoint")]
-    assert [state.data["counters"]["generation"] >= 3 for state in states] == [True, True]
+    assert [state.data["trainings"][0]["generation"] >= 3 for state in states] == [True, True]
     for path in tmp_path.rglob("*"):
         if path.is_file() and path.suffix != ".py":
             assert b"chatter\n" not in path.read_bytes(), path

@@ -95,7 +95,7 @@ def test_no_address_is_shown(wrong: Any) -> None:
         lambda: FastES(Toy, population_size=wrong),
         lambda: FastES(Toy, archive_size=wrong),
         lambda: FastES(Toy, optimizer=wrong),
-        lambda: FastES(Toy, starts_alternatives=wrong),
+        lambda: FastES(Toy, trials=wrong),
         lambda: FastES(Toy, seed=wrong),
         lambda: FastES(Toy, n_workers=0).learn(10, callback={"a": wrong}),
     ]

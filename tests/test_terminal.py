@@ -17,17 +17,24 @@ from terminals import BAR, Terminal, shown
 from fastes.reports.console_log import ConsoleLog, console_header, console_line
 from fastes.system.console import BottomLine, Lasting, fitted
 from fastes.training.record import Record
+from fastes.training.selection import Rung
 
 RECORD = Record(**{name: 0.5 if kind == "float" else 1 for name, kind in Record.__annotations__.items()})
 TRAIN = ["train", "envs_for_tests:Toy-v0", "--preset", "default", "--net-arch", "4", "--target-return", "none", "--seed", "0"]
 SMALL = ["--population-size", "4", "--noise-table-size", "2000", "--env-kwargs", "step_seconds=0.0005", "noisy=true"]
-ONE = ["--workers", "1", "--starts", "2", "--archive-size", "2", "-v"]
+ONE = ["--workers", "1", "--trials", "2", "--archive-size", "2", "-v"]
+SAID = [
+    "2 trials: trial [12] .*, trial [12] .*",
+    "2 trials: trial [12] goes on alone",
+    "final selection among 3: .* win, return .*",
+    "winner of the final selection: return .*",
+]
 KINDS = {
-    "one-80": ([*ONE], 80, ["start 1 of 2: return .*", "race of 3: .* wins?, return .*", "winner of the race: return .*"]),
-    "one-120": ([*ONE], 120, ["start 1 of 2: return .*", "race of 3: .* wins?, return .*", "winner of the race: return .*"]),
+    "one-80": ([*ONE], 80, SAID),
+    "one-120": ([*ONE], 120, SAID),
     "seeds": (["--workers", "2", "--seeds", "2"], 80, [r"median return -?\d+\.\d"]),
 }
-ROW = re.compile(r" +\d+ +\d+ +-?\d+\.\d +.*%")
+ROW = re.compile(r" +\d+ +\d+ +\d+ +-?\d+\.\d +.*%")
 
 
 def _joined(lines: list[str], columns: int) -> list[str]:
@@ -56,10 +63,11 @@ def test_the_bar_is_the_last_line_and_leaves_nothing_behind(kind: str, tmp_path:
     left = [line for line in lines if BAR.search(line)]
     assert len(left) == (kind == "seeds"), "where rows tell of the training, nothing is left of the bar"
     whole = _joined(lines, columns)
-    assert all(any(re.fullmatch(text, line) for line in whole) for text in said), whole
+    missing = [text for text in said if not any(re.fullmatch(text, line) for line in whole)]
+    assert not missing, (missing, whole[-12:])
     assert sum(line.startswith("toy: ") for line in whole) >= 1, "what an environment says has a line of its own"
     if kind != "seeds":
-        rows = [line for line in lines if line.strip()[:1].isdigit() and "timesteps in" not in line]
+        rows = [line for line in lines if line.strip()[:1].isdigit() and not re.search("timesteps in|trials: ", line)]
         assert len(rows) > 5
         assert all(ROW.fullmatch(row) and len(row) <= columns for row in rows), rows
 
@@ -73,7 +81,8 @@ def test_there_are_few_rows_unless_they_are_asked_for(monkeypatch: pytest.Monkey
         nonlocal now
         file = io.StringIO()
         log = ConsoleLog(file, seconds=seconds)
-        model: Any = SimpleNamespace(solved=False, state=SimpleNamespace(cuts_endless_episodes=False))
+        model: Any = SimpleNamespace(solved=False, selection=SimpleNamespace(is_open=False))
+        model.training = SimpleNamespace(cuts_endless_episodes=False)
         log.on_start(model, 10)
         for generation in range(1, 11):
             evaluated = generation % 3 == 1
@@ -95,15 +104,25 @@ def test_there_are_few_rows_unless_they_are_asked_for(monkeypatch: pytest.Monkey
     assert [row[4] for row in rows] == ["101.0", "104.0", "107.0", "110.0"]
 
 
-def test_a_new_start_has_no_evaluation_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastes.reports.console_log.judged_line", lambda *_: "judged")
+def test_rows_of_several_trials_have_a_column_for_them() -> None:
     file = io.StringIO()
-    model: Any = SimpleNamespace(solved=False, generation=4)
+    model: Any = SimpleNamespace(solved=False, settings=SimpleNamespace(trials=3), selection=SimpleNamespace(is_open=True))
+    model.training = SimpleNamespace(cuts_endless_episodes=False)
     log = ConsoleLog(file)
-    log.on_start_judged(model, 1, 0.0)
-    for generation in (5, 6):
-        log.on_generation(model, RECORD._replace(generation=generation, eval_generation=generation - 1, eval_return=9.0))
-    assert [line.split()[4] for line in file.getvalue().splitlines()[2:]] == ["-", "9.0"]
+    log.on_start(model, 100)
+    for trial in (1, 2, 3):
+        log.on_generation(model, RECORD._replace(trial=trial, eval_generation=trial == 1, eval_return=9.0))
+    log.on_rung(model, Rung(1, 2, ((2, 5.0), (1, 4.0), (3, -1.5)), 2))
+    log.on_rung(model, Rung(2, 2, ((1, 7.0), (2, 6.0)), 1))
+    header, *rows, first, on, second, alone = file.getvalue().splitlines()
+    assert header.split()[0] == "trial"
+    assert [row.split()[0] for row in rows] == ["1", "2", "3"]
+    assert [row.split()[5] for row in rows] == ["9.0", "-", "-"], "no trial has the evaluation of another"
+    assert (first, on) == (
+        "rung 1 of 2: trial 2 5.0, trial 1 4.0, trial 3 -1.5",
+        "rung 1 of 2: trials 1 and 2 go on",
+    )
+    assert (second, alone) == ("rung 2 of 2: trial 1 7.0, trial 2 6.0", "rung 2 of 2: trial 1 goes on alone")
 
 
 def test_sentences_are_broken_between_words_on_a_terminal_alone() -> None:

@@ -33,13 +33,14 @@ from fastes.training.record import Record
 SEEDS = (5, 6, 9)
 STEPS = 1200  # of each: about ten generations
 COMMON = {name: value for name, value in SETTINGS.items() if name != "seed"} | {"preset": "default"}
-STARTS = {"starts": 3, "starts_share": 0.6}
+TRIALS = {"trials": 3, "rungs": 2, "trials_fraction": 0.6}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "starts": STARTS,
+    "trials": TRIALS,
+    "trials alone": {"trials": 2, "trials_fraction": 1.0, "archive_size": 2},
     "lag 0": {"eval_lag": 0, "eval_episodes": 3},
     "lag 1": {"eval_lag": 1, "eval_episodes": 3},
-    "lag 2": {"eval_lag": 2, "eval_episodes": 2, **STARTS},
+    "lag 2": {"eval_lag": 2, "eval_episodes": 2, **TRIALS},
     "population": {"generation_timesteps": 300, "max_population_size": 64},
     "sigmas": {"sigma_adaptation": "per_parameter", "perturbed_fraction": 0.5, "obs_warmup": True},
     "solved": {"target_return": 8.0, "target_episodes": 4},
@@ -122,7 +123,7 @@ def test_each_is_what_a_training_of_its_own_gives(kind: str, n_workers: int) -> 
 
 
 def test_the_kinds_do_what_their_names_say() -> None:
-    assert alone("solved").state.data["counters"] != alone("plain").state.data["counters"]
+    assert alone("solved").state.data["trainings"][0]["counters"] != alone("plain").state.data["trainings"][0]["counters"]
     assert len({len(alone("solved", seed).records) for seed in SEEDS}) > 1, "one ends before another"
     assert len({len(alone("plain", seed).records) for seed in SEEDS} | {len(alone("lag 0").records)}) > 1
     assert any(record.episodes > 8 * record.generation for record in alone("population").records)
@@ -319,7 +320,9 @@ def _rows(run: Path) -> list[dict[str, str]]:
         return [{name: value for name, value in row.items() if name not in TIMES} for row in csv.DictReader(file)]
 
 
-@pytest.mark.parametrize("flags", [[], ["--starts", "2", "--starts-share", "0.6", "--eval-lag", "2", "--eval-episodes", "2"]])
+@pytest.mark.parametrize(
+    "flags", [[], ["--trials", "2", "--trials-fraction", "0.6", "--eval-lag", "2", "--eval-episodes", "2"]]
+)
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_run_folders_hold_what_those_of_single_trainings_hold(workers: str, flags: list[str], tmp_path: Path) -> None:
     flags = ["--total-timesteps", "900", "--monitor-csv", *flags]
@@ -441,7 +444,7 @@ def test_an_error_in_one_seed_saves_all_of_them(tmp_path: Path, capsys: pytest.C
     assert "toy fails" in error
     for number in (1, 2, 3):
         assert f"  seed {number - 1}: fastes train --resume {place}/{number}\n" in error
-        saved = read_checkpoint(place / str(number) / "checkpoint.zip").data["counters"]["generation"]
+        saved = read_checkpoint(place / str(number) / "checkpoint.zip").data["trainings"][0]["generation"]
         assert saved == len(_rows(place / str(number))) >= 1
     for number in (1, 3):
         assert main(["train", "--resume", str(place / str(number)), "--workers", "0", "--quiet"]) == 0
@@ -494,16 +497,16 @@ def test_a_signal_ends_all_and_saves_all(number: signal.Signals, status: int, tm
     assert (place / "runs-1-3.png").exists()
     for seed, run in enumerate(folders):
         assert f"  seed {seed}: fastes train --resume {run.relative_to(tmp_path)}\n" in out + err
-        state = read_checkpoint(run / "checkpoint.zip").data["counters"]
-        assert state["generation"] == len(_rows(run)) >= 2
-        assert state["num_timesteps"] < 20000
+        (training,) = read_checkpoint(run / "checkpoint.zip").data["trainings"]
+        assert training["generation"] == len(_rows(run)) >= 2
+        assert training["counters"]["num_timesteps"] < 20000
         assert (run / "learning_curve.png").exists()
         assert tomllib.loads((run / "config.toml").read_text())["run"]["finished"] is False
-    more = str(state["num_timesteps"] + 100)
+    more = str(training["counters"]["num_timesteps"] + 100)
     resume = ["train", "--resume", str(folders[2]), "--workers", "0", "--quiet", "--total-timesteps", more]
     script = f"import envs_for_tests; from fastes.cli.main import main; assert main({resume!r}) == 0"
     assert run_script(script, tmp_path).returncode == 0
-    assert len(_rows(folders[2])) > state["generation"]
+    assert len(_rows(folders[2])) > training["generation"]
 
 
 def test_seeds_that_are_solved_are_not_to_go_on(

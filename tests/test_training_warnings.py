@@ -25,7 +25,7 @@ from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.sb3.logger import configure
 from fastes.settings.preset_loader import all_presets, choose_settings, load_preset
-from fastes.training.evaluation import Evaluation, Pending, Told
+from fastes.training.evaluation import Evaluation, FinishedEvaluation, PendingEvaluation
 
 # --- no candidate reaches theta --------------------------------------------------------------------------------------
 
@@ -42,7 +42,7 @@ class Played(NamedTuple):
     """A generation's candidates, and theta's evaluation as it is told with them."""
 
     batch: Batch
-    told: Told | None
+    told: FinishedEvaluation | None
 
 
 def generation(candidates: Any, evaluation: Any) -> Played:
@@ -52,8 +52,10 @@ def generation(candidates: Any, evaluation: Any) -> Played:
     if not evaluated.size:
         return Played(batch, None)
     theta, finite = np.zeros(3, np.float32), returns[np.isfinite(returns)]
-    pending = Pending(0, 0, 0, theta, ObsNormalizer(1), finite)
-    return Played(batch, Told(pending, Evaluation(evaluated, np.ones(evaluated.shape, np.int64), np.zeros(0, np.int64))))
+    pending = PendingEvaluation(0, 0, 0, theta, ObsNormalizer(1), finite)
+    return Played(
+        batch, FinishedEvaluation(pending, Evaluation(evaluated, np.ones(evaluated.shape, np.int64), np.zeros(0, np.int64)))
+    )
 
 
 BEATEN = generation([[0.0, 5.0], [1.0, -1.0]], [2.0])

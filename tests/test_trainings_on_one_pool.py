@@ -80,15 +80,15 @@ class Trainings:
         self.models = [FastES(env, **COMMON, **settings) for settings in TRAININGS.values()]
         self.requests = [self._requests_of(number, model) for number, model in enumerate(self.models)]
         room = {"num_generations": GENERATIONS, "num_evaluations": GENERATIONS}
-        needs = [replace(model.evaluator.needs(), **room) for model in self.models]
+        needs = [replace(model.evaluator.needs()[0], **room) for model in self.models]
         self.spec = replace(self.models[0].evaluator.pool_spec(), trainings=tuple(needs), info_bytes=200)
 
     def _requests_of(self, training: int, model: FastES) -> list[Request]:
         """A generation, its evaluation, and so on."""
-        candidates, evaluation = model.state.episode_settings()
+        candidates, evaluation = model.training.episode_settings()
         rng, requests = np.random.default_rng(training), []
         for number in range(GENERATIONS):
-            perturbations, seeds = model.strategy.ask(), model.state.eval_seeds(number)
+            perturbations, seeds = model.strategy.ask(), model.training.eval_seeds(number)
             model.normalizer.merge(rng.standard_normal((1, 2, model.policy_spec.obs_size)) ** 2, np.array([5]))
             normalizer = copy.copy(model.normalizer)
             requests.append(Request(model.theta, normalizer, candidates, perturbations, training=training))
@@ -246,7 +246,7 @@ def test_evaluation_alone_beside_a_training(
     n_workers: int, trainings: Trainings, alone: list[Batch], pools: list[Pool]
 ) -> None:
     """A training without candidates has neither a noise table nor room for them."""
-    needs = trainings.models[1].evaluator.needs(training=False)
+    needs = trainings.models[1].evaluator.needs_of(trainings.models[1].training, training=False)
     spec = replace(trainings.spec, trainings=(trainings.spec.trainings[0], needs))
     pools.append(pool := opened(spec, n_workers))
     pool.place_table(trainings.models[0].strategy.table)
@@ -337,7 +337,7 @@ def test_each_policy_has_to_fit_the_environment(trainings: Trainings, pools: lis
         fits = replace(model.evaluator.pool_spec(), spaces=None)
         spec = replace(fits, trainings=(*fits.trainings, trainings.spec.trainings[1]))
         request = Request(
-            model.theta, model.normalizer, model.state.episode_settings()[1], eval_seeds=np.arange(1, dtype=np.int64)
+            model.theta, model.normalizer, model.training.episode_settings()[1], eval_seeds=np.arange(1, dtype=np.int64)
         )
         pools += [opened(fits), opened(spec)]
         played(pools[0], request)

@@ -61,10 +61,11 @@ def test_observations_of_the_other_byte_order() -> None:
     assert_same_results(*results)
 
 
-def test_starts_that_are_judged_on_vector_env_change_no_bit() -> None:
-    own = settings(starts=3, starts_share=3e-7)
+def test_trials_on_a_vector_env_change_no_bit() -> None:
+    own = settings(trials=3, rungs=2, trials_fraction=5e-7)
     expected = train(Uneven, 6, **own)
-    assert "starts" not in expected.state.data, "all were judged"
+    assert len(expected.state.data["trainings"]) == 1, "two were dropped"
+    assert {record.trial for record in expected.records} == {1, 2, 3}
     env = SyncVectorEnv([Uneven] * 3)
     assert_same_results(expected, train(env, 6, **own))
     env.close()
@@ -136,7 +137,7 @@ def test_an_exception_names_the_jobs_and_training_goes_on(tmp_path: Path) -> Non
     fuse.touch()
     seed = 0
     with FastES(toy(), **settings()) as model:
-        seed = int(model.state.perturbations().env_seed[1, 0])
+        seed = int(model.training.ask().env_seed[1, 0])
     env = SyncVectorEnv([toy(fail_seeds=(seed,), while_exists=str(fuse))] * 2)
     with FastES(env, **settings()) as model:
         with pytest.raises(WorkerError, match=r"toy fails.*(\n.*)*vector environment.*generation 1.*jobs \["):
@@ -145,7 +146,7 @@ def test_an_exception_names_the_jobs_and_training_goes_on(tmp_path: Path) -> Non
         fuse.unlink()
         learn(model, 1)
         result = model.theta.copy()
-    assert (result == train(toy(), 1, **settings()).state.arrays["theta"]["theta"]).all()
+    assert (result == train(toy(), 1, **settings()).state.arrays["trainings"]["0.theta"]).all()
 
 
 def test_what_a_vector_environment_cannot_do_is_refused() -> None:
@@ -219,12 +220,12 @@ def test_set_env() -> None:
 def test_another_seed_draws_other_noise_and_keeps_the_parameters() -> None:
     with FastES(toy(), n_workers=0, **settings()) as model:
         learn(model, 1)
-        before, noise_index = model.theta.copy(), model.state.perturbations().noise_index
+        before, noise_index = model.theta.copy(), model.training.ask().noise_index
         model.set_random_seed(None)
-        assert (model.state.perturbations().noise_index == noise_index).all()
+        assert (model.training.ask().noise_index == noise_index).all()
         model.set_random_seed(77)
         assert (model.theta == before).all()
-        assert (model.state.perturbations().noise_index != noise_index).any()
+        assert (model.training.ask().noise_index != noise_index).any()
         learn(model, 2)
         after = model.theta.copy()
     with FastES(toy(), n_workers=2, **settings()) as model:

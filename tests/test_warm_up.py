@@ -13,7 +13,8 @@ from training import MANY, Result, assert_same, assert_same_state, learn, theta_
 
 from fastes import FastES, WorkerError
 from fastes.reports.callbacks import Callback
-from fastes.training.generation import run_generation
+from fastes.rollout.job import Request
+from fastes.training.player import Player
 
 WARM: dict[str, Any] = {**SETTINGS, "obs_warmup": True, "eval_episodes": 2, "episodes_per_candidate": 2}
 
@@ -37,29 +38,23 @@ def test_number_of_workers_changes_no_bit(n_workers: int, whole: Result) -> None
 
 def test_the_first_generation_is_played_with_the_statistics_of_its_candidates() -> None:
     with FastES(Far, n_workers=0, **WARM) as model:
-        start, (perturbations, batch) = model.theta, model.evaluator.run(run_generation(model.state, model.evaluator))
-        seen: list[Any] = []
+        start, (perturbations, batch) = model.theta, model.evaluator.run(Player(model.evaluator).generation(model.training))
+        asked: list[tuple[Request, Any]] = []  # with the theta that the model had
+        submit = model.pool.submit
 
-        begun: list[Any] = []  # the statistics of each evaluation
+        def noting(request: Request) -> int:
+            asked.append((request, model.theta))
+            return submit(request)
 
-        def noting(*arguments: Any) -> int:
-            begun.append(arguments[1].state())
-            return begin(*arguments)
-
-        def watched(*arguments: Any, **further: Any) -> Any:
-            seen.append((arguments[1].state(), model.theta, len(begun)))
-            return evaluate(*arguments, **further)
-
-        evaluate = model.evaluator.begin_generation
-        model.evaluator.begin_generation = watched  # type: ignore[method-assign]
-        begin, model.evaluator.begin_evaluation = model.evaluator.begin_evaluation, noting  # type: ignore[method-assign]
+        model.pool.submit = noting  # type: ignore[method-assign]
         (record,) = learn(model, 1)
-    (before, _, evaluations), (after, theta, _) = seen
-    assert evaluations == 0
-    assert begun
-    assert all(statistics["mean"].tolist() == after["mean"].tolist() for statistics in begun), (
-        "theta is evaluated with them too"
-    )
+    (warming, _), *others = asked
+    assert warming.perturbations is not None, "theta's evaluation waits for the statistics"
+    ((played, theta),) = [(request, theta) for request, theta in others if request.perturbations is not None]
+    evaluations = [request for request, _ in others if request.perturbations is None]
+    before, after = warming.normalizer.state(), played.normalizer.state()
+    assert evaluations
+    assert all(each.normalizer.state()["mean"].tolist() == after["mean"].tolist() for each in evaluations), "with them, too"
     assert before["counts"][0] == 0
     assert (theta == start).all()
     steps = int(batch.lengths.sum())
@@ -99,7 +94,7 @@ def test_a_failure_before_the_first_generation_can_be_played_again(n_workers: in
             learn(model, 1)
         assert caught.value.generation == 1
         assert (caught.value.job or 0) // 2 == 2
-        before.data["counters"]["budget"] = model.budget
+        before.data["selection"]["budget"] = before.data["trainings"][0]["counters"]["budget"] = model.budget
         assert_same_state(before, model.snapshot())
         with pytest.raises(ToyError):
             model.replay(1, caught.value.job or 0)

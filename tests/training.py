@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastes import Callback, FastES
+from fastes import FastES
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.training.record import Record
 
@@ -48,7 +48,7 @@ def learn(model: FastES, generations: int, total: int = MANY, on_record: Callabl
 def tell_the_rest(model: FastES) -> None:
     """What the end of `learn` does, which an exception, or a copy's birth, has kept it from."""
     if not model.solved:
-        model.evaluator.run(model._drain_evaluations(Callback()))
+        model.evaluator.run(model.trainer.drain_evaluations())
 
 
 def without_times(record: Record) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def assert_same(first: Result, second: Result) -> None:
 
 
 def theta_of(state: Checkpoint) -> Any:
-    theta = state.arrays["theta"]["theta"]
+    theta = state.arrays["trainings"]["0.theta"]
     assert theta.dtype == np.float32
     return theta
 

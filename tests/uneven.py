@@ -20,18 +20,18 @@ from fastes.rollout.job_runner import parameter_loader
 
 def assert_pool_plays_candidates(model: FastES) -> None:
     """What the pool makes of the running generation's request is what the strategy asked for."""
-    perturbations, pool = model.state.perturbations(), SerialPool()
+    perturbations, pool = model.training.ask(), SerialPool()
     pool.open(model.evaluator.pool_spec())
     pool.place_table(model.strategy.table)
     try:
-        training, _ = model.state.episode_settings()
+        training, _ = model.training.episode_settings()
         request, slot = Request(perturbations.theta, model.normalizer, training, perturbations), pool.block.slots[0]
         actor, load = model.policy_spec.make_actor(), parameter_loader(slot.layout, model.policy_spec)
         for job, expected in zip(publish(slot, request), perturbations, strict=True):
             load(actor, slot, job, perturbations.sigma)
             assert_same_bits(f"job {job}", actor.parameters, expected)
         slot = pool.block.slots[1]
-        publish(slot, Request(perturbations.theta, model.normalizer, training, eval_seeds=model.state.eval_seeds(0)))
+        publish(slot, Request(perturbations.theta, model.normalizer, training, eval_seeds=model.training.eval_seeds(0)))
         load(actor, slot, 0, perturbations.sigma)
         assert_same_bits("theta", actor.parameters, perturbations.theta)
     finally:

@@ -63,7 +63,7 @@ class Watch(Callback):
         self._look(model)  # evaluations that were still played when the last generation ended
 
     def _look(self, model: FastES) -> None:
-        for of, evaluation in model.state.told_last:
+        for of, evaluation in model.training.latest_evaluations:
             if evaluation.mean >= self.aim and math.isnan(self.first_reached):
                 self.first_reached = of.timesteps
 

@@ -137,7 +137,7 @@ class BareLoops:
         """Record episodes of the model's candidates as they are now, then replay them in all processes at once."""
         settings, statistics = model.settings, model.normalizer
         normalizer = (statistics.mean, 1.0 / statistics.std, statistics.clip) if settings.normalize_obs else None
-        episode, _ = model.state.episode_settings()
+        episode, _ = model.training.episode_settings()
         self._ask(Candidates(model.theta, sigma, normalizer, episode, random))
         results: list[Replay] = self._ask(seconds)
         return BareRate(

@@ -12,8 +12,8 @@ from html import escape
 from pathlib import Path
 
 HERE = Path(__file__).parents[1]
-LAYER = re.compile(r"^\| `([\w./]+)` \| ([^|]+) \|$", re.MULTILINE)
-ROW, WIDTH, NAME, TOP = 34, 860, 150, 20
+LAYER = re.compile(r"^\| (`[\w./]+`(?:, `[\w./]+`)*) \| ([^|]+) \|$", re.MULTILINE)
+ROW, WIDTH, NAME, TOP = 34, 1080, 370, 20
 FOLDER, MODULE, CORE = "#eef3fb", "#ffffff", "#f2f0f7"
 
 
@@ -26,7 +26,7 @@ def picture(layers: list[tuple[str, str]]) -> str:
         f'<rect width="{WIDTH + 2 * TOP}" height="{height}" fill="#ffffff"/>',
     ]
     for number, (name, sentence) in enumerate(layers):
-        parts += row(TOP + ROW * number, name, sentence, FOLDER if name.endswith("/") else MODULE)
+        parts += row(TOP + ROW * number, name.replace("`", ""), sentence, FOLDER if "/`" in name else MODULE)
     parts += row(TOP + ROW * len(layers) + TOP // 2, "src/", "the arithmetic in C, bound as fastes._core", CORE)
     return "\n".join([*parts, "</svg>"]) + "\n"
 

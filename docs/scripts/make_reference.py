@@ -14,7 +14,6 @@ from typing import Any
 from fastes.cli.main import build_parser
 from fastes.policies.policy_keywords import KEYS, POLICIES, ActionKeywords, names_of
 from fastes.setting_fields import default_of, described
-from fastes.settings.alternatives import ALTERNATIVES
 from fastes.settings.preset_loader import GENERAL, NO_SETTINGS, all_presets, load_preset
 from fastes.settings.settings import grouped_fields
 
@@ -49,10 +48,6 @@ POLICY_HEAD = """
 
 Each is a flag of its own. A [TorchPolicy](../guide/custom-policies.md) has {of_modules} alone.
 """
-ALTERNATIVES_TEXT = """
-`starts_alternatives` is JSON on the command line: `--starts-alternatives '{{"alive_bonus": [0, 1], "obs_clip": [5, 10]}}'`. A
-start has its value of each row, and the one that is left over gives the training its settings. What is set elsewhere for a
-setting of the table is ignored. Starts may differ in {names}."""
 COMMANDS_HEAD = """# Command line
 
 `fastes COMMAND --help` prints the same. Each command ends with exit status 0, with 2 for arguments that cannot work, with 1
@@ -72,7 +67,6 @@ def settings_page() -> str:
         of_group = [item for item in rest if described(item).group == group and item not in without]
         lines += [f"\n## {group.capitalize()}\n", *_table(of_group)] if of_group else []
     of_modules = " and ".join(f"`{name}`" for name in names_of(ActionKeywords))
-    lines.append(ALTERNATIVES_TEXT.format(names=", ".join(f"`{name}`" for name in ALTERNATIVES)))
     keys = [POLICY_HEAD.format(of_modules=of_modules), *_policy_table()]
     return "\n".join([*lines, NO_GAIN_HEAD, *_table(without), *keys]) + "\n"
 

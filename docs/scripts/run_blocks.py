@@ -42,7 +42,7 @@ _SHORT_COMMAND = """#!{python}
 import sys
 from fastes.cli.main import main
 if sys.argv[1:2] == ["train"] and not {{"--help", "--help-all"}} & set(sys.argv):
-    sys.argv += ["--total-timesteps", str({timesteps} * (3 if "--resume" in sys.argv else 1))]
+    sys.argv += ["--total-timesteps", str({timesteps} * (5 if "--resume" in sys.argv else 1))]
 sys.exit(main())
 """
 

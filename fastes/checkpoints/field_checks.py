@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastes.errors import CheckpointError, shorten
-from fastes.settings.alternatives import ALTERNATIVES
-from fastes.settings.settings import Settings
+from fastes.errors import CheckpointError
 
 MAX_COUNTER = 2**53  # of whatever is counted; the generation is drawn from as 32 bits
 
@@ -24,8 +22,11 @@ def damaged(place: str, value: object) -> CheckpointError:
     return CheckpointError(f"the checkpoint's {place!r} is {reprlib.repr(value)}: the file is damaged or was edited")
 
 
-def check_arrays(given: Mapping[str, npt.NDArray[Any]], expected: Mapping[str, npt.NDArray[Any]]) -> None:
-    """CheckpointError unless the arrays have the names, shapes and dtypes of the expected ones, and finite values."""
+def check_arrays(place: str, given: Mapping[str, npt.NDArray[Any]], expected: Mapping[str, npt.NDArray[Any]]) -> None:
+    """CheckpointError unless the arrays have the names, shapes and dtypes of the expected ones, and finite values.
+
+    place: of the arrays in the checkpoint, such as 'trainings.0'.
+    """
     for name, array in expected.items():
         got = given.get(name)
         if got is None or got.shape != array.shape or got.dtype != array.dtype:
@@ -34,16 +35,20 @@ def check_arrays(given: Mapping[str, npt.NDArray[Any]], expected: Mapping[str, n
             found = "has values that are not finite"
         else:
             continue
-        raise CheckpointError(f"the checkpoint's array {name!r} {found}: expected finite {array.dtype} {array.shape}")
+        raise CheckpointError(f"the checkpoint's array '{place}.{name}' {found}: expected finite {array.dtype} {array.shape}")
     if unknown := sorted(set(given) - set(expected)):
-        raise CheckpointError(f"the checkpoint's arrays {unknown} are no part of its policy and optimizer: it was edited")
+        raise CheckpointError(
+            f"the checkpoint's {place!r} has the arrays {unknown}, which are no part of its policy and optimizer: it was edited"
+        )
     if "sigma" in given and not (given["sigma"] > 0.0).all():
-        raise CheckpointError("the checkpoint's array 'sigma' has values that are not positive: the file is damaged")
-    for name in ("squares", "counts"):
-        if f"normalizer.{name}" in given and (given[f"normalizer.{name}"] < 0).any():
-            raise CheckpointError(f"the checkpoint's array {name!r} has negative values: the file is damaged")
+        raise CheckpointError(f"the checkpoint's array '{place}.sigma' has values that are not positive: the file is damaged")
+    for name in ("normalizer.squares", "normalizer.counts"):
+        if name in given and (given[name] < 0).any():
+            raise CheckpointError(f"the checkpoint's array '{place}.{name}' has negative values: the file is damaged")
     if "normalizer.counts" in given and (given["normalizer.counts"] > MAX_COUNTER).any():
-        raise CheckpointError("the checkpoint's array 'counts' has more observations than a run can make: the file is damaged")
+        raise CheckpointError(
+            f"the checkpoint's array '{place}.normalizer.counts' has more observations than a run can make: the file is damaged"
+        )
 
 
 def check_record(name: str, record: object, kinds: Kinds) -> dict[str, Any]:
@@ -60,21 +65,6 @@ def check_record(name: str, record: object, kinds: Kinds) -> dict[str, Any]:
         if not fits(record[key]):
             raise damaged(f"{name}.{key}", record[key])
     return record
-
-
-def check_alternatives(alternatives: dict[str, Any], settings: Settings) -> Settings:
-    """The settings with these values of those in which starts may differ, or CheckpointError."""
-    if odd := sorted(set(alternatives) - set(ALTERNATIVES)):
-        raise CheckpointError(f"the checkpoint's 'alternatives' of a start name {reprlib.repr(odd)}: it was edited")
-    try:
-        return settings.changed(**alternatives)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise CheckpointError(f"the checkpoint's 'alternatives' of a start are damaged: {shorten(error)}") from error
-
-
-def with_alternatives(record: object) -> object:
-    """A record that has none, as in files of earlier versions, with none."""
-    return {"alternatives": {}, **record} if isinstance(record, dict) else record
 
 
 def is_count(value: object, low: int = 0) -> bool:

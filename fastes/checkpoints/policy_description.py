@@ -224,14 +224,14 @@ def _beside_image(image: ImageConvolution, size: int) -> tuple[int, ...]:
 
 
 def _check_theta(checkpoint: Checkpoint, num_params: int, layers: str = "") -> None:
-    theta = checkpoint.arrays.get("theta", {}).get("theta")
+    theta = checkpoint.arrays.get("trainings", {}).get("0.theta")
     if theta is None or theta.shape != (num_params,):
         raise ValueError(f"it has {num_params} parameters{layers:.400}, theta has {0 if theta is None else theta.size}")
 
 
 def _check_statistics(checkpoint: Checkpoint, obs_size: int) -> None:
     """No parameter tells how large a custom policy's observations are: memory for them is asked for as its arrays say."""
-    mean = checkpoint.arrays.get("normalizer", {}).get("mean")
+    mean = checkpoint.arrays.get("trainings", {}).get("0.normalizer.mean")
     if mean is not None and mean.shape != (obs_size,):
         raise ValueError(f"observations of {obs_size} values, statistics of {mean.size}")
 

@@ -11,7 +11,7 @@ from safetensors.numpy import load as load_tensors
 from fastes.checkpoints.file_format import ARRAYS_SUFFIX, DATA_MEMBER, Arrays, Checkpoint, checksum
 from fastes.errors import CheckpointError
 
-GROUPS = ("theta", "optimizer", "normalizer", "reference", "start", "pending", "archive")
+GROUPS = ("trainings", "reference")
 _OF_THE_FORMAT = ("format", "format_version", "checksums")  # keys of the JSON member that no training is told of
 _LOCAL_HEADER = 30  # bytes, without the name
 

@@ -26,6 +26,14 @@ from fastes.checkpoints.file_format import (
 from fastes.system.atomic_files import keep_previous, replace_file
 
 
+def write_anywhere(path: str | os.PathLike[str] | IO[bytes], checkpoint: Checkpoint) -> None:
+    """Write to a path, as `write_checkpoint` does, or into a file that is open, as `write_into` does."""
+    if isinstance(path, (str, os.PathLike)):
+        write_checkpoint(path, checkpoint)
+    else:
+        write_into(path, checkpoint)
+
+
 def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
     """Write the whole file beside its place, flush it to disk, then rename: the path holds the old file or the new one.
 

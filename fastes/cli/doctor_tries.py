@@ -53,7 +53,7 @@ def kernels() -> str:
 
 def training() -> str:
     """A worker process plays what this one plays."""
-    from fastes.agent import FastES
+    from fastes.model import FastES
 
     found = []
     for n_workers in (1, 0):

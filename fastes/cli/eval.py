@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from fastes.agent import FastES
 from fastes.cli.arguments import add_workers
 from fastes.cli.saved_model import add_episodes, check_episodes, load_model, most_steps
 from fastes.cli.train.report import counted
+from fastes.model import FastES
 from fastes.reports.repeatedly import Repeatedly
 from fastes.system.console import say
 

@@ -18,7 +18,7 @@ from fastes.cli.play import add_play, run_play
 from fastes.cli.plot import add_plot, run_plot
 from fastes.cli.replay import add_replay, run_replay
 from fastes.cli.train.command import add_train, run_train
-from fastes.errors import FastESError
+from fastes.errors import FastESError, file_outside
 from fastes.reports.stop_on_signal import INTERRUPTED
 from fastes.system.console import fitted, let_go, output_is_the_result, output_lasts, say
 from fastes.system.descriptors import fill_standard_descriptors
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     fill_standard_descriptors()
     try:
-        with output_lasts(), _short_warnings():
+        with output_lasts(), _short_warnings(file_outside()):
             return _run(argv)
     finally:
         let_go()
@@ -70,12 +70,12 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 @contextlib.contextmanager
-def _short_warnings() -> Iterator[None]:
-    """Warnings of FastES are shown without the line of its code that they come from."""
+def _short_warnings(caller: str) -> Iterator[None]:
+    """Show warnings of FastES without the line of code that they point at. caller: the file that calls `main`."""
     before, package = warnings.formatwarning, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
     def shown(message: Any, category: Any, filename: str, lineno: int, line: str | None = None) -> str:
-        if os.path.abspath(filename).startswith(package):
+        if filename == caller or os.path.abspath(filename).startswith(package):
             return f"{fitted(f'fastes: warning: {message}', sys.stderr)}\n"
         return before(message, category, filename, lineno, line)
 

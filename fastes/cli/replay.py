@@ -23,7 +23,7 @@ def add_replay(commands: Any) -> None:
 
 def run_replay(arguments: argparse.Namespace) -> int:
     with load_model(arguments, 0) as model:
-        check_job(model.state, arguments.generation, arguments.job)
+        check_job(model.training, arguments.generation, arguments.job)
         try:
             episode = model.replay(arguments.generation, arguments.job)
         except Exception:  # this is what it is for

@@ -12,7 +12,6 @@ from typing import Any
 
 import gymnasium
 
-from fastes.agent import FastES
 from fastes.checkpoints.env_description import MAY_NAME_CODE, WRAPPERS, CannotRebuild, plain_kwargs
 from fastes.checkpoints.file_format import RUN_FILES
 from fastes.checkpoints.locate import find_checkpoint
@@ -21,6 +20,7 @@ from fastes.cli.arguments import add_env_kwargs, add_wrapper, find_modules_here,
 from fastes.envs.given.named_wrappers import make_wrapped_source
 from fastes.envs.import_hook import register_atari
 from fastes.envs.source import EnvSource, MissingEnv
+from fastes.model import FastES
 from fastes.models.from_config import Config, config_of_run, env_kwargs_of
 from fastes.models.model import Model
 from fastes.rollout.episode import STEP_GUARD
@@ -116,7 +116,7 @@ def check_episodes(arguments: argparse.Namespace) -> None:
 def most_steps(model: Model, episodes: int) -> float:
     """That so many noise-free episodes can have; infinity where they have no limit."""
     model.note_episode_limit()
-    longest = min(model.state.longest_episode(), model.state.episode_limit or STEP_GUARD)
+    longest = min(model.training.longest_episode(), model.training.episode_limit or STEP_GUARD)
     return episodes * longest if longest < STEP_GUARD else math.inf
 
 

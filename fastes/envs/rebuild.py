@@ -18,6 +18,7 @@ from gymnasium.wrappers import HumanRendering, OrderEnforcing, PassiveEnvChecker
 
 from fastes.envs.given.likeness import alike
 from fastes.envs.worker_registry import portable
+from fastes.errors import level_outside
 
 Env = gymnasium.Env[Any, Any]
 DRAWING = HumanRendering, RenderCollection  # wrappers, which workers do without: they draw nothing
@@ -121,7 +122,7 @@ def without_monitor(env: Env) -> tuple[Env, str | None, tuple[str, ...]]:
     """The environment inside of SB3's Monitor, the file that it writes, and its info_keywords."""
     inner, monitors = _inside_monitors(env)
     files = [monitor.results_writer.file_handler.name for monitor in monitors if monitor.results_writer is not None]
-    return inner, files[-1] if files else None, _keywords_of(monitors, stacklevel=6)
+    return inner, files[-1] if files else None, _keywords_of(monitors)
 
 
 def unwatched(env: Env) -> tuple[Env, tuple[str, ...]]:
@@ -133,22 +134,22 @@ def unwatched(env: Env) -> tuple[Env, tuple[str, ...]]:
     for writer in (monitor.results_writer for monitor in monitors if monitor.results_writer is not None):
         warnings.warn(
             f"the file {writer.file_handler.name} of the Monitor stays empty: each worker builds one of its own. Give the "
-            "environment itself, FastES(Monitor(env, file)), or the callback fastes.sb3.files.MonitorFile(file)",
+            "environment itself, FastES(Monitor(env, file)), or the callback fastes.reports.monitor_files.MonitorFile(file)",
             UserWarning,
-            stacklevel=6,
+            stacklevel=level_outside(),
         )
         writer.close()
-    return inner, _keywords_of(monitors, stacklevel=7)
+    return inner, _keywords_of(monitors)
 
 
-def _keywords_of(monitors: list[Any], stacklevel: int) -> tuple[str, ...]:
+def _keywords_of(monitors: list[Any]) -> tuple[str, ...]:
     """The info_keywords of Monitors; a warning for reset_keywords."""
     for name in (name for monitor in monitors for name in monitor.reset_keywords):
         warnings.warn(
             f"Monitor(reset_keywords=...) has {name!r}, which no file and no info will have: FastES resets environments with a "
             "seed alone. Leave it out, or give the value in info and name it in info_keywords",
             UserWarning,
-            stacklevel=stacklevel,
+            stacklevel=level_outside(),
         )
     return tuple(dict.fromkeys(name for monitor in monitors for name in monitor.info_keywords))
 

@@ -1,21 +1,15 @@
-"""Arguments of FastES and of learn, in SB3's habits or its own: which environment, policy, settings and budget they mean."""
+"""Arguments of an agent and of learn: which environment, policy, settings and budget they mean."""
 
 from __future__ import annotations
 
-import difflib
 import math
-import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium
-
 from fastes.envs.source import EnvSource
-from fastes.errors import check_int, suggest, whole
+from fastes.errors import check_int, whole
 from fastes.policies.choose_policy import AnySpec, check_noise, spec_for, warn_of_pixels
 from fastes.policies.custom_policy import CustomPolicy
-from fastes.policies.policy_keywords import POLICIES
 from fastes.setting_fields import checked_number
 from fastes.settings.foreign_names import answer_in_learn
 from fastes.settings.settings import Settings, setting_names
@@ -25,39 +19,11 @@ _OF_CONSTRUCTOR = (
     "env", "policy", "preset", "n_workers", "cluster", "seed", "env_kwargs", "verbose", "tensorboard_log",
     "stats_window_size", "info_keywords", "device",
 )  # fmt: skip
-_FLATTENING = {
-    "MultiInputPolicy": "MlpPolicy",
-    "MultiInputLstmPolicy": "MlpLstmPolicy",
-}  # SB3's for Dict; all are flattened
-_TYPO = 0.8  # difflib's likeness of a name with one of few letters wrong
 
 
-def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:
-    """The environment, and the policy or None, whichever was given first."""
-    if isinstance(env, CustomPolicy) or (isinstance(env, str) and _means_policy(env)):
-        if policy is None:
-            hint = suggest(env, POLICIES) if isinstance(env, str) and env not in POLICIES else ""
-            raise TypeError(f"FastES({env!r}) names a policy but no environment: use FastES(env) or FastES({env!r}, env){hint}")
-        env, policy = policy, env
-    return env, _FLATTENING.get(policy, policy) if isinstance(policy, str) else policy
-
-
-def _means_policy(name: str) -> bool:
-    """Whether it is a policy's name, or so close to one that no environment is meant."""
-    if name.endswith("Policy"):
-        return True
-    known = [policy.casefold() for policy in (*POLICIES, *_FLATTENING)]
-    close = difflib.get_close_matches(name.casefold(), known, n=1, cutoff=_TYPO)
-    return bool(close) and name not in gymnasium.registry and not re.search(r"[:/]|-v\d+$", name)
-
-
-def changed_settings(
-    settings: Mapping[str, Any], source: EnvSource, policy: str | CustomPolicy | None, learning_rate: Any
-) -> dict[str, Any]:
+def changed_settings(settings: Mapping[str, Any], source: EnvSource, policy: str | CustomPolicy | None) -> dict[str, Any]:
     """The settings that were given, with those that other arguments stand for."""
     changed = dict(settings)
-    if learning_rate is not None:
-        changed["learning_rate"] = learning_rate
     if source.vector_env is not None and source.vector_env.normalizes:
         changed.setdefault("normalize_obs", False)
     if policy is not None:
@@ -100,11 +66,7 @@ def checked_minutes(max_minutes: float | None, name: str = "max_minutes") -> flo
     return minutes
 
 
-def check_kinds(verbose: object, tensorboard_log: object) -> None:
-    """TypeError for arguments of FastES that nothing else looks at."""
+def check_verbose(verbose: object) -> None:
+    """TypeError or ValueError unless it is a flag or an int >= 0."""
     if not isinstance(verbose, bool):
         check_int("verbose", verbose, 0)
-    if not isinstance(tensorboard_log, (str, os.PathLike, type(None))):
-        raise TypeError(
-            f"tensorboard_log = {tensorboard_log!r:.200} is a {type(tensorboard_log).__name__}: expected a path, or None"
-        )

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.checkpoints.env_description import CannotRebuild, from_json, reason_for_none, source_of_id, to_json
-from fastes.checkpoints.field_checks import MAX_COUNTER, Kinds, check_arrays, check_record, damaged, is_number_or_none, require
+from fastes.checkpoints.field_checks import Kinds, check_record, damaged, require
 from fastes.checkpoints.file_format import Arrays, Checkpoint
 from fastes.checkpoints.policy_description import check_same_layers, describe_policy, spec_from
 from fastes.checkpoints.reader import read_checkpoint
@@ -25,9 +25,8 @@ from fastes.envs.closing import close_env
 from fastes.envs.rebuild import check_for_workers
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, level_outside, shorten, shown
-from fastes.es.optimizers import MissingOptimizer
 from fastes.policies.action_head import actions_in_words
-from fastes.policies.choose_policy import AnySpec, check_noise
+from fastes.policies.choose_policy import AnySpec, check_model_memory, check_noise
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
 from fastes.policies.images.cnn import BYTES
 from fastes.policies.images.image import values_in_words
@@ -36,25 +35,20 @@ from fastes.policies.mlp import make_policy_spec
 from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_keywords import head_from, plain_policy_kwargs
 from fastes.policies.policy_spec import PolicySpec
-from fastes.rollout.env_calls import EnvCall, calls_from_json, calls_to_json
+from fastes.rollout.env_calls import EnvCall, EnvCalls, calls_from_json, calls_to_json
 from fastes.settings.settings import FIXED, FUNCTIONS, Settings, setting_names
 from fastes.system.memory import check_memory
-from fastes.training.counters import Counters
-from fastes.training.evaluation import load_pending
-from fastes.training.evaluation import state_of as pending_state
-from fastes.training.state import TrainingState
+from fastes.training.selection import Selection
+from fastes.training.training import Training
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py", "opencv-python", "opencv-python-headless")
-_OLDER = {"eval_lag": 0}  # what settings were before they were settings
-_FIRST_BLOCKS = "first_blocks"  # there where the population is adaptive
-_NOT_ZERO = {"draws_ahead": 2**30, "warm_up_timesteps": MAX_COUNTER}  # counters that are there where they are not 0, to at most
+TRAININGS = "trainings"  # the group of arrays whose names begin with the number of a training
 _NO_ENV = "env_not_kept"  # why a file says nothing of its environment
 _KINDS_OF_AN_ENV: Kinds = {
     "id": lambda value: isinstance(value, str),
     "kwargs": lambda value: isinstance(value, dict),
     "lost": lambda value: isinstance(value, dict) and all(isinstance(words, str) for words in value.values()),
 }
-_COUNTERS = ("generation", "num_timesteps", "eval_timesteps", "num_episodes", "episode_cap", "confirm_after", "budget")
 
 
 def versions(torch: bool = False) -> dict[str, str]:
@@ -73,51 +67,33 @@ def _version(package: str) -> str | None:
         return None
 
 
-def checkpoint_of(state: TrainingState, source: EnvSource) -> Checkpoint:
-    """A checkpoint of a training's state, and of how its environments are built."""
-    counters = state.counters
-    target = state.settings.to_dict()
-    if not isinstance(target["target_return"], str) and math.isinf(target["target_return"]):
-        target["target_return"] = "none" if target["target_return"] > 0 else -1e308
-    if not isinstance(target["step_timeout"], str) and math.isinf(target["step_timeout"]):
-        target["step_timeout"] = 1e308
+def checkpoint_of(selection: Selection, source: EnvSource) -> Checkpoint:
+    """A checkpoint of a model's trainings, and of how its environments are built."""
+    training = selection.training
+    settings = training.settings.to_dict()
+    if not isinstance(settings["target_return"], str) and math.isinf(settings["target_return"]):
+        settings["target_return"] = "none" if settings["target_return"] > 0 else -1e308
+    if not isinstance(settings["step_timeout"], str) and math.isinf(settings["step_timeout"]):
+        settings["step_timeout"] = 1e308
+    fields, arrays = zip(*(trial.training.to_fields() for trial in selection.trials), strict=True)
     data: dict[str, Any] = {
-        "seed": state.seed,
+        "seed": selection.seed,
         "env_name": source.name,
         "env": to_json(source),
         **({_NO_ENV: reason} if (reason := reason_for_none(source)) else {}),
-        "settings": target,
-        "policy": describe_policy(state.spec),
-        "counters": {
-            "generation": state.strategy.generation,
-            "num_timesteps": counters.num_timesteps,
-            "eval_timesteps": counters.eval_timesteps,
-            "num_episodes": counters.num_episodes,
-            "episode_cap": state.cap.steps,
-            "confirm_after": counters.confirm_after,
-            "budget": counters.budget,
-            **({_FIRST_BLOCKS: state.population.first} if state.settings.generation_timesteps else {}),
-            **{name: value for name in _NOT_ZERO if (value := getattr(counters, name))},
-        },
-        "best_eval_return": counters.best_eval_return if math.isfinite(counters.best_eval_return) else None,
-        "versions": versions(torch=isinstance(state.spec, CustomSpec) and state.spec.kind == "TorchPolicy"),
+        "settings": settings,
+        "policy": describe_policy(training.spec),
+        "selection": selection.to_fields(),
+        "trainings": list(fields),
+        "versions": versions(torch=isinstance(training.spec, CustomSpec) and training.spec.kind == "TorchPolicy"),
     }
-    strategy = state.strategy.state()
-    arrays = {"theta": {"theta": strategy.pop("theta")}, "optimizer": strategy, "normalizer": state.normalizer.state()}
-    if state.reference is not None:
-        arrays["reference"] = {"observations": state.reference}
-    for key, group, (values, its_arrays) in (
-        ("starts", "start", state.starts.state()),
-        ("pending", "pending", pending_state(state.pending)),
-        ("archive", "archive", state.archive.state()),
-    ):
-        if values is not None:
-            data[key] = values
-        if its_arrays:
-            arrays[group] = its_arrays
-    if len(state.env_calls):
-        data["env_calls"] = calls_to_json(state.env_calls)
-    return Checkpoint(data, arrays)  # type: ignore[arg-type]
+    named = {f"{number}.{name}": array for number, own in enumerate(arrays) for name, array in own.items()}
+    groups = {TRAININGS: named}
+    if training.reference is not None:
+        groups["reference"] = {"observations": training.reference}
+    if len(training.env_calls):
+        data["env_calls"] = calls_to_json(training.env_calls)
+    return Checkpoint(data, groups)
 
 
 class Parts(NamedTuple):
@@ -127,7 +103,6 @@ class Parts(NamedTuple):
     source: EnvSource
     spec: AnySpec
     settings: Settings
-    seed: int
 
 
 def read_parts(
@@ -156,7 +131,7 @@ def read_parts(
     source = source_from(checkpoint, env, env_kwargs)
     if env is not None:
         try:
-            check_env_fits(source, spec, settings, n_workers, stacklevel=3)
+            check_env_fits(source, spec, settings, n_workers, stacklevel=level_outside())
         except TypeError as error:
             its_kwargs = (checkpoint.data["env"] or {}).get("kwargs")
             if isinstance(env, str) and env_kwargs is None and its_kwargs:
@@ -166,16 +141,7 @@ def read_parts(
                 ) from error
             raise
     check_noise(spec, changes.get("action_noise", 0.0), changes.get("sample_actions", False))
-    return Parts(checkpoint, source, spec, settings, seed_from(checkpoint))
-
-
-def checked_objects(custom_objects: Mapping[str, Any] | None) -> dict[str, Any]:
-    """SB3's custom_objects as a dict; TypeError for anything but a mapping of names."""
-    if custom_objects is None:
-        return {}
-    if not isinstance(custom_objects, Mapping) or any(not isinstance(name, str) for name in custom_objects):
-        raise TypeError(f"custom_objects = {custom_objects!r:.100}: expected a dict by name, as in {{'learning_rate': 0.01}}")
-    return dict(custom_objects)
+    return Parts(checkpoint, source, spec, settings)
 
 
 def print_versions(title: str, found: object) -> None:
@@ -184,14 +150,6 @@ def print_versions(title: str, found: object) -> None:
     for name, version in (found if isinstance(found, dict) else {}).items():
         print(f"- {name}: {version}")
     print()
-
-
-def settings_among(custom_objects: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of SB3's custom_objects that are settings. A learning rate of 0 says that the model will only act: left out."""
-    found = {key: value for key, value in custom_objects.items() if key in setting_names()}
-    if found.get("learning_rate") == 0.0:
-        del found["learning_rate"]
-    return found
 
 
 def source_from(
@@ -232,7 +190,7 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
         raise CheckpointError(f"the checkpoint's settings are damaged, or of a newer FastES: {reprlib.repr(odd)} are unknown")
     missing = {name: missing(name) for name, missing in FUNCTIONS.items() if stored.get(name) == "function"}
     try:
-        settings = Settings().changed(**{**_OLDER, **stored, **missing})
+        settings = Settings().changed(**{**stored, **missing})
     except (TypeError, ValueError, OverflowError) as error:
         raise CheckpointError(f"the checkpoint's settings are damaged: {shorten(error)}") from error
     if "obs_columns" in changes:
@@ -245,25 +203,26 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
             continue
         has, advice = ("a class or function", "pass that") if callable(kept) else (repr(kept), "start a new run")
         raise CheckpointMismatch(f"{name} = {shown(given)} cannot change on loading, the checkpoint has {has}: {advice}")
-    _refuse_alternatives(checkpoint, settings, changes)
+    _refuse_trials(checkpoint, settings, changes)
     settings = settings.changed(**changes)
-    theta = checkpoint.arrays.get("theta", {}).get("theta")
+    theta = checkpoint.arrays.get(TRAININGS, {}).get("0.theta")
     size = settings.noise_table_size
     if theta is not None and 0 < size < theta.size and "noise_table_size" not in changes:
         raise CheckpointError(f"the checkpoint's settings are damaged: noise_table_size {size} for {theta.size} parameters")
     return settings
 
 
-def _refuse_alternatives(checkpoint: Checkpoint, settings: Settings, changes: dict[str, Any]) -> None:
-    """CheckpointMismatch for settings in which starts differ, where some have begun and are left to be judged."""
-    counters = checkpoint.data.get("counters")
-    if checkpoint.data.get("starts") is None or not (isinstance(counters, dict) and counters.get("generation")):
-        return
-    for name in ("starts_alternatives", *settings.starts_alternatives):
-        if name in changes and changes[name] != (kept := getattr(settings, name)):
+def _refuse_trials(checkpoint: Checkpoint, settings: Settings, changes: dict[str, Any]) -> None:
+    """CheckpointMismatch for other trials than those that have begun, while several are left."""
+    for name in ("trials", "rungs", "trials_fraction"):
+        if (
+            name in changes
+            and changes[name] != (kept := getattr(settings, name))
+            and len(require(checkpoint.data, "trainings", list)) > 1
+        ):
             raise CheckpointMismatch(
-                f"{name} = {changes[name]!r} cannot change on loading while starts that may differ in it are left: the present "
-                f"one has {kept!r}. Start a new run, or change it once the best start goes on"
+                f"{name} = {changes[name]!r} cannot change on loading while several trials are left: the checkpoint has "
+                f"{kept!r}. Start a new run"
             )
 
 
@@ -352,26 +311,19 @@ def _reference_in(arrays: Arrays, spec: AnySpec) -> npt.NDArray[Any] | None:
     return batch
 
 
-def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
-    """Put the file's arrays and counters into a state that was set up with its settings.
+def selection_from(checkpoint: Checkpoint, settings: Settings, spec: AnySpec, episode_limit: int | None) -> Selection:
+    """The trainings of a checkpoint.
 
-    Fills that state in place, as nothing else may: it was just made, nobody trains on it yet, and its own arrays say which
-    names and shapes fit. After a CheckpointError it is filled in part, and goes with the model that was to be loaded.
+    Args:
+        checkpoint: The file's content.
+        settings: The file's settings, with what is changed on loading.
+        spec: The file's policy.
+        episode_limit: Of the environment; None if none is known.
+
+    Raises:
+        CheckpointError: If a field or an array does not fit, or the settings ask for more than a checkpoint holds.
+        OSError: If the trainings need more memory than there is.
     """
-    counters = require(checkpoint.data, "counters", dict)
-    settings = require(checkpoint.data, "settings", dict)
-    adaptive = bool(settings.get("generation_timesteps"))
-    if adaptive != (_FIRST_BLOCKS in counters):
-        raise CheckpointError(
-            f"the checkpoint's 'counters' {'miss' if adaptive else 'have'} {_FIRST_BLOCKS!r}, and its "
-            f"'settings.generation_timesteps' is {settings.get('generation_timesteps')!r}: the file was edited"
-        )
-    limits = {"generation": 2**32 - 1, **_NOT_ZERO}
-    for name in (*_COUNTERS, *([_FIRST_BLOCKS] if adaptive else []), *(_NOT_ZERO.keys() & counters.keys())):
-        limit = limits.get(name, MAX_COUNTER)
-        low = name in ("episode_cap", _FIRST_BLOCKS)
-        if type(counters.get(name)) is not int or not low <= counters[name] <= limit:
-            raise damaged(f"counters.{name}", counters.get(name))
     saved_with = require(checkpoint.data, "versions", dict)
     for package, version in saved_with.items():
         if not isinstance(version, str):
@@ -382,40 +334,33 @@ def restore_state(state: TrainingState, checkpoint: Checkpoint) -> None:
             f"the checkpoint was trained with version {stream!r} of the random streams, this FastES draws version "
             f"{versions()['noise_stream']}: it acts as before, but training goes on with other noise",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=level_outside(),
         )
-    groups = checkpoint.arrays
-    for group in ("theta", "optimizer", "normalizer"):
-        require(groups, group, dict)
-    own = state.arrays()
-    if isinstance(state.strategy.optimizer, MissingOptimizer):  # nothing says which arrays it had
-        own |= {name: array for name, array in groups["optimizer"].items() if name.startswith("optimizer.")}
-    check_arrays(
-        {**groups["theta"], **groups["optimizer"], **{f"normalizer.{k}": v for k, v in groups["normalizer"].items()}}, own
-    )
-    begins = counters["generation"] == 0 and settings.get("starts", 1) == 1  # or the file's own starts are over
-    factor = 1.0  # a sigma that adapts is a number, before and now
-    if state.settings.sigma_adaptation != "none":
-        factor = float(state.settings.sigma) / settings.get("sigma", Settings().sigma)  # type: ignore[arg-type]
-    saved_starts = _with_sigmas(groups.get("start", {}), factor)
-    state.starts.load_state(checkpoint.data.get("starts"), saved_starts, own, state.settings, begins)
-    state.strategy.load_state({**groups["theta"], **_with_sigmas(groups["optimizer"], factor)}, counters["generation"])
-    state.normalizer.load_state(groups["normalizer"])
-    state.reference = _reference_in(groups.get("reference", {}), state.spec)
-    like = state.normalizer, state.strategy.theta, state.settings
-    state.env_calls.restore(_env_calls_in(checkpoint))
-    state.pending = load_pending(checkpoint.data.get("pending"), groups.get("pending", {}), *like)
-    state.archive.load_state(checkpoint.data.get("archive"), groups.get("archive", {}), *like)
-    if settings.get("episode_cap", "none") == "none":  # the file's cap is its limit, where one that is new does not begin
-        state.starts.cap_anew(state.cap.steps)
-    else:
-        state.cap.resume(counters["episode_cap"])
-    state.population.resume(counters[_FIRST_BLOCKS] if adaptive else 1)
-    best = checkpoint.data.get("best_eval_return")
-    if not is_number_or_none(best):
-        raise damaged("best_eval_return", best)
-    tallies = {name: counters[name] for name in Counters._fields if name in counters}
-    state.counters = Counters(**tallies, best_eval_return=-math.inf if best is None else best)
+    records = require(checkpoint.data, "trainings", list)
+    selection = require(checkpoint.data, "selection", dict)
+    check_model_memory(spec, settings.archive_size, len(records))
+    arrays: dict[str, Arrays] = {str(number): {} for number in range(len(records))}
+    for name, array in require(checkpoint.arrays, TRAININGS, dict).items():
+        number, _, own_name = name.partition(".")
+        if number not in arrays:
+            raise CheckpointError(
+                f"the checkpoint's 'trainings' are {len(arrays)}, and it has the array {name!r:.99} of none of them: the file "
+                "is damaged or was edited"
+            )
+        arrays[number][own_name] = array
+    reference = _reference_in(checkpoint.arrays.get("reference", {}), spec)
+    calls, factor = EnvCalls(_env_calls_in(checkpoint)), 1.0  # a sigma that adapts is a number, before and now
+    if settings.sigma_adaptation != "none":
+        saved = require(checkpoint.data, "settings", dict)
+        factor = float(settings.sigma) / saved.get("sigma", Settings().sigma)  # type: ignore[arg-type]
+    trainings = []
+    for number, (fields, own) in enumerate(zip(records, arrays.values(), strict=True)):
+        try:
+            new = Training.start(settings, spec, 0, episode_limit, reference, calls)
+        except ValueError as error:  # a file that was edited, or settings that are given, ask for more than a checkpoint holds
+            raise CheckpointMismatch(f"the checkpoint does not fit its settings: {shorten(error)}") from error
+        trainings.append(new.from_fields(f"trainings.{number}", fields, own, factor))
+    return Selection.from_fields("selection", selection, seed_from(checkpoint), trainings)
 
 
 def _env_calls_in(checkpoint: Checkpoint) -> tuple[EnvCall, ...]:
@@ -424,11 +369,3 @@ def _env_calls_in(checkpoint: Checkpoint) -> tuple[EnvCall, ...]:
         return calls_from_json(checkpoint.data.get("env_calls", []))
     except ValueError as error:
         raise CheckpointError(f"the checkpoint's 'env_calls' are damaged or were edited: {error}") from error
-
-
-def _with_sigmas(arrays: Arrays, factor: float) -> Arrays:
-    """Arrays in which sigmas that adapt keep their proportion to the setting, which may change on loading by this factor."""
-    if factor == 1.0:
-        return arrays
-    with np.errstate(over="ignore"):  # they end within the bounds of today's
-        return {name: array * factor if name.rpartition(".")[2] == "sigma" else array for name, array in arrays.items()}

@@ -22,9 +22,9 @@ class Copied(NamedTuple):
 
     kind: the model's class, whose from_copied makes a model of this.
     checkpoint: what save writes.
-    source, spec, settings, seed: with what a checkpoint cannot hold.
-    pool_choice, verbose: as they were given.
-    interface: other arguments of the constructor, by name.
+    source, spec, settings: with what a checkpoint cannot hold.
+    pool_choice, verbose, info_keywords: as they were given.
+    extras: of an outer class.
     env_calls: that environments were given, those with arguments that a checkpoint cannot hold too.
 
     Workers, logger and callbacks stay behind.
@@ -35,11 +35,11 @@ class Copied(NamedTuple):
     source: EnvSource
     spec: AnySpec
     settings: Settings
-    seed: int
     pool_choice: PoolChoice
     verbose: int
-    interface: dict[str, Any]
+    info_keywords: tuple[str, ...] = ()
     env_calls: tuple[EnvCall, ...] = ()
+    extras: tuple[Any, ...] = ()
 
 
 def pack(copied: Copied) -> bytes:

@@ -13,10 +13,14 @@ import numpy as np
 
 from fastes.checkpoints.field_checks import damaged
 from fastes.checkpoints.file_format import Checkpoint
+from fastes.errors import level_outside
 
 ATTRIBUTES = "attributes"  # the key in a checkpoint's data
 # of FastES's own, beside what its classes name
-_OWN = {"logger_was_set", "log_interval", "tb_log_name", "tensorboard_log", "given_keywords"}
+_OWN = {
+    *("logger_was_set", "log_interval", "tb_log_name", "tensorboard_log", "stats_window_size", "given_keywords", "evaluator"),
+    "max_minutes",
+}
 _MOST_BYTES = 1 << 20
 _DEEPEST = 32
 
@@ -45,7 +49,9 @@ def attributes_of(model: object, exclude: Collection[str] = (), include: Collect
             if name in include:
                 raise TypeError(f"save(include=[{name!r}]): {message}") from None
             warnings.warn(
-                f"{message}. Set it again after load; save(exclude=[{name!r}]) silences this", UserWarning, stacklevel=4
+                f"{message}. Set it again after load; save(exclude=[{name!r}]) silences this",
+                UserWarning,
+                stacklevel=level_outside(),
             )
     return kept
 

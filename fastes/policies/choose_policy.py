@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from fastes.errors import level_outside
 from fastes.policies.custom_policy import USE_NOISE, CustomPolicy, CustomSpec
 from fastes.policies.layers.batch_norm import REFERENCE_SIZE
 from fastes.policies.mlp import make_policy_spec
@@ -21,22 +22,25 @@ AnySpec = PolicySpec | CustomSpec
 _PIXELS, _INPUTS = 1_000, 10_000  # of an image, of any other observation: more are warned of
 
 
-def check_model_memory(spec: AnySpec, archive_size: int = 0) -> None:
+def check_model_memory(spec: AnySpec, archive_size: int = 0, trials: int = 1) -> None:
     """Raise OSError if a model takes more memory than there is: theta, a copy, the optimiser's state, an actor, statistics.
 
     Args:
         spec: The policy's.
         archive_size: Number of further thetas that are kept, and copied when they are saved.
+        trials: Number of trainings that have all of these except the actor.
     """
     parts = {
         f"{spec.num_params:,} parameters": 4 * 4 * spec.num_params,
         f"statistics of observations of {spec.obs_size:,} values": 4 * 8 * spec.obs_size,
         f"an archive of {archive_size} times these": 2 * (4 * spec.num_params + 16 * spec.obs_size) * archive_size,
     }
+    if trials > 1:
+        parts = {f"{what} in each of {trials} trials": trials * size for what, size in parts.items()}
     if isinstance(spec, PolicySpec):
         parts["activations"] = 4 * spec.activations
         parts[f"activations of {REFERENCE_SIZE} observations"] = 4 * REFERENCE_SIZE * spec.values_kept
-    smaller = "" if not archive_size else ", or a smaller archive_size"
+    smaller = (", or a smaller archive_size" if archive_size else "") + (", or fewer trials" if trials > 1 else "")
     check_memory(parts, f"use a smaller policy (net_arch), or smaller observations (such as resized frames){smaller}")
 
 
@@ -68,7 +72,7 @@ def warn_of_pixels(policy: object, space: spaces.Space[Any], size: int) -> None:
         f"learns little from raw images. Use {better!r}, with images that are small and grey (gymnasium.wrappers."
         "AtariPreprocessing, ResizeObservation, GrayscaleObservation), or give features instead (for Atari: obs_type='ram')",
         UserWarning,
-        stacklevel=4,
+        stacklevel=level_outside(),
     )
 
 

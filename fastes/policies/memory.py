@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from fastes import _core
-from fastes.errors import blame_policy
+from fastes.errors import blame_policy, level_outside
 
 HOOKS = ("begin_episode", "reset")  # the first that an object has is called where an episode begins
-_FROM_CONSTRUCTOR = 8  # warnings.warn's stacklevel: the line that called FastES
 
 
 def hook_of(item: object) -> Callable[[], Any] | None:
@@ -115,7 +114,7 @@ def check_memory_of(
         if (_frozen(run(0.0)), None if actor.hooks else _frozen(state())) == (first, before):
             return
         message = f"{what} remembers earlier observations, {_advice(actor.hooks)}{also}"
-        warnings.warn(message, UserWarning, stacklevel=_FROM_CONSTRUCTOR)
+        warnings.warn(message, UserWarning, stacklevel=level_outside())
 
 
 def _advice(hooks: Sequence[Callable[[], Any]]) -> str:

@@ -9,14 +9,15 @@
 #     tell() <-- Batch -- collect <-- results in job order <-- commit --  an episode, or its failure
 #
 # A request is a generation's candidates, or noise-free episodes of theta (an evaluation). A job is one candidate's episodes, or
-# one noise-free episode. `await pool.play(request)` submits and collects, and suspends its training in between. `run_trainings`
-# resumes one training after the other, and calls `wait` once all of them are suspended.
+# one noise-free episode. `await pool.play(request)` submits and collects, and suspends its training in between. `side_by_side`
+# resumes one training after the other; `run_trainings` calls `wait` once all of them are suspended.
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from abc import abstractmethod
-from collections.abc import Collection, Coroutine, Generator, Set
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Iterator, Set
 from typing import Any, Protocol, TypeVar
 
 from fastes import _core
@@ -164,48 +165,114 @@ class LocalPool(Pool, Protocol):
         """
 
 
+class Waiting(Protocol):
+    """What a suspended training waits for."""
+
+    def is_over(self) -> bool:
+        """Whether the training can go on."""
+
+    def requests(self) -> Iterator[tuple[Pool, int]]:
+        """The unfinished requests of which one has to finish before that can change."""
+
+
 class Unfinished:
-    """Awaitable: a suspended training hands it to `run_trainings`, which resumes it once the request is finished."""
+    """Awaitable: suspends a training until a request is finished."""
 
     __slots__ = ("pool", "ticket")
 
     def __init__(self, pool: Pool, ticket: int) -> None:
         self.pool, self.ticket = pool, ticket
 
-    def __await__(self) -> Generator[Unfinished, None, None]:
+    def is_over(self) -> bool:
+        return self.pool.is_finished(self.ticket)
+
+    def requests(self) -> Iterator[tuple[Pool, int]]:
+        yield self.pool, self.ticket
+
+    def __await__(self) -> Generator[Waiting, None, None]:
         yield self
 
 
-def run_trainings(*trainings: Coroutine[Any, Any, _Result]) -> list[_Result]:
-    """Run trainings side by side: while one waits for its request, the others run.
+class Condition:
+    """Awaitable: suspends a training until a function returns True, which others that run beside it have to bring about."""
+
+    __slots__ = ("is_over",)
+
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        self.is_over = is_over
+
+    def requests(self) -> Iterator[tuple[Pool, int]]:
+        return iter(())
+
+    def __await__(self) -> Generator[Waiting, None, None]:
+        if not self.is_over():
+            yield self
+
+
+class _Any:
+    """Suspends trainings that run side by side until one of them can go on."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self, waiting: Iterable[Waiting]) -> None:
+        self.waiting = tuple(waiting)
+
+    def is_over(self) -> bool:
+        return any(each.is_over() for each in self.waiting)
+
+    def requests(self) -> Iterator[tuple[Pool, int]]:
+        return itertools.chain.from_iterable(each.requests() for each in self.waiting)
+
+    def __await__(self) -> Generator[Waiting, None, None]:
+        yield self
+
+
+async def side_by_side(*trainings: Coroutine[Any, Any, _Result]) -> list[_Result]:
+    """Run coroutines side by side: while one waits for its request, the others go on.
 
     Args:
-        trainings: Coroutines that await nothing but requests. Those of several trainings have one pool.
+        trainings: Coroutines that await requests, conditions, and each other in this way.
 
     Returns:
-        The trainings' results, in their order.
+        Their results, in their order.
 
     Raises:
-        BaseException: The first exception of a training or of the pool. It ends all trainings.
+        BaseException: The first exception of a training or of the pool. It ends all of them.
     """
     results: dict[int, _Result] = {}
-    waiting: dict[int, Unfinished] = {}
+    waiting: dict[int, Waiting] = {}
     ready = list(range(len(trainings)))
     with contextlib.ExitStack() as at_the_end:
         for training in trainings:
             at_the_end.callback(training.close)
-        with _core.UsualFloats():  # whatever the script that calls this has set
-            while ready or waiting:
-                for number in ready:
-                    try:
-                        waiting[number] = trainings[number].send(None)
-                    except StopIteration as end:
-                        results[number] = end.value
-                ready = []
-                if waiting:
-                    pool = next(iter(waiting.values())).pool
-                    pool.wait([each.ticket for each in waiting.values() if each.pool is pool])
-                    ready = [number for number, each in waiting.items() if each.pool.is_finished(each.ticket)]
-                    for number in ready:
-                        del waiting[number]
+        while ready or waiting:
+            for number in ready:
+                waiting.pop(number, None)
+                try:
+                    waiting[number] = trainings[number].send(None)
+                except StopIteration as end:
+                    results[number] = end.value
+            ready = [number for number, each in waiting.items() if each.is_over()]
+            if waiting and not ready:
+                await _Any(waiting.values())
+                ready = [number for number, each in waiting.items() if each.is_over()]
     return [results[number] for number in range(len(trainings))]
+
+
+def run_trainings(*trainings: Coroutine[Any, Any, _Result]) -> list[_Result]:
+    """Run trainings `side_by_side` to their end: the driver of all coroutines, which waits on the pool for them.
+
+    Raises:
+        BaseException: The first exception of a training or of the pool. It ends all trainings.
+    """
+    together = side_by_side(*trainings)
+    with contextlib.closing(together), _core.UsualFloats():  # whatever the script that calls this has set
+        while True:
+            try:
+                waiting: Waiting = together.send(None)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            while not waiting.is_over():
+                requests = list(waiting.requests())
+                pool = requests[0][0]
+                pool.wait([ticket for its_pool, ticket in requests if its_pool is pool])

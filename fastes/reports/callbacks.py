@@ -5,33 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fastes.training.archive.race import Race
-from fastes.training.evaluation import Evaluation, Told
+from fastes.training.evaluation import Evaluation, FinishedEvaluation
+from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
+from fastes.training.selection import Rung
 
 
 class Callback:
     """Subclass and override what you need. model is the FastES that trains.
 
     on_generation may return False to stop training at once. on_new_best is called while the model still holds the
-    parameters whose evaluation was the best so far, before they move on. on_start_judged is called for each of several
-    `starts` in each round, numbered from 1, when the model holds what goes on: the next start, or the best one. Then
-    model.starts.verdict says which starts were dropped, and model.settings are those of what goes on. on_raced is called after
-    the race of an `archive_size`, when the model holds the winner. on_not_confirmed is called when an evaluation has reached
-    the target and the fresh episodes that follow have not: told is the one, confirmation the others. on_phase is called
-    before noise-free episodes that belong to no generation: those that judge a start, confirm the target, or are a race's;
-    name says which, and episodes how many.
+    parameters whose evaluation was the best so far, before they move on. on_rung is called after each rung of several
+    `trials`, when the model holds the best of those that go on; rung has the scores. on_final_selection is called after the
+    final selection of an `archive_size`, when the model holds the winner. on_not_confirmed is called when an evaluation has
+    reached the target and the fresh episodes that follow have not: finished is the one, confirmation the others. on_phase is
+    called before noise-free episodes that belong to no generation: those that score trials, confirm the target, or are a
+    final selection's; name says which, and episodes how many.
+
+    Attributes:
+        reads_infos: Whether generations have to come with the infos of their episodes' last steps.
     """
+
+    reads_infos = False
 
     def on_start(self, model: Any, total_timesteps: int) -> None: ...
 
     def on_new_best(self, model: Any, eval_return: float) -> None: ...
 
-    def on_start_judged(self, model: Any, start: int, eval_return: float) -> None: ...
+    def on_rung(self, model: Any, rung: Rung) -> None: ...
 
-    def on_raced(self, model: Any, race: Race) -> None: ...
+    def on_final_selection(self, model: Any, result: FinalSelection) -> None: ...
 
-    def on_not_confirmed(self, model: Any, told: Told, confirmation: Evaluation) -> None: ...
+    def on_not_confirmed(self, model: Any, finished: FinishedEvaluation, confirmation: Evaluation) -> None: ...
 
     def on_phase(self, model: Any, name: str, episodes: int) -> None: ...
 
@@ -56,6 +61,10 @@ class CallbackList(Callback):
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = list(callbacks)
 
+    @property
+    def reads_infos(self) -> bool:  # type: ignore[override]
+        return any(callback.reads_infos for callback in self.callbacks)
+
     def on_start(self, model: Any, total_timesteps: int) -> None:
         for callback in self.callbacks:
             callback.on_start(model, total_timesteps)
@@ -64,17 +73,17 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             callback.on_new_best(model, eval_return)
 
-    def on_start_judged(self, model: Any, start: int, eval_return: float) -> None:
+    def on_rung(self, model: Any, rung: Rung) -> None:
         for callback in self.callbacks:
-            callback.on_start_judged(model, start, eval_return)
+            callback.on_rung(model, rung)
 
-    def on_raced(self, model: Any, race: Race) -> None:
+    def on_final_selection(self, model: Any, result: FinalSelection) -> None:
         for callback in self.callbacks:
-            callback.on_raced(model, race)
+            callback.on_final_selection(model, result)
 
-    def on_not_confirmed(self, model: Any, told: Told, confirmation: Evaluation) -> None:
+    def on_not_confirmed(self, model: Any, finished: FinishedEvaluation, confirmation: Evaluation) -> None:
         for callback in self.callbacks:
-            callback.on_not_confirmed(model, told, confirmation)
+            callback.on_not_confirmed(model, finished, confirmation)
 
     def on_phase(self, model: Any, name: str, episodes: int) -> None:
         for callback in self.callbacks:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
-from fastes.settings.settings import Settings
 from fastes.system.console import columns_of, fitted, lasting
-from fastes.training.archive.race import Race
-from fastes.training.evaluation import Evaluation, Told
+from fastes.training.evaluation import Evaluation, FinishedEvaluation
+from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
+from fastes.training.selection import Rung
 
 
 class ConsoleLog(Callback):
@@ -30,13 +30,13 @@ class ConsoleLog(Callback):
         self._begin()
 
     def _begin(self) -> None:
-        self.lines, self._written_at = 0, -math.inf
-        self._judged_at = 0  # the generation after which a start was judged
+        self.lines, self._written_at, self._trials = 0, -math.inf, False
         self._waiting: Record | None = None  # of the last generation that has no row yet
 
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
         self._begin()
-        if model.state.cuts_endless_episodes:
+        self._trials = model.selection.is_open
+        if model.training.cuts_endless_episodes:
             self._write(limit_line(model))
 
     def on_generation(self, model: Model, record: Record) -> None:
@@ -45,10 +45,8 @@ class ConsoleLog(Callback):
             of = _evaluation_in_words(record.eval_return, record.eval_at)
             self._write(f"confirmed: {of} holds over {_fresh(model.settings.target_episodes)} (target {model.target_return:g})")
             return
-        if record.eval_generation <= self._judged_at:  # of the start before
-            record = record._replace(eval_generation=0)
         before = self._waiting
-        if before is not None and not record.eval_generation:
+        if before is not None and before.trial == record.trial and not record.eval_generation:
             told = {name: getattr(before, name) for name in ("eval_generation", "eval_return", "eval_rank")}
             record = record._replace(**told)
         self._waiting = record
@@ -64,27 +62,26 @@ class ConsoleLog(Callback):
             return
         columns = self._columns()
         if self.lines % self.repeat_header == 0:
-            self._write(console_header(columns))
-        self._write(console_line(record, columns))
+            self._write(console_header(columns, self._trials))
+        self._write(console_line(record, columns, self._trials))
         self.lines, self._written_at = self.lines + 1, time.monotonic()
 
-    def on_start_judged(self, model: Model, start: int, eval_return: float) -> None:
+    def on_rung(self, model: Model, rung: Rung) -> None:
         self._write_waiting()
-        self._judged_at = model.generation
-        self._write(judged_line(model, start, eval_return))
+        for line in rung_lines(rung, model.settings.trials):
+            self._write(line)
 
-    def on_raced(self, model: Model, race: Race) -> None:
+    def on_final_selection(self, model: Model, result: FinalSelection) -> None:
         self._write_waiting()
-        winner, of = race.winner.last, race.winner.snapshot
-        who = (
-            "the last parameters win" if of.generation == model.generation else f"the parameters after {of.timesteps} steps win"
-        )
-        self._write(f"race of {len(race.entrants)}: {who}, {winner.in_words()} over {len(winner.returns)} episodes")
+        winner, of = result.winner.last, result.winner.snapshot
+        who = "the last parameters" if of.generation == model.generation else f"the parameters after {of.timesteps} steps"
+        shown = f"{winner.in_words()} over {len(winner.returns)} episodes"
+        self._write(f"final selection among {len(result.finalists)}: {who} win, {shown}")
 
-    def on_not_confirmed(self, model: Model, told: Told, confirmation: Evaluation) -> None:
+    def on_not_confirmed(self, model: Model, finished: FinishedEvaluation, confirmation: Evaluation) -> None:
         """Above the row of the generation that it is told with."""
         self._write_waiting()
-        of = _evaluation_in_words(told.evaluation.mean, told.pending.timesteps)
+        of = _evaluation_in_words(finished.evaluation.mean, finished.pending.timesteps)
         number = len(confirmation.returns)
         fresh = f"{_fresh(number)} {'gives' if number == 1 else 'give'} {confirmation.mean:.1f}"
         self._write(f"not confirmed: {of}; {fresh} (target {model.target_return:g})")
@@ -109,31 +106,22 @@ def _evaluation_in_words(mean: float, timesteps: int) -> str:
 
 def limit_line(model: Model) -> str:
     """The limit of episodes that have no other."""
-    limit = model.state.longest_episode()
+    limit = model.training.longest_episode()
     return (
         f"{model.source.name} has no limit of steps that is known: an episode is cut after {limit:,}; max_episode_steps sets "
         "another limit, -1 none"
     )
 
 
-def judged_line(model: Model, start: int, eval_return: float) -> str:
-    """How a start did, and what follows."""
-    settings, rounds, verdict = model.settings, model.starts.rounds, model.starts.verdict
-    in_round = f", round {verdict.round} of {rounds}" if rounds > 1 else ""
-    line = f"start {start} of {settings.starts}{in_round}{_differences(settings, start)}: return {eval_return:.1f}"
-    if rounds > 1:
-        line += "".join(f"; start {number} is dropped" for number in verdict.dropped)
-    if model.starts.has_unjudged_starts:
-        return line
-    if verdict.chosen and (rounds > 1 or settings.starts_alternatives):
-        return f"{line}; start {verdict.chosen}{_differences(settings, verdict.chosen)} goes on"
-    return f"{line}; the best one is kept"
-
-
-def _differences(settings: Settings, start: int) -> str:
-    """The values of those settings in which starts differ, in brackets; nothing where there are none."""
-    own = settings.of_start(start - 1).alternatives()
-    return f" ({', '.join(f'{name} = {value}' for name, value in own.items())})" if own else ""
+def rung_lines(rung: Rung, trials: int) -> Iterator[str]:
+    """The end of a rung: how each trial did, and which of them go on."""
+    where = f"rung {rung.number} of {rung.of}" if rung.of > 1 else f"{trials} trials"
+    yield f"{where}: {', '.join(f'trial {trial} {score:.1f}' for trial, score in rung.scores)}"
+    on = sorted(trial for trial, _ in rung.scores[: rung.kept])
+    if len(on) == 1:
+        yield f"{where}: trial {on[0]} goes on alone"
+    else:
+        yield f"{where}: trials {', '.join(map(str, on[:-1]))} and {on[-1]} go on"
 
 
 class _Column(NamedTuple):
@@ -146,6 +134,7 @@ class _Column(NamedTuple):
     rank: int
 
 
+_TRIAL = _Column("trial", "trial", "{:d}", 5, 0)  # while several go on
 _COLUMNS = (
     _Column("gen", "generation", "{:d}", 5, 0),
     _Column("steps", "timesteps", "{:d}", 9, 1),
@@ -163,24 +152,31 @@ _COLUMNS = (
 )
 
 
-def console_header(columns: int | None = None) -> str:
-    """columns: of the terminal; None for room enough."""
-    return " ".join(f"{column.title:>{column.width}}" for column in _fitting(columns))
+def console_header(columns: int | None = None, trials: bool = False) -> str:
+    """The titles of the table.
+
+    Args:
+        columns: Of the terminal; None for room enough.
+        trials: Whether there is a column for the trial.
+    """
+    return " ".join(f"{column.title:>{column.width}}" for column in _fitting(columns, trials))
 
 
-def console_line(record: Record, columns: int | None = None) -> str:
+def console_line(record: Record, columns: int | None = None, trials: bool = False) -> str:
+    """A row of the table; see `console_header`."""
     untold = () if record.eval_generation else ("eval_return", "eval_rank")
-    shown = _fitting(columns)
+    shown = _fitting(columns, trials)
     values = ("-" if each.field in untold else each.form.format(getattr(record, each.field)) for each in shown)
     return " ".join(f"{value:>{each.width}}" for value, each in zip(values, shown, strict=True))
 
 
-def _fitting(columns: int | None) -> Sequence[_Column]:
-    """What there is room for."""
+def _fitting(columns: int | None, trials: bool) -> Sequence[_Column]:
+    """The columns that there is room for."""
     room, ranks = sys.maxsize if columns is None else columns, set[int]()
+    room -= (_TRIAL.width + 1) if trials else 0
     for each in sorted(_COLUMNS, key=lambda column: column.rank):
         room -= each.width + bool(ranks)
         if room < 0:
             break
         ranks.add(each.rank)
-    return [each for each in _COLUMNS if each.rank in ranks]
+    return [*([_TRIAL] if trials else []), *(each for each in _COLUMNS if each.rank in ranks)]

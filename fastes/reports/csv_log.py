@@ -1,4 +1,4 @@
-"""progress.csv: a line a generation, written through at once, and read again; race.csv: how a race has ended."""
+"""progress.csv: a line per generation, written through at once, and read again; final_selection.csv: how that has ended."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import csv
 import io
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fastes.system.atomic_files import append_whole, keep_aside, write_text
 from fastes.system.interrupts import interrupts_wait
-from fastes.training.archive.race import Race
-from fastes.training.archive.snapshots import FINAL, HEAT
+from fastes.training.archive import FINAL_EPISODES, SCREENING_EPISODES
+from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
 
-_OF_A_RACE = (
-    *("place", "generation", "timesteps", "evaluation", "part_mean", "score"),
-    *(f"mean_{HEAT}", f"mean_{FINAL}", f"std_{FINAL}", f"worst_{FINAL}"),
-)  # fmt: skip
+_OF_A_SELECTION = (
+    *("place", "generation", "timesteps", "evaluation", "segment_mean", f"mean_{SCREENING_EPISODES}"),
+    *(f"{name}_{FINAL_EPISODES}" for name in ("mean", "std", "worst")),
+)
+_TRIAL = Record._fields.index("trial")
 _MAX_DIGITS = 10  # of a generation, which is drawn from as 32 bits
 
 
@@ -31,15 +32,15 @@ class CsvLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._owed: list[Record] = []
-        self._last = -1  # generation that was given last
+        self._last: dict[int, int] = {}  # the generation that was given last, of each trial
         if not path.exists():
             self._append([])
 
     def write(self, record: Record) -> None:
         """Write a record; one that was given before is not written twice."""
         with interrupts_wait():  # else a row may be written twice, or never
-            if record.generation > self._last:
-                self._last = record.generation
+            if record.generation > self._last.get(record.trial, -1):
+                self._last[record.trial] = record.generation
                 self._owed.append(record)
             self.flush()
 
@@ -50,23 +51,32 @@ class CsvLog:
                 self._append(self._owed)
                 self._owed.clear()
 
-    def truncate(self, generation: int) -> None:
-        """Drop the records after a generation: those of a run that went on past its last checkpoint.
+    def truncate(self, generations: Mapping[int, int]) -> None:
+        """Drop the records of a run that went on past its last checkpoint.
 
         A file in which others are missing, or are no numbers, is kept under another name.
+
+        Args:
+            generations: How many each trial has done that is left, by its number from 1.
         """
-        kept = [row for row in _whole_rows(self.path) if int(row[0]) <= generation]
-        whole = [int(row[0]) for row in kept] == list(range(1, generation + 1))
+        kept, found = list[list[str]](), dict[int, list[int]]()
+        for row in _whole_rows(self.path):
+            trial, generation = int(row[_TRIAL]), int(row[0])
+            if generation <= generations.get(trial, generation):
+                kept.append(row)
+                found.setdefault(trial, []).append(generation)
+        expected = {**{trial: len(its) for trial, its in found.items()}, **generations}
+        whole = all(found.get(trial, []) == list(range(1, count + 1)) for trial, count in expected.items())
         if not whole or self._has_more_columns():
             only_head = self.path.read_bytes() == self._head()
             aside = "" if only_head else f", the file as it was is {keep_aside(self.path)}"
             warnings.warn(
-                f"{self.path} has {len(kept)} whole rows for {generation} generations of the checkpoint, or columns that are "
-                f"not known: some are lost{aside}",
+                f"{self.path} has {len(kept)} whole rows for {sum(expected.values())} generations of the checkpoint, or "
+                f"columns that are not known: some are lost{aside}",
                 RuntimeWarning,
                 stacklevel=2,
             )
-        self._last = generation
+        self._last = dict(generations)
         write_text(self.path, _csv_lines([Record._fields, *kept]))
 
     def _has_more_columns(self) -> bool:
@@ -85,14 +95,13 @@ def _csv_lines(rows: Sequence[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def write_race(path: Path, race: Race) -> None:
-    """race.csv: an entrant a line, the winner first. Raises OSError."""
-    rows: list[Sequence[object]] = [_OF_A_RACE]
-    for place, entrant in enumerate(race.entrants, start=1):
-        of, heat, final = entrant
+def write_final_selection(path: Path, result: FinalSelection) -> None:
+    """final_selection.csv: a line per finalist, the winner first. Raises OSError."""
+    rows: list[Sequence[object]] = [_OF_A_SELECTION]
+    for place, (of, screening, final) in enumerate(result.finalists, start=1):
         shown = (math.nan, math.nan, math.nan) if final is None else (final.mean, final.std, final.worst)
         kept_for = (of.evaluation, of.score) if of.evaluations else (math.nan, math.nan)
-        rows.append((place, of.generation + 1, of.timesteps, *kept_for, entrant.score, heat.mean, *shown))
+        rows.append((place, of.generation + 1, of.timesteps, *kept_for, screening.mean, *shown))
     write_text(path, _csv_lines(rows))
 
 
@@ -119,11 +128,12 @@ def _whole_rows(path: Path) -> list[list[str]]:
     if "generation" not in header or len(set(header)) < len(header):
         return []
     rows = [dict(zip(header, row, strict=True)) for row in lines if len(row) == len(header) and _are_numbers(row)]
-    return [[row.get(name, "nan") for name in Record._fields] for row in rows if _is_generation(row["generation"])]
+    rows = [{"trial": "1", **row} for row in rows]
+    return [[row.get(name, "nan") for name in Record._fields] for row in rows if _are_counts(row["generation"], row["trial"])]
 
 
-def _is_generation(text: str) -> bool:
-    return len(text) <= _MAX_DIGITS and text.isdecimal() and int(text) > 0
+def _are_counts(*texts: str) -> bool:
+    return all(len(text) <= _MAX_DIGITS and text.isdecimal() and int(text) > 0 for text in texts)
 
 
 def _are_numbers(row: list[str]) -> bool:

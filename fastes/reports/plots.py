@@ -32,25 +32,47 @@ class Outcome(NamedTuple):
     episodes: int
 
 
+class RungEnd(NamedTuple):
+    """The end of a rung of several trials. at: timesteps of all of them. winner: the trial that is left; 0 if several are."""
+
+    at: float
+    winner: int
+
+
 class Curve(NamedTuple):
     """A training as a line: its noise-free evaluations over the timesteps of candidates.
 
-    steps, returns: float64 (evaluations,), what is not finite is left out.
-    start_ends: timesteps at which each of several starts was judged, those of the first starts if not all were.
-    alike: equal for trainings that differ in their seeds alone.
-    outcome: None where training has not ended.
-    further: how many starts each round has after the first, in which there are `starts`.
+    Attributes:
+        steps, returns: float64 (evaluations,), without those that are not finite.
+        trials: The number of each evaluation's trial, float64 (evaluations,), or empty for a training without trials.
+        rung_ends: The rungs of several trials that have ended.
+        alike: Equal for trainings that differ in their seeds alone.
+        outcome: None if training has not ended.
     """
 
     name: str
     steps: Numbers
     returns: Numbers
     target: float = math.inf
-    start_ends: tuple[float, ...] = ()
-    starts: int = 1
+    trials: Numbers = np.zeros(0)
+    rung_ends: tuple[RungEnd, ...] = ()
     alike: object = None
     outcome: Outcome | None = None
-    further: tuple[int, ...] = ()
+
+    @property
+    def leader(self) -> float:
+        """The trial that was left; if several are, the one with the best median at its end."""
+        at, winner = self.rung_ends[-1] if self.rung_ends else (0.0, 0)
+        if winner or not len(self.trials):
+            return float(winner or 1)
+        left = {*self.trials[self.steps > at].tolist()} or {*self.trials.tolist()}
+        return float(max(sorted(left), key=lambda trial: float(smoothed(self.of_trial(trial)[1])[-1])))
+
+    def of_trial(self, trial: float) -> tuple[Numbers, Numbers]:
+        """Timesteps and returns of one trial's evaluations."""
+        if not len(self.trials):
+            return self.steps, self.returns
+        return self.steps[self.trials == trial], self.returns[self.trials == trial]
 
 
 def smoothed(returns: Numbers) -> Numbers:
@@ -108,21 +130,24 @@ def _draw_legend(figure: Any, axes: Any) -> None:
 
 def _draw_one(axes: Any, curve: Curve) -> None:
     colour = _COLOURS[0]
-    few = len(curve.steps) < _LEAST_SMOOTHED
-    _draw_starts(axes, curve)
+    _draw_rungs(axes, curve)
+    label: str | None = "another trial"
+    for trial in sorted({*curve.trials.tolist()} - {curve.leader}):
+        steps, returns = curve.of_trial(trial)
+        axes.plot(steps, smoothed(returns), color="#9aa3b2", linewidth=1.2, label=label, zorder=2)
+        label = None
+    steps, returns = curve.of_trial(curve.leader)
+    few = len(steps) < _LEAST_SMOOTHED
     axes.plot(
-        *(curve.steps, curve.returns), "o", color=colour, alpha=0.8 if few else 0.3, markersize=5 if few else 2.5,
+        *(steps, returns), "o", color=colour, alpha=0.8 if few else 0.3, markersize=5 if few else 2.5,
         markeredgewidth=0, label="one evaluation", zorder=2,
     )  # fmt: skip
-    line: str | None = "evaluations, joined" if few else "running median"
-    band: str | None = f"{_BAND[0]:.0%} to {_BAND[1]:.0%} of the evaluations around"
-    for steps, returns in _pieces(curve):
-        axes.plot(steps, smoothed(returns), color=colour, linewidth=1.2 if few else 2.2, label=line, zorder=4)
-        line = None
-        if len(returns) >= _LEAST_SMOOTHED:
-            low, high = running(returns, *_BAND)
-            axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0, label=band, zorder=3)
-            band = None
+    line = "evaluations, joined" if few else "running median"
+    axes.plot(steps, smoothed(returns), color=colour, linewidth=1.2 if few else 2.2, label=line, zorder=4)
+    if len(returns) >= _LEAST_SMOOTHED:
+        low, high = running(returns, *_BAND)
+        band = f"{_BAND[0]:.0%} to {_BAND[1]:.0%} of the evaluations around"
+        axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0, label=band, zorder=3)
     if curve.outcome is not None:
         _draw_outcome(axes, curve.outcome)
 
@@ -141,18 +166,12 @@ def _rounded(number: float) -> str:
     return f"{number:.{0 if abs(number) >= 100 else 1}f}"
 
 
-def _pieces(curve: Curve) -> list[tuple[Numbers, Numbers]]:
-    """The evaluations of each start, and of what followed: nothing is smoothed over where another policy begins."""
-    cuts = np.searchsorted(curve.steps, curve.start_ends)  # an evaluation there is of the policy that begins
-    pieces = zip(np.split(curve.steps, cuts), np.split(curve.returns, cuts), strict=True)
-    return [(steps, returns) for steps, returns in pieces if len(steps)]
-
-
-def _draw_starts(axes: Any, curve: Curve) -> None:
-    """A grey ground under every second start, and what each part is."""
-    if curve.starts < 2 or not len(curve.steps):
+def _draw_rungs(axes: Any, curve: Curve) -> None:
+    """A grey ground under every second rung of several trials, and what each part is."""
+    if not curve.rung_ends or not len(curve.steps):
         return
-    begins, ends = [0.0, *curve.start_ends], [*curve.start_ends, float(curve.steps[-1])]
+    between = [rung.at for rung in curve.rung_ends]
+    begins, ends = [0.0, *between], [*between, float(curve.steps.max())]
     for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         if end <= begin:
             continue
@@ -161,37 +180,23 @@ def _draw_starts(axes: Any, curve: Curve) -> None:
             axes.axvspan(begin, end, color="#eef0f4", zorder=0, linewidth=0)
         if number:
             axes.axvline(begin, color="#9aa3b2", linewidth=0.8, zorder=1)
-        name = _name_of_part(curve, number)
+        is_decided = number and curve.rung_ends[number - 1].winner
+        name = "the best trial goes on" if is_decided else f"rung {number + 1}"
         axes.annotate(
             *(name, (begin, 1.0)), xycoords=("data", "axes fraction"), xytext=(3, -4), textcoords="offset points",
             fontsize=9, color="#5b6472", va="top", rotation=90 if narrow else 0,
         )  # fmt: skip
 
 
-def _name_of_part(curve: Curve, number: int) -> str:
-    """number: of the part, from 0."""
-    for round_, size in enumerate((curve.starts, *curve.further), 1):
-        if number < size:
-            return f"start {number + 1} of {size}" if round_ == 1 else f"round {round_}, {number + 1} of {size}"
-        number -= size
-    return "the best start goes on"
-
-
 def _draw_several(axes: Any, curves: Sequence[Curve]) -> None:
     alike = len({repr(curve.alike) for curve in curves}) == 1 and curves[0].alike is not None
     many = alike and len(curves) > len(_COLOURS)  # no legend can name them
-    judged: list[tuple[float, float, str]] = []
     for number, curve in enumerate(curves):
         colour, name = (_COLOURS[1], None if number else "one run") if many else (_COLOURS[number % len(_COLOURS)], curve.name)
         look = {"color": colour, "linewidth": 1.2 if alike else 2.0, "alpha": 0.35 if many else 0.6 if alike else 1.0}
-        pieces = [(steps, smoothed(returns)) for steps, returns in _pieces(curve)]
-        for piece, (steps, returns) in enumerate(pieces):
-            axes.plot(steps, returns, label=None if piece else name, **look)
-        judged += [(steps[-1], returns[-1], colour) for steps, returns in pieces[:-1]]
-    if judged:
-        ends, heights, colours = zip(*judged, strict=True)
-        axes.scatter(ends, heights, s=18, c=colours, label="where a start was judged", zorder=3)
-    common = [curve for curve in curves if len(curve.steps)]
+        steps, returns = curve.of_trial(curve.leader)
+        axes.plot(steps, smoothed(returns), label=name, **look)
+    common = [curve for curve in curves if len(curve.of_trial(curve.leader)[0])]
     if alike and len(common) > 1:
         steps, median = _median_of(common)
         axes.plot(steps, median, color="black", linewidth=2.4, label=f"median of {len(common)} runs")
@@ -199,10 +204,10 @@ def _draw_several(axes: Any, curves: Sequence[Curve]) -> None:
 
 def _median_of(curves: Sequence[Curve]) -> tuple[Numbers, Numbers]:
     """The median of the smoothed lines over the timesteps that all of them have."""
-    begin, end = max(curve.steps[0] for curve in curves), min(curve.steps[-1] for curve in curves)
+    lines = [curve.of_trial(curve.leader) for curve in curves]
+    begin, end = max(steps[0] for steps, _ in lines), min(steps[-1] for steps, _ in lines)
     steps = np.linspace(begin, max(begin, end), 200)
-    lines = [np.concatenate([smoothed(returns) for _, returns in _pieces(curve)]) for curve in curves]
-    return steps, np.median([np.interp(steps, c.steps, line) for c, line in zip(curves, lines, strict=True)], axis=0)
+    return steps, np.median([np.interp(steps, its_steps, smoothed(returns)) for its_steps, returns in lines], axis=0)
 
 
 def _short_number(value: float, _: object) -> str:

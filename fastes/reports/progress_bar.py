@@ -1,7 +1,7 @@
 """How far a training is: a bar at the bottom of a terminal or in a notebook, or lines in a file or a pipe.
 
-A bar covers all that a training does: its generations, the episodes that judge its starts, its race, and, where the caller
-says so, those that judge its result. What remains is estimated in environment steps, by the episodes that were played so far.
+A bar covers all that a training does: its generations, the episodes that score its trials, its final selection, and, if the
+caller says so, those that judge its result. What remains is estimated in environment steps, by the episodes so far.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from fastes.reports.repeatedly import Repeatedly
 from fastes.rollout.job import StepsPlayed
 from fastes.system.console import BottomLine, in_notebook, lasting
 from fastes.system.forks import tell_of_forks
-from fastes.training.archive.race import Race, episodes_of_race
+from fastes.training.final_selection import FinalSelection, episodes_of_selection
 from fastes.training.record import Record
+from fastes.training.selection import Rung
 
 _SECONDS = 0.5  # between looks at the steps that are played
 _NARROWEST, _WIDEST = 8, 40  # characters of a bar: a longer one says no more
@@ -196,7 +197,7 @@ class _Training:
 
     def counts(self) -> tuple[int, int]:
         """Steps of candidates, and those that it will have."""
-        candidates = min(self._played().candidates, max(self.total, self.model.num_timesteps))  # those of starts ahead, too
+        candidates = min(self._played().candidates, max(self.total, self.model.num_timesteps))
         return candidates, candidates if self.is_whole else max(self.total, candidates)
 
     def done(self) -> int:
@@ -215,10 +216,11 @@ class _Training:
         if self.is_over:
             steps = 0.0 if self.is_whole or self.judging else steps
         else:
-            episodes += model.starts.episodes_to_come()
-            if model.settings.archive_size and not model.archive.is_raced(model.generation):
-                snapshots = len(model.archive.best()) if candidates >= self.total else model.settings.archive_size
-                episodes += episodes_of_race(snapshots + 1)
+            episodes += model.selection.episodes_to_come()
+            archive = model.training.archive
+            if archive is not None and not archive.has_selected(model.generation):
+                snapshots = len(archive.best()) if candidates >= self.total else archive.size
+                episodes += episodes_of_selection(snapshots + 1)
         steps += max(episodes - self._phase_episodes, 0) * self._episode_steps
         return steps + (max(self._phase_ends - evaluations, 0.0) if self.phase else 0.0)
 
@@ -270,10 +272,10 @@ class ProgressBar(Callback):
         self._trainings[id(model)].begin_phase(name, episodes)
         self._show()
 
-    def on_start_judged(self, model: Model, start: int, eval_return: float) -> None:  # noqa: ARG002
+    def on_rung(self, model: Model, rung: Rung) -> None:  # noqa: ARG002
         self._trainings[id(model)].end_phase()
 
-    def on_raced(self, model: Model, race: Race) -> None:  # noqa: ARG002
+    def on_final_selection(self, model: Model, result: FinalSelection) -> None:  # noqa: ARG002
         self._trainings[id(model)].end_phase()
 
     def on_end(self, model: Model) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from fastes.errors import level_outside
 from fastes.es.fitness_shaping import mean_and_std
 from fastes.rollout.job import Batch
-from fastes.training.evaluation import Told
-from fastes.training.state import TrainingState
+from fastes.training.evaluation import FinishedEvaluation
+from fastes.training.training import Training
 
 _UNBEATEN, _EQUAL = 50, 20  # generations in a row
 
@@ -23,15 +23,15 @@ class StatisticsWarnings:
         self._equal = 0  # generations in a row in which all returns were the same
         self._unbeaten = 0  # generations in a row in which every candidate's return was below that of theta
 
-    def check(self, state: TrainingState, generation: int, batch: Batch, told: Told | None) -> None:
-        """generation: as in progress.csv. told: the evaluation that was told with it."""
-        self._check_finite(state, generation, batch)
-        self._check_longest_episode(state, generation, batch, told)
-        self._check_equal_returns(state, generation, batch, told)
-        if told is not None:
-            self._check_unbeaten(state, told)
+    def check(self, training: Training, generation: int, batch: Batch, finished: FinishedEvaluation | None) -> None:
+        """generation: as in progress.csv. finished: the evaluation that was told with it."""
+        self._check_finite(training, generation, batch)
+        self._check_longest_episode(training, generation, batch, finished)
+        self._check_equal_returns(training, generation, batch, finished)
+        if finished is not None:
+            self._check_unbeaten(training, finished)
 
-    def _check_finite(self, state: TrainingState, generation: int, batch: Batch) -> None:
+    def _check_finite(self, training: Training, generation: int, batch: Batch) -> None:
         """Returns and observations; a penalised generation has those that its penalty made, and a warning of its own."""
         if batch.penalised:
             return
@@ -42,28 +42,32 @@ class StatisticsWarnings:
                 f"{nonfinite} of {batch.returns.size} returns of generation {generation} are not finite: they rank worst "
                 "(num_nonfinite counts them)",
             )
-        if state.normalizer.skipped:
+        if training.normalizer.skipped:
             self._say(
                 "observations",
-                f"{state.normalizer.skipped} candidates up to generation {generation} saw observations that are not finite or "
-                "too large to square: the statistics leave them out. gymnasium.utils.env_checker.check_env(env) finds NaN",
+                f"{training.normalizer.skipped} candidates up to generation {generation} saw observations that are not finite "
+                "or too large to square: the statistics leave them out. gymnasium.utils.env_checker.check_env(env) finds NaN",
             )
 
-    def _check_longest_episode(self, state: TrainingState, generation: int, batch: Batch, told: Told | None) -> None:
+    def _check_longest_episode(
+        self, training: Training, generation: int, batch: Batch, finished: FinishedEvaluation | None
+    ) -> None:
         longest = int(batch.lengths.max()) // batch.per_candidate
-        if told is not None:
-            longest = max(longest, int(told.evaluation.lengths.max()))
-        guard = state.episode_settings()[1].max_steps
-        if state.settings.max_episode_steps <= 0 and longest >= guard:
+        if finished is not None:
+            longest = max(longest, int(finished.evaluation.lengths.max()))
+        guard = training.episode_settings()[1].max_steps
+        if training.settings.max_episode_steps <= 0 and longest >= guard:
             self._say(
                 "steps",
                 f"an episode of generation {generation} was cut after {guard:,} steps: the environment did not end it; set "
                 "max_episode_steps to the steps that an episode should have",
             )
 
-    def _check_equal_returns(self, state: TrainingState, generation: int, batch: Batch, told: Told | None) -> None:
-        fitness_differs = state.settings.alive_bonus and len(set(batch.lengths.flat)) > 1
-        self._equal = self._equal + 1 if _all_equal(batch, told) and not fitness_differs else 0
+    def _check_equal_returns(
+        self, training: Training, generation: int, batch: Batch, finished: FinishedEvaluation | None
+    ) -> None:
+        fitness_differs = training.settings.alive_bonus and len(set(batch.lengths.flat)) > 1
+        self._equal = self._equal + 1 if _all_equal(batch, finished) and not fitness_differs else 0
         if self._equal == _EQUAL:
             self._say(
                 "equal",
@@ -71,17 +75,17 @@ class StatisticsWarnings:
                 "raise sigma, or give rewards that tell small improvements",
             )
 
-    def _check_unbeaten(self, state: TrainingState, told: Told) -> None:
-        self._unbeaten = self._unbeaten + 1 if _is_unbeaten(state, told) else 0
-        generation = told.pending.generation + 1
+    def _check_unbeaten(self, training: Training, finished: FinishedEvaluation) -> None:
+        self._unbeaten = self._unbeaten + 1 if _is_unbeaten(training, finished) else 0
+        generation = finished.pending.generation + 1
         if self._unbeaten == _UNBEATEN:
-            others = {"action_noise": state.settings.action_noise, "sample_actions": state.settings.sample_actions}
+            others = {"action_noise": training.settings.action_noise, "sample_actions": training.settings.sample_actions}
             noise = "".join(f" (or {name})" for name, value in others.items() if value)
             self._say(
                 "unbeaten",
                 f"in {_UNBEATEN} generations up to {generation} no candidate reached the return of the parameters without "
                 "noise. While eval_return still rises that does no harm. Where it does not, "
-                f"sigma = {state.settings.sigma!r}{noise} is too large for this policy (try half of it), or the training is "
+                f"sigma = {training.settings.sigma!r}{noise} is too large for this policy (try half of it), or the training is "
                 "stuck: try another seed, a larger population_size, or a denser reward",
             )
 
@@ -91,16 +95,16 @@ class StatisticsWarnings:
             warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
 
 
-def _all_equal(batch: Batch, told: Told | None) -> bool:
+def _all_equal(batch: Batch, finished: FinishedEvaluation | None) -> bool:
     """Whether no candidate was better than another, nor better than theta."""
     first = float(batch.returns.flat[0])
-    return bool((batch.returns == first).all() and (told is None or (told.evaluation.returns == first).all()))
+    return bool((batch.returns == first).all() and (finished is None or (finished.evaluation.returns == first).all()))
 
 
-def _is_unbeaten(state: TrainingState, told: Told) -> bool:
+def _is_unbeaten(training: Training, finished: FinishedEvaluation) -> bool:
     """Whether every candidate's return is below that of theta; a tie beats it: with equal returns nothing is wrong."""
-    candidates, evaluations = told.pending.returns, told.evaluation.returns
-    if state.settings.episode_cap != "none" or not candidates.size or not np.isfinite(evaluations).all():
+    candidates, evaluations = finished.pending.returns, finished.evaluation.returns
+    if training.settings.episode_cap != "none" or not candidates.size or not np.isfinite(evaluations).all():
         return False  # the adaptive cap ends episodes of candidates alone
     mean, _ = mean_and_std(evaluations.tolist())
     return bool(candidates.max() < min(mean, evaluations.max()))  # a mean of equal numbers may round up

@@ -13,26 +13,25 @@ import numpy as np
 from fastes.checkpoints.locate import is_run_folder
 from fastes.errors import FastESError
 from fastes.reports.csv_log import read_progress
-from fastes.reports.plots import Curve, Numbers, Outcome
+from fastes.reports.plots import Curve, Numbers, Outcome, RungEnd
 from fastes.runs.run_config import read_config
 from fastes.settings.settings import SCHEDULES
 from fastes.system.near_paths import in_words, names_in, what_is_beside
-from fastes.training.starts.parts import round_sizes
 
 _OF_THE_END = ("target_return", "target_episodes")  # settings that change no evaluation before the end
 
 
 def read_curve(folder: Path, progress: Path, config: Path) -> Curve:
-    """The curve of a run; without a configuration it has no target and no starts. Raises OSError when it cannot be read."""
+    """The curve of a run; without a configuration it has no target and no rungs. Raises OSError when it cannot be read."""
     columns = read_progress(progress)
     steps, returns = np.array(columns["timesteps"]), np.array(columns["eval_return"])
     written = read_config(config) or {}
     sessions = [*written.get("earlier", []), written]
     run, settings = written.get("run", {}), written.get("settings", {})
-    at = np.where(np.array(columns["eval_generation"]) > 0, columns["eval_at"], steps)  # files of older versions have neither
+    at = np.where(np.array(columns["eval_generation"]) > 0, columns["eval_at"], steps)
     known = np.isfinite(steps) & np.isfinite(returns)
-    at, returns = _with_last(at[known], returns[known], run.get("last_evaluation"))
-    first, *further = _sizes(settings)
+    trials = np.array(columns["trial"])[known]
+    at, returns, trials = _with_last(at[known], returns[known], trials, run.get("last_evaluation"))
     left_out = _OF_THE_END if _follows_budget(settings) else (*_OF_THE_END, "total_timesteps")
     alike = {key: value for key, value in settings.items() if key not in left_out}
     return Curve(
@@ -40,18 +39,17 @@ def read_curve(folder: Path, progress: Path, config: Path) -> Curve:
         at,
         returns,
         _number(run.get("target_return"), _number(settings.get("target_return"), math.inf)),
-        _start_ends(steps, sessions),
-        first,
+        trials,
+        _rung_ends(sessions),
         (run.get("env"), run.get("env_kwargs"), alike) if settings else None,
         _outcome(run.get("result"), steps),
-        tuple(further),
     )
 
 
 def _follows_budget(settings: dict[str, Any]) -> bool:
     """Whether the budget says more than when training ends."""
     schedules = any(isinstance(settings.get(name), str) for name in SCHEDULES)
-    return schedules or _number(settings.get("starts"), 1) > 1
+    return schedules or _number(settings.get("trials"), 1) > 1
 
 
 def _outcome(result: object, steps: Numbers) -> Outcome | None:
@@ -63,13 +61,15 @@ def _outcome(result: object, steps: Numbers) -> Outcome | None:
     return Outcome(float(steps[-1]), mean, std, worst, int(episodes))
 
 
-def _with_last(at: Numbers, returns: Numbers, last: object) -> tuple[Numbers, Numbers]:
-    """And the evaluation that was told when training ended, where no row has it."""
+def _with_last(at: Numbers, returns: Numbers, trials: Numbers, last: object) -> tuple[Numbers, Numbers, Numbers]:
+    """And the evaluation that was told when training ended, if no row has it."""
     told = last if isinstance(last, dict) else {}
-    timesteps, mean = _number(told.get("at_timesteps"), math.nan), _number(told.get("mean"), math.nan)
-    if math.isfinite(timesteps) and math.isfinite(mean) and (not len(at) or timesteps > at[-1]):
-        return np.append(at, float(timesteps)), np.append(returns, float(mean))
-    return at, returns
+    names = "at_timesteps", "mean", "trial"
+    timesteps, mean, trial = found = [float(_number(told.get(name), math.nan)) for name in names]
+    own = at[trials == trial]
+    if all(map(math.isfinite, found)) and (not len(own) or timesteps > own[-1]):
+        return np.append(at, timesteps), np.append(returns, mean), np.append(trials, trial)
+    return at, returns, trials
 
 
 def runs_of(path: Path, progress: str) -> list[Path]:
@@ -119,42 +119,26 @@ def title_of(curves: list[Curve]) -> str:
     return f"{envs.pop()}, {len(curves)} runs" if len(envs) == 1 else f"{len(curves)} runs"
 
 
-def _start_ends(steps: Numbers, sessions: list[dict[str, Any]]) -> tuple[float, ...]:
-    """Timesteps at which starts were judged.
-
-    As `RunFolder.on_start_judged` has noted them; in runs of older versions as `Starts.due` decides with each session's budget.
-    """
+def _rung_ends(sessions: list[dict[str, Any]]) -> tuple[RungEnd, ...]:
+    """The rungs that have ended, as `RunFolder.on_rung` has noted them in each session."""
     runs = [session.get("run", {}) for session in sessions]
-    if all("judged_at" in run for run in runs):
-        until = [*(_number(run.get("at_timesteps"), 0.0) for run in runs[1:]), math.inf]  # what came after was done again
-        noted = [(run.get("judged_at", []), end) for run, end in zip(runs, until, strict=True)]
-        return tuple(sorted({float(at) for all_of_it, end in noted for at in all_of_it if _number(at, math.inf) <= end}))
-    ends: list[float] = []
-    begun = 0.0
-    for now in steps.tolist():
-        session = next((s for s in reversed(sessions) if _number(s.get("run", {}).get("at_timesteps"), 0) < now), sessions[0])
-        settings = session.get("settings", {})
-        sizes, share = _sizes(settings), _number(settings.get("starts_share"), 0.0)
-        budget = _number(settings.get("total_timesteps"), math.inf)
-        size = _size_of_part(sizes, len(ends)) if sizes[0] > 1 else None
-        if size is not None and now - begun >= share * budget / (len(sizes) * size):
-            ends.append(now)
-            begun = now
-    return tuple(ends)
+    until = [*(_number(run.get("at_timesteps"), 0.0) for run in runs[1:]), math.inf]  # what came after was done again
+    found = dict[float, int]()
+    for run, end in zip(runs, until, strict=True):
+        noted = run.get("rungs")
+        for rung in noted if isinstance(noted, list) else []:
+            fields = rung if isinstance(rung, dict) else {}
+            at = float(_number(fields.get("at_timesteps"), math.inf))
+            if at <= end and math.isfinite(at):
+                found[at] = _winner_of(fields)
+    return tuple(RungEnd(at, found[at]) for at in sorted(found))
 
 
-def _size_of_part(sizes: list[int], part: int) -> int | None:
-    """How many starts the round of a part has, None after the last one. part: its number, from 0."""
-    for size in sizes:
-        if part < size:
-            return size
-        part -= size
-    return None
-
-
-def _sizes(settings: dict[str, Any]) -> list[int]:
-    """How many starts each round has."""
-    return round_sizes(*(int(_number(settings.get(name), 1)) for name in ("starts", "starts_rounds")))
+def _winner_of(rung: dict[str, Any]) -> int:
+    """The trial that was left after a rung; 0 if several were."""
+    scores = rung.get("scores")
+    best = next(iter(scores), "") if isinstance(scores, dict) and rung.get("kept") == 1 else ""
+    return int(best) if best.isdecimal() and len(best) < 10 else 0
 
 
 def _number(value: object, otherwise: float) -> float:

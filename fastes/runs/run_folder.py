@@ -22,19 +22,21 @@ from fastes.envs.given.likeness import described
 from fastes.models.checkpointing import versions
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
-from fastes.reports.csv_log import CsvLog, write_race
+from fastes.reports.csv_log import CsvLog, write_final_selection
+from fastes.reports.monitor_files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile
 from fastes.reports.plots import plot_curves
 from fastes.runs.curves import read_curve
 from fastes.runs.folder_lock import FolderLock
 from fastes.runs.run_config import read_config, without_surrogates
-from fastes.sb3.files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile
 from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
 from fastes.system.console import losses
-from fastes.training.archive.race import Race
 from fastes.training.evaluation import Evaluation
+from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
+from fastes.training.selection import Rung
 
-PROGRESS, CONFIG, CURVE, RACE = "progress.csv", "config.toml", "learning_curve.png", "race.csv"
+PROGRESS, CONFIG, CURVE = "progress.csv", "config.toml", "learning_curve.png"
+FINAL_SELECTION = "final_selection.csv"
 NOTES = "notes.txt"
 
 
@@ -123,7 +125,6 @@ class RunFolder(Callback):
                 "n_workers": model.n_workers,
                 **run,
                 "finished": False,
-                **({"judged_at": []} if model.settings.starts > 1 else {}),
                 "env_kwargs": described(dict(model.source.make_kwargs)),
             },
             "settings": settings,
@@ -165,7 +166,7 @@ class RunFolder(Callback):
             if os.path.lexists(progress) and not progress.is_file():
                 self._warn(f"{progress} is no regular file: it is kept as {keep_aside(progress)}")
             self._log = CsvLog(progress)
-            self._log.truncate(model.generation)
+            self._log.truncate({trial.number + 1: trial.training.generation for trial in model.selection.trials})
             for file in self.files:
                 file.on_start(model, total_timesteps)
             self.save(model)  # whatever happens next, there is something to go on with
@@ -176,22 +177,17 @@ class RunFolder(Callback):
     def on_new_best(self, model: Model, eval_return: float) -> None:  # noqa: ARG002
         self._best = model.snapshot()
 
-    def on_raced(self, model: Model, race: Race) -> None:
+    def on_final_selection(self, model: Model, result: FinalSelection) -> None:
         self._best = model.snapshot()
-        with self._surviving(RACE):
-            write_race(self.path / RACE, race)
+        with self._surviving(FINAL_SELECTION):
+            write_final_selection(self.path / FINAL_SELECTION, result)
 
-    def on_start_judged(self, model: Model, start: int, eval_return: float) -> None:  # noqa: ARG002
-        """Note when a start was judged, and which one goes on alone.
-
-        With its values of the settings in which starts differ: [settings] has the first one's.
-        """
-        if not self._config:
-            return
-        judged_at = [*self._config["run"].get("judged_at", []), model.num_timesteps]
-        chosen = model.starts.verdict.chosen
-        found = {"chosen_start": {"number": chosen, **model.settings.alternatives()}} if chosen else {}
-        self._note(judged_at=judged_at, **found)
+    def on_rung(self, model: Model, rung: Rung) -> None:
+        """Note how the trials of a rung did."""
+        if self._config:
+            scores = {str(trial): score if math.isfinite(score) else "not finite" for trial, score in rung.scores}
+            noted = {"at_timesteps": model.num_timesteps, "kept": rung.kept, "scores": scores}
+            self._note(rungs=[*self._config["run"].get("rungs", []), noted])
 
     def on_generation(self, model: Model, record: Record) -> None:
         assert self._log is not None
@@ -221,7 +217,9 @@ class RunFolder(Callback):
         """What was told when training ended is in no row of progress.csv, unless training goes on: config.toml has it."""
         of, evaluation = model.last_evaluation_of, model.last_evaluation
         if self._config and of is not None and evaluation is not None and math.isfinite(evaluation.mean):
-            self._note(last_evaluation={"generation": of.generation + 1, "at_timesteps": of.timesteps, "mean": evaluation.mean})
+            others = model.num_timesteps - model.training.counters.num_timesteps  # of other trials
+            told = {"generation": of.generation + 1, "at_timesteps": of.timesteps + others, "mean": evaluation.mean}
+            self._note(last_evaluation={**told, "trial": model.selection.present.number + 1})
 
     def _unlock(self) -> None:
         if self._locked_by_training:

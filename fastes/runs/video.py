@@ -143,11 +143,13 @@ def _no_screen() -> Iterator[None]:
     if sys.platform != "linux" or any(os.environ.get(name) for name in _DISPLAYS):
         yield
         return
-    os.environ["SDL_VIDEODRIVER"] = "dummy"
+    hidden = [name for name in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER") if name not in os.environ]
+    os.environ.update(dict.fromkeys(hidden, "dummy"))  # neither a screen nor a sound card is looked for
     try:
         yield
     finally:
-        os.environ.pop("SDL_VIDEODRIVER", None)  # else a window that is asked for later would open nowhere
+        for name in hidden:  # else a window that is asked for later would open nowhere
+            os.environ.pop(name, None)
 
 
 def _build(model: Model, mode: str | None) -> Any:
@@ -293,7 +295,7 @@ def _play_episode(
     obs, _ = observation_and_info(env.reset(seed=seed))
     total, length, before = 0.0, 0, writer.frames if writer else 0
     model.note_episode_limit()
-    limit = model.state.episode_settings()[1].max_steps  # as in evaluation: an environment may have no end
+    limit = model.training.episode_settings()[1].max_steps  # as in evaluation: an environment may have no end
     done, state = False, None
     while not done and length < limit:
         if writer is not None and writer.wants(length):

@@ -15,18 +15,11 @@ import numpy as np
 
 from fastes.errors import shown
 from fastes.reports.callbacks import Callback, CallbackList, FunctionCallback
-from fastes.reports.console_log import ConsoleLog
-from fastes.reports.progress_bar import ProgressBar
-from fastes.sb3.episode_infos import StepInfo, info_of
-from fastes.sb3.files import MonitorFile
-from fastes.sb3.interface import SB3Interface
-from fastes.sb3.logged_statistics import LogStatistics
+from fastes.reports.episode_infos import StepInfo, info_of
 from fastes.training.record import Record
 
 # attributes that say "act when n_calls is a multiple of this"
 _PERIODS = ("eval_freq", "save_freq", "check_freq", "model_save_freq")
-_ROW_SECONDS = 1.0  # between rows of statistics
-_LINE_SECONDS = 10.0  # between lines of a progress bar in a file or a pipe
 # SB3's callbacks that only add up what a generation brought
 _SUMS = {"ProgressBarCallback", "EveryNTimesteps"}
 
@@ -59,7 +52,11 @@ class StepCallback(Callback):
         self._locals: dict[str, Any] = {}
         self._reported: Record | None = None
 
-    def on_start(self, model: SB3Interface, total_timesteps: int) -> None:
+    @property
+    def reads_infos(self) -> bool:  # type: ignore[override]
+        return _reads_infos(self.callback)
+
+    def on_start(self, model: Any, total_timesteps: int) -> None:
         shape, n_envs = model.policy_spec.obs_shape, model.n_envs
         self._locals = {
             "self": model,
@@ -75,7 +72,7 @@ class StepCallback(Callback):
         self.callback.on_training_start(self._locals, globals())
         self.callback.on_rollout_start()
 
-    def on_generation(self, model: SB3Interface, record: Record) -> bool:
+    def on_generation(self, model: Any, record: Record) -> bool:
         self._locals["record"] = self._reported = record
         if model.solved:  # nothing was learned from it, and its steps do not count
             return True
@@ -85,12 +82,12 @@ class StepCallback(Callback):
         self.callback.on_rollout_start()
         return True
 
-    def on_end(self, model: SB3Interface) -> None:
+    def on_end(self, model: Any) -> None:
         if model.unreported_record is not None and model.unreported_record is not self._reported and not model.solved:
             self._tell(self.callback, model)  # an exception in an earlier callback has kept it from this one
         self.callback.on_training_end()
 
-    def _tell(self, callback: Any, model: SB3Interface) -> bool:
+    def _tell(self, callback: Any, model: Any) -> bool:
         """Tell a callback of the generation's steps; False when it stops the training."""
         steps = sum(length for _, length in model.last_episodes)
         calls = -(-steps // model.n_envs)
@@ -116,12 +113,10 @@ class StepCallback(Callback):
         return True
 
 
-def reads_infos(callback: Any) -> bool:
-    """Whether a callback, or one in it, is told of each step, and so of infos."""
-    if isinstance(callback, StepCallback):
-        return reads_infos(callback.callback)
+def _reads_infos(callback: Any) -> bool:
+    """Whether a callback of SB3's kind, or one in it, is called for each step, and so with infos."""
     if isinstance(children := getattr(callback, "callbacks", None), list):
-        return any(map(reads_infos, children))
+        return any(map(_reads_infos, children))
     kinds = {kind.__name__ for kind in type(callback).__mro__}
     return counts_steps(callback) and not _is_periodic(callback) and not kinds & {*_SUMS, _ENDS}
 
@@ -146,7 +141,7 @@ def _watch_no_gradients(callback: Any) -> None:
         )
 
 
-def _tell_ends(callback: Any, model: SB3Interface, calls: int) -> bool:
+def _tell_ends(callback: Any, model: Any, calls: int) -> bool:
     """Tell a callback that counts episodes of the steps in which some end, until it has enough."""
     before, is_training = callback.n_calls, True
     for call, step in enumerate(_steps(model)):
@@ -158,7 +153,7 @@ def _tell_ends(callback: Any, model: SB3Interface, calls: int) -> bool:
     return is_training
 
 
-def _tell_periodic(callback: Any, model: SB3Interface, calls: int) -> bool:
+def _tell_periodic(callback: Any, model: Any, calls: int) -> bool:
     periods = [p for name in _PERIODS if isinstance(p := getattr(callback, name, None), int) and p > 0]
     after = callback.n_calls + calls
     due = [p * (after // p) for p in periods if after // p > callback.n_calls // p]
@@ -182,7 +177,7 @@ def _no_end(n_envs: int) -> dict[str, Any]:
     }
 
 
-def _steps(model: SB3Interface) -> Iterator[dict[str, Any]]:
+def _steps(model: Any) -> Iterator[dict[str, Any]]:
     """What `locals` has of each call of the generation; the same object for all in which no episode ends."""
     between, n_envs = _no_end(model.n_envs), model.n_envs
     row, at = between, 0  # at: how many steps of the row are taken
@@ -200,18 +195,6 @@ def _steps(model: SB3Interface) -> Iterator[dict[str, Any]]:
         row["infos"][at - 1] = info_of(info, episode, success, keywords)
     if at:
         yield row
-
-
-def all_callbacks(model: SB3Interface, callback: Any, progress_bar: bool) -> CallbackList:
-    """What `learn` calls: the model's own callbacks, and the user's."""
-    callbacks: list[Callback] = [LogStatistics(), as_callback(callback)]
-    if model.source.monitor_file is not None:
-        callbacks.insert(0, MonitorFile(model.source.monitor_file))
-    if model.verbose:
-        callbacks.insert(0, ConsoleLog(seconds=_ROW_SECONDS if model.verbose == 1 else 0.0))
-    if progress_bar:
-        callbacks.append(ProgressBar(line_seconds=_LINE_SECONDS))
-    return CallbackList(callbacks)
 
 
 def as_callback(callback: Any) -> Callback:
@@ -244,7 +227,7 @@ class _Function:
         self.locals: dict[str, Any] = {}
         self.globals: dict[str, Any] = {}
 
-    def init_callback(self, model: SB3Interface) -> None: ...
+    def init_callback(self, model: Any) -> None: ...
 
     def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
         self.locals, self.globals = locals_, globals_

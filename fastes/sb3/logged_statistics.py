@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastes.reports.callbacks import Callback
-from fastes.sb3.interface import SB3Interface
 from fastes.training.record import Record
 
 # key of the logger -> field of the record
@@ -34,10 +35,10 @@ class LogStatistics(Callback):
         self._iterations = 0
         self._told: Record | None = None  # the last one with an evaluation
 
-    def on_start(self, model: SB3Interface, total_timesteps: int) -> None:  # noqa: ARG002
+    def on_start(self, model: Any, total_timesteps: int) -> None:  # noqa: ARG002
         self._iterations, self._told = 0, None
 
-    def on_generation(self, model: SB3Interface, record: Record) -> None:
+    def on_generation(self, model: Any, record: Record) -> None:
         self._iterations += 1
         if record.eval_generation:
             self._told = record
@@ -53,6 +54,6 @@ class LogStatistics(Callback):
                 model.logger.record(key, getattr(of, field))
         if model.settings.episode_cap != "none":
             model.logger.record("es/episodes_cut", record.episodes_cut)
-        if model.settings.starts > 1:
-            model.logger.record("es/starts_judged", model.starts.judged)
+        if model.settings.trials > 1:
+            model.logger.record("es/trial", record.trial)
         model.dump_logs(self._iterations)

@@ -6,25 +6,25 @@ import os
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastes.checkpoints.writer import write_anywhere
 from fastes.envs.closing import close_env
 from fastes.envs.source import EnvArgument
-from fastes.models.checkpointing import Parts, read_parts, restore_state
-from fastes.models.model import Model
+from fastes.models.acting import act
+from fastes.models.checkpointing import Parts, checkpoint_of, read_parts, selection_from
 from fastes.models.one_thread import OneThread
 from fastes.models.parameters import named_parameters, theta_of_vector, theta_with, vector_of
-from fastes.policies.choose_policy import check_model_memory
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.layers.recurrent_state import State
 from fastes.policies.policy_spec import PolicySpec
 from fastes.policies.torch_policy import TorchSpec
 from fastes.rollout.predictor import Predictor
 from fastes.system.installation import install_command
-from fastes.training.state import TrainingState
 from fastes.weights.exported import exported
 from fastes.weights.onnx_model import onnx_bytes
 
@@ -118,7 +118,7 @@ class Policy:
 
     def _set(self, theta: npt.ArrayLike) -> None:
         with self._model.alone("loading parameters"):
-            self._model.state = self._model.state.given(theta)
+            self._model.set_theta(theta)
 
     # --- for other libraries ----------------------------------------------------------------------------------------
 
@@ -224,22 +224,35 @@ class Policy:
             )
 
 
-class _Acting(Model):
+class _Acting:
     """A checkpoint's parameters and statistics without workers, and without an environment unless its spaces are asked for."""
 
-    n_workers = verbose = 0
-
     def __init__(self, parts: Parts) -> None:
-        check_model_memory(parts.spec)
-        self.source, self.state = (
-            parts.source,
-            TrainingState(parts.settings, parts.spec, parts.seed, parts.source.episode_limit),
-        )
-        restore_state(self.state, parts.checkpoint)
-        self._predictor = Predictor(parts.spec, parts.settings.normalize_obs, parts.seed)
-        self._predictor.reference = self.state.reference
+        self.source, self.settings, self.policy_spec = parts.source, parts.settings, parts.spec
+        self._selection = selection_from(parts.checkpoint, parts.settings, parts.spec, parts.source.episode_limit)
+        self._predictor = Predictor(parts.spec, parts.settings.normalize_obs, self._selection.seed)
+        self._predictor.reference = self._selection.training.reference
         self._spaces: tuple[Any, Any] | None = None
         self._one_thread = OneThread()
+
+    theta = property(lambda self: self._selection.training.strategy.theta)
+    normalizer = property(lambda self: self._selection.training.normalizer)
+
+    def alone(self, what: str) -> AbstractContextManager[None]:
+        return self._one_thread.using(what)
+
+    def set_theta(self, theta: npt.ArrayLike) -> None:
+        self._selection = self._selection.decided().with_training(self._selection.training.with_parameters(theta))
+
+    def save(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
+        write_anywhere(path, checkpoint_of(self._selection, self.source))
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[Any, State | None]:
+        space = self.observation_space if self.policy_spec.flattened else None
+        given = observation, state, episode_start, deterministic
+        return act(self._selection.training, self.source, self._predictor, space, *given)
 
     def _both_spaces(self) -> tuple[Any, Any]:
         if self._spaces is None:

@@ -29,11 +29,9 @@ class SettingsDict(TypedDict, total=False):
     generation_timesteps: int | str
     max_population_size: int
     noise_table_size: int
-    starts: int
-    starts_share: float
-    starts_rounds: int
-    starts_episodes: int
-    starts_alternatives: dict[str, list[Any]]
+    trials: int
+    rungs: int
+    trials_fraction: float
     episodes_per_candidate: int | str
     eval_episodes: int
     eval_every: int
@@ -78,11 +76,9 @@ class ChangedSettings(TypedDict, total=False):
     generation_timesteps: int | str
     max_population_size: int
     noise_table_size: int
-    starts: int
-    starts_share: float
-    starts_rounds: int
-    starts_episodes: int
-    starts_alternatives: dict[str, list[Any]]
+    trials: int
+    rungs: int
+    trials_fraction: float
     episodes_per_candidate: int | str
     eval_episodes: int
     eval_every: int

@@ -8,7 +8,6 @@ from typing import Any
 
 from fastes.errors import check_int
 from fastes.es.schedules import ScheduleSetting, checked_count, make_schedule
-from fastes.settings.alternatives import plain_alternatives
 from fastes.settings.settings import COUNTED, Settings
 
 NAME = "population_scale"
@@ -20,7 +19,7 @@ _TIMES = ("population_size", "generation_timesteps", "max_population_size", "obs
 def scaled_settings(settings: Mapping[str, Any], scale: object) -> dict[str, Any]:
     """Return settings for `scale` times as many candidates per generation, with the defaults of those that are missing.
 
-    Each number of a schedule and each value of starts_alternatives is multiplied. The learning rate is multiplied by the fourth
+    Each number of a schedule is multiplied. The learning rate is multiplied by the fourth
     root of scale. Statistics of observations freeze after as many generations as before. The fraction of elites and the growth
     of a horizon per generation stay. A scale of 1 changes nothing.
 
@@ -32,9 +31,6 @@ def scaled_settings(settings: Mapping[str, Any], scale: object) -> dict[str, Any
         return dict(settings)
     before = {name: settings.get(name, getattr(Settings(), name)) for name in (*_TIMES, "learning_rate")}
     found = {name: _scaled(name, value, times) for name, value in before.items()}
-    rows = plain_alternatives(settings.get("starts_alternatives", {}))
-    if scaled := {name: [_scaled(name, value, times) for value in row] for name, row in rows.items() if name in before}:
-        found["starts_alternatives"] = {**rows, **scaled}
     return {**settings, **found}
 
 

@@ -12,7 +12,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-from fastes.errors import check_name, suggest
+from fastes.errors import check_name, level_outside, suggest
 from fastes.policies.policy_keywords import HIDDEN_KEYS, on_top_of
 from fastes.settings import population_scale
 from fastes.settings.settings import Settings
@@ -138,7 +138,7 @@ def _warn_of_unscaled_rate(name: str, tuned: int, settings: Settings) -> None:
         f"{rule}, so that learning_rate = "
         f"{_scaled(rate, factor)} is a point to start from{scale}. Passing learning_rate, any value, silences this",
         UserWarning,
-        stacklevel=4,
+        stacklevel=level_outside(),
     )
 
 

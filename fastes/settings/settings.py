@@ -13,7 +13,6 @@ from fastes.policies.obs_columns import ALL, checked_columns
 from fastes.policies.policy_keywords import KEYS, POLICIES, plain_policy_kwargs
 from fastes.rollout.episode import STEP_GUARD
 from fastes.setting_fields import checked_number, described, plain, setting
-from fastes.settings.alternatives import plain_alternatives
 from fastes.settings.foreign_names import answer
 
 ENV_ERRORS = ("stop", "penalise")
@@ -112,42 +111,29 @@ class Settings(Hyperparameters):
         tuning=False,
     )
 
-    starts: int = setting(
+    trials: int = setting(
         1,
-        "trainings from scratch in the first part of the budget; the best one goes on",
+        "trainings side by side in the first part of the budget; the better ones go on, in the end the best alone",
         "evolution",
         low=1,
         high=10_000,
         gain="HalfCheetah-v5, LunarLanderContinuous-v3",
     )
-    starts_share: float = setting(
-        0.2,
-        "share of the budget that all starts have together; in (0, 1]",
-        "evolution",
-        above=0.0,
-        high=1.0,
-        gain="with starts: HalfCheetah-v5, LunarLanderContinuous-v3",
-    )
-    starts_rounds: int = setting(
+    rungs: int = setting(
         1,
-        "equal parts of starts_share; after each the worse half of the starts is dropped, after the last all but the best",
+        "equal parts of trials_fraction; after each the worse half of the trials is dropped, after the last all but the best",
         "evolution",
         low=1,
         high=14,
         gain="LunarLanderContinuous-v3",
     )
-    starts_episodes: int = setting(
-        10,
-        "noise-free episodes that judge a start, by their mean, in several rounds by their median",
+    trials_fraction: float = setting(
+        0.2,
+        "share of the budget that all trials have together; in (0, 1]",
         "evolution",
-        low=1,
-        high=10_000,
-    )
-    starts_alternatives: dict[str, list[Any]] = setting(
-        {},
-        "settings that starts differ in, as lists of values: start n has value n of each, counted round and round",
-        "evolution",
-        check=lambda _, value: plain_alternatives(value),
+        above=0.0,
+        high=1.0,
+        gain="with trials: HalfCheetah-v5, LunarLanderContinuous-v3",
     )
 
     episodes_per_candidate: int | str = setting(
@@ -291,30 +277,6 @@ class Settings(Hyperparameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_largest_population()
-        self._check_alternatives()
-
-    def of_start(self, number: int) -> Settings:
-        """Return the settings of start `number`, from 0: starts_alternatives goes before the settings that it names."""
-        own = {name: row[number % len(row)] for name, row in self.starts_alternatives.items()}
-        return replace(self, **own) if own else self
-
-    def alternatives(self) -> dict[str, Any]:
-        """The settings that starts_alternatives names, as they are by now."""
-        return {name: getattr(self, name) for name in self.starts_alternatives}
-
-    def _check_alternatives(self) -> None:
-        """Each value alone, and as a plain one. Raises what the setting itself would."""
-        for name, row in self.starts_alternatives.items():
-            for number, value in enumerate(row):
-                try:
-                    row[number] = getattr(replace(self, starts_alternatives={}, **{name: value}), name)
-                except (TypeError, ValueError) as error:
-                    raise type(error)(f"starts_alternatives: {error}") from None
-        if self.starts_alternatives and self.starts == 1:
-            raise ValueError(
-                f"starts_alternatives = {self.starts_alternatives!r:.200} has no part in a training with one start: set starts "
-                "to how many there are to be, or leave the table out"
-            )
 
     def episodes_at(self, progress_remaining: float) -> int:
         """Return the episodes of a candidate at the progress that remains, from 1 (start) to 0 (end of the budget)."""

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from fastes.checkpoints.field_checks import MAX_COUNTER, check_record, is_count, is_number_or_none
 from fastes.rollout.job import Batch
 
 
 class Counters(NamedTuple):
     """Tallies of a training; timesteps are environment steps.
 
-    num_timesteps: of candidates.
-    eval_timesteps: of noise-free episodes.
-    num_episodes: of candidates.
-    confirm_after: num_timesteps from which on a target that was missed is confirmed again.
-    budget: num_timesteps at which the last `learn` was to end; schedules run towards it.
-    best_eval_return: the highest noise-free return so far.
-    warm_up_timesteps: those of num_timesteps that only began statistics: no generation has them.
-    draws_ahead: how far the numbers that generations are drawn with are ahead of them, since there were several starts.
+    Attributes:
+        num_timesteps: Those of candidates.
+        eval_timesteps: Those of noise-free episodes.
+        num_episodes: Episodes of candidates.
+        confirm_after: num_timesteps from which a target that was missed may be confirmed again.
+        budget: num_timesteps at which the training ends; schedules run towards it. 0 before the first `learn`.
+        best_eval_return: The highest noise-free return so far.
+        warm_up_timesteps: Those of num_timesteps that only began the statistics of observations; no generation has them.
     """
 
     num_timesteps: int = 0
@@ -28,15 +30,45 @@ class Counters(NamedTuple):
     budget: int = 0
     best_eval_return: float = -math.inf
     warm_up_timesteps: int = 0
-    draws_ahead: int = 0
 
     def with_candidates(self, batch: Batch) -> Counters:
-        """And those of a generation's candidates."""
+        """The tallies after a generation's candidates."""
         return self._replace(
             num_timesteps=self.num_timesteps + int(batch.lengths.sum()),
             num_episodes=self.num_episodes + batch.returns.size * batch.per_candidate,
         )
 
     def with_warm_up(self, batch: Batch) -> Counters:
-        """And those of candidates that nothing was learned from."""
+        """The tallies after candidates from which nothing was learned."""
         return self.with_candidates(batch)._replace(warm_up_timesteps=self.warm_up_timesteps + int(batch.lengths.sum()))
+
+    def with_evaluation(self, timesteps: int) -> Counters:
+        """The tallies after noise-free episodes of this many steps."""
+        return self._replace(eval_timesteps=self.eval_timesteps + timesteps)
+
+    def to_fields(self) -> dict[str, Any]:
+        """JSON values for a checkpoint."""
+        best = self.best_eval_return
+        return {**self._asdict(), "best_eval_return": best if math.isfinite(best) else None}
+
+    @classmethod
+    def from_fields(cls, place: str, fields: object) -> Counters:
+        """The tallies of `to_fields`.
+
+        Args:
+            place: The fields' place in the checkpoint, for messages.
+            fields: JSON values.
+
+        Raises:
+            CheckpointError: If the fields cannot be tallies.
+        """
+        values: Mapping[str, Any] = check_record(place, fields, dict.fromkeys(cls._fields, _is_tally) | _BEST)
+        best = values["best_eval_return"]
+        return cls(**{**values, "best_eval_return": -math.inf if best is None else best})
+
+
+def _is_tally(value: object) -> bool:
+    return is_count(value) and value <= MAX_COUNTER  # type: ignore[operator]
+
+
+_BEST = {"best_eval_return": is_number_or_none}

@@ -3,39 +3,55 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
+from fastes.checkpoints.field_checks import damaged, is_count
 from fastes.rollout.episode import STEP_GUARD
+from fastes.rollout.job import Batch
 from fastes.settings.settings import Settings
 
-_CUT_FRACTION = 0.5  # of the episodes: incr_tslimit_threshold in the released code of Salimans et al.
+_SHARE = 0.5  # of a generation's episodes: from so many at the cap on, the rule 'share' grows it, as in the released code
 
 
-class EpisodeCap:
-    """Steps after which a training episode is cut; learns from the lengths of each generation.
+class EpisodeCap(NamedTuple):
+    """Steps after which a training episode is cut; follows the lengths of each generation's episodes.
 
-    Rule 'mean': factor x mean length, so that half-idle CPUs are the worst case. Rule 'share': grow by the factor when at
-    least half of the episodes were cut. Rule 'grow': grow by the factor each generation, whatever the episodes
-    did: a horizon that lengthens, so that early generations are cheap. `steps` never exceeds max_episode_steps.
+    Rule 'mean': factor x mean length, so that half-idle CPUs are the worst case. Rule 'share': grow by the factor if at
+    least half of the episodes were cut. Rule 'grow': grow by the factor each generation: a horizon that lengthens, so that
+    early generations are cheap. `steps` never exceeds max_episode_steps.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.rule, self.factor = settings.episode_cap, settings.episode_cap_factor
-        self.limit = settings.longest_episode() or STEP_GUARD
-        self.steps = self.limit if self.rule == "none" else min(settings.episode_cap_start, self.limit)
+    rule: str
+    factor: float
+    limit: int
+    steps: int
 
-    def resume(self, steps: int) -> None:
-        """Go on from a checkpoint's value, within the limit of today's settings."""
-        if self.rule != "none":
-            self.steps = min(steps, self.limit)
+    @classmethod
+    def start(cls, settings: Settings) -> EpisodeCap | None:
+        """The cap before the first generation; None if the setting is off."""
+        if settings.episode_cap == "none":
+            return None
+        limit = settings.longest_episode() or STEP_GUARD
+        return cls(settings.episode_cap, settings.episode_cap_factor, limit, min(settings.episode_cap_start, limit))
 
-    def update(self, steps: int, cut: int, episodes: int) -> None:
-        """A generation had so many episodes, of so many steps together; so many of them were cut."""
+    def after(self, batch: Batch) -> EpisodeCap:
+        """The cap after a generation's candidates."""
+        episodes = batch.returns.size * batch.per_candidate
         if self.rule == "mean":
-            self._set(self.factor * steps / episodes)
-        elif self.rule == "grow" or (self.rule == "share" and cut >= _CUT_FRACTION * episodes):
-            self._set(self.factor * self.steps)
-        elif self.rule not in ("none", "share"):
-            raise ValueError(f"unknown episode_cap {self.rule!r}")
+            return self._with(self.factor * int(batch.lengths.sum()) / episodes)
+        if self.rule == "grow" or int(batch.cuts.sum()) >= _SHARE * episodes:
+            return self._with(self.factor * self.steps)
+        return self
 
-    def _set(self, steps: float) -> None:
-        self.steps = max(1, math.ceil(min(steps, self.limit)))  # steps may be infinite: factors may be of any size
+    def _with(self, steps: float) -> EpisodeCap:
+        return self._replace(steps=max(1, math.ceil(min(steps, self.limit))))  # factors may be of any size
+
+    def to_fields(self) -> int:
+        """The JSON value for a checkpoint."""
+        return self.steps
+
+    def from_fields(self, place: str, fields: object) -> EpisodeCap:
+        """The cap of a checkpoint, within the limit of today's settings. Raises CheckpointError."""
+        if not isinstance(fields, int) or not is_count(fields, low=1):
+            raise damaged(place, fields)
+        return self._with(fields)

@@ -1,62 +1,83 @@
-"""How many candidates a generation has: one block, or whole blocks until their steps reach a budget."""
+"""The adaptive population: whole blocks of candidates until a generation's steps reach a budget."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from fastes.checkpoints.field_checks import damaged, is_count
 from fastes.settings.settings import Settings
 
 
-class Population:
+class Population(NamedTuple):
     """Adds whole blocks of population_size candidates while a generation has made fewer than generation_timesteps steps.
 
-    A generation begins with `first` blocks: as many as its budget asks for at the mean length that the last one had. While
-    the steps of the candidates so far are below the budget, as many are added as their own mean length asks for; never are
-    there more than max_population_size candidates. What is decided depends on finished blocks and on `first` alone, which
-    checkpoints hold: no number of workers changes it. A generation may so have more blocks than it needed, if its episodes
-    were longer than the last one's, and workers wait for each other where a guess was too low, and not after each block.
+    A generation begins with `first` blocks: as many as its budget asks for at the mean length of the last generation. While
+    the steps of the candidates so far are below the budget, as many are added as their own mean length asks for, up to
+    max_population_size candidates. The decision depends on finished blocks and on `first` alone, so the number of workers
+    does not change it. A generation may have more blocks than it needed, if its episodes were longer than the last one's.
 
     Source: Toklu, Liskowski, Srivastava 2020 (arXiv 2008.02387), PGPE's adaptive population; the guesses are ours.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.block, self.budget_at = settings.population_size, settings.generation_timesteps_at
-        self.most = settings.largest_population() // self.block
-        self.first = 1
+    settings: Settings
+    first: int = 1
+
+    @classmethod
+    def start(cls, settings: Settings) -> Population | None:
+        """The population before the first generation; None if the setting is off."""
+        return cls(settings) if settings.generation_timesteps else None
+
+    @property
+    def most(self) -> int:
+        """Upper bound of a generation's blocks."""
+        return self.settings.largest_population() // self.settings.population_size
 
     @property
     def num_pairs(self) -> int:
         """Pairs with which the running generation begins."""
-        return self.first * self.block // 2
+        return self.first * self.settings.population_size // 2
 
-    def resume(self, first: int) -> None:
-        """Go on from a checkpoint's value, within the limit of today's settings."""
-        self.first = min(first, self.most)
-
-    def move(self, before: float, after: float) -> None:
-        """The progress that remains jumps, as where `learn` gets another budget: `first` follows its schedule."""
-        old, new = self.budget_at(before), self.budget_at(after)
-        if new != old:  # a budget that is a schedule is never 0
-            self.first = min(-(-self.first * new // old), self.most)
+    def moved(self, before: float, after: float) -> Population:
+        """The population when the remaining progress jumps, as `learn` with another budget makes it: `first` follows."""
+        old, new = map(self.settings.generation_timesteps_at, (before, after))
+        return self if new == old else self._replace(first=min(-(-self.first * new // old), self.most))  # old is never 0
 
     def missing_pairs(self, lengths: npt.NDArray[np.int64], progress_remaining: float) -> int:
-        """Pairs to add, 0 when there are enough.
+        """Pairs to add, 0 if there are enough.
 
-        lengths: steps of the generation's candidates so far, any shape.
-        progress_remaining: when it began, from 1 (start) to 0 (end of the training), for a budget that is a schedule.
+        Args:
+            lengths: Steps of the generation's candidates so far, any shape.
+            progress_remaining: When it began, from 1 (start) to 0 (end of the training), for a budget that is a schedule.
         """
-        budget = self.budget_at(progress_remaining)
+        budget = self.settings.generation_timesteps_at(progress_remaining)
         if int(lengths.sum()) >= budget:
             return 0
-        return self._needed(lengths, budget) * self.block // 2 - lengths.size // 2
+        return self._needed(lengths, budget) * self.settings.population_size // 2 - lengths.size // 2
 
-    def update(self, lengths: npt.NDArray[np.int64], progress_remaining: float) -> None:
-        """lengths: steps of a whole generation's candidates, any shape. progress_remaining: when the next one begins."""
-        self.first = self._needed(lengths, self.budget_at(progress_remaining))
+    def after(self, lengths: npt.NDArray[np.int64], progress_remaining: float) -> Population:
+        """The population after a whole generation.
+
+        Args:
+            lengths: Steps of its candidates, any shape.
+            progress_remaining: When the next generation begins.
+        """
+        return self._replace(first=self._needed(lengths, self.settings.generation_timesteps_at(progress_remaining)))
 
     def _needed(self, lengths: npt.NDArray[np.int64], budget: int) -> int:
-        """Blocks that make these steps when episodes are as long as these are on average."""
-        steps, blocks = int(lengths.sum()), lengths.size // self.block
+        """Blocks that make these steps if episodes are as long as these are on average."""
+        steps, blocks = int(lengths.sum()), lengths.size // self.settings.population_size
         needed = -(-budget * blocks // steps) if steps else self.most
         return min(max(needed, 1), self.most)
+
+    def to_fields(self) -> int:
+        """The JSON value for a checkpoint."""
+        return self.first
+
+    def from_fields(self, place: str, fields: object) -> Population:
+        """The population of a checkpoint, within the limit of today's settings. Raises CheckpointError."""
+        if not isinstance(fields, int) or not is_count(fields, low=1):
+            raise damaged(place, fields)
+        return self._replace(first=min(fields, self.most))

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
+import numpy as np
+
+from fastes.es.fitness_shaping import mean_and_std
+from fastes.es.perturbations import Perturbations
+from fastes.es.strategy import Update
 from fastes.rollout.job import Batch
 from fastes.rollout.last_infos import Info
+from fastes.training.counters import Counters
+from fastes.training.evaluation import FinishedEvaluation
+
+
+class Generation(NamedTuple):
+    """A generation's perturbations and results."""
+
+    perturbations: Perturbations
+    batch: Batch
 
 
 class Record(NamedTuple):
@@ -33,6 +48,7 @@ class Record(NamedTuple):
     seconds: wall time of the generation.
     steps_per_second: of the generation, and of the evaluation that was told with it.
     utilisation: share of the wall time that workers spent in the episodes of candidates, 0 to 1.
+    trial: the training that it is of, from 1, among several `trials`; timesteps, episodes and eval_timesteps are those of all.
     """
 
     generation: int
@@ -61,6 +77,73 @@ class Record(NamedTuple):
     seconds: float
     steps_per_second: float
     utilisation: float
+    trial: int
+
+
+def make_record(
+    generation: Generation,
+    finished: FinishedEvaluation | None,
+    update: Update,
+    counters: Counters,
+    *,
+    others: int,
+    episode_cap: int,
+    n_workers: int,
+    seconds: float,
+    trial: int,
+) -> Record:
+    """The statistics of a generation.
+
+    Args:
+        generation: Its perturbations and results.
+        finished: The evaluation that comes with it.
+        update: The strategy's step.
+        counters: The tallies of all trials after it.
+        others: Timesteps of the other trials until then.
+        episode_cap: Steps at which the next generation's training episodes are cut.
+        n_workers: Processes that play, for their utilisation.
+        seconds: Wall time that it took.
+        trial: The training's number, from 1.
+    """
+    perturbations, batch = generation
+    finite = batch.returns[np.isfinite(batch.returns)]
+    mean, std = mean_and_std(finite.tolist())
+    steps, size, unknown = int(batch.lengths.sum()), batch.returns.size, math.nan
+    all_steps = steps + (finished.evaluation.timesteps if finished else 0)
+    return Record(
+        generation=perturbations.generation + 1,
+        timesteps=counters.num_timesteps,
+        return_mean=mean,
+        return_max=float(finite.max()) if finite.size else unknown,
+        return_std=std,
+        eval_generation=finished.pending.generation + 1 if finished else 0,
+        eval_at=finished.pending.timesteps + others if finished else 0,
+        eval_return=finished.evaluation.mean if finished else unknown,
+        eval_std=finished.evaluation.std if finished else unknown,
+        eval_rank=finished.rank if finished else 0,
+        elite_fraction=float(np.count_nonzero(finite > mean)) / size,
+        theta_norm=update.theta_norm,
+        gradient_norm=update.gradient_norm,
+        update_ratio=update.update_ratio,
+        learning_rate=update.learning_rate,
+        sigma=perturbations.sigma,
+        episode_length=steps / (size * batch.per_candidate),
+        episode_cap=episode_cap,
+        episodes_cut=int(batch.cuts.sum()),
+        num_nonfinite=size - finite.size,
+        episodes=counters.num_episodes,
+        eval_timesteps=counters.eval_timesteps,
+        jobs_rerun=batch.rerun,
+        seconds=seconds,
+        steps_per_second=_share(all_steps, seconds),
+        utilisation=min(_share(batch.busy_seconds, max(n_workers, 1) * seconds), 1.0),
+        trial=trial,
+    )
+
+
+def _share(amount: float, seconds: float) -> float:
+    """amount / seconds; NaN if the clock stood still or went back, as in a test or a virtual machine."""
+    return amount / seconds if seconds > 0.0 else math.nan
 
 
 class Report(NamedTuple):

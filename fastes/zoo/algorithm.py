@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastes import agent
+from fastes import model
 from fastes.agent import CallbackArgument
 from fastes.envs.vector.sb3_vec_env import is_vec_env, keywords_of
 from fastes.errors import FastESError
 from fastes.reports.callbacks import Callback
-from fastes.sb3.files import MonitorFile
+from fastes.reports.monitor_files import MonitorFile
 from fastes.settings.preset_loader import DEFAULT, GENERAL, preset_for
 from fastes.settings.settings import SCHEDULES
 from fastes.zoo.environments import single_environments
 
 
-class FastES(agent.FastES):
+class FastES(model.FastES):
     """fastes.FastES, made from the Zoo's VecEnv and hyper-parameters.
 
     env: the Zoo's VecEnv.

@@ -45,7 +45,8 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
 
         def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
             steps = model.num_timesteps + model.eval_timesteps
-            model.budget = int(model.num_timesteps / max(clock.share(steps), 1e-9))  # schedules follow the clock
+            to_come = int(model.num_timesteps / max(clock.share(steps), 1e-9)) - model.num_timesteps
+            model.trainer.selection = model.selection.with_budget(to_come, anew=False)  # schedules follow the clock
             return self.watch.check(steps)
 
     clock.start()

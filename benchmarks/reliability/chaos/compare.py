@@ -61,8 +61,8 @@ def check_comparer(folder: Path) -> None:
     """SystemExit unless a changed bit, a changed counter, a lost row and a changed statistic are each found in a run folder."""
     state = read_checkpoint(folder / CHECKPOINT)
     flipped, counted = copy.deepcopy(state), copy.deepcopy(state)
-    flipped.arrays["theta"]["theta"].view("uint32")[-1] ^= 1
-    counted.data["counters"]["eval_timesteps"] += 1
+    flipped.arrays["trainings"]["0.theta"].view("uint32")[-1] ^= 1
+    counted.data["trainings"][0]["counters"]["eval_timesteps"] += 1
     progress = (folder / PROGRESS).read_text(encoding="utf-8")
     *before, last = progress.splitlines(keepends=True)
     fields = last.split(",")

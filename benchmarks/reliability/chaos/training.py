@@ -163,7 +163,7 @@ def train(plan: Plan) -> None:
                 pass
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
         forks.wait()
-        model.evaluator.run(model._drain_evaluations(folder))  # what an alarm, or a kill, has kept `learn` from
+        model.evaluator.run(model.trainer.drain_evaluations())  # what an alarm, or a kill, has kept `learn` from
         folder.save(model)
     with contextlib.suppress(OSError):
         full.close()

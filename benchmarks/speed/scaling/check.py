@@ -59,7 +59,7 @@ class RealTraining:
 
     def __init__(self, env: Any, n_workers: int, **settings: Any) -> None:
         before = children()
-        self.model = FastES(env, n_workers=n_workers, seed=0, target_return="none", starts=1, **settings)
+        self.model = FastES(env, n_workers=n_workers, seed=0, target_return="none", trials=1, **settings)
         self.model.learn(FOREVER, Generations(1))  # starts the workers
         self.processes = sorted(children() - before)
 

@@ -83,7 +83,7 @@ class ClockedTraining:
 
     def __init__(self, env: str, seed: int) -> None:
         self.clocked: list[Clocked] = []  # the model keeps one for its spaces
-        chosen: Any = {"preset": env, "target_return": "none", "eval_every": FOREVER, "starts": 1}
+        chosen: Any = {"preset": env, "target_return": "none", "eval_every": FOREVER, "trials": 1}
         self.model = FastES(lambda: self._build(env), n_workers=0, seed=seed, **chosen)
 
     def _build(self, env: str) -> gymnasium.Env[Any, Any]:
@@ -184,6 +184,6 @@ def message_seconds(preset: str) -> float:
 def parent_seconds(env: Any, preset: str, workers: int, generations: int) -> list[float]:
     """CPU seconds of the parent for each generation of a single start, without the first tenth of them."""
     clock = Generations(generations)
-    with FastES(env, preset=preset, n_workers=workers, seed=0, target_return="none", starts=1) as model:
+    with FastES(env, preset=preset, n_workers=workers, seed=0, target_return="none", trials=1) as model:
         model.learn(FOREVER, clock)
     return [later - earlier for earlier, later in pairwise(clock.cpu)][generations // 10 :]

@@ -31,7 +31,7 @@ class Setup(NamedTuple):
 
 
 ONE_CORE = Setup("evaluations in their generation (eval_lag 0)", Way(0))
-PRESET = Setup("the preset: eval_lag 2, starts side by side", Way(2, side_by_side=True))
+PRESET = Setup("the preset: eval_lag 2, trials side by side", Way(2, side_by_side=True))
 SETUPS = (
     ONE_CORE,
     *(Setup(f"eval_lag {lag}", Way(lag)) for lag in (1, 2, 3)),

@@ -11,6 +11,7 @@ import simpy
 from benchmarks.speed.scaling.costs import Costs, Episodes, growing_horizon
 from benchmarks.speed.scaling.machine import Kind, Machine, Steps
 from fastes.settings.settings import Settings
+from fastes.training.selection import TRIAL_EPISODES
 
 
 class Generation(NamedTuple):
@@ -59,7 +60,7 @@ def plan_of(costs: Costs, settings: Settings, full_length: int, seed: int, proce
 
     Args:
         costs: The environment's costs.
-        settings: A preset with at most one round of starts.
+        settings: A preset with at most one rung of trials.
         full_length: Steps of an episode that nothing cuts.
         seed: Seed of the spread of episodes' times.
         processes: How many the parent wakes for each generation.
@@ -79,10 +80,10 @@ def plan_of(costs: Costs, settings: Settings, full_length: int, seed: int, proce
             done += cap * steps
         return generations
 
-    number = settings.starts if settings.starts > 1 else 0
-    share = settings.starts_share * settings.total_timesteps if number else 0.0
+    number = settings.trials if settings.trials > 1 else 0
+    share = settings.trials_fraction * settings.total_timesteps if number else 0.0
     trials = [play(0, share / number) for _ in range(number)]
-    selection = [episodes.jobs([full_length] * settings.starts_episodes) for _ in range(number)]
+    selection = [episodes.jobs([full_length] * TRIAL_EPISODES) for _ in range(number)]
     rest = play(len(trials[0]) if number else 0, settings.total_timesteps - share)
     return Plan(trials, selection, rest, costs.update_seconds + processes * costs.message_seconds)
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import gymnasium
 
-from fastes.agent import FastES
 from fastes.checkpoints.locate import is_run_folder
 from fastes.cli.arguments import add_cluster, add_env_kwargs, add_short_help, add_workers, add_wrapper
 from fastes.cli.setting_flags import add_settings
@@ -22,14 +21,15 @@ from fastes.cli.train.report import Session, most_judging, replay_command, repor
 from fastes.cli.train.seeds import run_seeds
 from fastes.cli.train.start import RUNS, new, note_start, resumed, tell_start
 from fastes.errors import FastESError, WorkerError
+from fastes.model import FastES
 from fastes.models.arguments import checked_minutes
 from fastes.policies.policy_keywords import KEYS
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog
+from fastes.reports.monitor_files import EVALUATIONS, MONITOR
 from fastes.reports.progress_bar import ProgressBar
 from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.runs.run_folder import RunFolder
-from fastes.sb3.files import EVALUATIONS, MONITOR
 from fastes.system.console import say
 from fastes.system.interrupts import Terminated, interrupts_wait
 

@@ -10,16 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastes.agent import FastES
 from fastes.checkpoints.locate import BEST, CHECKPOINT
 from fastes.errors import WorkerError
+from fastes.model import FastES
 from fastes.reports.progress_bar import ProgressBar
 from fastes.runs.run_folder import RunFolder
 from fastes.runs.video import can_draw
 from fastes.system.console import say
 from fastes.system.installation import install_command
 from fastes.training.evaluation import Evaluation
-from fastes.training.generation import evaluate
 
 
 class Session(NamedTuple):
@@ -66,7 +65,8 @@ class Outcome(NamedTuple):
     """Returns of the parameters, over the same noise-free episodes.
 
     last: of the last parameters.
-    best: of those that had the best evaluation in training; None where the last ones are these, solved, or have won a race.
+    best: of those that had the best evaluation in training; None if the last ones are these, solved, or have won a final
+        selection.
     """
 
     last: Evaluation
@@ -95,22 +95,22 @@ async def choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Out
 async def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Outcome:
     episodes, best = model.settings.target_episodes, None
     seeds = (
-        model.state.fresh_seeds(episodes) if model.solved else np.arange(episodes, dtype=np.int64)
+        model.training.fresh_seeds(episodes) if model.solved else np.arange(episodes, dtype=np.int64)
     )  # the confirmation once more
-    chosen = model.solved or model.archive.is_raced(model.generation)
+    chosen = model.solved or _has_selected(model)
     has_best = not chosen and (folder.path / BEST).exists()
     bar.judge(model, (1 + has_best) * episodes)
-    last = await evaluate(model.state, model.evaluator, seeds)
+    last = await model.play_seeds(seeds)
     if has_best:
         with FastES.load(folder.path / BEST, n_workers=0) as best_model:  # no environment is built beside those that play
             fits = best_model.settings.normalize_obs == model.settings.normalize_obs
             if not fits:  # a resumed run may have changed it
                 if not model.evaluator.is_shared:
                     model.evaluator.close()
-                best_model.set_env(model.source)
+                best_model.use_env(model.source)
             evaluator = model.evaluator if fits else best_model.evaluator
-            whose = best_model.state.strategy.theta, best_model.state.normalizer
-            playing = evaluator.evaluate(*whose, seeds, model.state.episode_settings()[1])  # as long as the last ones' are
+            whose = best_model.theta, best_model.normalizer
+            playing = evaluator.evaluate(*whose, seeds, model.training.episode_settings()[1])  # as long as the last ones' are
             best = await playing if fits else evaluator.run(playing)
     bar.judge(model, 0)
     outcome = Outcome(last, best)
@@ -120,22 +120,28 @@ async def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Ou
 
 
 def _tell(model: FastES, outcome: Outcome, is_last: bool) -> None:
-    """is_last: whether what was judged are the last parameters, and not those of a start that was better."""
-    last, best, raced = outcome.last, outcome.best, model.archive.is_raced(model.generation)
+    """is_last: whether what was judged are the last parameters, and not those of a trial that was better."""
+    last, best, selected = outcome.last, outcome.best, _has_selected(model)
     shown = f"{last.in_words()} over {counted(len(last.returns), 'noise-free episode')}"
     about = _about_target(model, outcome.kept.mean)  # behind what best.zip holds
     if model.solved:
         say(f"solved: {shown} (target {model.target_return:g})")
         return
-    who = "winner of the race" if raced else "last parameters" if is_last else "best start"
+    who = "winner of the final selection" if selected else "last parameters" if is_last else "best trial"
     say(f"{who}: {shown}{about if outcome.kept is last else ''}")
     if best is not None:
         say(f"best parameters: {best.in_words()} over the same seeds{about if outcome.kept is best else ''}")
         which = "the last" if is_last else "the last parameters"
         say(f"{BEST} holds the better of the two, {CHECKPOINT} {which}")
-    elif raced:
+    elif selected:
         hold = f"{BEST} holds it, {CHECKPOINT} the last parameters" if model.out_of_time else f"{BEST} and {CHECKPOINT} hold it"
         say(hold)
+
+
+def _has_selected(model: FastES) -> bool:
+    """Whether a final selection has chosen the present parameters."""
+    archive = model.training.archive
+    return archive is not None and archive.has_selected(model.generation)
 
 
 def _about_target(model: FastES, mean: float) -> str:

@@ -24,6 +24,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordVideo, T
 from fastes.envs.closing import close_env
 from fastes.envs.given.likeness import Layout, Step, Way, draws, in_words, layout_of_layers, part_of, same, ways_that_differ
 from fastes.envs.rebuild import DRAWING
+from fastes.errors import level_outside
 from fastes.system.forks import CopiesEndHere
 
 Env = gymnasium.Env[Any, Any]
@@ -289,7 +290,7 @@ def _warn_of_lasting(given: Env, ways: Sequence[Way], mine: Layout, new: Layout)
         f"{shown}{more}. Workers begin anew. Where you have set it, pass a function that builds and sets it, as "
         "FastES(make_env); a reset should set what only an episode needs",
         UserWarning,
-        stacklevel=6,
+        stacklevel=level_outside(),
     )
 
 
@@ -325,7 +326,7 @@ def _pickled(given: Env, ways: Sequence[Way], mine: Layout, new: Layout, strict:
         if strict:
             raise CannotCarry(names, str(next(iter(failed.values()))))
         why = f"are without {shortened(names)}, which cannot be pickled"
-        warnings.warn(f"copies of the environment {given} {why}", UserWarning, stacklevel=7)
+        warnings.warn(f"copies of the environment {given} {why}", UserWarning, stacklevel=level_outside())
     if not changes:
         return None
     return Changes(tuple(name_of(given, change.way) for change in changes), _dumps(changes, known))

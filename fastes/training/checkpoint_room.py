@@ -8,21 +8,23 @@ from fastes.checkpoints.file_format import MAX_BYTES, Arrays
 from fastes.rollout.obs_normalizer import PREFIX
 from fastes.settings.settings import Settings
 from fastes.system.memory import in_bytes
-from fastes.training.starts.parts import round_sizes
 
 
 def check_room(settings: Settings, arrays: Callable[[], Arrays]) -> None:
-    """ValueError where starts, snapshots and evaluations that wait can outgrow a checkpoint that holds what is learned.
+    """ValueError if trials, snapshots and waiting evaluations can outgrow a checkpoint that holds what one training learns.
 
-    arrays: gives what one start has learned, with its statistics, as a checkpoint has it.
+    Args:
+        settings: Of the training.
+        arrays: Gives what one training has learned, with its statistics, as a checkpoint has it.
     """
-    if settings.starts == 1 and not settings.archive_size and settings.eval_lag < 2:
+    if settings.trials == 1 and not settings.archive_size and settings.eval_lag < 2:
         return
     sizes = {name: array.nbytes for name, array in arrays().items()}
     learned, gathered = sum(sizes.values()), largest_gathered(settings, sizes)
-    total = learned + sum(gathered.values())
+    total = settings.trials * (learned + sum(gathered.values()))
     if learned <= MAX_BYTES < total:
-        most = max(gathered, key=lambda name: gathered[name])
+        of_trials = {"trials": (settings.trials - 1) * learned}
+        most = max(gathered | of_trials, key=lambda name: (gathered | of_trials)[name])
         raise ValueError(
             f"{most} = {getattr(settings, most)}: with {sizes['theta'] // 4:,} parameters a checkpoint would grow to "
             f"{in_bytes(total)}, and it holds {in_bytes(MAX_BYTES)}: use a smaller {most}, or a smaller policy"
@@ -32,13 +34,12 @@ def check_room(settings: Settings, arrays: Callable[[], Arrays]) -> None:
 def largest_gathered(settings: Settings, sizes: Mapping[str, int]) -> dict[str, int]:
     """Bytes that a checkpoint may have for each of the settings that make a training gather arrays.
 
-    sizes: bytes of the arrays that one start has learned.
+    Args:
+        settings: Of the training.
+        sizes: Bytes of the arrays that it has learned, by name.
     """
-    learned = sum(sizes.values())
     policy = sum(size for name, size in sizes.items() if name == "theta" or name.startswith(PREFIX))
-    kept = [*round_sizes(settings.starts, settings.starts_rounds), 1][1]  # beside the running one, as Starts keeps them
     return {
-        "starts": min(settings.starts - 1, kept) * learned,
         "archive_size": (settings.archive_size and settings.archive_size + 1) * policy,
         "eval_lag": settings.evaluations_at_once() * (policy + 8 * settings.largest_population()),
     }

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fastes.checkpoints.file_format import undated
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
-from fastes.sb3.episode_infos import keywords_in
+from fastes.reports.episode_infos import keywords_in
 from fastes.system.atomic_files import append_whole, write_bytes
 from fastes.system.interrupts import interrupts_wait
 from fastes.training.record import Record
@@ -135,7 +135,7 @@ class MonitorFile(_GenerationFile):
 
 def _with_rows(model: Model) -> int:
     """The timesteps that a whole file has rows of."""
-    return model.num_timesteps - model.state.counters.warm_up_timesteps
+    return model.num_timesteps - model.selection.counters.warm_up_timesteps
 
 
 def _check_file(path: Path) -> None:
@@ -195,7 +195,8 @@ class EvaluationsFile(_GenerationFile):
             name = os.path.join(name, EVALUATIONS)
         self.path = Path(name if name.endswith(".npz") else f"{name}.npz").absolute()
         self.seconds = seconds
-        self._rows: list[tuple[int, npt.ArrayLike, npt.ArrayLike]] = []
+        self._rows: list[tuple[int, npt.NDArray[Any], npt.NDArray[Any]]] = []
+        self._known = set[tuple[int, bytes]]()  # timesteps and returns of the rows
         self._written = 0  # rows that the file has
         self._first = 0  # generation of this training, as the strategy counts
         self._tried_at = -float("inf")
@@ -205,9 +206,10 @@ class EvaluationsFile(_GenerationFile):
         self._first = 0 if model.num_timesteps else model.generation
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._rows = self._read(model)
+        self._known = {(at, np.asarray(returns, np.float64).tobytes()) for at, returns, _ in self._rows}
         self._written = len(self._rows)
 
-    def _read(self, model: Model) -> list[tuple[int, npt.ArrayLike, npt.ArrayLike]]:
+    def _read(self, model: Model) -> list[tuple[int, npt.NDArray[Any], npt.NDArray[Any]]]:
         """The rows to go on with."""
         _check_file(self.path)
         if not model.num_timesteps or not self.path.exists():
@@ -219,9 +221,13 @@ class EvaluationsFile(_GenerationFile):
 
     def _note_told(self, model: Model) -> None:
         """The last evaluations, but those that are there already, or of parameters from before this training."""
-        for of, evaluation in model.state.told_last:
-            if of.generation >= self._first and (not self._rows or of.timesteps > self._rows[-1][0]):
-                self._rows.append((of.timesteps, evaluation.returns, evaluation.lengths))
+        others = model.num_timesteps - model.training.counters.num_timesteps  # of the other trials
+        for of, evaluation in model.training.latest_evaluations:
+            at = of.timesteps + others
+            known = at, evaluation.returns.tobytes()
+            if of.generation >= self._first and known not in self._known:
+                self._known.add(known)
+                self._rows.append((at, evaluation.returns, evaluation.lengths))
 
     def on_end(self, model: Model) -> None:
         """Evaluations that were still played when the last generation ended are told by now."""
@@ -237,7 +243,7 @@ class EvaluationsFile(_GenerationFile):
         if self._written == len(self._rows):
             return
         self._tried_at = time.monotonic()
-        timesteps, results, lengths = zip(*self._rows, strict=True)
+        timesteps, results, lengths = zip(*sorted(self._rows, key=lambda row: row[0]), strict=True)  # of several trials
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:  # as np.savez, whose members fail with a clock that zips cannot tell of
             for name, values, dtype in (
@@ -251,7 +257,7 @@ class EvaluationsFile(_GenerationFile):
         self._written = len(self._rows)
 
 
-def _read_evaluations(path: Path, num_timesteps: int, episodes: int) -> list[tuple[int, npt.ArrayLike, npt.ArrayLike]]:
+def _read_evaluations(path: Path, num_timesteps: int, episodes: int) -> list[tuple[int, npt.NDArray[Any], npt.NDArray[Any]]]:
     """The rows of a file before num_timesteps."""
     try:
         with np.load(path, allow_pickle=False) as file:

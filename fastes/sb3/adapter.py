@@ -1,0 +1,692 @@
+"""FastES: the agent with the names by which Stable-Baselines3's callbacks, helpers and scripts know an algorithm."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import re
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from fastes.agent import Agent, CallbackArgument
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.writer import write_anywhere
+from fastes.envs.closing import close_env
+from fastes.envs.source import EnvArgument, EnvSource
+from fastes.errors import check_int, check_name, level_outside, suggest
+from fastes.es.schedules import make_schedule
+from fastes.models.checkpointing import print_versions, read_parts, versions
+from fastes.models.model_copy import Copied
+from fastes.models.parameters import named_parameters, theta_with
+from fastes.models.saved_names import check_saved_names
+from fastes.models.user_attributes import ATTRIBUTES, attributes_of, set_attributes
+from fastes.policies.custom_policy import CustomPolicy
+from fastes.policies.policy_keywords import POLICIES
+from fastes.pools.make_pool import PoolChoice
+from fastes.reports.callbacks import Callback, CallbackList
+from fastes.reports.episode_infos import checked_keywords, keywords_in
+from fastes.rollout.action_masks import METHOD, masks_are_not_used
+from fastes.rollout.last_infos import LEFT_OUT, ROOM
+from fastes.sb3 import logger as logging
+from fastes.sb3.callbacks import as_callback
+from fastes.sb3.event_files import check_tensorboard
+from fastes.sb3.logged_statistics import LogStatistics
+from fastes.sb3.policy import Policy, check_device, device
+from fastes.sb3.training_envs import as_sb3_shows, training_envs
+from fastes.settings.foreign_names import ANSWERS
+from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
+from fastes.settings.settings import setting_names
+from fastes.system.forks import keep_unused
+from fastes.training.record import Record, Report
+from fastes.training.selection import Selection
+
+_NO_BUFFER = "ES keeps no transitions, only returns"
+_NO_CRITIC = "ES trains one network and no critic: model.policy has its parameters"
+_INTERNAL = "it is inside SB3's algorithms: subclass fastes.Callback, or write the loop with fastes.EvolutionStrategy"
+_ABSENT = {
+    **dict.fromkeys(("replay_buffer", "rollout_buffer", "save_replay_buffer", "load_replay_buffer"), _NO_BUFFER),
+    **dict.fromkeys(("actor", "critic", "critic_target", "q_net", "q_net_target", "log_ent_coef"), _NO_CRITIC),
+    **dict.fromkeys(("train", "collect_rollouts", "_setup_model", "_setup_learn", "_store_transition"), _INTERNAL),
+    "action_noise": "SB3's is an object with a state; here it is the number model.settings.action_noise",
+    "exploration_rate": "candidates explore by the noise on their parameters: model.settings.sigma",
+}
+
+
+_FLATTENING = {"MultiInputPolicy": "MlpPolicy", "MultiInputLstmPolicy": "MlpLstmPolicy"}  # SB3's for Dict: flattened here
+_TYPO = 0.8  # difflib's likeness of a name with one of few letters wrong
+
+
+class _Recent(NamedTuple):
+    """The last training episodes, up to those of a report."""
+
+    report: Report | None
+    infos: deque[dict[str, Any]]
+    successes: deque[float]
+
+
+class FastES(Agent):
+    """Evolution Strategies for a Gymnasium environment, on every core.
+
+    >>> from fastes import FastES
+    >>> with FastES("CartPole-v1", seed=0) as model:
+    ...     model.learn(total_timesteps=20_000).num_timesteps >= 20_000 or model.solved
+    True
+
+    Args:
+        env: An environment id, an EnvSpec, an Env (rebuilt from its spec, or copied), a function without arguments, or of the
+            worker's index, that returns an Env, or a vector environment (SB3's VecEnv, gymnasium.vector), which is driven as
+            it is.
+        policy: 'MlpPolicy', 'LinearPolicy', 'CnnPolicy', 'MlpLstmPolicy', 'CnnLstmPolicy', a TorchPolicy or a
+            CallablePolicy; FastES(policy, env), SB3's order, works, too.
+        learning_rate: The setting of that name, in SB3's place.
+        preset: Name of the settings to start from; None for the environment's own, else 'general', or 'default' for a network.
+        n_workers: Processes; None for one per usable core, 0 for none. A vector environment takes none.
+        cluster: 'auto', 'host:port' or 'ray://host:port' of a Ray cluster, whose nodes play in place of processes here.
+        seed: int >= 0; None draws one.
+        env_kwargs: For gymnasium.make.
+        verbose: 1 prints a row of statistics about once per second, 2 one per generation.
+        tensorboard_log: Folder for TensorBoard; None for no such log.
+        stats_window_size: Training episodes that ep_info_buffer keeps.
+        device: 'auto' or 'cpu', which are the same.
+        info_keywords: Keys of infos that ep_info_buffer and Monitor files get from each episode's last step, beside those of an
+            SB3 Monitor around env.
+        settings: Any field of fastes.settings.settings.Settings, such as population_size, sigma, learning_rate.
+
+    Training depends on (seed, settings, environment, library versions) alone, and on no n_workers or cluster.
+
+    Attributes:
+        ep_info_buffer: deque of {'r', 'l', 't' and the info_keywords} of the last stats_window_size training episodes (of
+            candidates: with noise on the parameters).
+        ep_success_buffer: Their is_success, if infos have one.
+
+    Raises:
+        ValueError: For arguments that cannot work, before any process starts; TypeError likewise.
+        OSError: For a model, or in learn a generation, that needs more memory than there is.
+        ImportError: For a cluster without Ray.
+        ClusterError: In learn, if a cluster does not answer or has lost all nodes.
+    """
+
+    use_sde = False
+    sde_sample_freq = -1
+    policy_class = Policy
+    _last_obs = None  # each episode begins with a reset, in its own environment: nothing is kept from the one before
+    _last_original_obs = None
+    _last_episode_starts = None
+
+    def __init__(
+        self,
+        env: EnvArgument | CustomPolicy,
+        policy: str | CustomPolicy | EnvArgument | None = None,
+        learning_rate: Any = None,
+        *,
+        preset: str | None = None,
+        n_workers: int | None = None,
+        cluster: str | None = None,
+        seed: int | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
+        verbose: int = 0,
+        tensorboard_log: str | None = None,
+        stats_window_size: int = 100,
+        device: str = "auto",
+        info_keywords: Iterable[str] = (),
+        **settings: Unpack[SettingsDict],
+    ) -> None:
+        given, wanted = env_and_policy(env, policy)
+        _check_tensorboard_log(tensorboard_log)
+        check_device(device)
+        window = check_int("stats_window_size", stats_window_size, 1)
+        if learning_rate is not None:
+            settings["learning_rate"] = learning_rate  # type: ignore[typeddict-unknown-key]
+        super().__init__(
+            given,
+            wanted,
+            preset=preset,
+            n_workers=n_workers,
+            cluster=cluster,
+            seed=seed,
+            env_kwargs=env_kwargs,
+            verbose=verbose,
+            info_keywords=info_keywords,
+            **settings,
+        )
+        self._log_to(tensorboard_log, window)
+
+    def _set_up(
+        self, source: EnvSource, selection: Selection, choice: PoolChoice, verbose: int, keywords: tuple[str, ...]
+    ) -> None:
+        super()._set_up(source, selection, choice, verbose, keywords)
+        self._said: set[str] = set()
+        self.log_interval: int | None = 1
+        self.tb_log_name = "FastES"
+        self._logger: Any = None
+        self.logger_was_set = False
+        self._vec_env: Any = None
+        self._shown_env: tuple[Any, Any] = None, None  # the environment of get_env, and how it was shown
+        self._learn_started, self._timesteps_at_start = time.monotonic(), 0
+        vars(self).update(settings=self.settings, seed=self.seed)  # W&B lists vars(model); the properties come first
+        self._log_to(None, 100)
+
+    def _log_to(self, tensorboard_log: str | None, window: int) -> None:
+        self.tensorboard_log, self.stats_window_size = tensorboard_log, window
+        self._recent = _Recent(None, deque(maxlen=window), deque(maxlen=window))
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps of candidates, of all trials. It can be set, as in SB3."""
+        return self.selection.num_timesteps
+
+    @num_timesteps.setter
+    def num_timesteps(self, value: int) -> None:
+        with self.alone("setting num_timesteps"):
+            own = self.training.counters.num_timesteps + check_int("num_timesteps", value, 0) - self.num_timesteps
+            self.training = self.training.with_counters(num_timesteps=max(own, 0))
+
+    @property
+    def device(self) -> Any:
+        """Where policies run: torch.device('cpu') if torch is in use, since scripts ask for its type; else 'cpu'."""
+        return device()
+
+    # --- learning ---------------------------------------------------------------------------------------------------
+
+    def learn(  # SB3's order of arguments
+        self,
+        total_timesteps: float | None = None,
+        callback: CallbackArgument = None,
+        log_interval: int | None = 1,
+        tb_log_name: str = "FastES",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+        *,
+        max_minutes: float | None = None,
+        **removed: Any,
+    ) -> FastES:
+        """Train until the target return is confirmed, the budget or the time is spent, or a callback says stop.
+
+        Args:
+            total_timesteps: Environment steps of candidates; None for settings.total_timesteps.
+            callback: See fastes.reports.callbacks; SB3's work unchanged.
+            log_interval: Generations between writes to the logger; None for none.
+            tb_log_name: Of the run in tensorboard_log.
+            reset_num_timesteps: See Agent.learn.
+            progress_bar: Show one.
+            max_minutes: See Agent.learn.
+
+        Raises:
+            WorkerError: For an exception in an environment. After any exception, Ctrl-C too, the model is as it was after its
+                last whole generation: it can be saved, and learn goes on from there.
+        """
+        given = total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
+        self._drive(self.learn_async(*given, max_minutes=max_minutes, **removed))
+        return self
+
+    async def learn_async(
+        self,
+        total_timesteps: float | None = None,
+        callback: CallbackArgument = None,
+        log_interval: int | None = 1,
+        tb_log_name: str = "FastES",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+        *,
+        max_minutes: float | None = None,
+        **removed: Any,
+    ) -> bool:
+        """`learn` as a coroutine, for several models on one pool (fastes.seeds). Returns whether anything was trained."""
+        check_name("tb_log_name", tb_log_name)
+        interval = None if log_interval is None else check_int("log_interval", log_interval, 1)
+        self._next_session = _Session(interval, tb_log_name, reset_num_timesteps is True)
+        return await super().learn_async(
+            total_timesteps,
+            callback,
+            reset_num_timesteps=reset_num_timesteps,
+            progress_bar=progress_bar,
+            max_minutes=max_minutes,
+            **removed,
+        )
+
+    def _as_callback(self, callback: Any) -> Callback:
+        return CallbackList([self._next_session, LogStatistics(), as_callback(callback)])
+
+    def begin_logging(self, log_interval: int | None, tb_log_name: str, anew: bool) -> None:
+        """As `learn` begins. anew: whether the buffers of episodes are emptied, and the logger's run is a new one."""
+        self.log_interval, self.tb_log_name = log_interval, tb_log_name
+        self._learn_started, self._timesteps_at_start = time.monotonic(), self.num_timesteps
+        if anew:
+            self.ep_info_buffer.clear()
+            self.ep_success_buffer.clear()
+        if not self.logger_was_set:
+            self._logger = logging.configure_run(0, self.tensorboard_log, tb_log_name, anew)
+        self._warn_of_mask_method()
+
+    # --- parameters -------------------------------------------------------------------------------------------------
+
+    def get_parameters(self) -> dict[str, dict[str, npt.NDArray[np.float32]]]:
+        """{'policy': parameter name -> array}, copies, under torch's names and in torch's orientation.
+
+        `layers.0.weight` is (outputs, inputs), as torch.nn.Linear has it, and (filters, channels, kernel, kernel) of a
+        convolution; a dense layer behind one reads its map as torch flattens it. Cells have weight_ih, weight_hh, bias_ih and
+        bias_hh, as torch.nn.LSTMCell and GRUCell have them.
+        """
+        return {"policy": named_parameters(self.policy_spec, self.strategy.theta)}
+
+    def set_parameters(
+        self, parameters: Mapping[str, Mapping[str, npt.ArrayLike]], exact_match: bool = True, device: str = "auto"
+    ) -> None:
+        """Set the policy's parameters from what `get_parameters` returns: arrays, tensors or lists of torch's shapes.
+
+        exact_match: False leaves parameters that are not named as they are. ValueError that says which names are unknown, or
+        with exact_match missing, and for other shapes; TypeError for anything but dicts, a file's path among them.
+        """
+        check_device(device)
+        given = parameters.get("policy", {}) if isinstance(parameters, Mapping) else parameters
+        if not isinstance(given, Mapping):
+            raise TypeError(
+                f"set_parameters() got {given!r:.100}, a {type(given).__name__}: expected {{'policy': {{name: array}}}} as "
+                "get_parameters() returns it; those of a file are FastES.load(path).get_parameters()"
+            )
+        if odd := sorted(set(parameters) - {"policy"}):
+            raise ValueError(
+                f"set_parameters() got {odd}: expected {{'policy': {{name: array}}}}, there is no other network "
+                "(fastes.import_policy takes models of SB3)"
+            )
+        with self.alone("set_parameters()"):
+            self.set_theta(theta_with(self.policy_spec, self.theta, given, exact_match, ("set_parameters()", "exact_match")))
+
+    @property
+    def policy(self) -> Policy:
+        """Its parameters and actions by the names that SB3's policies have."""
+        return Policy(self)
+
+    @property
+    def policy_kwargs(self) -> dict[str, Any]:
+        """The setting, a copy."""
+        return dict(self.settings.policy_kwargs)
+
+    @property
+    def learning_rate(self) -> Any:
+        """The setting: a number or a schedule."""
+        return self.settings.learning_rate
+
+    @property
+    def lr_schedule(self) -> Callable[[float], float]:
+        """The step size as a function of the progress that remains, from 1 to 0."""
+        return make_schedule("learning_rate", self.settings.learning_rate)
+
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """Draw noise and environment seeds from another seed from now on; parameters stay. None changes nothing."""
+        if seed is not None and seed != self.seed:
+            self.use_seed(seed)
+
+    def use_seed(self, seed: int) -> None:
+        super().use_seed(seed)
+        vars(self).update(seed=self.seed)
+
+    # --- environment ------------------------------------------------------------------------------------------------
+
+    @property
+    def n_envs(self) -> int:
+        """Environments of the vector environment that was given, else 1."""
+        return self.source.vector_env.num_envs if self.source.vector_env is not None else 1
+
+    def get_env(self) -> Any:
+        """The vector environment that was given; else what stands for all environments of the training: see TrainingEnvs.
+
+        An SB3 VecEnv if SB3 is in use. Callbacks know it as `training_env`: its set_attr, env_method and set_options reach
+        every environment that plays. If images have their channels last, a VecEnv has SB3's VecTransposeImage around it.
+        """
+        if self.source.vector_env is not None:
+            return self._as_sb3_shows(self.source.vector_env.env)
+        if self._vec_env is None:
+            self._vec_env = training_envs(self.evaluator, self.seed)
+        return self._as_sb3_shows(self._vec_env)
+
+    def _as_sb3_shows(self, env: Any) -> Any:
+        """The same object each time."""
+        if self._shown_env[0] is not env:
+            self._shown_env = env, as_sb3_shows(env)
+        return self._shown_env[1]
+
+    def set_env(self, env: EnvArgument, force_reset: bool = True) -> None:  # noqa: ARG002
+        """Train on another environment with the same spaces; CheckpointMismatch for other ones. See Agent.use_env.
+
+        Every episode starts with a reset, so force_reset changes nothing.
+        """
+        is_own = env is not None and env is self._vec_env
+        with self.alone("set_env()"):
+            self.use_env(self.source if is_own else env)
+            self._vec_env = None
+            self._check_statistics()
+
+    def _check_statistics(self) -> None:
+        """Warn of wrappers whose statistics do not fit a model that was trained before."""
+        vector_env = self.source.vector_env
+        if vector_env is None or not vector_env.normalizes:
+            return
+        if self.settings.normalize_obs:
+            self._warn(f"{vector_env} normalises observations, and so does the model: they are normalised twice")
+        if self.strategy.generation and vector_env.has_seen_nothing():
+            self._warn(
+                f"{vector_env} normalises observations by statistics that are new, and a checkpoint does not hold those of "
+                "the training: load them as well, as with VecNormalize.load(path, venv)"
+            )
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(message, UserWarning, stacklevel=level_outside())
+
+    def get_vec_normalize_env(self) -> Any:
+        """The VecNormalize of the VecEnv that was given; None without one: FastES normalises by itself then."""
+        return next(iter(getattr(self.source.vector_env, "statistics", ())), None)
+
+    def close(self) -> None:
+        """End the workers and close the environments. The model can still predict, save, and learn again."""
+        vec_env, self._vec_env, self._shown_env = self.__dict__.get("_vec_env"), None, (None, None)
+        try:
+            super().close()
+        finally:
+            if hasattr(vec_env, "close"):
+                close_env(vec_env, self.source.name)
+
+    def leave_to_parent(self) -> None:
+        super().leave_to_parent()
+        keep_unused(self.__dict__.get("_vec_env"))
+        self._vec_env, self._shown_env = None, (None, None)
+
+    # --- keeping ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, exclude: Collection[str] = (), include: Collection[str] = ()) -> Checkpoint:
+        """Everything that a checkpoint holds, as copies. exclude, include: names of attributes that were set on the model."""
+        checkpoint = super().snapshot()
+        if attributes := attributes_of(self, exclude, include):
+            checkpoint.data[ATTRIBUTES] = attributes
+        return checkpoint
+
+    def save(
+        self,
+        path: str | os.PathLike[str] | IO[bytes],
+        exclude: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+    ) -> None:
+        """Write a checkpoint, whole or not at all; the previous one stays as .bak.
+
+        Args:
+            path: '.zip' is added if it is missing; or a binary file that is open for writing, such as io.BytesIO().
+            exclude, include: Names of attributes that you have set on the model. Those that are numbers, words, None, or lists
+                and dicts of these are saved, as in SB3, and `load` sets them again; include those that begin with an
+                underscore. A checkpoint always holds the whole training.
+
+        Raises:
+            ValueError: For a part of the training that is to be left out, and for what a checkpoint cannot hold.
+            TypeError: For an included attribute of another kind; for one that is not included it is a warning.
+        """
+        snapshot = self.snapshot(*check_saved_names(exclude, include))
+        self.warn_of_functions(path)
+        write_anywhere(path, snapshot)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str] | IO[bytes],
+        env: EnvArgument | None = None,
+        n_workers: int | None = None,
+        *,
+        policy: str | CustomPolicy | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        tensorboard_log: str | None = None,
+        device: str = "auto",
+        custom_objects: Mapping[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,  # noqa: ARG003
+        cluster: str | None = None,
+        info_keywords: Iterable[str] = (),
+        **settings: Unpack[ChangedSettings],
+    ) -> FastES:
+        """Read a checkpoint; runs no code from it. Training goes on exactly where it was saved.
+
+        Args:
+            path: Of the checkpoint, of a run folder, or a binary file that is open. A run folder means its best.zip, as for
+                `fastes eval`; to go on training, load the checkpoint.zip in it.
+            env: Needed if the checkpoint cannot rebuild its own.
+            n_workers, verbose, tensorboard_log, device, cluster, info_keywords: As in FastES.
+            policy: The TorchPolicy or CallablePolicy that was trained, of which a file holds the parameters only.
+            env_kwargs: For gymnasium.make; given with env.
+            seed: See set_random_seed.
+            custom_objects: Replaces what the file says, by name, as in SB3: settings, seed, and attributes that were set on the
+                model. Other names change nothing, nor does a learning rate of 0, which says that the model will only act.
+            print_system_info: Print the versions here, and those that the checkpoint was saved with.
+            force_reset: SB3's, changes nothing: every episode starts with a reset.
+            settings: Fields to change, such as a learning_rate that was a function.
+
+        Raises:
+            CheckpointError: With the reason, if the file does not fit.
+        """
+        replaced = _checked_objects(custom_objects)
+        _check_tensorboard_log(tensorboard_log)
+        check_device(device)
+        if print_system_info:
+            print_versions("CURRENT SYSTEM INFO", versions(torch=True))
+        changes: dict[str, Any] = {**_settings_among(replaced), **settings}
+        parts = read_parts(path, env, n_workers, env_kwargs, policy, dict(changes))
+        if print_system_info:
+            print_versions("SAVED MODEL SYSTEM INFO", parts.checkpoint.data.get("versions"))
+        model = cls._from_parts(parts, PoolChoice(n_workers, cluster), verbose, checked_keywords(info_keywords))
+        model._log_to(tensorboard_log, 100)
+        set_attributes(model, parts.checkpoint, replaced)
+        model._finish_loading(replaced.get("seed") if seed is None else seed, changes, env is not None)
+        model._check_statistics()
+        return model
+
+    @classmethod
+    def from_copied(cls, copied: Copied) -> FastES:
+        model = super().from_copied(copied)
+        model._log_to(*copied.extras)
+        set_attributes(model, copied.checkpoint, {})
+        return model
+
+    def _copied(self) -> Copied:
+        return super()._copied()._replace(extras=(self.tensorboard_log, self.stats_window_size))
+
+    def with_seed(self, seed: int) -> FastES:
+        model = super().with_seed(seed)
+        model._log_to(self.tensorboard_log, self.stats_window_size)
+        return model
+
+    # --- statistics -------------------------------------------------------------------------------------------------
+
+    @property
+    def logger(self) -> Any:
+        """SB3's Logger if set_logger was called with one, else FastES's own with the same interface."""
+        if self._logger is None:
+            self._logger = logging.configure_run(self.verbose, self.tensorboard_log, self.tb_log_name, True)
+        return self._logger
+
+    def set_logger(self, logger: Any) -> None:
+        """Use a logger of SB3 (stable_baselines3.common.logger.configure) or of fastes.sb3.logger.configure."""
+        self._logger, self.logger_was_set = logger, True
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since `learn` was called."""
+        return time.monotonic() - self._learn_started
+
+    @property
+    def start_time(self) -> int:
+        """When `learn` was called, in nanoseconds since 1970."""
+        return time.time_ns() - int(1e9 * self.elapsed)
+
+    @property
+    def ep_info_buffer(self) -> deque[dict[str, Any]]:
+        """{'r', 'l', 't'} of the last training episodes, with the info_keywords that their last infos had."""
+        return self._recent.infos
+
+    @property
+    def ep_success_buffer(self) -> deque[float]:
+        """Their is_success, if infos have one."""
+        return self._recent.successes
+
+    def note_episodes(self) -> None:
+        """Add the episodes of a generation that is committed, once."""
+        report, recent = self.training.report, self._recent
+        if report is None or report is recent.report:
+            return
+        elapsed = round(self.elapsed, 6)
+        infos, successes = recent.infos.copy(), recent.successes.copy()
+        # an episode that failed has a return of NaN, and no mean would be a number while it is among the last
+        keywords = self.info_keywords
+        told = report.infos or [{}] * len(report.episodes)
+        infos.extend(
+            {"r": r, "l": length, "t": elapsed, **keywords_in(info, keywords)}
+            for (r, length), info in zip(report.episodes, told, strict=True)
+            if math.isfinite(r)
+        )
+        successes.extend(success for success in report.successes if not math.isnan(success))
+        self._recent = _Recent(report, infos, successes)
+        self._warn_of_infos(report)
+
+    def _warn_of_infos(self, report: Report) -> None:
+        """Once of each keyword that no info had, of infos that had no room, and of action masks."""
+        if report.has_masks:
+            self._warn_of_masks("info['action_mask']")
+        for name in self.info_keywords:
+            if report.infos and name not in self._said and not any(keywords_in(i, (name,)) for i in report.infos):
+                self._said.add(name)
+                known = sorted({key for info in report.infos for key in info})
+                self._warn(
+                    f"info_keywords has {name!r}, and no episode's last info had it as a number, a truth value or a word: they "
+                    f"had {known}"
+                )
+        left = max((info.get(LEFT_OUT, 0) for info in report.infos), default=0)
+        if left and LEFT_OUT not in self._said:
+            self._said.add(LEFT_OUT)
+            self._warn(
+                f"{left} items of an episode's last info had no room in {ROOM} bytes: name those that you need in "
+                "info_keywords, which come first"
+            )
+
+    def _warn_of_masks(self, where: str) -> None:
+        """Once that action masks are not used. where: what offers them."""
+        if METHOD not in self._said:
+            self._said.add(METHOD)
+            self._warn(masks_are_not_used(where))
+
+    def _warn_of_mask_method(self) -> None:
+        """Of environments that have the method of sb3-contrib's MaskablePPO, as far as one was seen here."""
+        vector_env, seen = self.source.vector_env, self.evaluator.seen
+        if (seen is not None and METHOD in seen.names) or (vector_env is not None and vector_env.has_method(METHOD)):
+            self._warn_of_masks(f"{METHOD}()")
+
+    def dump_logs(self, iteration: int = 0) -> None:
+        """Write what SB3's algorithms write each iteration, and whatever else was recorded."""
+        logger, steps = self.logger, self.num_timesteps - self._timesteps_at_start
+        if iteration:
+            logger.record("time/iterations", iteration, exclude="tensorboard")
+        if self.ep_info_buffer:
+            returns = [info["r"] for info in self.ep_info_buffer]
+            logger.record("rollout/ep_rew_mean", sum(returns) / len(returns))
+            logger.record("rollout/ep_len_mean", sum(info["l"] for info in self.ep_info_buffer) / len(self.ep_info_buffer))
+        if self.ep_success_buffer:
+            logger.record("rollout/success_rate", sum(self.ep_success_buffer) / len(self.ep_success_buffer))
+        logger.record("time/fps", int(steps / max(self.elapsed, 1e-9)))
+        logger.record("time/time_elapsed", int(self.elapsed), exclude="tensorboard")
+        logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
+        logger.dump(step=self.num_timesteps)
+
+    def _dump_logs(self, *arguments: Any) -> None:
+        """SB3's older name."""
+        warnings.warn("model._dump_logs() is deprecated, as in SB3: use model.dump_logs()", UserWarning, stacklevel=2)
+        self.dump_logs(*arguments)
+
+    # --- SB3's private names, which its callbacks read --------------------------------------------------------------
+
+    _total_timesteps = property(lambda self: self.budget)
+    _num_timesteps_at_start = property(lambda self: self._timesteps_at_start)
+    _current_progress_remaining = property(lambda self: max(0.0, 1.0 - self.num_timesteps / max(self.budget, 1)))
+    _episode_num = property(lambda self: self.num_episodes)
+    _n_updates = property(lambda self: self.generation)
+    _stats_window_size = property(lambda self: self.stats_window_size)
+    _custom_logger = property(lambda self: self.logger_was_set)
+    _vec_normalize_env = property(lambda self: self.get_vec_normalize_env())
+
+    if not TYPE_CHECKING:  # a type checker is to go on knowing the names
+
+        def __getattr__(self, name: str) -> Any:
+            if (reason := _reason(name)) is not None:
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: {reason}")
+            return object.__getattribute__(self, name)  # the error that it was, of a property also
+
+
+class _Session(Callback):
+    """One call of `learn`: begins the logger's run, and fills the buffers of episodes before other callbacks read them."""
+
+    def __init__(self, log_interval: int | None, tb_log_name: str, anew: bool) -> None:
+        self._given = log_interval, tb_log_name, anew
+
+    def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
+        model.begin_logging(*self._given)
+
+    def on_generation(self, model: FastES, record: Record) -> None:  # noqa: ARG002
+        model.note_episodes()
+
+    def on_end(self, model: FastES) -> None:
+        model.note_episodes()
+
+
+def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:
+    """The environment, and the policy or None, whichever was given first."""
+    if isinstance(env, CustomPolicy) or (isinstance(env, str) and _means_policy(env)):
+        if policy is None:
+            hint = suggest(env, POLICIES) if isinstance(env, str) and env not in POLICIES else ""
+            raise TypeError(f"FastES({env!r}) names a policy but no environment: use FastES(env) or FastES({env!r}, env){hint}")
+        env, policy = policy, env
+    return env, _FLATTENING.get(policy, policy) if isinstance(policy, str) else policy
+
+
+def _means_policy(name: str) -> bool:
+    """Whether it is a policy's name, or so close to one that no environment is meant."""
+    if name.endswith("Policy"):
+        return True
+    known = [policy.casefold() for policy in (*POLICIES, *_FLATTENING)]
+    close = difflib.get_close_matches(name.casefold(), known, n=1, cutoff=_TYPO)
+    return bool(close) and name not in gymnasium.registry and not re.search(r"[:/]|-v\d+$", name)
+
+
+def _check_tensorboard_log(tensorboard_log: object) -> None:
+    if not isinstance(tensorboard_log, (str, os.PathLike, type(None))):
+        raise TypeError(
+            f"tensorboard_log = {tensorboard_log!r:.200} is a {type(tensorboard_log).__name__}: expected a path, or None"
+        )
+    if tensorboard_log is not None:
+        check_tensorboard()
+
+
+def _checked_objects(custom_objects: Mapping[str, Any] | None) -> dict[str, Any]:
+    """SB3's custom_objects as a dict; TypeError for anything but a mapping of names."""
+    if custom_objects is None:
+        return {}
+    if not isinstance(custom_objects, Mapping) or any(not isinstance(name, str) for name in custom_objects):
+        raise TypeError(f"custom_objects = {custom_objects!r:.100}: expected a dict by name, as in {{'learning_rate': 0.01}}")
+    return dict(custom_objects)
+
+
+def _settings_among(custom_objects: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of SB3's custom_objects that are settings. A learning rate of 0 says that the model will only act: left out."""
+    found = {key: value for key, value in custom_objects.items() if key in setting_names()}
+    if found.get("learning_rate") == 0.0:
+        del found["learning_rate"]
+    return found
+
+
+def _reason(name: str) -> str | None:
+    """Why a model lacks an attribute that SB3's have; None for any other."""
+    if name in setting_names() and name not in _ABSENT:
+        return f"it is a setting, model.settings.{name}"
+    return _ABSENT.get(name, ANSWERS.get(name, "").removesuffix(": leave it out") or None)

@@ -1,0 +1,351 @@
+"""Successive halving: several trainings side by side, of which the better half goes on after each rung, until one is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastes.checkpoints.field_checks import Kinds, check_record, damaged, is_count, is_number_or_none
+from fastes.es.perturbations import draw_eval_seeds
+from fastes.training.counters import Counters
+from fastes.training.training import Training
+
+TRIAL_EPISODES = 10  # noise-free episodes that score a trial after a rung
+MOST_TRIALS, MOST_RUNGS = 10_000, 14
+_RUNGS = 2**31  # in place of a generation's number, and those below for later rungs: the scoring episodes' own seeds
+_STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of trials that lie far from those of other runs
+
+
+class Trial(NamedTuple):
+    """One of the trainings.
+
+    Attributes:
+        number: From 0.
+        training: Its present state.
+        rung_timesteps: Steps that its candidates have made in the running rung.
+        score: Mean return of the episodes that ended this rung for it; None before.
+    """
+
+    number: int
+    training: Training
+    rung_timesteps: int = 0
+    score: float | None = None
+
+
+class Rung(NamedTuple):
+    """The end of a rung. Trials and rungs count from 1.
+
+    Attributes:
+        number: Of the rung.
+        of: How many rungs there are.
+        scores: (trial, mean noise-free return) of each, the best first; of equal ones in their order.
+        kept: How many of these go on.
+    """
+
+    number: int
+    of: int
+    scores: tuple[tuple[int, float], ...]
+    kept: int
+
+    @property
+    def winner(self) -> int:
+        """The trial that is left; 0 if several are."""
+        return self.scores[0][0] if self.kept == 1 else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The trainings of a model: one, or several trials until successive halving has left one.
+
+    Rungs have equal parts of fraction * budget, which the trials of each rung share evenly (Jamieson and Talwalkar 2016,
+    arXiv 1502.07943). Each trial is a training with a seed, settings and a schedule of its own: what it learns depends on no
+    other trial. Its budget is what it has if it wins: its parts of all rungs and the rest of the budget. After a rung each
+    plays the same noise-free episodes, and the half with the better means goes on from its own state.
+
+    Attributes:
+        trials: Those that are left, the better in the last rung first.
+        focus: Place among these of the trial that the model shows.
+        seed: Of the model; trial 0 has it, too.
+        sizes: Trials in each rung.
+        fraction: Share of the budget for all rungs.
+        rung: The running one, from 0.
+        budget: Steps of all trials together at which `learn` ends; 0 before the first.
+        dropped: Tallies of the trials that are out.
+        last_rung: The rung that ended last; None before.
+    """
+
+    trials: tuple[Trial, ...]
+    seed: int
+    sizes: tuple[int, ...] = (1,)
+    fraction: float = 1.0
+    focus: int = 0
+    rung: int = 0
+    budget: int = 0
+    dropped: Counters = Counters()
+    last_rung: Rung | None = None
+
+    @classmethod
+    def start(cls, trainings: Sequence[Training], seed: int, rungs: int, fraction: float) -> Selection:
+        """A selection among new trainings, which may differ in any setting."""
+        trials = tuple(Trial(number, training) for number, training in enumerate(trainings))
+        return cls(trials, seed, rung_sizes(len(trials), rungs), fraction)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether several trials are left."""
+        return len(self.trials) > 1
+
+    @property
+    def present(self) -> Trial:
+        """The trial that the model shows."""
+        return self.trials[self.focus]
+
+    @property
+    def training(self) -> Training:
+        """The training that the model shows."""
+        return self.present.training
+
+    def place_of(self, number: int) -> int:
+        """Where the trial of this number is among those that are left."""
+        return next(place for place, trial in enumerate(self.trials) if trial.number == number)
+
+    # --- tallies ----------------------------------------------------------------------------------------------------
+
+    @property
+    def counters(self) -> Counters:
+        """The tallies of all trials together, with those that are out."""
+        own = [self.dropped, *(trial.training.counters for trial in self.trials)]
+        return self.training.counters._replace(
+            num_timesteps=sum(each.num_timesteps for each in own),
+            eval_timesteps=sum(each.eval_timesteps for each in own),
+            num_episodes=sum(each.num_episodes for each in own),
+            warm_up_timesteps=sum(each.warm_up_timesteps for each in own),
+            best_eval_return=max(each.best_eval_return for each in own),
+            budget=self.budget,
+        )
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps of all trials' candidates."""
+        return self.dropped.num_timesteps + sum(trial.training.counters.num_timesteps for trial in self.trials)
+
+    def part(self, rung: int) -> float:
+        """Steps that each trial has in a rung."""
+        return self.fraction * self.budget / (len(self.sizes) * self.sizes[rung])
+
+    def plays_on(self, number: int) -> bool:
+        """Whether a trial has steps left in the running rung."""
+        trial = self.trials[self.place_of(number)]
+        return trial.score is None and trial.rung_timesteps < self.part(self.rung)
+
+    def episodes_to_come(self) -> int:
+        """Noise-free episodes that are to score trials, in this rung and in later ones."""
+        if not self.is_open:
+            return 0
+        return TRIAL_EPISODES * (sum(trial.score is None for trial in self.trials) + sum(self.sizes[self.rung + 1 :]))
+
+    def seeds(self) -> npt.NDArray[np.int64]:
+        """Environment seeds of the episodes that score the running rung, int64 (TRIAL_EPISODES,)."""
+        return draw_eval_seeds(self.seed, _RUNGS - self.rung, TRIAL_EPISODES)
+
+    # --- the next record --------------------------------------------------------------------------------------------
+
+    def with_budget(self, timesteps: int, anew: bool) -> Selection:
+        """The selection as `learn` begins.
+
+        Args:
+            timesteps: Steps to come, of all trials together; with 0 the schedules stay where they are.
+            anew: Whether the steps so far count as none.
+        """
+        total = (0 if anew else self.num_timesteps) + timesteps
+        budget = total if timesteps else min(self.budget or total, total)
+        new = replace(self, budget=budget, dropped=Counters() if anew else self.dropped)
+        goes_on = not anew and budget == self.budget  # towards the same end: each keeps its own
+
+        def own(trial: Trial) -> int:
+            counters = trial.training.counters
+            return counters.budget - counters.num_timesteps if goes_on else new._own_timesteps(trial, timesteps)
+
+        trials = (trial._replace(training=trial.training.with_budget(own(trial), anew)) for trial in self.trials)
+        return replace(new, trials=tuple(trials))
+
+    def _own_timesteps(self, trial: Trial, timesteps: int) -> int:
+        """Steps that a trial has from now on if it wins."""
+        if not self.is_open or not timesteps:
+            return timesteps
+        own = max(0.0, self.part(self.rung) - trial.rung_timesteps) if trial.score is None else 0.0
+        later = sum(map(self.part, range(self.rung + 1, len(self.sizes))))
+        return max(1, math.ceil(own + later + (1.0 - self.fraction) * self.budget))
+
+    def focused(self, number: int) -> Selection:
+        """The selection that shows the trial of this number."""
+        place = self.place_of(number)
+        return self if place == self.focus else replace(self, focus=place)
+
+    def with_training(self, training: Training, number: int | None = None) -> Selection:
+        """The selection with another state of a training: of the trial of this number, or of the one that is shown."""
+        place = self.focus if number is None else self.place_of(number)
+        before = self.trials[place]
+        played = training.counters.num_timesteps - before.training.counters.num_timesteps
+        after = before._replace(training=training, rung_timesteps=before.rung_timesteps + played)
+        return replace(self, trials=(*self.trials[:place], after, *self.trials[place + 1 :]))
+
+    def scored(self, number: int, score: float, timesteps: int) -> Selection:
+        """The selection once a trial's scoring episodes have played, of so many steps."""
+        place = self.place_of(number)
+        trial = self.trials[place]
+        training = trial.training._replace(counters=trial.training.counters.with_evaluation(timesteps))
+        after = trial._replace(training=training, score=score)
+        return replace(self, trials=(*self.trials[:place], after, *self.trials[place + 1 :]))
+
+    def after_rung(self, is_last: bool) -> Selection:
+        """The selection once all trials of a rung are scored. is_last: whether one alone goes on, as the budget is spent."""
+        scores = {trial.number: -math.inf if trial.score is None else trial.score for trial in self.trials}
+        ranked = sorted(self.trials, key=lambda trial: (-scores[trial.number], trial.number))
+        is_last = is_last or self.rung + 1 >= len(self.sizes)
+        kept = 1 if is_last else self.sizes[self.rung + 1]
+        order = tuple((trial.number + 1, scores[trial.number]) for trial in ranked)
+        return replace(
+            self._without(ranked[kept:]),
+            trials=tuple(trial._replace(rung_timesteps=0, score=None) for trial in ranked[:kept]),
+            focus=0,
+            rung=min(self.rung + 1, len(self.sizes) - 1),
+            last_rung=Rung(self.rung + 1, len(self.sizes), order, kept),
+        )
+
+    def decided(self, number: int | None = None) -> Selection:
+        """The selection that one trial has won without a rung: it is solved, or was given parameters."""
+        winner = self.present if number is None else self.trials[self.place_of(number)]
+        out = [trial for trial in self.trials if trial is not winner]
+        return replace(self._without(out), trials=(winner,), focus=0)
+
+    def _without(self, trials: Sequence[Trial]) -> Selection:
+        """The selection with the tallies of these trials among those that are out."""
+        dropped = self.dropped
+        for counters in (trial.training.counters for trial in trials):
+            dropped = Counters(
+                num_timesteps=dropped.num_timesteps + counters.num_timesteps,
+                eval_timesteps=dropped.eval_timesteps + counters.eval_timesteps,
+                num_episodes=dropped.num_episodes + counters.num_episodes,
+                warm_up_timesteps=dropped.warm_up_timesteps + counters.warm_up_timesteps,
+                best_eval_return=max(dropped.best_eval_return, counters.best_eval_return),
+            )
+        return replace(self, dropped=dropped)
+
+    def with_seed(self, seed: int) -> Selection:
+        """The selection with the draws of another seed from now on."""
+        trials = (t._replace(training=t.training.with_seed(trial_seed(seed, t.number))) for t in self.trials)
+        return replace(self, trials=tuple(trials), seed=seed)
+
+    def with_episode_limit(self, episode_limit: int | None) -> Selection:
+        """The selection once the environment's own limit is known."""
+        return self._each(lambda training: training.with_episode_limit(episode_limit))
+
+    def in_new_env(self) -> Selection:
+        """The selection with another environment from now on."""
+        return self._each(Training.in_new_env)
+
+    def _each(self, change: Callable[[Training], Training]) -> Selection:
+        return replace(self, trials=tuple(trial._replace(training=change(trial.training)) for trial in self.trials))
+
+    # --- checkpoints ------------------------------------------------------------------------------------------------
+
+    def to_fields(self) -> dict[str, Any]:
+        """JSON values for a checkpoint; the trainings have their own."""
+        return {
+            "budget": self.budget,
+            "focus": self.focus,
+            "rung": self.rung,
+            "sizes": list(self.sizes),
+            "fraction": self.fraction,
+            "dropped": self.dropped.to_fields(),
+            "trials": [
+                {
+                    "number": trial.number,
+                    "rung_timesteps": trial.rung_timesteps,
+                    "score": trial.score if trial.score is not None and math.isfinite(trial.score) else None,
+                    "is_scored": trial.score is not None,
+                }
+                for trial in self.trials
+            ],
+        }
+
+    @classmethod
+    def from_fields(cls, place: str, fields: object, seed: int, trainings: Sequence[Training]) -> Selection:
+        """The selection of `to_fields`.
+
+        Args:
+            place: The fields' place in the checkpoint, for messages.
+            fields: JSON values.
+            seed: The model's.
+            trainings: One for each of the trials.
+
+        Raises:
+            CheckpointError: If the fields cannot be a selection, or contradict each other.
+        """
+        values = check_record(place, fields, _KINDS)
+        records = [check_record(f"{place}.trials.{n}", each, _KINDS_OF_A_TRIAL) for n, each in enumerate(values["trials"])]
+        numbers, sizes = [record["number"] for record in records], tuple(values["sizes"])
+        if not len(set(numbers)) == len(numbers) == len(trainings) or max(numbers) >= sizes[0]:
+            raise damaged(f"{place}.trials", values["trials"])
+        for key, count in (("focus", len(numbers)), ("rung", len(sizes))):
+            if values[key] >= count:
+                raise damaged(f"{place}.{key}", values[key])
+        if len(numbers) > 1 and len(numbers) != sizes[values["rung"]]:
+            raise damaged(f"{place}.sizes", values["sizes"])
+        trials = tuple(
+            Trial(record["number"], training, record["rung_timesteps"], _score_of(record))
+            for record, training in zip(records, trainings, strict=True)
+        )
+        dropped = Counters.from_fields(f"{place}.dropped", values["dropped"])
+        how = values["fraction"], values["focus"], values["rung"], values["budget"]
+        return cls(trials, seed, sizes, *how, dropped=dropped)
+
+
+def rung_sizes(trials: int, rungs: int) -> tuple[int, ...]:
+    """Trials in each rung: half of those before, rounded up. No rung has a single trial, unless there is only one."""
+    sizes = [trials]
+    while len(sizes) < rungs and sizes[-1] > 2:
+        sizes.append(-(-sizes[-1] // 2))
+    return tuple(sizes)
+
+
+def trial_seed(seed: int, number: int) -> int:
+    """The seed of a trial of a model with this seed; the first trial has the model's own."""
+    return (seed + number * _STRIDE) % 2**63
+
+
+def _score_of(record: Mapping[str, Any]) -> float | None:
+    if not record["is_scored"]:
+        return None
+    return -math.inf if record["score"] is None else float(record["score"])
+
+
+def _are_sizes(value: object) -> bool:
+    if not isinstance(value, list) or not 0 < len(value) <= MOST_RUNGS:
+        return False
+    return all(is_count(size, low=1) and size <= MOST_TRIALS for size in value) and tuple(value) == rung_sizes(
+        value[0], len(value)
+    )
+
+
+_KINDS: Kinds = {
+    "budget": is_count,
+    "focus": is_count,
+    "rung": is_count,
+    "sizes": _are_sizes,
+    "fraction": lambda value: type(value) in (int, float) and 0.0 < value <= 1.0,
+    "dropped": lambda value: isinstance(value, dict),
+    "trials": lambda value: isinstance(value, list) and 0 < len(value) <= MOST_TRIALS,
+}
+_KINDS_OF_A_TRIAL: Kinds = {
+    "number": is_count,
+    "rung_timesteps": is_count,
+    "score": is_number_or_none,
+    "is_scored": lambda value: isinstance(value, bool),
+}

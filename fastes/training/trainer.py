@@ -1,0 +1,390 @@
+"""The loop of a model's trainings: ask, evaluate, tell, record, notify, stop."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from fastes.pools.pool import Condition, side_by_side
+from fastes.rollout.job import StepsPlayed
+from fastes.system.interrupts import interrupts_wait
+from fastes.training.archive import Snapshot
+from fastes.training.evaluation import Evaluation, FinishedEvaluation
+from fastes.training.evaluator import Evaluator
+from fastes.training.final_selection import FinalSelection, episodes_of_selection, select
+from fastes.training.player import Player
+from fastes.training.record import Generation, Record, make_record
+from fastes.training.selection import TRIAL_EPISODES, Rung, Selection
+from fastes.training.training import Training
+
+
+class Listener(Protocol):
+    """Hears of a training while it goes on. The trainer's selection then shows the training that an event is of."""
+
+    def on_generation(self, record: Record, generation: Generation) -> bool:
+        """After a generation was committed; False stops at once."""
+
+    def on_new_best(self, eval_return: float) -> None:
+        """While the training holds the parameters of the best evaluation so far, before they move on."""
+
+    def on_not_confirmed(self, finished: FinishedEvaluation, confirmation: Evaluation) -> None:
+        """After an evaluation has reached the target, and the fresh episodes that followed have not."""
+
+    def on_rung(self, rung: Rung) -> None:
+        """After a rung, while the selection shows the best trial of those that go on."""
+
+    def on_final_selection(self, result: FinalSelection) -> None:
+        """After a final selection, while the training holds the winner."""
+
+    def on_phase(self, name: str, episodes: int) -> None:
+        """Before noise-free episodes that belong to no generation."""
+
+
+class Silent:
+    """A listener for what nobody has to hear of."""
+
+    def on_generation(self, record: Record, generation: Generation) -> bool:  # noqa: ARG002
+        return True
+
+    def on_new_best(self, eval_return: float) -> None: ...
+
+    def on_not_confirmed(self, finished: FinishedEvaluation, confirmation: Evaluation) -> None: ...
+
+    def on_rung(self, rung: Rung) -> None: ...
+
+    def on_final_selection(self, result: FinalSelection) -> None: ...
+
+    def on_phase(self, name: str, episodes: int) -> None: ...
+
+
+class _Stopped(Exception):
+    """One of several trials has ended the training: the others end where they are."""
+
+
+class _Aside(NamedTuple):
+    """A training that max_minutes has ended, and what the end of a whole budget would have made of it."""
+
+    left: Selection
+    judged: Selection
+
+
+class Trainer:
+    """Runs the trainings of a selection on one pool, until the budget or the time is spent, one is solved, or a callback stops.
+
+    Args:
+        selection: The trainings. Replaced as a whole by each generation.
+        evaluator: Has the pool.
+    """
+
+    def __init__(self, selection: Selection, evaluator: Evaluator) -> None:
+        self.selection, self.evaluator = selection, evaluator
+        self.target_return = math.inf  # noise-free return at which training stops
+        self.out_of_time = False  # whether max_minutes has ended the last `run`
+        self.ends_at = math.inf  # time.monotonic() at which it does
+        self.dropped_steps = StepsPlayed()  # that count nowhere: of the proof that a training is solved, of its candidates
+        self._pool_steps = StepsPlayed()  # of the pool when steps were committed last
+        self._aside: _Aside | None = None
+        self._listener: Listener = Silent()
+        self._is_stopped = self._is_late = False
+        self._began, self._committed_at = 0.0, dict[int, float]()  # seconds, of each trial's last generation
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+
+    async def run(self, listener: Listener, ends_at: float = math.inf) -> None:
+        """Train until the selection's budget is spent, the target return is confirmed, or the listener says stop.
+
+        Args:
+            listener: Hears of each generation.
+            ends_at: time.monotonic() from which no generation begins, except the first.
+        """
+        self._listener, self.ends_at, self._is_stopped = listener, ends_at, False
+        self.out_of_time, self._aside = False, None
+        self._pool_steps, self._is_late = self.evaluator.steps_played(), False
+        self._began, self._committed_at = time.perf_counter(), {}
+        while self.selection.is_open and not self._is_over:
+            await self._play_rung()
+            if not self._is_over:
+                await self._end_rung()
+        while not self._is_over:
+            await self._train_once(self.selection.present.number)
+        await self._finish()
+        self._pool_steps = self.evaluator.steps_played()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_stopped or self._is_late or self._is_solved or self.selection.num_timesteps >= self.selection.budget
+
+    @property
+    def _is_solved(self) -> bool:
+        return self.selection.training.solved
+
+    async def _train_once(self, number: int) -> None:
+        """One generation of a training: ask, evaluate, tell, record, notify."""
+        await self._warm_up(number)
+        generation = await self._player(number).generation(self._training(number))
+        record = await self._commit(number, generation)
+        self._notify(record, generation)
+
+    def _notify(self, record: Record, generation: Generation) -> None:
+        goes_on = self._listener.on_generation(record, generation)
+        self._replace(self.selection.training.reported())
+        self._is_stopped = self._is_stopped or not goes_on
+        self._is_late = time.monotonic() >= self.ends_at
+
+    async def _warm_up(self, number: int) -> None:
+        training = self._training(number)
+        if training.needs_warm_up():
+            batch = await self._player(number).warm_up(training)
+            self._become(self.selection.with_training(training.warmed_up(batch), number))
+
+    async def _commit(self, number: int, generation: Generation) -> Record:
+        """Replace a training by the one after a generation. Returns its statistics."""
+        training, batch = self._training(number), generation.batch
+        finished, solved = list[FinishedEvaluation](), False
+        due, waiting = training.due(batch)
+        for pending in due:
+            finished.append(await self._player(number).finished(training, pending))
+            solved, training = await self._process_evaluation(number, training, finished[-1])
+            if solved:
+                break
+        with interrupts_wait():
+            training, update = training.solved_by(finished[-1]) if solved else training.tell(batch, waiting)
+            after, now = self.selection.focused(number).with_training(training), time.perf_counter()
+            record = make_record(
+                generation,
+                finished[-1] if finished else None,
+                update,
+                after.counters,
+                others=after.num_timesteps - training.counters.num_timesteps,
+                episode_cap=training.episode_settings()[0].max_steps,
+                n_workers=self.evaluator.pool.n_workers,
+                seconds=now - self._committed_at.get(number, self._began),
+                trial=number + 1,
+            )
+            after = after.with_training(training.reporting(record, batch, finished))
+            self._committed_at[number] = now
+            self._become(after.decided(number) if solved else after)
+            if solved:
+                self._drop(StepsPlayed(candidates=int(batch.lengths.sum())))
+        return record
+
+    # --- evaluations ------------------------------------------------------------------------------------------------
+
+    async def _process_evaluation(self, number: int, training: Training, finished: FinishedEvaluation) -> tuple[bool, Training]:
+        """Process a finished evaluation: update the best return and check the target. Returns (solved, new training)."""
+        pending, mean = finished.pending, finished.evaluation.mean
+        if pending.already_reported:
+            return False, training
+        is_best = mean > -math.inf and mean >= self.selection.counters.best_eval_return
+        training = training.after_evaluation(finished)
+        if is_best:
+            with self._showing(number, training.as_evaluated(pending)):
+                self._listener.on_new_best(mean)
+        if mean >= self.target_return and training.counters.num_timesteps >= training.counters.confirm_after:
+            return await self._confirm_target(number, training, finished)
+        return False, training
+
+    async def _confirm_target(self, number: int, training: Training, finished: FinishedEvaluation) -> tuple[bool, Training]:
+        """Evaluate theta on fresh seeds, as one good episode proves nothing. Returns (solved, new training).
+
+        After a failure training comes first, for as many steps as that took: confirming costs half of the time at most.
+        """
+        episodes = training.settings.target_episodes
+        self._listener.on_phase("confirming the target", episodes)
+        confirmation = await self._player(number).evaluate(training, training.fresh_seeds(episodes), finished.pending)
+        steps = confirmation.timesteps
+        if confirmation.mean >= self.target_return:
+            self._drop(StepsPlayed(evaluations=steps))
+            return True, training
+        counters = training.counters.with_evaluation(steps)
+        training = training._replace(counters=counters._replace(confirm_after=counters.num_timesteps + steps))
+        with self._showing(number, self._training(number)):
+            self._listener.on_not_confirmed(finished, confirmation)
+        return False, training
+
+    @contextlib.contextmanager
+    def _showing(self, number: int, training: Training) -> Iterator[None]:
+        """Meanwhile the selection shows a training in this state."""
+        before = self.selection
+        try:
+            self.selection = before.focused(number).with_training(training)
+            yield
+        finally:
+            self.selection = before
+
+    async def drain_evaluations(self) -> None:
+        """Wait for the evaluations of the present training that still play, and process them: it ends, or its rung does."""
+        await self._drain(self.selection.present.number)
+
+    async def _drain(self, number: int) -> None:
+        for pending in self._training(number).pending:
+            if not pending.already_reported:
+                training = self._training(number)
+                finished = await self._player(number).finished(training, pending)
+                solved, training = await self._process_evaluation(number, training, finished)
+                training = training.after_last_evaluation(finished)
+                if solved:
+                    solution = training.solved_by(finished)[0]
+                    self.selection = self.selection.with_training(solution, number).decided(number)
+                    return
+                self.selection = self.selection.with_training(training, number)
+
+    # --- several trials ---------------------------------------------------------------------------------------------
+
+    async def _play_rung(self) -> None:
+        """All trials that have steps left in the rung, side by side. They commit in turn, so their order is always the same."""
+        selection = self.selection
+        numbers = [trial.number for trial in selection.trials if selection.plays_on(trial.number)]
+        turns = deque(numbers)
+        if selection.present.rung_timesteps and selection.present.number in turns:  # it has committed last, before a stop
+            turns.rotate(-1 - numbers.index(selection.present.number))
+        try:
+            await side_by_side(*[self._run_trial(number, turns) for number in numbers])
+        except _Stopped:
+            self.evaluator.forget_requests()
+
+    async def _run_trial(self, number: int, turns: deque[int]) -> None:
+        """A trial's generations in one rung, each committed when it is the trial's turn."""
+        is_first = self._training(number).needs_warm_up()
+        while is_first or (self.selection.plays_on(number) and not self._is_over):
+            training, player = self._training(number), self._player(number)
+            if is_first:
+                batch = await player.warm_up(training)
+                await _turn_of(number, turns)
+                self._become(self.selection.with_training(training.warmed_up(batch), number))
+            else:
+                generation = await player.generation(training)
+                await _turn_of(number, turns)
+                record = await self._commit(number, generation)
+                self._notify(record, generation)
+                if self._is_stopped or not self.selection.is_open:  # solved, or the listener has set parameters
+                    raise _Stopped
+            is_first = False
+            turns.rotate(-1)
+        await _turn_of(number, turns)
+        turns.popleft()
+
+    async def _end_rung(self, is_last: bool = False) -> None:
+        """Process what the trials of a rung still play, score them, and go on with the better ones."""
+        for number in [trial.number for trial in self.selection.trials]:
+            await self._drain(number)
+            if self._is_solved:
+                return
+        selection = self.selection
+        unscored = [trial for trial in selection.trials if trial.score is None]
+        self._listener.on_phase(f"scoring rung {selection.rung + 1} of {len(selection.sizes)}", TRIAL_EPISODES * len(unscored))
+        scored = await side_by_side(
+            *[self._player(trial.number).evaluate(trial.training, selection.seeds()) for trial in unscored]
+        )
+        for trial, evaluation in zip(unscored, scored, strict=True):
+            selection = selection.scored(trial.number, evaluation.mean, evaluation.timesteps)
+        selection = selection.after_rung(is_last)
+        self._become(selection)
+        if selection.last_rung is not None:
+            self._listener.on_rung(selection.last_rung)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    async def _finish(self) -> None:
+        """Process what still plays; once the budget is spent, choose the best of what there is."""
+        if not self._is_solved:
+            await self.drain_evaluations()
+        if self.selection.training.solved:
+            return
+        if self.selection.num_timesteps >= self.selection.budget:
+            await self._choose()
+        elif self._is_late and not self._is_stopped:
+            self.out_of_time = True
+            await self._judge_aside()
+
+    async def _choose(self) -> None:
+        """The best of the trials that are left, and of its archive."""
+        if self.selection.is_open and self.selection.num_timesteps:
+            await self._end_rung(is_last=True)
+        training = self.selection.training
+        if training.solved:
+            return
+        if training.archive is not None and training.archive.is_due(training.generation) and not self._is_stopped:
+            finalists = len(training.archive.best()) + 1
+            self._listener.on_phase(f"final selection of {finalists}", episodes_of_selection(finalists))
+            result = await select(training, self._player(self.selection.present.number))
+            winner: Snapshot = result.winner.snapshot
+            self._become(self.selection.with_training(training.after_selection(winner, result.timesteps)))
+            self._listener.on_final_selection(result)
+
+    async def _judge_aside(self) -> None:
+        """Choose as at the end of the budget, and keep the result apart: the training may go on as if nothing was chosen."""
+        before, listener = self.selection, self._listener
+        self._listener = _Telling(listener)
+        try:
+            await self._choose()
+            self._aside = _Aside(before, self.selection)
+        finally:
+            self.selection, self._listener = before, listener
+
+    @contextlib.contextmanager
+    def as_judged(self) -> Iterator[None]:
+        """Meanwhile the selection is what the end of a whole budget would have made of one that max_minutes has ended."""
+        before = self.selection
+        try:
+            if self._aside is not None and self._aside.left is before:
+                self.selection = self._aside.judged
+            yield
+        finally:
+            self.selection = before
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def _training(self, number: int) -> Training:
+        return self.selection.trials[self.selection.place_of(number)].training
+
+    def _player(self, number: int) -> Player:
+        return Player(self.evaluator, number)
+
+    def _replace(self, training: Training) -> None:
+        self.selection = self.selection.with_training(training)
+
+    def _become(self, selection: Selection) -> None:
+        """Take a selection that counts all steps so far. In this order, a thread that asks meanwhile counts nothing twice."""
+        self._pool_steps = self.evaluator.steps_played()
+        self.selection = selection
+        self.evaluator.trainings = trainings_of(selection)
+
+    def _drop(self, steps: StepsPlayed) -> None:
+        """Count steps that are part of no training."""
+        so_far = self.dropped_steps
+        self.dropped_steps = StepsPlayed(so_far.candidates + steps.candidates, so_far.evaluations + steps.evaluations)
+
+    def steps_played(self) -> StepsPlayed:
+        """Steps of all trials, with those of episodes that play at this moment; any thread may ask.
+
+        If several models share a pool, only committed steps: evaluator.steps_played() has those of all models.
+        """
+        counters, committed = self.selection.counters, self._pool_steps  # in the opposite order of `_become`
+        played = committed if self.evaluator.is_shared else self.evaluator.steps_played()
+        return StepsPlayed(
+            counters.num_timesteps + max(0, played.candidates - committed.candidates),
+            counters.eval_timesteps + max(0, played.evaluations - committed.evaluations),
+        )
+
+
+class _Telling(Silent):
+    """Hears of phases and final selections alone."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.on_phase = listener.on_phase  # type: ignore[method-assign]
+        self.on_final_selection = listener.on_final_selection  # type: ignore[method-assign]
+
+
+async def _turn_of(number: int, turns: deque[int]) -> None:
+    """Wait until the other trials have committed what comes before."""
+    await Condition(lambda: turns[0] == number)
+
+
+def trainings_of(selection: Selection) -> Mapping[int, Training]:
+    """The trainings that are left, by the number of their trial."""
+    return {trial.number: trial.training for trial in selection.trials}
