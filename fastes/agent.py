@@ -366,8 +366,10 @@ class Agent:
     def note_episode_limit(self) -> None:
         """Ask an environment how long its episodes are at most, unless that is known: those without a limit are cut."""
         if self.training.cuts_endless_episodes and self.source.vector_env is None:
-            self.trainer.selection = self.selection.with_episode_limit(self.evaluator.look().episode_limit)
-            self.evaluator.trainings = trainings_of(self.selection)
+            limit = self.evaluator.look().episode_limit
+            if limit != self.training.episode_limit:
+                self.trainer.selection = self.selection.with_episode_limit(limit)
+                self.evaluator.trainings = trainings_of(self.selection)
 
     def _tell_of_changes(self) -> None:
         """Warn of attributes that were set in environments that the script has in hand, and that do not play."""
@@ -390,10 +392,9 @@ class Agent:
             choice = self.pool_choice._replace(n_workers=None) if is_driven else self.pool_choice
             pool = make_pool(source, choice)
             evaluator = Evaluator(source, trainings_of(self.selection), pool)
-            selection = self.selection.in_new_env()
+            evaluator.tell_as(self.evaluator)
             self.source, self.evaluator, self.pool = source, evaluator, pool
-            self.trainer = Trainer(selection, evaluator)
-            evaluator.trainings = trainings_of(selection)
+            self.trainer.move(self.selection.in_new_env(), evaluator)
         tell_of_target(source, self.settings, stacklevel=level_outside())
 
     # --- learning ---------------------------------------------------------------------------------------------------
@@ -469,7 +470,7 @@ class Agent:
         ends_at = time.monotonic() + 60.0 * self.max_minutes
         with self.alone("learn()"), output_lasts():
             self.trainer.selection = self.selection.with_budget(budget, reset_num_timesteps)
-            begun_at = self.generation
+            begun_at = {trial.number: trial.training.generation for trial in self.selection.trials}
             callbacks = self._all_callbacks(callback, progress_bar)
             self._tell_of_changes()
             if self.info_keywords or callbacks.reads_infos:
@@ -485,7 +486,7 @@ class Agent:
             finally:
                 callbacks.on_end(self)
         of = self.last_evaluation_of  # if generations have followed, training goes back to what it proved solved
-        return not self.solved or of is None or of.generation > begun_at
+        return not self.solved or of is None or of.generation > begun_at.get(self.selection.present.number, 0)
 
     def _all_callbacks(self, callback: CallbackArgument, progress_bar: bool) -> CallbackList:
         """The model's own callbacks, and the user's."""
@@ -531,13 +532,14 @@ class Agent:
         """`evaluate` as a coroutine. seeds: environment seeds, int64 (n,)."""
         return await Player(self.evaluator, self.selection.present.number).evaluate(self.training, seeds)
 
-    def replay(self, generation: int, job: int) -> Episode:
+    def replay(self, generation: int, job: int, *, trial: int | None = None) -> Episode:
         """Play one job of the running generation again, in this process, as an error or a warning named it.
 
         Args:
             generation: The model's next one, generation + 1 (as errors and progress.csv count).
             job: A candidate's number, or population_size + n for its n-th noise-free evaluation episode (behind the largest
                 population, if that is adaptive).
+            trial: The trial that the error names, from 1, if several are left.
 
         Returns:
             The mean return of the job's episodes and their total length. The environment's exception comes as it is, and what
@@ -546,7 +548,16 @@ class Agent:
         with self.alone("replay()"):
             self.note_episode_limit()
             self.evaluator.close()  # the environment that is built for it is the only one
-            return replay_job(self.training, self.evaluator, generation, job)
+            return replay_job(self.training_of(trial), self.evaluator, generation, job)
+
+    def training_of(self, trial: int | None) -> Training:
+        """The training of a trial, from 1; the only one for None. ValueError if several are left, or it is not."""
+        left = {each.number + 1: each.training for each in self.selection.trials}
+        if trial is None and len(left) == 1:
+            return self.training
+        if trial not in left:
+            raise ValueError(f"trial = {trial!r}: expected one of the trials that are left, {sorted(left)}")
+        return left[trial]
 
     # --- acting -----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What can go wrong in a training, and checks of integers. Wrong arguments raise ValueError or TypeError instead."""
+"""Errors in words, and checks of integers and names."""
 
 from __future__ import annotations
 

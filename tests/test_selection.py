@@ -245,6 +245,100 @@ def test_the_tallies_are_those_of_all_trials() -> None:
         assert model.eval_timesteps > model.training.counters.eval_timesteps
 
 
+# --- callbacks in the middle of a rung -------------------------------------------------------------------------------
+
+ACTS: dict[str, Any] = {
+    "evaluate": lambda model: model.evaluate(3),
+    "close": lambda model: model.close(),
+    "set_env": lambda model: model.set_env(TOY),
+}
+
+
+@pytest.mark.parametrize("act", ["evaluate", "close"])
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_a_callback_may_use_the_pool_between_two_commits(act: str, n_workers: int, expected: Checkpoint) -> None:
+    """The other trials of the rung play their generations again, if they have to."""
+    told = itertools.count(1)
+    with FastES(TOY, n_workers=n_workers, **TRIALS) as model:
+        model.learn(BUDGET, lambda m, _: ACTS[act](m) and None if next(told) in (3, 6, 11) else None)
+        assert_same_state(expected, model.snapshot())
+
+
+@pytest.mark.parametrize("trials", [1, 4])
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_a_callback_may_set_another_environment(trials: int, n_workers: int) -> None:
+    """Training goes on in it, in the same model, to the end of the budget."""
+    told, seen = itertools.count(1), []
+
+    def note(model: FastES, record: Record) -> None:
+        seen.append((record.timesteps, model.num_timesteps))
+        if next(told) == 3:
+            model.set_env(TOY)
+
+    with FastES(TOY, n_workers=n_workers, **{**TRIALS, "trials": trials}) as model:
+        model.learn(BUDGET, note)
+        assert model.num_timesteps >= BUDGET
+        assert [one for one, _ in seen] == [other for _, other in seen]
+        assert not model.selection.is_open
+
+
+def test_a_resumed_rung_goes_on_in_the_same_order(tmp_path: Path) -> None:
+    rows: list[tuple[int, int, int]] = []
+    with FastES(TOY, **TRIALS) as model:
+        model.learn(BUDGET, lambda _, r: rows.append((r.trial, r.generation, r.timesteps)))
+    for stop in range(1, len(rows)):
+        found: list[tuple[int, int, int]] = []
+        with FastES(TOY, **TRIALS) as model:
+            note = lambda _, r, into=found: into.append((r.trial, r.generation, r.timesteps))  # noqa: E731
+            model.learn(BUDGET, lambda m, r, n=note, end=stop, into=found: n(m, r) or len(into) < end)
+            model.save(tmp_path / "m")
+        with FastES.load(tmp_path / "m.zip", n_workers=0) as model:
+            model.learn(BUDGET - model.num_timesteps, note, reset_num_timesteps=False)
+        assert found == rows, stop
+
+
+def test_time_that_ends_in_a_rung_leaves_all_trials(tmp_path: Path) -> None:
+    """What is chosen aside is not what goes on, also with a pool that is opened anew."""
+    with FastES(TOY, n_workers=2, **TRIALS) as model:
+        model.learn(BUDGET, max_minutes=1e-9)
+        assert model.out_of_time
+        assert len(model.selection.trials) == 4
+        with model.as_judged():
+            assert len(model.selection.trials) == 1
+        model.close()
+        model.evaluate(2)
+        with model.as_judged():
+            assert len(model.selection.trials) == 1
+        model.learn(BUDGET - model.num_timesteps, reset_num_timesteps=False)
+        assert not model.selection.is_open
+
+
+def test_a_schedule_ends_with_the_budget_that_is_left() -> None:
+    """In a later rung the earlier ones are paid for."""
+    told = itertools.count(1)
+    with FastES(TOY, **TRIALS) as model:
+        model.learn(BUDGET, lambda m, _: not (m.selection.rung and next(told)))
+        assert model.selection.rung == 1
+        model.learn(10 * BUDGET, lambda *_: False)
+        own = [trial.training.counters for trial in model.selection.trials]
+        parts = sum(model.selection.part(1) - trial.rung_timesteps for trial in model.selection.trials)
+    for counters, trial in zip(own, model.selection.trials, strict=True):
+        first = counters.num_timesteps  # of the generation that was played before the stop
+        left = model.selection.part(1) - trial.rung_timesteps + first
+        assert counters.budget == pytest.approx(left + 10 * BUDGET - parts - first, rel=0.05)
+
+
+def test_steps_that_are_set_are_kept(tmp_path: Path) -> None:
+    with FastES(TOY, **TRIALS) as model:
+        told = itertools.count(1)
+        model.learn(BUDGET, lambda *_: next(told) < 6)
+        for value in (7, 0, 12_345):
+            model.num_timesteps = value
+            model.save(tmp_path / "m")
+            with FastES.load(tmp_path / "m.zip", n_workers=0) as loaded:
+                assert loaded.num_timesteps == model.num_timesteps
+
+
 # --- trainings that differ -------------------------------------------------------------------------------------------
 
 
@@ -281,7 +375,7 @@ def test_trainings_may_differ_in_any_setting(rungs: int) -> None:
     """On one pool, with the result that each has alone."""
     with FastES(TOY, **SETTINGS) as model:
         source = model.source
-    selection = Selection.start(recipes(), 9, rungs, 0.8).with_budget(1500, anew=True)
+    selection = Selection.start(recipes(), 9, rungs, 0.8).with_budget(4000, anew=True)
     evaluator = Evaluator(source, trainings_of(selection), SerialPool())
     trainer, noting = Trainer(selection, evaluator), Noting()
     evaluator.run(trainer.run(noting))

@@ -18,14 +18,15 @@ def add_replay(commands: Any) -> None:
     add_model(replay)
     replay.add_argument("--generation", type=int, required=True, metavar="G", help="as the error message counts them")
     replay.add_argument("--job", type=int, required=True, metavar="J", help="a candidate, or population size + n")
+    replay.add_argument("--trial", type=int, metavar="T", help="of several trials, the one that the message names")
     add_env(replay)
 
 
 def run_replay(arguments: argparse.Namespace) -> int:
     with load_model(arguments, 0) as model:
-        check_job(model.training, arguments.generation, arguments.job)
+        check_job(model.training_of(arguments.trial), arguments.generation, arguments.job)
         try:
-            episode = model.replay(arguments.generation, arguments.job)
+            episode = model.replay(arguments.generation, arguments.job, trial=arguments.trial)
         except Exception:  # this is what it is for
             traceback.print_exc()
             return 1

@@ -65,6 +65,8 @@ class CsvLog:
             if generation <= generations.get(trial, generation):
                 kept.append(row)
                 found.setdefault(trial, []).append(generation)
+        if not any(generations.values()):  # a new training
+            kept, found = [], {}
         expected = {**{trial: len(its) for trial, its in found.items()}, **generations}
         whole = all(found.get(trial, []) == list(range(1, count + 1)) for trial, count in expected.items())
         if not whole or self._has_more_columns():

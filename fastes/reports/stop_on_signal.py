@@ -23,7 +23,7 @@ class StopOnSignal(Callback):
 
     def __init__(self) -> None:
         self.requested, self.terminated = False, 0  # the number of the signal that came
-        self._trains, self._may_race = True, False
+        self._trains, self._may_select = True, False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopOnSignal:
@@ -47,8 +47,8 @@ class StopOnSignal(Callback):
         if self.requested or not self._trains:
             raise KeyboardInterrupt
         self.requested = True
-        race = ", or the race at the end" if self._may_race else ""
-        print(f"\nCtrl-C: ending after this generation{race}; again to stop at once", file=sys.stderr)
+        after = ", or the choice at the end" if self._may_select else ""
+        print(f"\nCtrl-C: ending after this generation{after}; again to stop at once", file=sys.stderr)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if not self.terminated:  # else the checkpoint is being written, and must be
@@ -56,7 +56,7 @@ class StopOnSignal(Callback):
             raise Terminated(number)
 
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
-        self._may_race = self._may_race or model.settings.archive_size > 0
+        self._may_select = self._may_select or model.settings.archive_size > 0 or model.selection.is_open
 
     def on_generation(self, model: Model, record: Record) -> bool:  # noqa: ARG002
         if self.terminated:  # somebody has caught the exception

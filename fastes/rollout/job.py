@@ -57,6 +57,7 @@ class TrainingNeeds:
         num_generations: How many requests of candidates may be open at a time.
         num_evaluations: How many requests of noise-free episodes may be open at a time.
         reference: The reference batch, (n, *observation shape), for a policy that needs one. Workers have it in the block.
+        name: 'trial 2' for messages, if there are several; else ''.
     """
 
     policy: AnySpec
@@ -71,6 +72,7 @@ class TrainingNeeds:
     num_generations: int = 1
     num_evaluations: int = 1
     reference: npt.NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    name: str = ""
 
     def layout(self, info_bytes: int, table: int) -> TrainingLayout:
         """The sizes of the training's part of a block.
@@ -297,9 +299,11 @@ def describe_episode(spec: PoolSpec, slot: RequestSlot, job: int, episode: int) 
     else:
         seed, told = int(slot.eval_seed[job]), 2 * spec.trainings[slot.training].num_pairs + job
         what = f"evaluation episode {job}"
-    when = f"generation {generation}, " if generation > 0 else ""
+    trial = spec.trainings[slot.training].name
+    when = (f"{trial}, " if trial else "") + (f"generation {generation}, " if generation > 0 else "")
     evaluated = f"model.evaluate(1, first_seed={seed}), with n_workers=0"
-    replay = f"model.replay({generation}, {told})" if generation > 0 else evaluated
+    which = f", trial={trial.removeprefix('trial ')}" if trial else ""
+    replay = f"model.replay({generation}, {told}{which})" if generation > 0 else evaluated
     return EpisodeDescription(f"{spec.source.name}, {when}{what}, env seed {seed}", generation, told, seed, replay)
 
 

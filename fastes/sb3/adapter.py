@@ -47,6 +47,7 @@ from fastes.settings.settings import setting_names
 from fastes.system.forks import keep_unused
 from fastes.training.record import Record, Report
 from fastes.training.selection import Selection
+from fastes.training.trainer import trainings_of
 
 _NO_BUFFER = "ES keeps no transitions, only returns"
 _NO_CRITIC = "ES trains one network and no critic: model.policy has its parameters"
@@ -186,8 +187,8 @@ class FastES(Agent):
     @num_timesteps.setter
     def num_timesteps(self, value: int) -> None:
         with self.alone("setting num_timesteps"):
-            own = self.training.counters.num_timesteps + check_int("num_timesteps", value, 0) - self.num_timesteps
-            self.training = self.training.with_counters(num_timesteps=max(own, 0))
+            self.trainer.selection = self.selection.with_num_timesteps(check_int("num_timesteps", value, 0))
+            self.evaluator.trainings = trainings_of(self.selection)
 
     @property
     def device(self) -> Any:

@@ -90,6 +90,7 @@ class Evaluator:
         self._info_bytes, self._info_keywords = 0, tuple[str, ...]()
         self._shared: Shared | None = None  # while `pool` is one that other models use, too
         self.running: list[Running] = []
+        self.openings = 0  # of the pool: requests from before the last one are gone
         self._places: dict[int, int] = {}  # of trainings in the pool that is open, by number
         tell_of_forks(self)
 
@@ -105,6 +106,10 @@ class Evaluator:
     def tell_infos(self, keywords: Sequence[str] = ()) -> None:
         """From the next `start` on, generations come with the infos of their episodes' last steps, these keys first."""
         self._info_bytes, self._info_keywords = ROOM, tuple(keywords)
+
+    def tell_as(self, other: Evaluator) -> None:
+        """Let generations come with the infos that those of another evaluator come with."""
+        self._info_bytes, self._info_keywords = other._info_bytes, other._info_keywords
 
     def pool_spec(self, training: bool = True) -> PoolSpec:
         """The needs of the trainings, for `Pool.open`; evaluation alone needs no noise table."""
@@ -125,7 +130,9 @@ class Evaluator:
 
     def needs(self) -> tuple[TrainingNeeds, ...]:
         """The needs of each training."""
-        return tuple(map(self.needs_of, self.trainings.values()))
+        several = len(self.trainings) > 1
+        names = (f"trial {number + 1}" if several else "" for number in self.trainings)
+        return tuple(replace(self.needs_of(each), name=name) for each, name in zip(self.trainings.values(), names, strict=True))
 
     def needs_of(self, of: Training, training: bool = True) -> TrainingNeeds:
         """The needs of one training. training: whether its candidates play, and not noise-free episodes alone."""
@@ -174,6 +181,7 @@ class Evaluator:
                 self.source.factory()  # raises here, and not in every worker
             end_idle(self)
             self._places = {number: place for place, number in enumerate(self.trainings)} if training else {}
+            self.openings += 1
             self.pool.open(self.pool_spec(training))  # workers build their environments while the parent draws the noise table
         return self.pool
 
@@ -235,7 +243,8 @@ class Evaluator:
     def run(self, training: Coroutine[Any, Any, _Result]) -> _Result:
         """Run a coroutine that awaits the methods above, to its end."""
         with used(self):
-            self._forget_abandoned()
+            if self.uses == 1:  # else a callback of a training plays episodes in between
+                self._forget_abandoned()
             (result,) = run_trainings(training)
             return result
 

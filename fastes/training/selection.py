@@ -178,9 +178,14 @@ class Selection:
         """Steps that a trial has from now on if it wins."""
         if not self.is_open or not timesteps:
             return timesteps
-        own = max(0.0, self.part(self.rung) - trial.rung_timesteps) if trial.score is None else 0.0
-        later = sum(map(self.part, range(self.rung + 1, len(self.sizes))))
-        return max(1, math.ceil(own + later + (1.0 - self.fraction) * self.budget))
+        left = {each.number: self._part_left(each) for each in self.trials}
+        later = range(self.rung + 1, len(self.sizes))
+        rest = timesteps - sum(left.values()) - sum(self.part(rung) * self.sizes[rung] for rung in later)
+        return max(1, math.ceil(left[trial.number] + sum(map(self.part, later)) + max(0.0, rest)))
+
+    def _part_left(self, trial: Trial) -> float:
+        """Steps that a trial has left in the running rung."""
+        return max(0.0, self.part(self.rung) - trial.rung_timesteps) if trial.score is None else 0.0
 
     def focused(self, number: int) -> Selection:
         """The selection that shows the trial of this number."""
@@ -249,6 +254,15 @@ class Selection:
     def in_new_env(self) -> Selection:
         """The selection with another environment from now on."""
         return self._each(Training.in_new_env)
+
+    def with_num_timesteps(self, value: int) -> Selection:
+        """The selection with another number of steps so far; the tally of the shown trial takes the difference first."""
+        others = self.num_timesteps - self.training.counters.num_timesteps
+        own = max(0, value - others)
+        present = self.present._replace(training=self.training.with_counters(num_timesteps=own))
+        dropped = max(0, self.dropped.num_timesteps + value - others - own)
+        trials = (*self.trials[: self.focus], present, *self.trials[self.focus + 1 :])
+        return replace(self, trials=trials, dropped=self.dropped._replace(num_timesteps=dropped))
 
     def _each(self, change: Callable[[Training], Training]) -> Selection:
         return replace(self, trials=tuple(trial._replace(training=change(trial.training)) for trial in self.trials))

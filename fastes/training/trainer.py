@@ -90,6 +90,7 @@ class Trainer:
         self._aside: _Aside | None = None
         self._listener: Listener = Silent()
         self._is_stopped = self._is_late = False
+        self._pool_at_start = evaluator, evaluator.openings
         self._began, self._committed_at = 0.0, dict[int, float]()  # seconds, of each trial's last generation
 
     # --- the loop ---------------------------------------------------------------------------------------------------
@@ -106,8 +107,8 @@ class Trainer:
         self._pool_steps, self._is_late = self.evaluator.steps_played(), False
         self._began, self._committed_at = time.perf_counter(), {}
         while self.selection.is_open and not self._is_over:
-            await self._play_rung()
-            if not self._is_over:
+            is_whole = await self._play_rung()
+            if is_whole and not self._is_over:
                 await self._end_rung()
         while not self._is_over:
             await self._train_once(self.selection.present.number)
@@ -116,7 +117,11 @@ class Trainer:
 
     @property
     def _is_over(self) -> bool:
-        return self._is_stopped or self._is_late or self._is_solved or self.selection.num_timesteps >= self.selection.budget
+        return self._is_stopped or self._is_late or self._is_solved or self._is_spent
+
+    @property
+    def _is_spent(self) -> bool:
+        return self.selection.num_timesteps >= self.selection.budget
 
     @property
     def _is_solved(self) -> bool:
@@ -179,7 +184,8 @@ class Trainer:
         pending, mean = finished.pending, finished.evaluation.mean
         if pending.already_reported:
             return False, training
-        is_best = mean > -math.inf and mean >= self.selection.counters.best_eval_return
+        best = max(self.selection.counters.best_eval_return, training.counters.best_eval_return)
+        is_best = mean > -math.inf and mean >= best
         training = training.after_evaluation(finished)
         if is_best:
             with self._showing(number, training.as_evaluated(pending)):
@@ -235,38 +241,57 @@ class Trainer:
 
     # --- several trials ---------------------------------------------------------------------------------------------
 
-    async def _play_rung(self) -> None:
-        """All trials that have steps left in the rung, side by side. They commit in turn, so their order is always the same."""
-        selection = self.selection
-        numbers = [trial.number for trial in selection.trials if selection.plays_on(trial.number)]
+    async def _play_rung(self) -> bool:
+        """Play all trials that have steps left in the rung, side by side. They commit in turn, always in the same order.
+
+        Returns:
+            Whether all came to the end of the rung: a callback may have closed the pool, or ended the training.
+        """
+        selection, first = self.selection, 0
+        if selection.present.rung_timesteps:  # it has committed last, before a stop
+            first = selection.focus + 1
+        trials = (*selection.trials[first:], *selection.trials[:first])
+        numbers = [trial.number for trial in trials if selection.plays_on(trial.number)]
         turns = deque(numbers)
-        if selection.present.rung_timesteps and selection.present.number in turns:  # it has committed last, before a stop
-            turns.rotate(-1 - numbers.index(selection.present.number))
+        self._pool_at_start = self.evaluator, self.evaluator.openings
         try:
             await side_by_side(*[self._run_trial(number, turns) for number in numbers])
         except _Stopped:
             self.evaluator.forget_requests()
+            return False
+        return True
 
     async def _run_trial(self, number: int, turns: deque[int]) -> None:
-        """A trial's generations in one rung, each committed when it is the trial's turn."""
+        """A trial's generations in one rung, each committed when it is the trial's turn.
+
+        A generation in flight when the budget is spent is left out, so that the committed ones alone decide what follows.
+        """
         is_first = self._training(number).needs_warm_up()
         while is_first or (self.selection.plays_on(number) and not self._is_over):
             training, player = self._training(number), self._player(number)
             if is_first:
                 batch = await player.warm_up(training)
                 await _turn_of(number, turns)
-                self._become(self.selection.with_training(training.warmed_up(batch), number))
+                self._become(self.selection.with_training(training.warmed_up(batch), number).focused(number))
             else:
                 generation = await player.generation(training)
                 await _turn_of(number, turns)
+                if self._is_spent:
+                    self._drop(StepsPlayed(candidates=int(generation.batch.lengths.sum())))
+                    break
                 record = await self._commit(number, generation)
                 self._notify(record, generation)
-                if self._is_stopped or not self.selection.is_open:  # solved, or the listener has set parameters
+                if self._is_stopped or not self.selection.is_open or self._is_interrupted:
                     raise _Stopped
             is_first = False
             turns.rotate(-1)
         await _turn_of(number, turns)
         turns.popleft()
+
+    @property
+    def _is_interrupted(self) -> bool:
+        """Whether a callback has closed the pool that the rung's other trials play on: they begin their generations again."""
+        return self._pool_at_start != (self.evaluator, self.evaluator.openings) or not self.evaluator.pool.is_open
 
     async def _end_rung(self, is_last: bool = False) -> None:
         """Process what the trials of a rung still play, score them, and go on with the better ones."""
@@ -286,6 +311,7 @@ class Trainer:
         self._become(selection)
         if selection.last_rung is not None:
             self._listener.on_rung(selection.last_rung)
+        self._is_late = self._is_late or time.monotonic() >= self.ends_at
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -325,6 +351,7 @@ class Trainer:
             self._aside = _Aside(before, self.selection)
         finally:
             self.selection, self._listener = before, listener
+            self.evaluator.trainings = trainings_of(before)
 
     @contextlib.contextmanager
     def as_judged(self) -> Iterator[None]:
@@ -350,14 +377,30 @@ class Trainer:
 
     def _become(self, selection: Selection) -> None:
         """Take a selection that counts all steps so far. In this order, a thread that asks meanwhile counts nothing twice."""
-        self._pool_steps = self.evaluator.steps_played()
+        if self.selection.is_open:  # the pool's steps are those of the other trials' running generations, too
+            before, after = self.selection.counters, selection.counters
+            self._count(after.num_timesteps - before.num_timesteps, after.eval_timesteps - before.eval_timesteps)
+        else:
+            self._pool_steps = self.evaluator.steps_played()
         self.selection = selection
         self.evaluator.trainings = trainings_of(selection)
+
+    def _count(self, candidates: int, evaluations: int) -> None:
+        """Count steps of the pool as committed."""
+        so_far = self._pool_steps
+        self._pool_steps = StepsPlayed(so_far.candidates + candidates, so_far.evaluations + evaluations)
+
+    def move(self, selection: Selection, evaluator: Evaluator) -> None:
+        """Continue in another environment, also in the middle of `run`: see Agent.use_env."""
+        self.evaluator, self.selection, self._pool_steps = evaluator, selection, evaluator.steps_played()
+        evaluator.trainings = trainings_of(selection)
 
     def _drop(self, steps: StepsPlayed) -> None:
         """Count steps that are part of no training."""
         so_far = self.dropped_steps
         self.dropped_steps = StepsPlayed(so_far.candidates + steps.candidates, so_far.evaluations + steps.evaluations)
+        if self.selection.is_open:
+            self._count(*steps)
 
     def steps_played(self) -> StepsPlayed:
         """Steps of all trials, with those of episodes that play at this moment; any thread may ask.

@@ -298,9 +298,9 @@ class Training:
         return new._replace(strategy=strategy, normalizer=of.normalizer)
 
     def solved_by(self, finished: FinishedEvaluation) -> tuple[Training, Update]:
-        """The training after theta was proved solved: it goes back to it, and learns no more.
+        """The training after theta was proved solved: it goes back to it, and learns no further.
 
-        If it goes on one day, that evaluation comes first, and the proof is the same, as long as the target is.
+        If it is resumed one day, that evaluation comes first, and the proof is the same, as long as the target is.
         """
         new, generation = self.as_evaluated(finished.pending), self.generation - self.settings.eval_lag
         if finished.pending.theta is not self.strategy.theta:

@@ -29,7 +29,7 @@ _SAY_AFTER = 10.0  # and after which that is told
 _LOOK = 1.0  # seconds between looks for nodes that are new or gone
 _THREADS = 4  # of an actor: one waits for what it has to say while others take in work, and sum
 _STARTS = 3  # of an actor on one node
-_HELD = 8  # states that a node holds for each training: of starts side by side, and of thetas that are evaluated
+_HELD = 8  # states that a node holds for each training: of trials side by side, and of thetas that are evaluated
 _FAREWELL = 5.0  # seconds for nodes to close their environments
 
 

@@ -52,11 +52,11 @@ class Diverged(ValueError):
 
 
 def key_of(strategy: Strategy, training: int) -> bytes:
-    """A hash of everything that a step depends on, and that steps change or several starts differ in, 16 bytes.
+    """A hash of everything that a step depends on, and that steps change or trainings differ in, 16 bytes.
 
     Each training has keys of its own: trainings may differ in what is not hashed, such as functions, or the noise table's size.
     """
-    own = [value for value in vars(strategy.hyperparameters).values() if not callable(value)]  # starts differ in no function
+    own = [value for value in vars(strategy.hyperparameters).values() if not callable(value)]
     digest = hashlib.sha256(f"{training} {strategy.seed} {strategy.generation} {own}".encode())
     for name, array in sorted(strategy.state().items()):
         digest.update(name.encode())
