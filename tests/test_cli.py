@@ -759,12 +759,14 @@ def test_two_interrupts_before_the_first_checkpoint_promise_nothing_that_is_not_
         assert f"holds 0 timesteps; the {lost} since are lost. To go on: " in err
 
 
-@pytest.mark.parametrize("archive_size", [0, 2])
-def test_an_interrupt_names_the_race_if_there_can_be_one(archive_size: int, capsys: pytest.CaptureFixture[str]) -> None:
-    with FastES("CartPole-v1", n_workers=0, seed=1, archive_size=archive_size) as model, StopOnSignal() as interrupt:
+@pytest.mark.parametrize("settings", [{}, {"archive_size": 2}, {"trials": 2}])
+def test_an_interrupt_names_the_choice_at_the_end_if_there_can_be_one(
+    settings: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FastES("CartPole-v1", n_workers=0, seed=1, **settings) as model, StopOnSignal() as interrupt:
         interrupt.on_start(model, 100)
         signal.raise_signal(signal.SIGINT)
-    assert ("race" in capsys.readouterr().err) == bool(archive_size)
+    assert ("or the choice at the end" in capsys.readouterr().err) == bool(settings)
 
 
 def test_an_interrupt_while_modules_are_imported_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
