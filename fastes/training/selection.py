@@ -91,7 +91,7 @@ class Selection:
 
     @classmethod
     def start(cls, trainings: Sequence[Training], seed: int, rungs: int, fraction: float) -> Selection:
-        """A selection among new trainings, which may differ in any setting."""
+        """A selection among new trainings. They may differ in any setting; a checkpoint holds those of the shown one alone."""
         trials = tuple(Trial(number, training) for number, training in enumerate(trainings))
         return cls(trials, seed, rung_sizes(len(trials), rungs), fraction)
 
