@@ -43,7 +43,7 @@ from fastes.pools.cluster.tickets import OpenTicket
 from fastes.rollout.job import Batch, PoolSpec, Request
 
 _MOMENT = 0.05  # seconds that a call gets to return although it should not
-_SECONDS = 10.0  # for one that should
+_SECONDS = 60.0  # for one that should
 
 
 class ByHand:
