@@ -192,8 +192,7 @@ class Agent:
 
     @training.setter
     def training(self, training: Training) -> None:
-        self.trainer.selection = self.selection.with_training(training)
-        self.evaluator.trainings = trainings_of(self.selection)
+        self.trainer.take(self.selection.with_training(training))
 
     @property
     def settings(self) -> Settings:
@@ -368,8 +367,7 @@ class Agent:
         if self.training.cuts_endless_episodes and self.source.vector_env is None:
             limit = self.evaluator.look().episode_limit
             if limit != self.training.episode_limit:
-                self.trainer.selection = self.selection.with_episode_limit(limit)
-                self.evaluator.trainings = trainings_of(self.selection)
+                self.trainer.take(self.selection.with_episode_limit(limit))
 
     def _tell_of_changes(self) -> None:
         """Warn of attributes that were set in environments that the script has in hand, and that do not play."""
@@ -585,8 +583,7 @@ class Agent:
             normalizer: Other statistics of observations; None for the present ones.
         """
         training = self.training.with_parameters(theta, normalizer)
-        self.trainer.selection = self.selection.decided().with_training(training)
-        self.evaluator.trainings = trainings_of(self.selection)
+        self.trainer.take(self.selection.decided().with_training(training))
 
     def set_obs_statistics(self, mean: npt.ArrayLike, std: npt.ArrayLike, count: int) -> None:
         """Set the statistics by which observations are normalised.
@@ -609,7 +606,7 @@ class Agent:
         with self.alone("set_random_seed()"):
             selection = self.selection.with_seed(check_seed(seed))
             self.evaluator.close()
-            self.trainer.selection, self.evaluator.trainings = selection, trainings_of(selection)
+            self.trainer.take(selection)
             self._predictor.seed(seed)
 
     # --- keeping ----------------------------------------------------------------------------------------------------

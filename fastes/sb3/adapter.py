@@ -47,7 +47,6 @@ from fastes.settings.settings import setting_names
 from fastes.system.forks import keep_unused
 from fastes.training.record import Record, Report
 from fastes.training.selection import Selection
-from fastes.training.trainer import trainings_of
 
 _NO_BUFFER = "ES keeps no transitions, only returns"
 _NO_CRITIC = "ES trains one network and no critic: model.policy has its parameters"
@@ -187,8 +186,7 @@ class FastES(Agent):
     @num_timesteps.setter
     def num_timesteps(self, value: int) -> None:
         with self.alone("setting num_timesteps"):
-            self.trainer.selection = self.selection.with_num_timesteps(check_int("num_timesteps", value, 0))
-            self.evaluator.trainings = trainings_of(self.selection)
+            self.trainer.take(self.selection.with_num_timesteps(check_int("num_timesteps", value, 0)))
 
     @property
     def device(self) -> Any:

@@ -382,6 +382,10 @@ class Trainer:
             self._count(after.num_timesteps - before.num_timesteps, after.eval_timesteps - before.eval_timesteps)
         else:
             self._pool_steps = self.evaluator.steps_played()
+        self.take(selection)
+
+    def take(self, selection: Selection) -> None:
+        """Replace the selection; the evaluator's trainings are always its own."""
         self.selection = selection
         self.evaluator.trainings = trainings_of(selection)
 
@@ -392,8 +396,8 @@ class Trainer:
 
     def move(self, selection: Selection, evaluator: Evaluator) -> None:
         """Continue in another environment, also in the middle of `run`: see Agent.use_env."""
-        self.evaluator, self.selection, self._pool_steps = evaluator, selection, evaluator.steps_played()
-        evaluator.trainings = trainings_of(selection)
+        self.evaluator, self._pool_steps = evaluator, evaluator.steps_played()
+        self.take(selection)
 
     def _drop(self, steps: StepsPlayed) -> None:
         """Count steps that are part of no training."""
