@@ -769,7 +769,7 @@ class Agent:
                 if env is not None:
                     env.close()
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """See forks.Owner: a forked copy neither uses nor closes the environment, which may hold a window or a socket."""
         keep_unused(self.__dict__.get("_env"))
         self._env = None

@@ -161,7 +161,7 @@ def test_no_stderr_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_forked_copy_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     bar = ProgressBar()
     bar._face = InFile(0.0)
-    bar.leave_to_parent()
+    bar.reset_after_fork()
     bar._show(at_once=True)
     bar.close()
     assert capsys.readouterr().err == ""

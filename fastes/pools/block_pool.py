@@ -96,7 +96,7 @@ class BlockPool(Pool):
         if block is not None:
             block.close()
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked copy of this process: release what belongs to the parent. The copy can open the pool again."""
         block, self._block, self._tables = self._block, None, None
         if block is not None:

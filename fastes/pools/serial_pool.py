@@ -108,9 +108,9 @@ class SerialPool(BlockPool, LocalPool):
         if runner is not None:
             runner.close()
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked copy: it builds an environment of its own."""
-        super().leave_to_parent()
+        super().reset_after_fork()
         if self._runner is not None:
             keep_unused(self._runner.env)
             self._runner = None

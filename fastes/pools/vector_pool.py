@@ -120,9 +120,9 @@ class VectorPool(BlockPool, LocalPool):
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
         self._use(spec, block)
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked copy: if it comes back from the environment's step, it plays no further one."""
-        super().leave_to_parent()
+        super().reset_after_fork()
         for actor in (actor for players in self._players for actor in players.actors):
             actor.refuse_with(lambda: end_copy(self._copies_end.what))
 

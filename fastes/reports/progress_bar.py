@@ -249,7 +249,7 @@ class ProgressBar(Callback):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """See forks.Owner: two bars would share a terminal's line."""
         self._face, self._looking, self._lock = None, None, threading.RLock()
 

@@ -94,7 +94,7 @@ class JobRunner:
         self._episodes = 0  # that this environment has played
         tell_of_forks(self)
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """See forks.Owner: a forked copy that comes back from env.step or env.reset plays no further step."""
         for player in self._players:
             player.actor.refuse_with(lambda: end_copy(self._copies_end.what))

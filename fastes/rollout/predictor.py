@@ -66,7 +66,7 @@ class Predictor:
         self.lock = threading.RLock()  # to be held round `act`: its actors' memory is there once
         tell_of_forks(self)
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """See forks.Owner: a thread that held the lock is not there in a copy."""
         self.lock = threading.RLock()
 

@@ -56,7 +56,7 @@ class FolderLock:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """See forks.Owner: the lock is the parent's until all have closed the descriptor, and a copy might outlive it."""
         self.release()
 

@@ -393,8 +393,8 @@ class FastES(Agent):
             if hasattr(vec_env, "close"):
                 close_env(vec_env, self.source.name)
 
-    def leave_to_parent(self) -> None:
-        super().leave_to_parent()
+    def reset_after_fork(self) -> None:
+        super().reset_after_fork()
         keep_unused(self.__dict__.get("_vec_env"))
         self._vec_env, self._shown_env = None, (None, None)
 

@@ -153,7 +153,7 @@ class BottomLine:
         self._stream.flush()
         self._width = len(text)
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """See forks.Owner: two processes would write over each other."""
         BottomLine.shown = None
 

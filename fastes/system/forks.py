@@ -14,7 +14,7 @@ from weakref import WeakSet
 class Owner(Protocol):
     """Holds what two processes cannot share: other processes, sockets, memory, environments."""
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked copy: let go of it, without a word to whoever is at its other end; it is made anew when it is needed."""
 
 
@@ -24,7 +24,7 @@ TOLD = "fastes: a process that"  # how what `end_copy` says begins
 
 
 def tell_of_forks(owner: Owner) -> None:
-    """Forked copies of this process call owner.leave_to_parent() before anything else."""
+    """Forked copies of this process call owner.reset_after_fork() before anything else."""
     _owners.add(owner)
 
 
@@ -83,7 +83,7 @@ def end_copy(what: str, error: BaseException | None = None) -> NoReturn:
 
 def _in_a_copy() -> None:
     for owner in list(_owners):
-        owner.leave_to_parent()
+        owner.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

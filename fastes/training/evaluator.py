@@ -285,7 +285,7 @@ class Evaluator:
         if is_own:
             self.pool.close()
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked copy: open the model's own pool anew, and draw the noise table into it."""
         self.running, self.pool, self._shared = [], self._own_pool, None
         self._release_tables()

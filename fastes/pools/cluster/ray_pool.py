@@ -348,7 +348,7 @@ class RayPool(Pool):
         if nodes is not None:
             nodes.close()
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked copy: the connection is its parent's."""
         keep_unused(self._nodes, self._sums, *self._tickets.values())  # finalisers would speak to the cluster
         self._sums, self._tickets, self._parameters = {}, {}, {}

@@ -121,7 +121,7 @@ class ProcessPool(BlockPool):
                 self._payload = None
             warn_of_late(self.spec.source.name, late)
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked copy. The epoll set is shared: nothing is taken out of it.
 
         The copy closes its ends of the sockets, or workers would not see their parent hang up.
@@ -129,11 +129,11 @@ class ProcessPool(BlockPool):
         workers = list(self._workers.values())
         self._workers.clear()
         for worker in workers:
-            worker.leave_to_parent()
+            worker.reset_after_fork()
         if self.is_open:
             self._selector.close()
             self._hang_detector.forget()
-        super().leave_to_parent()
+        super().reset_after_fork()
         if self._payload is not None:
             self._payload.close()
             self._payload = None

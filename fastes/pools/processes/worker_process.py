@@ -215,7 +215,7 @@ class Worker:
         self.wait(_DEATH_SECONDS)
         self._close_descriptors()
 
-    def leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """See forks.Owner: a forked copy is not its parent, and has neither to wait for it nor to kill it."""
         self.process.returncode = 0
         self._close_descriptors()
