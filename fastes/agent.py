@@ -53,7 +53,6 @@ from fastes.reports.listener import CallbackListener
 from fastes.reports.monitor_files import MonitorFile
 from fastes.reports.progress_bar import ProgressBar
 from fastes.reports.training_warnings import StatisticsWarnings
-from fastes.rollout.env_calls import CalledEnv
 from fastes.rollout.episode import Episode
 from fastes.rollout.job import StepsPlayed
 from fastes.rollout.obs_normalizer import ObsNormalizer
@@ -67,7 +66,7 @@ from fastes.system.console import output_lasts
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import keep_unused, tell_of_forks
 from fastes.training.evaluation import Evaluation, PendingEvaluation
-from fastes.training.evaluator import Evaluator
+from fastes.training.evaluator import CalledEnv, Evaluator
 from fastes.training.player import Player
 from fastes.training.record import Record
 from fastes.training.selection import Selection, trial_seed

@@ -12,8 +12,7 @@ import pytest
 from gymnasium import spaces
 
 from fastes import FastES, WorkerError
-from fastes.rollout.observations.layout import layout_of
-from fastes.rollout.observations.reader import ObservationReader
+from fastes.rollout.observations import ObservationReader, layout_of
 
 SMALL: dict[str, Any] = {"seed": 0, "population_size": 4, "preset": "default", "target_return": "none"}
 IMAGE = spaces.Box(0, 255, (12, 10, 3), np.uint8)

@@ -19,7 +19,7 @@ from training import learn
 
 from fastes import FastES, TorchPolicy
 from fastes.policies.mlp import make_policy_spec
-from fastes.rollout.observations.rows import observation_rows
+from fastes.rollout.observations import observation_rows
 from fastes.rollout.predictor import Predictor
 
 ACTIONS = spaces.Box(-1.0, 1.0, (2,))

@@ -21,7 +21,7 @@ from fastes import FastES, _core
 from fastes.envs.source import EnvSource
 from fastes.policies.policy_spec import PolicySpec
 from fastes.rollout.episode import EpisodeSettings
-from fastes.rollout.observations.reader import ObservationReader
+from fastes.rollout.observations import ObservationReader
 
 _RECORDED_STEPS = 3_000  # played before each measurement, whole episodes
 

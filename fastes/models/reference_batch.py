@@ -21,7 +21,7 @@ from fastes.policies.choose_policy import AnySpec
 from fastes.policies.layers.batch_norm import REFERENCE_SIZE
 from fastes.rollout.episode import EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE
-from fastes.rollout.observations.reader import ObservationReader
+from fastes.rollout.observations import ObservationReader
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
 from fastes.system.forks import CopiesEndHere
 from fastes.system.interrupts import interrupts_wait

@@ -19,12 +19,11 @@ from fastes.errors import WorkerError, frames_of, origin_of, summary_of
 from fastes.pools.block_pool import BlockPool
 from fastes.pools.open_requests import OpenRequest
 from fastes.pools.pool import LocalPool
-from fastes.rollout.action_masks import has_mask
 from fastes.rollout.episode import Episode, EpisodeSettings
 from fastes.rollout.job import PoolSpec, Request, RequestScalars, TrainingNeeds
 from fastes.rollout.job_runner import parameter_loader
-from fastes.rollout.last_infos import write_info
-from fastes.rollout.observations.reader import ObservationReader
+from fastes.rollout.last_infos import has_mask, write_info
+from fastes.rollout.observations import ObservationReader
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
 from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, SlotLayout
 from fastes.system.forks import CopiesEndHere, end_copy

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
+from fastes.envs.given.likeness import alike
 from fastes.envs.source import EnvSource, Pair
 from fastes.es.perturbations import Perturbations
+from fastes.policies.action_head import BOX_MAPPINGS, make_action_head
 from fastes.policies.choose_policy import AnySpec
+from fastes.policies.custom_policy import obs_shape_of
 from fastes.rollout.env_calls import EnvCall
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.last_infos import Info, read_info
@@ -153,6 +158,50 @@ class PoolSpec:
     def without_references(self) -> PoolSpec:
         """The same for processes that have the reference batches in the block."""
         return replace(self, trainings=tuple(replace(each, reference=None) for each in self.trainings))
+
+    def check_spaces(self, env: Any) -> None:
+        """Compare the spaces of an environment with those of the first one, or with the policies if there is none.
+
+        Raises:
+            ValueError: If they differ, with the spaces of both.
+        """
+        found = env.observation_space, env.action_space
+        if self.spaces is not None:
+            if all(map(alike, found, self.spaces)):
+                return
+            first = self.spaces
+            expected = f"the observation space {first[0]} and the action space {first[1]}, as the one that was built first"
+        else:
+            unfit = next((each.policy for each in self.trainings if not _fits(each.policy, found)), None)
+            if unfit is None:
+                return
+            expected = f"observations of shape {unfit.obs_shape} and {unfit.head}, as the policy was made for"
+        raise ValueError(
+            f"{self.source.name!r} was built with the observation space {found[0]} and the action space {found[1]}: expected "
+            f"{expected}. What builds it has to give the same spaces each time, in every process"
+        )
+
+
+def _fits(policy: AnySpec, found: Pair) -> bool:
+    """Whether a policy takes such observations and gives such actions."""
+    if obs_shape_of(found[0]) != (policy.obs_shape, policy.flattened):
+        return False
+    head = policy.head
+    if head is None:
+        return True
+    mapping = head.kind if head.kind in BOX_MAPPINGS else "clip"
+    try:
+        return make_action_head(found[1], mapping, head.num_bins or 10) == head
+    except ValueError:
+        return False
+
+
+def comparable(pair: Pair | None) -> Pair | None:
+    """The spaces; None if they differ from their own copies, as those of classes without a comparison do."""
+    try:
+        return pair if pair is not None and all(map(alike, pair, pickle.loads(cloudpickle.dumps(pair)))) else None
+    except Exception:
+        return None
 
 
 class Request(NamedTuple):

@@ -17,17 +17,16 @@ from fastes.envs.closing import close_env
 from fastes.envs.source import Env
 from fastes.es.perturbations import write_candidate
 from fastes.policies.choose_policy import AnySpec
-from fastes.rollout.action_masks import has_mask
 from fastes.rollout.env_calls import FORGET, in_force, make_call
 from fastes.rollout.episode import Episode, EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, RequestScalars, TrainingNeeds
-from fastes.rollout.last_infos import write_info
-from fastes.rollout.observations.reader import Notify, ObservationReader, warn
+from fastes.rollout.last_infos import has_mask, write_info
+from fastes.rollout.observations import Notify, ObservationReader, warn
 from fastes.rollout.shared_block import CALLS, EPISODE, EVALUATION_STEPS, JOB, STEPS, RequestSlot, SharedBlock, SlotLayout
-from fastes.rollout.space_checks import check_spaces
-from fastes.system.float_mode import what_changed_floats
 from fastes.system.forks import CopiesEndHere, end_copy, tell_of_forks
 
+_ROUNDINGS = ("", "rounds down", "rounds up", "rounds to zero")
+_FLAGS = {"flushes to zero": "flushes denormals to zero", "denormals are zero": "reads denormals as zero", "traps": "traps"}
 _NO_SCALARS = RequestScalars(0, -1, 0.0, 0.0, EpisodeSettings())
 
 
@@ -147,7 +146,7 @@ class JobRunner:
         self._episodes += scalars.episodes.per_candidate if candidate else 1
         if (mode := _core.set_floats_back() or player.actor.float_mode) and not self._told_of_floats:
             self._told_of_floats = True
-            self._notify("floats", what_changed_floats(f"the environment {self.spec.source.name}", mode))
+            self._notify("floats", _change_of_floats(f"the environment {self.spec.source.name}", mode))
         slot.seconds[job] = time.perf_counter() - started
         _core.commit(slot.committed, job, ticket)
         _core.commit(row, JOB, -1)  # whoever sees this sees the flag
@@ -203,12 +202,12 @@ class JobRunner:
         for call in in_force(way):
             self.env = make_call(self.env, call)
         self._called = wanted
-        check_spaces(self.env, self.spec)
+        self.spec.check_spaces(self.env)
 
     def _build(self) -> Env:
         env = self.spec.source()
         try:
-            check_spaces(env, self.spec)
+            self.spec.check_spaces(env)
         except BaseException:
             close_env(env, self.spec.source.name)
             raise
@@ -252,3 +251,13 @@ def load_with_options(actor: _core.Actor, slot: RequestSlot, job: int, sigma: fl
     each = slot.sigma_each if layout.num_sigmas else sigma
     window = (int(slot.window_first[pair]), layout.window_size) if layout.window_size else None
     write_candidate(actor.parameters, slot.theta, slot.noise, int(slot.noise_index[pair]), each, side, window)
+
+
+def _change_of_floats(what: str, mode: int) -> str:
+    """The warning about code that has changed the float mode. mode: as _core.float_mode returns it, not 0."""
+    found = [_ROUNDINGS[mode & 3], *(said for name, said in _FLAGS.items() if mode & _core.FLOAT_FLAGS[name])]
+    return (
+        f"{what} has changed how its process computes with floats (it {', '.join(filter(None, found))}): FastES sets that back "
+        "before each reset, action and update, since results would depend on which process played what. A library that was "
+        "compiled with -ffast-math does it when it is loaded"
+    )

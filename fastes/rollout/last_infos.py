@@ -16,6 +16,11 @@ _SCALARS = (bool, int, float, str)
 Info = dict[str, Any]
 
 
+def has_mask(info: Any) -> bool:
+    """Whether an info offers an action mask, as those of PettingZoo's games and of Gymnasium's Taxi do."""
+    return isinstance(info, (dict, Mapping)) and ("action_mask" in info or "action_masks" in info)
+
+
 def write_info(room: npt.NDArray[np.uint8], info: Any, keywords: Sequence[str]) -> None:
     """Write the scalars of an info into the room of its episode, uint8 (n,).
 

@@ -15,9 +15,7 @@ from fastes._core import Actor
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.layers.recurrent_state import State, cells_of, remembered_in, state_of
 from fastes.rollout.obs_normalizer import ObsNormalizer
-from fastes.rollout.observations.layout import CHANNELS_FIRST, layout_of
-from fastes.rollout.observations.reader import ObservationReader, warn
-from fastes.rollout.observations.rows import observation_rows
+from fastes.rollout.observations import CHANNELS_FIRST, ObservationReader, layout_of, observation_rows, warn
 from fastes.rollout.random_state import one_thread
 from fastes.system.forks import tell_of_forks
 
@@ -87,7 +85,7 @@ class Predictor:
         """Compute the action for one observation, or the actions for a batch.
 
         An array of a Box's own shape is one observation; with one more axis in front it is a batch. For the other spaces see
-        fastes.rollout.observations.rows.observation_rows.
+        fastes.rollout.observations.observation_rows.
 
         Args:
             theta: The policy's parameters, float32 (num_params,).

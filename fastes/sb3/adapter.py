@@ -33,7 +33,6 @@ from fastes.policies.policy_keywords import POLICIES
 from fastes.pools.make_pool import PoolChoice
 from fastes.reports.callbacks import Callback, CallbackList
 from fastes.reports.episode_infos import checked_keywords, keywords_in
-from fastes.rollout.action_masks import METHOD, masks_are_not_used
 from fastes.rollout.last_infos import LEFT_OUT, ROOM
 from fastes.sb3 import logger as logging
 from fastes.sb3.callbacks import as_callback
@@ -48,6 +47,7 @@ from fastes.system.forks import keep_unused
 from fastes.training.record import Record, Report
 from fastes.training.selection import Selection
 
+_MASKS = "action_masks"  # the method that sb3-contrib's MaskablePPO calls
 _NO_BUFFER = "ES keeps no transitions, only returns"
 _NO_CRITIC = "ES trains one network and no critic: model.policy has its parameters"
 _INTERNAL = "it is inside SB3's algorithms: subclass fastes.Callback, or write the loop with fastes.EvolutionStrategy"
@@ -572,16 +572,20 @@ class FastES(Agent):
             )
 
     def _warn_of_masks(self, where: str) -> None:
-        """Once that action masks are not used. where: what offers them."""
-        if METHOD not in self._said:
-            self._said.add(METHOD)
-            self._warn(masks_are_not_used(where))
+        """Warn once that action masks are not used. where: what offers them."""
+        if _MASKS not in self._said:
+            self._said.add(_MASKS)
+            self._warn(
+                f"the environment offers action masks ({where}), and FastES uses none: candidates choose among all actions. If "
+                "step() takes any of them, as Taxi's does, that is fine; if not, let it do nothing, or end the episode, for "
+                "one that is not allowed, or show the mask in a Dict observation to a CallablePolicy"
+            )
 
     def _warn_of_mask_method(self) -> None:
         """Of environments that have the method of sb3-contrib's MaskablePPO, as far as one was seen here."""
         vector_env, seen = self.source.vector_env, self.evaluator.seen
-        if (seen is not None and METHOD in seen.names) or (vector_env is not None and vector_env.has_method(METHOD)):
-            self._warn_of_masks(f"{METHOD}()")
+        if (seen is not None and _MASKS in seen.names) or (vector_env is not None and vector_env.has_method(_MASKS)):
+            self._warn_of_masks(f"{_MASKS}()")
 
     def dump_logs(self, iteration: int = 0) -> None:
         """Write what SB3's algorithms write each iteration, and whatever else was recorded."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.envs.closing import close_env
+from fastes.envs.given.later_changes import WatchedEnv
 from fastes.envs.seen import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.es.parameter_windows import window_size
 from fastes.pools.pool import Pool, run_trainings
-from fastes.rollout.env_calls import EnvCalls, made_on
+from fastes.rollout.env_calls import FORGET, EnvCalls, made_on, make_call
 from fastes.rollout.episode import EpisodeSettings
-from fastes.rollout.job import PoolSpec, Request, StepsPlayed, TrainingNeeds
+from fastes.rollout.job import PoolSpec, Request, StepsPlayed, TrainingNeeds, comparable
 from fastes.rollout.last_infos import ROOM
 from fastes.rollout.obs_normalizer import ObsNormalizer
-from fastes.rollout.space_checks import check_spaces, comparable
 from fastes.settings.settings import Settings
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import tell_of_forks
@@ -202,7 +202,7 @@ class Evaluator:
         if self.seen is None:
             env = self.source(self.own_number if self.pool.is_open or self.is_shared else 0)
             try:
-                check_spaces(env, self.pool_spec(training=False))
+                self.pool_spec(training=False).check_spaces(env)
                 self.seen = look_at(env)
             finally:
                 close_env(env, self.source.name)
@@ -293,6 +293,48 @@ class Evaluator:
     def _release_tables(self) -> None:
         for training in self.trainings.values():
             training.strategy.table.release()
+
+
+class CalledEnv:
+    """An environment of this process that has been given all calls so far. It is built when it is first asked for.
+
+    build: makes one, after the calls so far.
+    """
+
+    def __init__(self, build: Callable[[], Env], calls: EnvCalls) -> None:
+        self._build, self._calls = build, calls
+        self._env: Env | None = None
+        self._watched: WatchedEnv | None = None
+        self._count = 0  # how many calls it was given
+
+    def get(self) -> Env:
+        """It; another object after calls that build it again or put a wrapper around it."""
+        made = self._calls.sent()
+        if FORGET in [call.kind for call in made[self._count :]]:
+            self.close()
+        if self._env is None:
+            self._env, self._count, self._watched = self._build(), len(made), None
+        for call in made[self._count :]:
+            self._env, self._watched = make_call(self._env, call), None
+            self._count += 1
+        if self._watched is None:
+            self._watched = WatchedEnv(self._env, "model.env")
+        return self._env
+
+    def tell_of_changes(self) -> None:
+        """Warn about changes made other than by calls: they reach no environment that plays."""
+        if self._env is not None and self._watched is not None:
+            self._watched.tell_of_changes(self._build)
+
+    def close(self) -> None:
+        env = self.let_go()
+        if env is not None:
+            close_env(env)
+
+    def let_go(self) -> Env | None:
+        """Hand the environment over, and forget it."""
+        env, self._env = self._env, None
+        return env
 
 
 def _room_for_evaluations(settings: Settings, training: bool) -> int:

@@ -36,7 +36,6 @@ from fastes.pools.cluster.replica import KnownRequests
 from fastes.pools.processes.process_pool import ProcessPool, spare_workers
 from fastes.rollout.job import Batch, PoolSpec
 from fastes.rollout.obs_normalizer import MomentSums
-from fastes.rollout.space_checks import check_spaces
 from fastes.system.memory import check_memory
 
 _ADVICE = "use a node with more, a smaller noise_table_size, or fewer candidates"
@@ -103,7 +102,7 @@ class Node:
         spec: PoolSpec = replace(cloudpickle.loads(content), first_worker=first_worker)
         env = spec.source(first_worker)
         try:
-            check_spaces(env, spec)
+            spec.check_spaces(env)
         finally:
             close_env(env, spec.source.name)
         max_ranges = max_ranges_for(spec, self.workers)

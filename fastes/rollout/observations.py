@@ -1,0 +1,365 @@
+"""Turns an observation into the one array that a policy reads, tells one from a batch, and describes one that does not fit."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from fastes.errors import level_outside, shown
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+Space = spaces.Space[Any]
+Read = Callable[[Any], Array]
+Notify = Callable[[str, str], None]  # takes what kind of thing is said, which is said once, and the text
+
+CHANNELS_FIRST = "its channels come first and are moved to the end"
+_ONE = -1  # stands for a single observation where others have the length of a batch
+
+
+class Layout(NamedTuple):
+    """How an array comes into the shape of its space, and what that is in words."""
+
+    arrange: Callable[[Array], Array]
+    said: str
+
+
+def layout_of(given: Shape, shape: Shape) -> Layout | None:
+    """The layout of an array of a given shape for a space of this shape; None where its values have no certain place."""
+    if given == shape:
+        return Layout(lambda array: array, "")
+    if len(given) == len(shape) == 3:
+        if (*given[1:], given[0]) == shape:
+            return Layout(lambda array: array.transpose(1, 2, 0), CHANNELS_FIRST)
+        if (given[2], *given[:2]) == shape:
+            return Layout(lambda array: array.transpose(2, 0, 1), "its channels come last and are moved to the front")
+    if [n for n in given if n != 1] == [n for n in shape if n != 1]:
+        return Layout(lambda array: array.reshape(shape), "axes of length 1 are left out or added")
+    return None
+
+
+def warn(_: str, said: str) -> None:
+    warnings.warn(said, RuntimeWarning, stacklevel=level_outside())
+
+
+class ObservationReader:
+    """Reads observations of a space, in training and in `predict` alike.
+
+    read: the one of both that there is.
+    arrange: an array of the space's shape, of one of a Box, for what arrives in another layout or dtype.
+    flatten: the array (n,) of any observation; None for a Box, whose arrays are read as they are.
+
+    A layout that can only mean one thing is taken. Choices outside of their space set none of its places, and numbers outside
+    of it are taken as they are; both are said once. TypeError, ValueError or LookupError for anything else.
+    Bounds are compared with the first observation alone: most environments leave them now and then, and nothing else uses them.
+
+    notify: receives it.
+    bounded: False where a wrapper shows other values than the space has, as SB3's VecNormalize does; bounds are not compared.
+    """
+
+    def __init__(self, space: Space, notify: Notify = warn, bounded: bool = True) -> None:
+        self.space, self.notify, self.bounded = space, notify, bounded
+        self._said: set[tuple[str, str]] = set()
+        is_box = isinstance(space, spaces.Box)
+        self.read: Read = (
+            self._box(space, "observation") if isinstance(space, spaces.Box) else self._reader(space, "observation")
+        )
+        self.arrange: Read | None = self.read if is_box else None
+        self.flatten: Read | None = None if is_box else self.read
+
+    def say(self, where: str, kind: str, said: str) -> None:
+        """Once of each kind for each part of the space."""
+        if (where, kind) not in self._said:
+            self._said.add((where, kind))
+            self.notify(f"{where}: {kind}", said)
+
+    def _reader(self, space: Space, where: str) -> Read:
+        if isinstance(space, spaces.Dict):
+            return self._dict(space, where)
+        if isinstance(space, spaces.Tuple):
+            parts = [self._reader(part, f"{where}[{number}]") for number, part in enumerate(space.spaces)]
+            return lambda values: np.concatenate([read(value) for read, value in zip(parts, values, strict=True)])
+        if isinstance(space, spaces.Box):
+            as_array, dtype = self._box(space, where), space.dtype
+            return lambda value: _cast(as_array(value), dtype).ravel()
+        if isinstance(space, spaces.Discrete):
+            return self._discrete(space, where)
+        if isinstance(space, spaces.MultiDiscrete):
+            return self._multi_discrete(space, where)
+        if isinstance(space, spaces.MultiBinary):
+            return self._multi_binary(space, where)
+        return lambda value: np.asarray(spaces.flatten(space, value))
+
+    def _dict(self, space: spaces.Dict, where: str) -> Read:
+        parts = [(key, self._reader(part, f"{where}[{key!r}]")) for key, part in space.spaces.items()]
+
+        def read(values: Any) -> Array:
+            if len(values) > len(parts):
+                more = sorted(str(key) for key in values if key not in space.spaces)
+                self.say(where, "keys", f"{where} has the keys {more}, which its space lacks: they are left out")
+            return np.concatenate([read_part(values[key]) for key, read_part in parts])
+
+        return read
+
+    def _laid_out(self, value: Any, shape: tuple[int, ...], where: str) -> Array:
+        """An array of this shape, if there is one certain way to read it so."""
+        array = np.asarray(value)
+        if array.shape == shape:
+            return array
+        if (layout := layout_of(array.shape, shape)) is None:
+            raise ValueError(f"{where} has shape {array.shape}: expected {shape}")
+        self.say(where, layout.said, f"{where} has shape {array.shape} where its space has {shape}: {layout.said}")
+        return layout.arrange(array)
+
+    def _box(self, space: spaces.Box, where: str) -> Read:
+        shape, unseen = space.shape, [True] if self.bounded else []
+
+        def read(value: Any) -> Array:
+            array = value if type(value) is np.ndarray and value.shape == shape else self._laid_out(value, shape, where)
+            if unseen:
+                unseen.clear()
+                self._compare(space, array, where)
+            return array
+
+        return read
+
+    def _compare(self, space: spaces.Box, array: Array, where: str) -> None:
+        """Say what of the first observation is outside of the space."""
+        if array.dtype.kind not in "fiub":
+            return
+        with np.errstate(invalid="ignore"):
+            outside = (array < space.low) | (array > space.high)
+            if np.dtype(space.dtype).kind in "iu":
+                outside |= np.floor(array) != array
+        if outside.any():
+            self.say(
+                where,
+                "values",
+                f"{where} has the value {array[outside].flat[0]!s} with dtype {array.dtype}, which is not in {space}: values "
+                "outside of a Box are taken as they are",
+            )
+
+    def _discrete(self, space: spaces.Discrete, where: str) -> Read:
+        start, count = int(space.start), int(space.n)
+
+        def read(value: Any) -> Array:
+            choice = np.zeros(count, np.float32)
+            number = _whole(value if type(value) is int else self._laid_out(value, (), where)[()], space, where) - start
+            if 0 <= number < count:
+                choice[number] = 1.0
+            else:
+                odd = number + start
+                self.say(where, "values", f"{where} has the value {odd}, which is not in {space}: all its places are 0")
+            return choice
+
+        return read
+
+    def _multi_discrete(self, space: spaces.MultiDiscrete, where: str) -> Read:
+        counts, start = space.nvec.ravel().astype(np.int64), np.asarray(space.start).ravel().astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+
+        def read(value: Any) -> Array:
+            array = self._laid_out(value, space.nvec.shape, where)
+            choices = np.zeros(offsets[-1], np.float32)
+            with np.errstate(invalid="ignore"):
+                whole = array.astype(np.int64).ravel()
+                if array.dtype.kind not in "iu" and not (array.ravel() == whole).all():
+                    raise ValueError(f"{where} has values that are no choices of {space}")
+            numbers = whole - start
+            inside = (numbers >= 0) & (numbers < counts)
+            choices[(offsets[:-1] + numbers)[inside]] = 1.0
+            if not inside.all():
+                odd = whole[~inside][0]
+                self.say(where, "values", f"{where} has the value {odd}, which is not in {space}: its places are 0")
+            return choices
+
+        return read
+
+    def _multi_binary(self, space: spaces.MultiBinary, where: str) -> Read:
+        shape = space.shape
+
+        def read(value: Any) -> Array:
+            array = _cast(self._laid_out(value, shape, where), np.float32).ravel()
+            if not ((array == 0.0) | (array == 1.0)).all():
+                odd = array[(array != 0.0) & (array != 1.0)][0]
+                self.say(where, "values", f"{where} has the value {odd:g}, which is not in {space}: it is taken as it is")
+            return array
+
+        return read
+
+
+def _whole(value: Any, space: Space, where: str) -> int:
+    """A choice as an int."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        number = float(value)
+        if not number.is_integer():
+            raise ValueError(f"{where} has the value {value}, which is not in {space}") from None
+        return int(number)
+
+
+def _cast(array: Array, dtype: Any) -> Array:
+    """Numbers in the dtype of their space, as they are where it cannot hold them. TypeError for anything but numbers."""
+    dtype = np.dtype(dtype)
+    if array.dtype == dtype:
+        return array
+    if array.dtype.kind == "O":
+        array = array.astype(np.float64)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"values with dtype {array.dtype}: expected numbers")
+    if dtype.kind == "f":
+        return array.astype(dtype)
+    with np.errstate(invalid="ignore"):
+        cast = array.astype(dtype)
+    return cast if (cast == array).all() else array
+
+
+class _Misfit(ValueError):
+    """Names the part of an observation that does not fit."""
+
+
+def observation_rows(space: Space, observation: Any) -> tuple[list[Any], bool]:
+    """The observations that are meant, each as ObservationReader takes it, and whether it was just one.
+
+    Shapes decide, in this order: one observation of the space; a batch, stacked along a new first axis in every array (a
+    dict of arrays (n, ...), a tuple of such arrays, an int array (n,) for Discrete, as SB3's and Gymnasium's vector
+    environments return them); a list, or an array of objects, of observations. For a Tuple space only a tuple is read
+    as stacked: a list of tuples is a list of observations.
+
+    Layouts are those of `layout_of`. Choices (Discrete, MultiDiscrete) have to be whole numbers; those outside of the space are
+    the reader's to tell of. Raises ValueError that names the part that does not fit.
+    """
+    try:
+        if _is_listed(space, observation):
+            for index, item in enumerate(observation):
+                if _lengths(space, item, f"observation[{index}]") - {_ONE}:
+                    raise _Misfit(f"observation[{index}] is a batch itself")
+            return [_row(space, item, ...) for item in observation], False
+        lengths = _lengths(space, observation, "observation") or {_ONE}
+    except _Misfit as misfit:
+        raise ValueError(
+            f"{misfit}; the observation space is {space}: expected one observation of it, a batch stacked along a new first "
+            "axis of each array, or a list of observations"
+        ) from None
+    if lengths == {_ONE}:
+        return [_row(space, observation, ...)], True
+    return [_row(space, observation, index) for index in range(lengths.pop())], False
+
+
+def misfit(space: Space, observation: Any) -> str:
+    """Why an observation is not a single one of a space, and at which part; '' if it is one."""
+    try:
+        lengths = _lengths(space, observation, "observation") or {_ONE}
+    except _Misfit as found:
+        return str(found).partition(", or (n")[0]
+    return "" if lengths == {_ONE} else f"observation is {_short(observation)}, a batch of {lengths.pop()}"
+
+
+def _is_listed(space: Space, observation: Any) -> bool:
+    """Whether each item is an observation of a Dict or Tuple space."""
+    if not _has_items(observation) or not isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return False
+    if isinstance(space, spaces.Dict) or isinstance(observation, tuple):
+        return isinstance(space, spaces.Dict)
+    try:
+        return _lengths(space, tuple(observation), "observation") != {_ONE}
+    except _Misfit:
+        return True
+
+
+def _has_items(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+def _lengths(space: Space, value: Any, where: str) -> set[int]:
+    """The length of the batch that value is, or _ONE; nothing for a space without parts. Raises _Misfit."""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(value, Mapping) or not set(space.spaces) <= set(value):
+            got = f"has keys {sorted(map(str, value))}" if isinstance(value, Mapping) else f"is {_short(value)}"
+            raise _Misfit(f"{where} {got}: expected a dict with keys {sorted(space.spaces)}")
+        parts = [_lengths(part, value[key], f"{where}[{key!r}]") for key, part in space.spaces.items()]
+    elif isinstance(space, spaces.Tuple):
+        if not _has_items(value) or len(value) != len(space.spaces):
+            raise _Misfit(f"{where} is {_short(value)}: expected a tuple of {len(space.spaces)} parts")
+        parts = [_lengths(part, value[k], f"{where}[{k}]") for k, part in enumerate(space.spaces)]
+        if not isinstance(value, tuple) and any(part - {_ONE} for part in parts):
+            raise _Misfit(f"{where} is a {type(value).__name__} of batches: expected a tuple of them")
+    else:
+        return {_length_of_leaf(space, value, where)}
+    found = set[int]().union(*parts)
+    if len(found) > 1:
+        words = sorted("one observation" if n == _ONE else f"a batch of {n}" for n in found)
+        raise _Misfit(f"{where} mixes {' and '.join(words)}")
+    return found
+
+
+def _length_of_leaf(space: Space, value: Any, where: str) -> int:
+    if not isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+        if space.contains(value):
+            return _ONE
+        if _has_items(value) and all(space.contains(item) for item in value):
+            return len(value)
+        raise _Misfit(f"{where} is {_short(value)}, which is not in {space}")
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise _Misfit(f"{where} is {_short(value)}: expected numbers of one shape") from None
+    if array.dtype.kind not in "fiub":
+        raise _Misfit(f"{where} is {_short(value)} with dtype {array.dtype}: expected numbers")
+    shape = space.shape or ()
+    if array.shape == shape:
+        length = _ONE
+    elif array.ndim and array.shape[1:] == shape:
+        length = len(array)
+    elif layout_of(array.shape, shape) is not None:
+        length = _ONE
+    elif array.ndim and layout_of(array.shape[1:], shape) is not None:
+        length = len(array)
+    else:
+        rows = f"(n, {', '.join(map(str, shape))})" if shape else "(n,)"
+        raise _Misfit(f"{where} has shape {array.shape}: expected {shape}, or {rows} for a batch of n")
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) and array.dtype.kind == "f":
+        odd = array[~(np.floor(array) == array)]
+        if odd.size:
+            raise _Misfit(f"{where} has the value {odd.flat[0]}, which is not in {space}")
+    return length
+
+
+def _row(space: Space, value: Any, index: Any) -> Any:
+    """One observation of a batch; with `...` the value is one itself."""
+    if isinstance(space, spaces.Dict):
+        return {**value, **{key: _row(part, value[key], index) for key, part in space.spaces.items()}}  # more keys are told of
+    if isinstance(space, spaces.Tuple):
+        return tuple(_row(part, value[k], index) for k, part in enumerate(space.spaces))
+    if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+        return np.asarray(value)[index]
+    return value if index is ... else value[index]
+
+
+def _short(value: Any) -> str:
+    return f"the {type(value).__name__} {shown(value, 100)}"
+
+
+def advice_on_step(space: Any, flatten: Any, size: int, returned: Any) -> str:
+    """The fault of the last observation; '' if it has none, and the exception has another cause.
+
+    flatten: see ObservationReader.
+    size: values of a flattened observation.
+    returned: the observation.
+    """
+    if flatten is None:
+        return ""
+    try:
+        if len(flatten(returned)) == size:
+            return ""
+    except Exception:  # this is what is to be told
+        pass
+    what = misfit(space, returned)
+    return f"env returned an observation that is not one of its observation_space: {what}; the space is {space}" if what else ""
