@@ -424,8 +424,7 @@ class Agent:
             WorkerError: For an exception in an environment. After any exception, Ctrl-C too, the model is as it was after its
                 last whole generation: it can be saved, and learn goes on from there.
         """
-        learning = Agent.learn_async(
-            self,
+        learning = self.learn_async(
             total_timesteps,
             callback,
             reset_num_timesteps=reset_num_timesteps,
@@ -468,7 +467,7 @@ class Agent:
         with self.alone("learn()"), output_lasts():
             self.trainer.selection = self.selection.with_budget(budget, reset_num_timesteps)
             begun_at = {trial.number: trial.training.generation for trial in self.selection.trials}
-            callbacks = self._all_callbacks(callback, progress_bar)
+            callbacks = self._all_callbacks(callback, progress_bar, is_new=reset_num_timesteps)
             self._tell_of_changes()
             if self.info_keywords or callbacks.reads_infos:
                 self.evaluator.tell_infos(self.info_keywords)
@@ -485,9 +484,9 @@ class Agent:
         of = self.last_evaluation_of  # if generations have followed, training goes back to what it proved solved
         return not self.solved or of is None or of.generation > begun_at.get(self.selection.present.number, 0)
 
-    def _all_callbacks(self, callback: CallbackArgument, progress_bar: bool) -> CallbackList:
+    def _all_callbacks(self, callback: CallbackArgument, progress_bar: bool, is_new: bool) -> CallbackList:
         """The model's own callbacks, and the user's."""
-        callbacks = [self._as_callback(callback)]
+        callbacks = [self._as_callback(callback, is_new)]
         if self.source.monitor_file is not None:
             callbacks.insert(0, MonitorFile(self.source.monitor_file))
         if self.verbose:
@@ -496,7 +495,8 @@ class Agent:
             callbacks.append(ProgressBar(line_seconds=_LINE_SECONDS))
         return CallbackList(callbacks)
 
-    def _as_callback(self, callback: Any) -> Callback:
+    def _as_callback(self, callback: Any, is_new: bool) -> Callback:  # noqa: ARG002
+        """The user's callback argument as one callback. is_new: whether the counters begin at 0."""
         return as_callback(callback)
 
     def as_judged(self) -> AbstractContextManager[None]:

@@ -36,8 +36,6 @@ from fastes.reports.episode_infos import checked_keywords, keywords_in
 from fastes.rollout.last_infos import LEFT_OUT, ROOM
 from fastes.sb3 import logger as logging
 from fastes.sb3.callbacks import as_callback
-from fastes.sb3.event_files import check_tensorboard
-from fastes.sb3.logged_statistics import LogStatistics
 from fastes.sb3.policy import Policy, check_device, device
 from fastes.sb3.training_envs import as_sb3_shows, training_envs
 from fastes.settings.foreign_names import ANSWERS
@@ -222,47 +220,34 @@ class FastES(Agent):
             WorkerError: For an exception in an environment. After any exception, Ctrl-C too, the model is as it was after its
                 last whole generation: it can be saved, and learn goes on from there.
         """
-        given = total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
-        self._drive(self.learn_async(*given, max_minutes=max_minutes, **removed))
-        return self
-
-    async def learn_async(
-        self,
-        total_timesteps: float | None = None,
-        callback: CallbackArgument = None,
-        log_interval: int | None = 1,
-        tb_log_name: str = "FastES",
-        reset_num_timesteps: bool = True,
-        progress_bar: bool = False,
-        *,
-        max_minutes: float | None = None,
-        **removed: Any,
-    ) -> bool:
-        """`learn` as a coroutine, for several models on one pool (fastes.seeds). Returns whether anything was trained."""
         check_name("tb_log_name", tb_log_name)
         interval = None if log_interval is None else check_int("log_interval", log_interval, 1)
-        self._next_session = _Session(interval, tb_log_name, reset_num_timesteps is True)
-        return await super().learn_async(
-            total_timesteps,
-            callback,
-            reset_num_timesteps=reset_num_timesteps,
-            progress_bar=progress_bar,
-            max_minutes=max_minutes,
-            **removed,
-        )
+        with self.alone("learn()"):
+            self.log_interval, self.tb_log_name = interval, tb_log_name
+            return super().learn(
+                total_timesteps,
+                callback,
+                reset_num_timesteps=reset_num_timesteps,
+                progress_bar=progress_bar,
+                max_minutes=max_minutes,
+                **removed,
+            )
 
-    def _as_callback(self, callback: Any) -> Callback:
-        return CallbackList([self._next_session, LogStatistics(), as_callback(callback)])
+    def _as_callback(self, callback: Any, is_new: bool) -> Callback:
+        return CallbackList([_Session(is_new), as_callback(callback)])
 
-    def begin_logging(self, log_interval: int | None, tb_log_name: str, anew: bool) -> None:
-        """As `learn` begins. anew: whether the buffers of episodes are emptied, and the logger's run is a new one."""
-        self.log_interval, self.tb_log_name = log_interval, tb_log_name
+    def begin_logging(self, is_new: bool) -> None:
+        """Start the clock and the logger of a call of `learn`.
+
+        Args:
+            is_new: Whether the buffers of episodes are emptied and the logger begins a new run.
+        """
         self._learn_started, self._timesteps_at_start = time.monotonic(), self.num_timesteps
-        if anew:
+        if is_new:
             self.ep_info_buffer.clear()
             self.ep_success_buffer.clear()
         if not self.logger_was_set:
-            self._logger = logging.configure_run(0, self.tensorboard_log, tb_log_name, anew)
+            self._logger = logging.configure_run(0, self.tensorboard_log, self.tb_log_name, is_new)
         self._warn_of_mask_method()
 
     # --- parameters -------------------------------------------------------------------------------------------------
@@ -627,17 +612,57 @@ class FastES(Agent):
             return object.__getattribute__(self, name)  # the error that it was, of a property also
 
 
-class _Session(Callback):
-    """One call of `learn`: begins the logger's run, and fills the buffers of episodes before other callbacks read them."""
+# key of the logger, as SB3's dashboards and plot scripts read it -> field of the record
+_LOGGED = {
+    "train/learning_rate": "learning_rate",
+    "train/n_updates": "generation",
+    "es/sigma": "sigma",
+    "es/eval_return": "eval_return",
+    "es/return_max": "return_max",
+    "es/return_std": "return_std",
+    "es/eval_rank": "eval_rank",
+    "es/elite_fraction": "elite_fraction",
+    "es/theta_norm": "theta_norm",
+    "es/gradient_norm": "gradient_norm",
+    "es/update_ratio": "update_ratio",
+    "es/num_nonfinite": "num_nonfinite",
+    "es/utilisation": "utilisation",
+}
 
-    def __init__(self, log_interval: int | None, tb_log_name: str, anew: bool) -> None:
-        self._given = log_interval, tb_log_name, anew
+
+class _Session(Callback):
+    """One call of `learn`: fills the buffers of episodes and the logger before other callbacks read them.
+
+    Args:
+        is_new: Whether buffers and logger begin anew.
+    """
+
+    def __init__(self, is_new: bool) -> None:
+        self._is_new, self._iterations = is_new, 0
+        self._evaluated: Record | None = None  # the last record with an evaluation
 
     def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
-        model.begin_logging(*self._given)
+        model.begin_logging(self._is_new)
 
-    def on_generation(self, model: FastES, record: Record) -> None:  # noqa: ARG002
+    def on_generation(self, model: FastES, record: Record) -> None:
         model.note_episodes()
+        self._iterations += 1
+        if record.eval_generation:
+            self._evaluated = record
+        is_due = model.log_interval and self._iterations % model.log_interval == 0
+        if is_due and (model.logger_was_set or model.logger.output_formats):
+            self._log(model, record)
+
+    def _log(self, model: FastES, record: Record) -> None:
+        for key, field in _LOGGED.items():
+            source = self._evaluated if field.startswith("eval_") else record
+            if source is not None:
+                model.logger.record(key, getattr(source, field))
+        if model.settings.episode_cap != "none":
+            model.logger.record("es/episodes_cut", record.episodes_cut)
+        if model.settings.trials > 1:
+            model.logger.record("es/trial", record.trial)
+        model.dump_logs(self._iterations)
 
     def on_end(self, model: FastES) -> None:
         model.note_episodes()
@@ -668,7 +693,7 @@ def _check_tensorboard_log(tensorboard_log: object) -> None:
             f"tensorboard_log = {tensorboard_log!r:.200} is a {type(tensorboard_log).__name__}: expected a path, or None"
         )
     if tensorboard_log is not None:
-        check_tensorboard()
+        logging.check_tensorboard()
 
 
 def _checked_objects(custom_objects: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -1,62 +1,67 @@
-"""Where statistics go: a logger with the interface of Stable-Baselines3's, without SB3 or torch.
+"""A logger with the interface of Stable-Baselines3's, without SB3 or torch.
 
     logger = configure("runs/first", ["stdout", "csv", "tensorboard"])
     logger.record("train/sigma", 0.02)
     logger.dump(step=1000)
 
-Formats: stdout (a table), log (the same in log.txt), csv (progress.csv), json (progress.json, one object a line) and
+Formats: stdout (a table), log (the same table in log.txt), csv (progress.csv), json (progress.json, one object per line) and
 tensorboard (an event file; needs tensorboardX or tensorboard).
 """
 
 from __future__ import annotations
 
 import datetime
+import importlib
+import importlib.util
+import itertools
+import json
+import math
 import os
 import re
+import socket
+import struct
 import sys
 import tempfile
+import time
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol, TextIO
+
+import numpy as np
 
 from fastes.errors import suggest
-from fastes.sb3.event_files import TensorBoardOutputFormat, check_tensorboard
-from fastes.sb3.output_formats import CSVOutputFormat, HumanOutputFormat, JSONOutputFormat, OutputFormat
 from fastes.system.console import lasting
+from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.installation import install_command
 
-__all__ = [
-    "DEBUG",
-    "DISABLED",
-    "ERROR",
-    "INFO",
-    "WARN",
-    "CSVOutputFormat",  # the formats, too: SB3 has them in the module of this name
-    "HumanOutputFormat",
-    "JSONOutputFormat",
-    "Logger",
-    "OutputFormat",
-    "TensorBoardOutputFormat",
-    "configure",
-    "configure_run",
-]
-
-# name in format_strings -> the format, made for a folder
-FORMATS: dict[str, Callable[[str], OutputFormat]] = {
-    "stdout": lambda folder: HumanOutputFormat(lasting(sys.stdout)),  # noqa: ARG005
-    "log": lambda folder: HumanOutputFormat(os.path.join(folder, "log.txt")),
-    "csv": lambda folder: CSVOutputFormat(os.path.join(folder, "progress.csv")),
-    "json": lambda folder: JSONOutputFormat(os.path.join(folder, "progress.json")),
-    "tensorboard": TensorBoardOutputFormat,
-}
 DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
 
 
-class Logger:
-    """Collects values by name, then writes them to every format at once.
+class OutputFormat(Protocol):
+    """The interface of an output: one of the formats here, one of SB3's, or your own.
 
-    folder: what get_dir() says, None for none.
-    output_formats: where dumps go, see OutputFormat.
-    name_to_value: the values since the last dump.
+    If it has a method `write_sequence(list of str)`, that gets the messages of `Logger.log`.
+    """
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        """Write the values of a dump, except those whose key_excluded names this format."""
+
+    def close(self) -> None:
+        """Close what the format opened."""
+
+
+class Logger:
+    """Collects values by name and writes them to every output format at once.
+
+    Args:
+        folder: Folder that `get_dir` returns; None for none.
+        output_formats: Outputs of a dump.
+
+    Attributes:
+        name_to_value: The values since the last dump.
     """
 
     def __init__(self, folder: str | None, output_formats: Sequence[OutputFormat]) -> None:
@@ -68,12 +73,12 @@ class Logger:
         self.output_formats = list(output_formats)
 
     def record(self, key: str, value: Any, exclude: str | tuple[str, ...] | None = None) -> None:
-        """Set a value for the next dump; exclude names the formats that are not to have it."""
+        """Set a value for the next dump. exclude: formats that leave it out."""
         self.name_to_value[key] = value
         self.name_to_excluded[key] = (exclude,) if isinstance(exclude, str) else tuple(exclude or ())
 
     def record_mean(self, key: str, value: float | None, exclude: str | tuple[str, ...] | None = None) -> None:
-        """The same, but the next dump has the mean of the values given; None counts for nothing."""
+        """Add a value to a mean, which the next dump writes. None is ignored."""
         if value is None:
             return
         before, count = self.name_to_value[key], self.name_to_count[key]
@@ -81,7 +86,7 @@ class Logger:
         self.name_to_count[key] = count + 1
 
     def dump(self, step: int = 0) -> None:
-        """Write the values and forget them. step: TensorBoard's horizontal axis. Nothing happens at level DISABLED."""
+        """Write the values and forget them, unless the level is DISABLED. step: position on TensorBoard's horizontal axis."""
         if self.level == DISABLED:
             return
         for output_format in self.output_formats:
@@ -90,34 +95,34 @@ class Logger:
             values.clear()
 
     def log(self, *args: object, level: int = INFO) -> None:
-        """Write a line of words to stdout and log.txt, unless the logger's level is above the line's."""
+        """Write a line of text to stdout and log.txt, unless its level is below the logger's."""
         if self.level <= level:
             for output_format in self.output_formats:
                 if callable(write_sequence := getattr(output_format, "write_sequence", None)):
                     write_sequence([str(arg) for arg in args])
 
     def debug(self, *args: object) -> None:
-        """log at level DEBUG."""
+        """Log at level DEBUG."""
         self.log(*args, level=DEBUG)
 
     def info(self, *args: object) -> None:
-        """log at level INFO."""
+        """Log at level INFO."""
         self.log(*args, level=INFO)
 
     def warn(self, *args: object) -> None:
-        """log at level WARN."""
+        """Log at level WARN."""
         self.log(*args, level=WARN)
 
     def error(self, *args: object) -> None:
-        """log at level ERROR."""
+        """Log at level ERROR."""
         self.log(*args, level=ERROR)
 
     def set_level(self, level: int) -> None:
-        """Lines below this level are not written: DEBUG, INFO (at first), WARN, ERROR; DISABLED stops dumps as well."""
+        """Set the lowest level that is written: DEBUG, INFO (the default), WARN, ERROR; DISABLED stops dumps as well."""
         self.level = level
 
     def get_dir(self) -> str | None:
-        """The folder of the files, None without one."""
+        """Return the folder of the files, or None."""
         return self.dir
 
     def close(self) -> None:
@@ -127,14 +132,16 @@ class Logger:
 
 
 def configure(folder: str | os.PathLike[str] | None = None, format_strings: Sequence[str] | None = None) -> Logger:
-    """A logger that writes into a folder, which is made.
+    """Make a logger that writes into a folder, which is created.
 
-    folder: without one $SB3_LOGDIR, else a new one among the temporary files.
-    format_strings: some of stdout, log, csv, json, tensorboard; without them those of $SB3_LOG_FORMAT (with commas
-        between), else stdout, log and csv.
+    Args:
+        folder: None for $SB3_LOGDIR, or a new folder for temporary files if that is not set.
+        format_strings: Any of stdout, log, csv, json, tensorboard; None for those of $SB3_LOG_FORMAT (separated by commas), or
+            stdout, log and csv if that is not set.
 
-    Raises ValueError for an unknown format and ImportError when there is neither tensorboardX nor tensorboard, before anything
-    is made.
+    Raises:
+        ValueError: For an unknown format, before anything is created.
+        ImportError: For tensorboard if neither tensorboardX nor tensorboard is installed.
     """
     if isinstance(format_strings, str):
         raise ValueError(f"format_strings = {format_strings!r} is one string: write [{format_strings!r}]")
@@ -167,13 +174,14 @@ def configure_run(
     tb_log_name: str = "",
     reset_num_timesteps: bool = True,
 ) -> Logger:
-    """The logger of one call of learn.
+    """Make the logger of one call of learn.
 
-    verbose: tables on stdout from 1 on.
-    tensorboard_log: TensorBoard files go into its <tb_log_name>_<n>, where n is one more than the highest there is, or the
-        highest itself with reset_num_timesteps=False.
-
-    Without tensorboard_log there is no folder, unless $SB3_LOGDIR names one.
+    Args:
+        verbose: 1 or more prints tables on stdout.
+        tensorboard_log: Parent of the folder <tb_log_name>_<n> of TensorBoard's files; None for no folder, unless $SB3_LOGDIR
+            names one.
+        tb_log_name: See tensorboard_log.
+        reset_num_timesteps: Whether n is one more than the highest that exists, or that itself.
     """
     formats = ["stdout"] if verbose >= 1 else []
     if tensorboard_log is not None:
@@ -185,8 +193,341 @@ def configure_run(
 
 
 def _latest_run(tensorboard_log: str | os.PathLike[str], tb_log_name: str) -> int:
-    """The highest n of <tb_log_name>_<n>, 0 without any."""
+    """Return the highest n of the folders <tb_log_name>_<n>, or 0."""
     folder, start = os.path.split(os.path.join(tensorboard_log, f"{tb_log_name}_"))
     names = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
     found = [re.fullmatch(re.escape(start) + "([0-9]+)", name) for name in names]
     return max((int(match[1]) for match in found if match), default=0)
+
+
+# --- formats of text ------------------------------------------------------------------------------------------------
+
+# SB3's classes of values that are not numbers -> attributes that distinguish them from other classes of that name
+_SPECIAL = {
+    "Video": ("frames", "fps"),
+    "Figure": ("figure", "close"),
+    "Image": ("image", "dataformats"),
+    "HParam": ("hparam_dict", "metric_dict"),
+}
+
+
+def _special_kind(value: object) -> str:
+    """Return the name of the special class of SB3 that a value has, or ''."""
+    names = (kind.__name__ for kind in type(value).__mro__)
+    return next((name for name in names if name in _SPECIAL and all(hasattr(value, part) for part in _SPECIAL[name])), "")
+
+
+def _included(values: Mapping[str, Any], excluded: Mapping[str, tuple[str, ...]], *formats: str) -> dict[str, Any]:
+    """Return the values that none of the formats excludes."""
+    return {key: value for key, value in values.items() if not set(formats) & set(excluded.get(key) or ())}
+
+
+def _as_text(values: Mapping[str, Any], excluded: Mapping[str, tuple[str, ...]], *formats: str) -> dict[str, Any]:
+    """Return the values that none of the formats excludes and that text can show."""
+    return {key: value for key, value in _included(values, excluded, *formats).items() if not _special_kind(value)}
+
+
+def _open(path: str, mode: str, newline: str | None = None) -> TextIO:
+    fill_standard_descriptors()
+    return open(path, mode, encoding="utf-8", newline=newline)  # type: ignore[return-value]
+
+
+class HumanOutputFormat:
+    """A table, grouped by the part of a key before its first '/'. It leaves out keys that exclude 'stdout' or 'log'.
+
+    Args:
+        file: A path, whose file is replaced, an open file, or None for no output.
+        max_length: Longer keys and values are cut.
+    """
+
+    def __init__(self, file: str | TextIO | None, max_length: int = 36) -> None:
+        self.max_length = max_length
+        self._owned = isinstance(file, str)
+        self.file: TextIO | None = _open(file, "w") if isinstance(file, str) else file
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:  # noqa: ARG002
+        rows = self._rows(_as_text(key_values, key_excluded, "stdout", "log"))
+        if rows:
+            left, right = (max(len(row[column]) for row in rows) for column in (0, 1))
+            border = "-" * (left + right + 7)
+            self._print("\n".join([border, *(f"| {key:<{left}} | {value:<{right}} |" for key, value in rows), border]))
+
+    def write_sequence(self, sequence: list[str]) -> None:
+        """Write one line."""
+        self._print(" ".join(sequence))
+
+    def close(self) -> None:
+        if self._owned and self.file is not None:
+            self.file.close()
+
+    def _rows(self, values: dict[str, Any]) -> list[tuple[str, str]]:
+        rows, group = [], ""
+        for key in sorted(values):
+            value, name = values[key], key
+            if (start := key.find("/") + 1) > 1:
+                if key[:start] != group:
+                    group = key[:start]
+                    rows.append((self._cut(group), ""))
+                name = f"   {key[start:]}"
+            rows.append((self._cut(name), self._cut(f"{value:<8.3g}" if isinstance(value, float) else str(value))))
+        return rows
+
+    def _cut(self, text: str) -> str:
+        return text if len(text) <= self.max_length else text[: self.max_length - 3] + "..."
+
+    def _print(self, text: str) -> None:
+        if self.file is None:  # sys.stdout of a process without one
+            return
+        if "tqdm" in sys.modules and getattr(self.file, "name", None) == "<stdout>":
+            from tqdm import tqdm
+
+            tqdm.write(text, file=self.file)  # above a progress bar, not through it
+        else:
+            self.file.write(text + "\n")
+        self.file.flush()
+
+
+class JSONOutputFormat:
+    """A file with one JSON object per dump. NumPy numbers and bools become floats; NaN is written as NaN."""
+
+    def __init__(self, filename: str) -> None:
+        self.file = _open(filename, "w")
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:  # noqa: ARG002
+        values = _as_text(key_values, key_excluded, "json")
+        self.file.write(json.dumps({key: _jsonable(value) for key, value in values.items()}, default=str) + "\n")
+        self.file.flush()
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, str) or not hasattr(value, "dtype"):
+        return value
+    return float(value.item()) if math.prod(value.shape) == 1 else value.tolist()
+
+
+class CSVOutputFormat:
+    """A CSV table with one row per dump. A key that first appears later adds a column, which is empty in earlier rows."""
+
+    def __init__(self, filename: str) -> None:
+        self.file = _open(filename, "w+", newline="")
+        self.keys: list[str] = []
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:  # noqa: ARG002
+        values = _as_text(key_values, key_excluded, "csv")
+        if new := [key for key in values if key not in self.keys]:
+            self._add_columns(new)
+        if self.keys:
+            self.file.write(",".join(_csv_cell(values.get(key)) for key in self.keys) + "\n")
+        self.file.flush()
+
+    def close(self) -> None:
+        self.file.close()
+
+    def _add_columns(self, new: list[str]) -> None:
+        self.file.seek(0)
+        lines = re.findall(r'(?:"[^"]*"|[^"\n])*\n', self.file.read())  # a quoted cell may hold line ends
+        self.keys += new
+        header = ",".join(_csv_cell(key, quoted=False) for key in self.keys)
+        self.file.seek(0)
+        self.file.write("".join([f"{header}\n", *(f"{line[:-1]}{',' * len(new)}\n" for line in lines[1:])]))
+
+
+def _csv_cell(value: object, quoted: bool = True) -> str:
+    text = "" if value is None else str(value)
+    if (quoted and isinstance(value, str)) or any(mark in text for mark in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+# --- event files of TensorBoard --------------------------------------------------------------------------------------
+
+_files = itertools.count()
+
+
+class _Package(NamedTuple):
+    """Names of the modules of a package that event files are made with.
+
+    Attributes:
+        messages: The package of the protocol's messages.
+        checksum: The module that has masked_crc32c.
+        summaries, figures: Modules that make messages of images, figures and hyper-parameters.
+        writers: The module whose EventFileWriter W&B's sync_tensorboard replaces, and the one that defines it.
+    """
+
+    messages: str
+    checksum: str
+    summaries: str
+    figures: str
+    writers: tuple[str, str]
+
+
+_PACKAGES = {  # the first one that is installed
+    "tensorboardX": _Package(
+        "tensorboardX.proto",
+        "tensorboardX.record_writer",
+        "tensorboardX.summary",
+        "tensorboardX.utils",
+        ("tensorboardX.writer", "tensorboardX.event_file_writer"),
+    ),
+    "tensorboard": _Package(
+        "tensorboard.compat.proto",
+        "tensorboard.compat.tensorflow_stub.pywrap_tensorflow",
+        "torch.utils.tensorboard.summary",
+        "torch.utils.tensorboard._utils",
+        ("tensorboard.summary.writer.event_file_writer", "tensorboard.summary.writer.event_file_writer"),
+    ),
+}
+
+
+def check_tensorboard() -> None:
+    """Raise ImportError if neither tensorboardX nor tensorboard is installed."""
+    _package()
+
+
+def _package() -> _Package:
+    """Return the package that event files are made with."""
+    for name, package in _PACKAGES.items():
+        try:
+            if importlib.util.find_spec(name) is not None:
+                return package
+        except ValueError:  # it is None in sys.modules
+            continue
+    raise ImportError(f"logging to TensorBoard needs tensorboardX or tensorboard: {install_command('tensorboard')}")
+
+
+class TensorBoardOutputFormat:
+    """An event file for TensorBoard, which is complete after each dump.
+
+    Numbers and bools become scalars, strings text, arrays histograms. SB3's Image, Figure and HParam are shown, its Video is
+    left out.
+
+    Raises:
+        ImportError: If neither tensorboardX nor tensorboard is installed.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._package = _package()
+        self._event = self._messages("event").Event
+        self._checksum = _module(self._package.checksum).masked_crc32c
+        self._has_warned = False
+        os.makedirs(folder, exist_ok=True)
+        _announce(folder, *self._package.writers)
+        # seconds first: TensorBoard reads a folder's files in the order of their names
+        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{next(_files)}"
+        fill_standard_descriptors()
+        self.file = open(os.path.join(folder, name), "xb")  # noqa: SIM115
+        self._append(self._event(wall_time=time.time(), file_version="brain.Event:2"))
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        event = self._event(wall_time=time.time(), step=int(step))
+        values = _included(key_values, key_excluded, "tensorboard")
+        for key in sorted(values):
+            self._add(event.summary, key, values[key])
+        self._append(event)
+
+    def close(self) -> None:
+        self.file.close()
+
+    def _messages(self, name: str) -> ModuleType:
+        return _module(f"{self._package.messages}.{name}_pb2")
+
+    def _append(self, event: Any) -> None:
+        """Write a TFRecord: length, its checksum, content, its checksum.
+
+        SummaryWriter is not used: after its flush a thread still writes.
+        """
+        content: bytes = event.SerializeToString()
+        length = struct.pack("<Q", len(content))
+        checks = (struct.pack("<I", self._checksum(part)) for part in (length, content))
+        self.file.write(length + next(checks) + content + next(checks))
+        self.file.flush()
+
+    def _add(self, summary: Any, key: str, value: Any) -> None:
+        kind = _special_kind(value)
+        if isinstance(value, str):
+            self._add_text(summary, key, value)
+        elif isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
+            summary.value.add(tag=key, simple_value=float(value))
+        elif kind in ("HParam", "Image", "Figure"):
+            try:
+                self._add_special(summary, key, kind, value)
+            except ImportError as error:
+                self._warn_once(f"{key} is left out of TensorBoard's files: that needs tensorboardX or torch ({error})")
+        elif hasattr(value, "dtype"):
+            self._add_histogram(summary, key, np.asarray(value))
+
+    def _add_text(self, summary: Any, key: str, text: str) -> None:
+        plugin = self._messages("summary").SummaryMetadata.PluginData(plugin_name="text", content=b"")
+        added = summary.value.add(tag=f"{key}/text_summary", metadata={"plugin_data": plugin})
+        added.tensor.dtype = self._messages("types").DT_STRING
+        added.tensor.tensor_shape.dim.add(size=1)
+        added.tensor.string_val.append(text.encode(errors="backslashreplace"))
+
+    @staticmethod
+    def _add_histogram(summary: Any, key: str, values: Any) -> None:
+        """Add a histogram of the finite values."""
+        values = np.ravel(values).astype(np.float64)
+        values = values[np.isfinite(values)]
+        if not values.size:
+            return
+        counts, limits = np.histogram(values, bins="auto")
+        added = summary.value.add(tag=key).histo
+        added.min, added.max, added.num = float(values.min()), float(values.max()), float(values.size)
+        added.sum, added.sum_squares = float(values.sum()), float(values.dot(values))
+        added.bucket_limit.extend(limits.tolist())
+        added.bucket.extend([0.0, *counts.tolist()])
+
+    def _add_special(self, summary: Any, key: str, kind: str, value: Any) -> None:
+        make = _module(self._package.summaries)
+        if kind == "HParam":
+            for part in make.hparams(dict(value.hparam_dict), dict(value.metric_dict)):
+                summary.value.extend(part.value)
+            return
+        if kind == "Image":
+            image, order = value.image, value.dataformats
+        else:
+            image, order = _module(self._package.figures).figure_to_image(value.figure, value.close), "CHW"
+        summary.value.add(tag=key, image=make.image("", image, dataformats=order).value[0].image)
+
+    def _warn_once(self, message: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(message, RuntimeWarning, stacklevel=6)
+
+
+def _announce(folder: str, place: str, original: str) -> None:
+    """Make a writer if the package's own class was replaced: that is how W&B's sync_tensorboard learns of a folder."""
+    writer = getattr(sys.modules.get(place), "EventFileWriter", None)
+    if writer is not None and writer.__module__ != original:
+        writer(folder).close()
+
+
+def _module(name: str) -> ModuleType:
+    with _torch_hidden() if name.startswith("tensorboardX.") else nullcontext():
+        return importlib.import_module(name)
+
+
+@contextmanager
+def _torch_hidden() -> Iterator[None]:
+    """Keep tensorboardX from importing torch, which takes seconds and serves only a type hint."""
+    hidden = not {"tensorboardX", "torch"} & set(sys.modules)
+    if hidden:
+        sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules["torch"]
+
+
+# name in format_strings -> function that makes the format for a folder
+FORMATS: dict[str, Callable[[str], OutputFormat]] = {
+    "stdout": lambda folder: HumanOutputFormat(lasting(sys.stdout)),  # noqa: ARG005
+    "log": lambda folder: HumanOutputFormat(os.path.join(folder, "log.txt")),
+    "csv": lambda folder: CSVOutputFormat(os.path.join(folder, "progress.csv")),
+    "json": lambda folder: JSONOutputFormat(os.path.join(folder, "progress.json")),
+    "tensorboard": TensorBoardOutputFormat,
+}
