@@ -42,7 +42,7 @@ from fastes.models.reference_batch import draw_reference
 from fastes.models.replay import replay_job
 from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class
 from fastes.policies.custom_policy import CustomPolicy
-from fastes.policies.layers.recurrent_state import State
+from fastes.policies.layers import State
 from fastes.pools.make_pool import PoolChoice, make_pool
 from fastes.pools.pool import Pool
 from fastes.pools.processes.nested_training import refuse_training

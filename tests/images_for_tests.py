@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec
 
 ACTIONS = spaces.Box(-1.0, 1.0, (1,), np.float64)  # so that every bit of a policy reaches the return

@@ -24,11 +24,8 @@ from uneven import assert_same_results
 from fastes import CheckpointError, CheckpointMismatch, FastES, train_seeds
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.policy_description import describe_policy, spec_from
-from fastes.policies.images.image import image_in
-from fastes.policies.layers.batch_norm import VirtualBatchNorm
-from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
-from fastes.policies.layers.dense import Dense
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.layers import Append, Convolution, Dense, ImageConvolution, VirtualBatchNorm
+from fastes.policies.named_policies import image_in, make_policy_spec
 from fastes.rollout.job import Request
 from fastes.rollout.job_runner import JobRunner
 from fastes.seeds import one_pool

@@ -13,10 +13,7 @@ from twins import numpy_kernels
 from twins.numpy_layers import LARGE_MATRIX
 
 from fastes import _core
-from fastes.policies.layers.batch_norm import VirtualBatchNorm
-from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
-from fastes.policies.layers.dense import Dense
-from fastes.policies.layers.layer import IDENTITY, Layer
+from fastes.policies.layers import IDENTITY, Append, Convolution, Dense, ImageConvolution, Layer, VirtualBatchNorm
 from fastes.policies.policy_spec import PolicySpec
 
 Shape = tuple[int, int, int]

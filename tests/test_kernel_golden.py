@@ -15,7 +15,7 @@ from fastes import _core
 from fastes.es import noise_table as noise
 from fastes.es.noise_table import NoiseTable
 from fastes.es.perturbations import draw_eval_seeds, draw_pairs
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec, initial_theta
 
 MILLION = 1 << 20

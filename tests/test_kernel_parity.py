@@ -14,8 +14,7 @@ from twins.same_bits import assert_same_bits
 
 from fastes import _core
 from fastes.policies.action_head import ActionHead, make_action_head
-from fastes.policies.layers.dense import dense_layers
-from fastes.policies.layers.layer import ACTIVATIONS, Layer
+from fastes.policies.layers import ACTIVATIONS, Layer, dense_layers
 from fastes.policies.policy_spec import PolicySpec
 
 SUM_BLOCK = 16384  # as in noise_kernels.inc

@@ -21,7 +21,7 @@ from fastes.es import noise_table as noise
 from fastes.es.fitness_shaping import SHAPINGS, shape_returns
 from fastes.es.noise_table import NoiseTable
 from fastes.es.perturbations import draw_eval_seeds, draw_pairs
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.named_policies import make_policy_spec
 
 modest = settings(max_examples=60, deadline=None)
 

@@ -17,13 +17,24 @@ from fastes import _core
 from fastes.es.fitness_shaping import shape_returns
 from fastes.es.optimizers import make_optimizer
 from fastes.policies.action_head import BOX_MAPPINGS, KINDS, ActionHead, make_action_head
-from fastes.policies.layers.batch_norm import VirtualBatchNorm
-from fastes.policies.layers.convolution import Append, Convolution, ImageConvolution
-from fastes.policies.layers.dense import Dense, dense_layers
-from fastes.policies.layers.description import KINDS as LAYERS
-from fastes.policies.layers.description import check_layers, describe_layers, described_layers, first_difference, layer_sizes
-from fastes.policies.layers.layer import IDENTITY, Layer
-from fastes.policies.layers.recurrent import Gru, Lstm
+from fastes.policies.layers import (
+    IDENTITY,
+    Append,
+    Convolution,
+    Dense,
+    Gru,
+    ImageConvolution,
+    Layer,
+    Lstm,
+    VirtualBatchNorm,
+    check_layers,
+    dense_layers,
+    describe_layers,
+    described_layers,
+    first_difference,
+    layer_sizes,
+)
+from fastes.policies.layers import KINDS as LAYERS
 from fastes.policies.policy_spec import PolicySpec
 
 # One of each kind, by its name, behind the layers that it needs.

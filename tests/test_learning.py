@@ -15,7 +15,7 @@ from training import MANY, assert_same_state, label, learn, train, without_times
 from fastes import Callback, EvolutionStrategy, FastES, FastESError, _core
 from fastes.es.fitness_shaping import SHAPINGS, shape_returns
 from fastes.es.perturbations import draw_eval_seeds
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.policy_spec import initial_theta
 from fastes.rollout.episode import EpisodeSettings, run_episode
 from fastes.rollout.job import Batch

@@ -25,9 +25,8 @@ from fastes.checkpoints.policy_description import describe_policy, spec_from
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.policies.choose_policy import check_model_memory
-from fastes.policies.layers.batch_norm import VirtualBatchNorm
-from fastes.policies.layers.convolution import Convolution, ImageConvolution
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.layers import Convolution, ImageConvolution, VirtualBatchNorm
+from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec
 from fastes.rollout.shared_block import anonymous_file, open_nameless
 from fastes.sb3.policy import Policy

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from training import assert_same_state, learn, train
 
 from fastes import CheckpointMismatch, FastES, _core
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec, initial_theta
 
 OBSERVATION = spaces.Box(-1.0, 1.0, (4,))

@@ -18,7 +18,7 @@ from test_space_properties import OBSERVATIONS, SMALL, modest
 from training import learn
 
 from fastes import FastES, TorchPolicy
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.named_policies import make_policy_spec
 from fastes.rollout.observations import observation_rows
 from fastes.rollout.predictor import Predictor
 

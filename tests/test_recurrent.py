@@ -17,8 +17,8 @@ from training import Result, assert_same, assert_same_state, learn, train
 from fastes import CheckpointMismatch, FastES
 from fastes.checkpoints.policy_description import describe_policy
 from fastes.errors import CheckpointError
-from fastes.policies.layers.description import described_layers
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.layers import described_layers
+from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.policy_keywords import MlpLstmKeywords
 from fastes.runs.video import play
 from fastes.sb3.policy import Policy

@@ -10,11 +10,17 @@ from test_kernel_parity import actors, check_steps, normals, unbounded, variant 
 from twins.same_bits import assert_same_bits
 
 from fastes import _core
-from fastes.policies.layers.batch_norm import VirtualBatchNorm
-from fastes.policies.layers.dense import Dense
-from fastes.policies.layers.description import check_layers, described_layers
-from fastes.policies.layers.layer import IDENTITY, MOST_VALUES, Layer
-from fastes.policies.layers.recurrent import CELLS, Cell
+from fastes.policies.layers import (
+    CELLS,
+    IDENTITY,
+    MOST_VALUES,
+    Cell,
+    Dense,
+    Layer,
+    VirtualBatchNorm,
+    check_layers,
+    described_layers,
+)
 from fastes.policies.policy_spec import PolicySpec
 
 

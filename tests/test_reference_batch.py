@@ -21,7 +21,7 @@ from fastes import CheckpointError, FastES, WorkerError
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
-from fastes.policies.layers.batch_norm import REFERENCE_SIZE
+from fastes.policies.layers import REFERENCE_SIZE
 
 
 def test_the_batch_is_what_a_random_policy_sees_of_as_many_episodes_as_it_takes() -> None:

@@ -24,8 +24,8 @@ from fastes.cli.main import build_parser
 from fastes.cli.setting_flags import given_settings
 from fastes.models.checkpointing import checkpoint_of, settings_from
 from fastes.policies.action_head import BOX_MAPPINGS
-from fastes.policies.layers.layer import ACTIVATIONS
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.layers import ACTIVATIONS
+from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.obs_columns import checked_columns
 from fastes.runs.run_folder import CONFIG, RunFolder
 from fastes.setting_fields import described

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from fastes import _core
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec
 
 CLIP = 5.0

@@ -21,7 +21,7 @@ from benchmarks.speed.timing import interleaved_seconds, median_ratio, repeated
 from benchmarks.tables import below_aim, markdown_table
 from benchmarks.twins import assert_same_bits, numpy_kernels
 from fastes import _core
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec
 
 ACTIONS = spaces.Box(-np.inf, np.inf, (6,), np.float32)  # an action is what the last layer gives

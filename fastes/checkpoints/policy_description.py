@@ -15,17 +15,17 @@ from fastes.errors import CheckpointError, CheckpointMismatch, shorten
 from fastes.policies.action_head import BOX_MAPPINGS, ActionHead
 from fastes.policies.choose_policy import AnySpec
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec
-from fastes.policies.layers.convolution import ImageConvolution
-from fastes.policies.layers.description import (
+from fastes.policies.layers import (
     DESCRIPTIONS,
+    ImageConvolution,
+    Layer,
     check_layers,
     describe_layers,
     described_layers,
     first_difference,
     in_words,
 )
-from fastes.policies.layers.layer import Layer
-from fastes.policies.mlp import CUSTOM_POLICIES, layers_like
+from fastes.policies.named_policies import CUSTOM_POLICIES, layers_like
 from fastes.policies.obs_columns import ALL, COLUMN_BYTES, columns_of
 from fastes.policies.policy_keywords import POLICIES, action_keywords, names_convolutions, plain_policy_kwargs
 from fastes.policies.policy_spec import PolicySpec

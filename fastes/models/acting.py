@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastes.envs.source import EnvSource
-from fastes.policies.layers.recurrent_state import State
+from fastes.policies.layers import State
 from fastes.rollout.predictor import Predictor
 from fastes.training.training import Training
 

@@ -28,10 +28,8 @@ from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, level
 from fastes.policies.action_head import actions_in_words
 from fastes.policies.choose_policy import AnySpec, check_model_memory, check_noise
 from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
-from fastes.policies.images.cnn import BYTES
-from fastes.policies.images.image import values_in_words
-from fastes.policies.layers.convolution import ImageConvolution
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.layers import ImageConvolution
+from fastes.policies.named_policies import BYTES, make_policy_spec, values_in_words
 from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_keywords import head_from, plain_policy_kwargs
 from fastes.policies.policy_spec import PolicySpec

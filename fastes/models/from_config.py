@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fastes.envs.given.named_wrappers import make_wrapped_source
-from fastes.policies.mlp import CUSTOM_POLICIES
+from fastes.policies.named_policies import CUSTOM_POLICIES
 from fastes.policies.policy_keywords import on_top_of
 from fastes.settings import population_scale
 from fastes.settings.preset_loader import DEFAULT, NO_SETTINGS, tomllib

@@ -1,6 +1,6 @@
 """A policy's parameters by name, as users see them: what is given is put into theta, and what does not fit is named.
 
-Those of a named policy are under torch's names and in torch's orientation (fastes.policies.layers.torch_layout).
+Those of a named policy are under torch's names and in torch's orientation (fastes.policies.layers).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fastes.number_array import number_array
 from fastes.policies.choose_policy import AnySpec
-from fastes.policies.layers.torch_layout import from_torch, to_torch
+from fastes.policies.layers import from_torch, to_torch
 from fastes.policies.policy_spec import PolicySpec
 
 Float32 = npt.NDArray[np.float32]

@@ -18,7 +18,7 @@ from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, summary_of, trace_of
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.policies.choose_policy import AnySpec
-from fastes.policies.layers.batch_norm import REFERENCE_SIZE
+from fastes.policies.layers import REFERENCE_SIZE
 from fastes.rollout.episode import EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE
 from fastes.rollout.observations import ObservationReader

@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 from fastes.errors import level_outside
 from fastes.policies.custom_policy import USE_NOISE, CustomPolicy, CustomSpec
-from fastes.policies.layers.batch_norm import REFERENCE_SIZE
-from fastes.policies.mlp import make_policy_spec
+from fastes.policies.layers import REFERENCE_SIZE
+from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.obs_columns import ALL, ObsColumns
 from fastes.policies.policy_keywords import IMAGE_POLICIES, RECURRENT_POLICIES
 from fastes.policies.policy_spec import PolicySpec

@@ -12,8 +12,7 @@ from gymnasium import spaces
 
 from fastes.errors import level_outside, shown, suggest
 from fastes.policies.action_head import BOX_MAPPINGS, ActionHead, check_mapping, check_num_bins, make_action_head
-from fastes.policies.layers.layer import ACTIVATIONS, MOST_VALUES
-from fastes.policies.layers.recurrent import CELLS
+from fastes.policies.layers import ACTIVATIONS, CELLS, MOST_VALUES
 from fastes.setting_fields import Described, checked_fields, default_of, described, setting, with_default
 
 Filters = tuple[tuple[int, int, int], ...]  # (filters, kernel, stride) of each convolution

@@ -14,10 +14,7 @@ from gymnasium import spaces
 
 from fastes import _core
 from fastes.policies.action_head import ActionHead
-from fastes.policies.layers.batch_norm import VirtualBatchNorm
-from fastes.policies.layers.convolution import ImageConvolution
-from fastes.policies.layers.description import layer_sizes
-from fastes.policies.layers.layer import Layer
+from fastes.policies.layers import ImageConvolution, Layer, VirtualBatchNorm, layer_sizes
 
 DTYPES = "floats (float16 to float64), integers (8 to 64 bits) or bool"  # that observations may have
 

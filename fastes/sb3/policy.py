@@ -20,7 +20,7 @@ from fastes.models.checkpointing import Parts, checkpoint_of, read_parts, select
 from fastes.models.one_thread import OneThread
 from fastes.models.parameters import named_parameters, theta_of_vector, theta_with, vector_of
 from fastes.policies.custom_policy import CustomPolicy
-from fastes.policies.layers.recurrent_state import State
+from fastes.policies.layers import State
 from fastes.policies.policy_spec import PolicySpec
 from fastes.policies.torch_policy import TorchSpec
 from fastes.rollout.predictor import Predictor

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fastes.models.model import Model
 from fastes.models.parameters import named_parameters
 from fastes.policies.action_head import ActionHead
-from fastes.policies.layers.dense import Dense
+from fastes.policies.layers import Dense
 from fastes.policies.policy_spec import PolicySpec
 from fastes.policies.torch_policy import TorchSpec
 

@@ -1,1 +1,0 @@
-"""Policies that see images."""

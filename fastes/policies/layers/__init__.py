@@ -1,1 +1,0 @@
-"""The layers that the core runs."""
