@@ -40,8 +40,8 @@ from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.one_thread import OneThread
 from fastes.models.reference_batch import draw_reference
 from fastes.models.replay import replay_job
-from fastes.policies.choose_policy import AnySpec, check_model_memory, check_no_class
-from fastes.policies.custom_policy import CustomPolicy
+from fastes.policies.choose_policy import check_model_memory, check_no_class
+from fastes.policies.custom_policy import AnySpec, CustomPolicy
 from fastes.policies.layers import State
 from fastes.pools.make_pool import PoolChoice, make_pool
 from fastes.pools.pool import Pool

@@ -16,7 +16,6 @@ from fastes import Callback, EvolutionStrategy, FastES, FastESError, _core
 from fastes.es.fitness_shaping import SHAPINGS, shape_returns
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.policies.named_policies import make_policy_spec
-from fastes.policies.policy_spec import initial_theta
 from fastes.rollout.episode import EpisodeSettings, run_episode
 from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import ObsNormalizer
@@ -217,7 +216,7 @@ def test_ask_and_tell_do_what_the_workers_do(shaping: str) -> None:
 
         env = Toy()
         spec = make_policy_spec("MlpPolicy", env.observation_space, env.action_space, {"net_arch": [4]})
-        es = EvolutionStrategy(initial_theta(spec, 5), 0.05, 0.02, 8, seed=5, episodes=episodes, **settings)
+        es = EvolutionStrategy(spec.initial_theta(5), 0.05, 0.02, 8, seed=5, episodes=episodes, **settings)
         normalizer, actor = ObsNormalizer(spec.obs_size), _core.Actor(spec)
         for _ in range(generations):
             perturbations, returns, moments, counts = es.ask(), [], [], []

@@ -15,7 +15,7 @@ from training import assert_same_state, learn, train
 
 from fastes import CheckpointMismatch, FastES, _core
 from fastes.policies.named_policies import make_policy_spec
-from fastes.policies.policy_spec import PolicySpec, initial_theta
+from fastes.policies.policy_spec import PolicySpec
 
 OBSERVATION = spaces.Box(-1.0, 1.0, (4,))
 TINY = {"population_size": 4, "seed": 5, "preset": "default", "target_return": "none"}
@@ -321,15 +321,15 @@ def test_training_goes_on_from_parameters_that_were_set() -> None:
 
 def test_the_first_parameters() -> None:
     spec = make_policy_spec("MlpPolicy", spaces.Box(-1, 1, (100,)), spaces.Box(-1, 1, (50,)), {"net_arch": [80]})
-    theta = initial_theta(spec, 3)
+    theta = spec.initial_theta(3)
     views = spec.split(theta)
     assert views["layers.0.weight"].std() == pytest.approx(0.1, rel=0.05)
     assert views["layers.1.weight"].std() == pytest.approx(0.01 / np.sqrt(80), rel=0.05)
     assert not views["layers.0.bias"].any()
-    assert (initial_theta(spec, 3) == theta).all()
-    assert (initial_theta(spec, 4) != theta).any()
+    assert (spec.initial_theta(3) == theta).all()
+    assert (spec.initial_theta(4) != theta).any()
     linear = make_policy_spec("LinearPolicy", spaces.Box(-1, 1, (100,)), spaces.Box(-1, 1, (50,)))
-    assert not initial_theta(linear, 3).any()
+    assert not linear.initial_theta(3).any()
     assert linear.num_params == 5000
 
 

@@ -13,8 +13,7 @@ from fastes.checkpoints.field_checks import Kinds, check_record, damaged, requir
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.errors import CheckpointError, CheckpointMismatch, shorten
 from fastes.policies.action_head import BOX_MAPPINGS, ActionHead
-from fastes.policies.choose_policy import AnySpec
-from fastes.policies.custom_policy import CustomPolicy, CustomSpec
+from fastes.policies.custom_policy import AnySpec, CustomPolicy, CustomSpec
 from fastes.policies.layers import (
     DESCRIPTIONS,
     ImageConvolution,

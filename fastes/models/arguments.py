@@ -8,8 +8,8 @@ from typing import Any
 
 from fastes.envs.source import EnvSource
 from fastes.errors import check_int, whole
-from fastes.policies.choose_policy import AnySpec, check_noise, spec_for, warn_of_pixels
-from fastes.policies.custom_policy import CustomPolicy
+from fastes.policies.choose_policy import check_noise, spec_for, warn_of_pixels
+from fastes.policies.custom_policy import AnySpec, CustomPolicy
 from fastes.setting_fields import checked_number
 from fastes.settings.foreign_names import answer_in_learn
 from fastes.settings.settings import Settings, setting_names

@@ -26,13 +26,13 @@ from fastes.envs.rebuild import check_for_workers
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, level_outside, shorten, shown
 from fastes.policies.action_head import actions_in_words
-from fastes.policies.choose_policy import AnySpec, check_model_memory, check_noise
-from fastes.policies.custom_policy import CustomPolicy, CustomSpec, obs_shape_of
+from fastes.policies.choose_policy import check_model_memory, check_noise
+from fastes.policies.custom_policy import AnySpec, CustomPolicy, CustomSpec
 from fastes.policies.layers import ImageConvolution
 from fastes.policies.named_policies import BYTES, make_policy_spec, values_in_words
 from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_keywords import head_from, plain_policy_kwargs
-from fastes.policies.policy_spec import PolicySpec
+from fastes.policies.policy_spec import PolicySpec, obs_shape_of
 from fastes.rollout.env_calls import EnvCall, EnvCalls, calls_from_json, calls_to_json
 from fastes.settings.settings import FIXED, FUNCTIONS, Settings, setting_names
 from fastes.system.memory import check_memory

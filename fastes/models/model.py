@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.envs.source import EnvSource
-from fastes.policies.choose_policy import AnySpec
+from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import State
 from fastes.pools.make_pool import PoolChoice
 from fastes.rollout.job import StepsPlayed

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.number_array import number_array
-from fastes.policies.choose_policy import AnySpec
+from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import from_torch, to_torch
 from fastes.policies.policy_spec import PolicySpec
 

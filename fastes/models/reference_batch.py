@@ -17,7 +17,7 @@ from fastes.envs.source import Env, EnvSource
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, summary_of, trace_of
 from fastes.es.perturbations import draw_eval_seeds
-from fastes.policies.choose_policy import AnySpec
+from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import REFERENCE_SIZE
 from fastes.rollout.episode import EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE

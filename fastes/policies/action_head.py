@@ -1,4 +1,4 @@
-"""How the last layer's outputs become an action of the environment's space."""
+"""Action heads: how the outputs of the last layer become an action of the environment's space."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class ActionHead:
 
 
 def actions_in_words(head: ActionHead | None) -> str:
-    """The actions of a head, for a message."""
+    """Return the actions of a head in words, for a message."""
     if head is None:
         return "actions of its own"
     if head.kind == "categorical":
@@ -106,7 +106,7 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
     """Return the head for an action space.
 
     Args:
-        space: The environment's.
+        space: The environment's action space.
         mapping: For Box with finite bounds, 'clip' (outputs in [-1, 1] span low to high, others are clipped), 'squash' (tanh
             first) or 'bins' (num_bins values per component, the largest output picks one).
         num_bins: Values per component of 'bins'.
@@ -140,14 +140,14 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
 
 
 def check_mapping(name: str, mapping: object) -> str:
-    """Return a mapping of Box actions; ValueError for anything else."""
+    """Return a mapping of Box actions, checked; ValueError for anything else."""
     if not isinstance(mapping, str) or mapping not in BOX_MAPPINGS:
         raise ValueError(f"unknown {name} {mapping!r}: expected one of {BOX_MAPPINGS}{suggest(mapping, BOX_MAPPINGS)}")
     return mapping
 
 
 def check_num_bins(name: str, num_bins: object) -> int:
-    """Return how many bins a component has; ValueError for no number of bins."""
+    """Return a number of bins per component, checked; ValueError for anything else."""
     if type(num_bins) is not int or not 2 <= num_bins < 2**31:
         raise ValueError(f"{name} = {num_bins!r} is no number of bins: expected an int of at least 2")
     return num_bins
@@ -161,7 +161,7 @@ def _box_head(space: spaces.Box, mapping: str, num_bins: int) -> ActionHead:
             "MultiDiscrete, or convert in a wrapper"
         )
     low, high = np.ravel(space.low).astype(np.float64), np.ravel(space.high).astype(np.float64)
-    largest = np.finfo(np.float32).max  # as a bound it means that there is none
+    largest = np.finfo(np.float32).max  # this bound or more stands for none
     low, high = np.where(low <= -largest, -np.inf, low), np.where(high >= largest, np.inf, high)
     if mapping != "clip" and not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError(f"action_mapping {mapping!r} needs finite bounds, the action space is {space}: use 'clip'")

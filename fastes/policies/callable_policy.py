@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import dis
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,8 +18,7 @@ from gymnasium import spaces
 
 from fastes.errors import blame_policy
 from fastes.policies.action_head import ActionHead
-from fastes.policies.custom_policy import CustomPolicy, CustomSpec, Float32, pickled_copy
-from fastes.policies.memory import CustomActor, check_memory_of, held_by, hook_of
+from fastes.policies.custom_policy import CustomActor, CustomPolicy, CustomSpec, Float32, check_memory_of, hook_of, pickled_copy
 from fastes.system.memory import check_memory
 
 PolicyFunction = Callable[[Float32, Float32], Any]
@@ -30,20 +33,24 @@ class CallablePolicy(CustomPolicy):
     ...     return int(parameters @ observation > 0)
     >>> model = FastES("CartPole-v1", CallablePolicy(push, 4), n_workers=0, seed=0)
 
-    function(parameters, observation) returns the action as env.step takes it; nothing comes between. parameters: float32
-    (num_params,), read-only. observation: float32 of the observation's shape, or (n,) of n values in obs_columns, a copy,
-    normalised unless normalize_obs is off; spaces other than Box are flattened. theta0: the first parameters (num_params,),
-    zeros by default.
+    The function is copied when the policy is made, and each worker has its own copy. Results are the same on any number of
+    workers if it depends on its arguments alone, or draws from the global state of random or np.random. In a vector
+    environment episodes overlap and share that state, so results depend on the number of environments.
 
-    The function is copied when the policy is made and each worker has its own: results are the same on any number of
-    workers as long as it depends on its arguments alone, or draws from random or np.random's global state. In a vector
-    environment episodes overlap and share that state: what a function draws there depends on the number of environments.
+    A callable object, or one whose method is passed, may remember earlier observations if it has a method `begin_episode()` or
+    `reset()` without arguments that clears its memory: it is called at the start of every episode, and by `predict` if
+    episode_start says so.
 
-    An object that is called in the place of a function, or whose method is, may remember earlier observations where it has a
-    method `begin_episode()` or `reset()` without arguments that clears its memory: it is called at the start of every episode,
-    and by `predict` where episode_start says so.
+    Args:
+        function: Called with parameters, float32 (num_params,), read-only, and an observation, a float32 copy of the
+            observation's shape, or (n,) of n values in obs_columns. The observation is normalised unless normalize_obs is off;
+            spaces other than Box are flattened. Returns the action as env.step takes it.
+        num_params: Number of parameters.
+        theta0: The first parameters (num_params,), zeros by default.
 
-    Raises TypeError for what cannot be called or copied, ValueError for theta0 of another length or not finite.
+    Raises:
+        TypeError: A function that cannot be called or copied.
+        ValueError: theta0 of another length, or not finite.
     """
 
     kind = "CallablePolicy"
@@ -87,7 +94,7 @@ class CallableSpec(CustomSpec):
 
 
 class CallableActor(CustomActor):
-    """A copy of the function with parameters of its own."""
+    """A copy of the function with its own parameters."""
 
     def __init__(self, spec: CallableSpec) -> None:
         super().__init__(spec)
@@ -101,7 +108,7 @@ class CallableActor(CustomActor):
         self._parameters.flags.writeable = False
 
     def act(self, obs: Any) -> Any:
-        """The function's action for one observation."""
+        """Return the function's action for one observation."""
         observation = self.observe(obs).reshape(self._input_shape).copy()
         try:
             return self._function(self._parameters, observation)
@@ -110,19 +117,49 @@ class CallableActor(CustomActor):
             raise
 
     def check_memory(self, spec: CallableSpec) -> None:
-        """Warn of a function or object that remembers what it has met and has no way to forget, or one that does not.
+        """Warn if the function or object remembers earlier observations and no hook clears its memory.
 
-        Those that hold nothing which could change are not called here, nor are functions that are imported: their variables
-        are the user's own.
+        Functions and objects that hold nothing which could change are not called here, nor are imported functions: their
+        variables are the user's own.
         """
 
         def run(value: float) -> Any:
             return self._function(self._parameters, np.full(self._input_shape, value, dtype=np.float32))
 
         if isinstance(self._owner, (FunctionType, partial)):
-            if held_by(self._owner) and spec.own_copy() is not self._owner:
+            if _held_by(self._owner) and spec.own_copy() is not self._owner:
                 name = getattr(self._owner, "__name__", "partial")
                 also = "; as an object that is called it can have one"
-                check_memory_of(f"the function {name!r}", self, run, lambda: held_by(self._owner), also)
+                check_memory_of(f"the function {name!r}", self, run, lambda: _held_by(self._owner), also)
         elif not isinstance(self._owner, BuiltinFunctionType) and getattr(self._owner, "__dict__", None):
             check_memory_of(f"the {type(self._owner).__name__} object", self, run, lambda: vars(self._owner))
+
+
+def _held_by(function: Any) -> dict[str, Any]:
+    """Return the objects in which a function may remember, by name: enclosing variables, defaults, attributes.
+
+    Variables of its module count if the function names them; an imported function has no copies of them.
+    """
+    if isinstance(function, functools.partial):
+        given = {**{str(number): value for number, value in enumerate(function.args)}, **function.keywords}
+        return {**_held_by(function.func), **_changeable(given)}
+    if not isinstance(function, FunctionType):
+        return {}
+    variables: dict[str, Any] = {}
+    with contextlib.suppress(ValueError):  # an enclosing variable has no value yet
+        around = inspect.getclosurevars(function)
+        variables = {**around.globals, **around.nonlocals}
+    stored = {step.argval for step in dis.get_instructions(function) if step.opname in ("STORE_DEREF", "STORE_GLOBAL")}
+    defaults = {f"default {number}": value for number, value in enumerate(function.__defaults__ or ())}
+    rebound = {name: value for name, value in variables.items() if name in stored}
+    return {**_changeable({**variables, **defaults, **(function.__kwdefaults__ or {}), **vars(function)}), **rebound}
+
+
+def _changeable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that code may change in place."""
+    code, fixed = (FunctionType, ModuleType, type), (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
+    return {
+        name: vars(value) if hasattr(value, "__dict__") else value
+        for name, value in values.items()
+        if not isinstance(value, (*code, *fixed))
+    }

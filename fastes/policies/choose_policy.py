@@ -1,4 +1,4 @@
-"""A policy by its name, or as the user brings it, for an environment's spaces."""
+"""A policy, named or the user's own, for an environment's spaces, and checks of what was asked for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes.errors import level_outside
-from fastes.policies.custom_policy import USE_NOISE, CustomPolicy, CustomSpec
+from fastes.policies.custom_policy import USE_NOISE, AnySpec, CustomPolicy
 from fastes.policies.layers import REFERENCE_SIZE
 from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.obs_columns import ALL, ObsColumns
@@ -18,8 +18,7 @@ from fastes.policies.policy_keywords import IMAGE_POLICIES, RECURRENT_POLICIES
 from fastes.policies.policy_spec import PolicySpec
 from fastes.system.memory import check_memory
 
-AnySpec = PolicySpec | CustomSpec
-_PIXELS, _INPUTS = 1_000, 10_000  # of an image, of any other observation: more are warned of
+_PIXELS, _INPUTS = 1_000, 10_000  # the most inputs, of an image and of any other observation, without a warning
 
 
 def check_model_memory(spec: AnySpec, archive_size: int = 0, trials: int = 1) -> None:
@@ -51,16 +50,19 @@ def spec_for(
     policy_kwargs: Mapping[str, Any] | None = None,
     obs_columns: ObsColumns = ALL,
 ) -> AnySpec:
-    """The spec of a policy, named or custom, for an environment's spaces."""
+    """Return the spec of a policy, named or custom, for an environment's spaces."""
     if isinstance(policy, CustomPolicy):
         return policy.for_spaces(observation_space, action_space, policy_kwargs, obs_columns)
     return make_policy_spec(policy, observation_space, action_space, policy_kwargs, obs_columns)
 
 
 def warn_of_pixels(policy: object, space: spaces.Space[Any], size: int) -> None:
-    """Warn of a dense network on images, of which it learns little: it has a weight for each pixel and unit.
+    """Warn of a dense network on images, with a weight for each pixel and unit: it learns little.
 
-    size: inputs of the network.
+    Args:
+        policy: As the user passed it.
+        space: The observation space.
+        size: Number of inputs of the network.
     """
     shape = getattr(space, "shape", None)
     image = isinstance(space, spaces.Box) and len(space.shape) in (3, 4) and space.dtype == np.uint8
@@ -77,7 +79,7 @@ def warn_of_pixels(policy: object, space: spaces.Space[Any], size: int) -> None:
 
 
 def check_no_class(*arguments: object) -> None:
-    """TypeError for one of SB3's policy classes, which SB3 takes in the place of their names."""
+    """Raise TypeError for one of SB3's policy classes, which SB3 takes in place of their names."""
     for given in arguments:
         if isinstance(given, type) and given.__name__.endswith("Policy"):
             raise TypeError(
@@ -86,7 +88,7 @@ def check_no_class(*arguments: object) -> None:
 
 
 def check_noise(spec: AnySpec, action_noise: float, sample_actions: bool) -> None:
-    """ValueError for settings that cannot reach the actions of a policy."""
+    """Raise ValueError for noise settings that cannot reach the actions of a policy."""
     head = spec.head
     for name, value, what in (
         ("action_noise", action_noise, "numbers (Box, action_mapping 'clip' or 'squash')"),

@@ -1,10 +1,19 @@
-"""Policies that users bring: what they have in common. The core does the two ends of their steps, observe and choose."""
+"""The common part of policies that users bring: TorchPolicy and CallablePolicy.
+
+The core does the two ends of a step, observe and choose. A policy may remember earlier observations, which its actor clears at
+the start of each episode.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import math
 import pickle
-from collections.abc import Mapping
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,17 +23,17 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from fastes import _core
-from fastes.errors import blame_policy
+from fastes.errors import blame_policy, level_outside
 from fastes.policies.action_head import ActionHead
 from fastes.policies.obs_columns import ALL, ObsColumns, columns_in
-from fastes.policies.policy_spec import flat_size, split_theta
+from fastes.policies.policy_spec import PolicySpec, obs_shape_of, split_theta
 
 Float32 = npt.NDArray[np.float32]
 USE_NOISE = {"": "", "sample_actions": ", or use sample_actions=True", "action_noise": ", or use action_noise"}
 
 
 class CustomPolicy:
-    """Base of TorchPolicy and CallablePolicy, which FastES takes as `policy` as well as names. Not bound to an environment."""
+    """Base of TorchPolicy and CallablePolicy: a `policy` for FastES that is not bound to an environment."""
 
     kind: str
 
@@ -38,13 +47,13 @@ class CustomPolicy:
         policy_kwargs: Mapping[str, Any] | None = None,
         obs_columns: ObsColumns = ALL,
     ) -> CustomSpec:
-        """The policy for an environment's spaces; ValueError or TypeError when they do not fit."""
+        """Return the policy for an environment's spaces; ValueError or TypeError if they do not fit."""
         head = self.head_for(action_space, dict(policy_kwargs or {}))
         shape, flattened = obs_shape_of(observation_space)
         return self.make_spec(head, shape, flattened, columns_in(obs_columns, observation_space, math.prod(shape)))
 
     def parameter_shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Names and shapes of the parameters in the order in which they lie in theta."""
+        """Return names and shapes of the parameters in the order in which they lie in theta."""
         raise NotImplementedError
 
     def head_for(self, action_space: spaces.Space[Any], policy_kwargs: dict[str, Any]) -> ActionHead | None:
@@ -54,7 +63,7 @@ class CustomPolicy:
     def make_spec(
         self, head: ActionHead | None, obs_shape: tuple[int, ...], flattened: bool, columns: tuple[int, ...] = ()
     ) -> CustomSpec:
-        """The policy for a head and columns of observations of a shape; ValueError or TypeError when they do not fit."""
+        """Return the policy for a head and columns of observations of a shape; ValueError or TypeError if they do not fit."""
         raise NotImplementedError
 
 
@@ -65,12 +74,12 @@ class CustomSpec:
     Attributes:
         kind: Name of the class that made it.
         head: How outputs become actions; None for actions as they are.
-        obs_shape: Shape of one observation after flattening of anything but a Box.
-        flattened: Whether it needs that.
+        obs_shape: Shape of one observation; spaces other than Box are flattened.
+        flattened: Whether observations are flattened.
         shapes: Shapes of the parameters, by name, in the order in which they lie in theta.
         theta0: The first parameters, float32 (num_params,).
         pickled: The user's module or function.
-        columns: The values of an observation that it gets, in this order; none for all.
+        columns: Indices of the values of an observation that it sees, in this order; empty for all.
     """
 
     kind: str
@@ -88,7 +97,7 @@ class CustomSpec:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of its input, of one observation."""
+        """Shape of the input that it gets for one observation."""
         return (len(self.columns),) if self.columns else self.obs_shape
 
     @property
@@ -100,23 +109,23 @@ class CustomSpec:
         return len(self.theta0)
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the parameters in the order in which they lie in theta."""
+        """Return names and shapes of the parameters in the order in which they lie in theta."""
         return dict(self.shapes)
 
     def split(self, theta: Float32) -> dict[str, Float32]:
-        """Views of theta (num_params,) by parameter name."""
+        """Return views of theta (num_params,) by parameter name."""
         return split_theta(theta, self.shapes)
 
     def initial_theta(self, seed: int) -> Float32:  # noqa: ARG002
-        """A copy of the first parameters, which the user has chosen: no seed changes them."""
+        """Return a copy of the first parameters, which the user has chosen: no seed changes them."""
         return np.array(self.theta0)
 
     def make_actor(self) -> _core.Actor:
-        """A copy of the policy with parameters of its own."""
+        """Return a copy of the policy with its own parameters."""
         raise NotImplementedError
 
     def own_copy(self) -> Any:
-        """A new copy of the user's module or function."""
+        """Return a new copy of the user's module or function."""
         try:
             return pickle.loads(self.pickled)
         except Exception as error:
@@ -124,14 +133,11 @@ class CustomSpec:
             raise
 
 
-def obs_shape_of(space: spaces.Space[Any]) -> tuple[tuple[int, ...], bool]:
-    """The shape in which observations of a space reach a policy, and whether they are flattened first."""
-    size = flat_size(space)
-    return (space.shape, False) if isinstance(space, spaces.Box) else ((size,), True)
+AnySpec = PolicySpec | CustomSpec
 
 
 def pickled_copy(what: str, item: object) -> bytes:
-    """The item as workers get it, or TypeError that says what cannot be sent."""
+    """Return a pickled copy for the workers, or raise TypeError that says what cannot be sent."""
     try:
         content: bytes = cloudpickle.dumps(item)
         pickle.loads(content)
@@ -142,3 +148,124 @@ def pickled_copy(what: str, item: object) -> bytes:
             "in its __getstate__"
         ) from error
     return content
+
+
+# --- policies that remember -------------------------------------------------------------------------------------------
+
+HOOKS = ("begin_episode", "reset")  # the first one that an object has is called at the start of each episode
+
+
+def hook_of(item: object) -> Callable[[], Any] | None:
+    """Return the method of a module or function to be called at the start of each episode; None if it has none."""
+    for name in HOOKS:
+        hook = getattr(item, name, None)
+        if callable(hook) and not hasattr(hook, "forward") and _takes_nothing(hook):  # a gate of a cell may have that name
+            return hook  # type: ignore[no-any-return]
+    return None
+
+
+def _takes_nothing(hook: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(hook).bind()
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        pass
+    return True
+
+
+class CustomActor(_core.Actor):
+    """An actor that calls hooks of its module or function at the start of each episode.
+
+    Attributes:
+        hooks: Called in order; empty for a policy without a memory, or without a way to clear it.
+    """
+
+    hooks: Sequence[Callable[[], Any]] = ()
+
+    def begin_episode(self, noise_key: int = 0, action_noise: float = 0.0, sample: bool = False) -> None:
+        """Begin an episode's action stream, and clear the policy's memory."""
+        super().begin_episode(noise_key, action_noise, sample)
+        self.reset_memory()
+
+    def reset_memory(self) -> None:
+        """Clear what the policy remembers."""
+        try:
+            for hook in self.hooks:
+                hook()
+        except Exception as error:
+            blame_policy(error)
+            raise
+
+
+def check_memory_of(
+    what: str, actor: CustomActor, run: Callable[[float], Any], state: Callable[[], Any], also: str = ""
+) -> None:
+    """Warn if a policy's outputs depend on earlier observations.
+
+    Args:
+        what: The policy in words.
+        actor: The policy's.
+        run: Returns the outputs for an observation with this value everywhere; an exception ends the check.
+        state: Returns the objects, other than parameters, in which the policy may remember.
+        also: Further advice.
+    """
+    with _same_draws() as begin, contextlib.suppress(Exception):
+        begin()
+        actor.reset_memory()
+        first, before = _frozen(run(0.0)), None if actor.hooks else _frozen(state())
+        with contextlib.suppress(Exception):  # a table may lack an entry for it
+            run(1.0)
+        begin()
+        actor.reset_memory()
+        if (_frozen(run(0.0)), None if actor.hooks else _frozen(state())) == (first, before):
+            return
+        message = f"{what} remembers earlier observations, {_advice(actor.hooks)}{also}"
+        warnings.warn(message, UserWarning, stacklevel=level_outside())
+
+
+def _advice(hooks: Sequence[Callable[[], Any]]) -> str:
+    """Return advice about a memory that is not cleared, for the warning."""
+    harm = "so that results depend on the number of workers"
+    if hooks:
+        name = getattr(hooks[0], "__name__", HOOKS[0])
+        return f"also after its {name}(): it has to clear all that is remembered, {harm} otherwise"
+    return (
+        f"and nothing clears that where an episode begins, {harm}: give it a method reset() or begin_episode() without "
+        "arguments, which is called at the start of each episode"
+    )
+
+
+@contextlib.contextmanager
+def _same_draws() -> Iterator[Callable[[], None]]:
+    """Yield a function that sets the global random state to the same place each time; at the end it is as it was."""
+    torch = sys.modules.get("torch")
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    drawn = torch.get_rng_state() if torch else None
+
+    def begin() -> None:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+        if torch:
+            torch.set_rng_state(drawn)
+
+    try:
+        yield begin
+    finally:
+        begin()
+
+
+def _frozen(value: Any, depth: int = 8) -> Any:
+    """Return what is compared with a later value: bytes of arrays and tensors, only the type of objects of other kinds."""
+    if hasattr(value, "detach"):
+        with contextlib.suppress(Exception):
+            value = value.detach().numpy()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return (str(value.dtype), value.shape, value.tobytes()) if value.dtype.kind != "O" else None
+    if isinstance(value, (bool, int, float, complex, str, bytes)) or value is None:
+        return (type(value).__name__, repr(value))
+    if depth and isinstance(value, dict):
+        return [(repr(key), _frozen(inner, depth - 1)) for key, inner in value.items()]
+    if depth and (isinstance(value, (list, tuple)) or type(value).__name__ == "deque"):
+        return [_frozen(inner, depth - 1) for inner in value]
+    return type(value).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ from fastes.policies.policy_keywords import (
     MlpKeywords,
     keywords_for,
 )
-from fastes.policies.policy_spec import DTYPES, PolicySpec, flat_size
+from fastes.policies.policy_spec import DTYPES, PolicySpec, flat_size, obs_shape_of
 
 Space = spaces.Space[Any]
 CUSTOM_POLICIES = ("TorchPolicy", "CallablePolicy")  # classes, in other files: no names
@@ -68,7 +69,7 @@ def make_policy_spec(
         )
     keywords = keywords_for(policy, policy_kwargs)
     head = make_action_head(action_space, keywords.action_mapping, keywords.num_bins)
-    full_size = flat_size(observation_space)
+    obs_shape, flattened = obs_shape_of(observation_space)
     if isinstance(keywords, CnnKeywords):
         if checked_columns(obs_columns) != ALL:
             raise ValueError(
@@ -78,13 +79,13 @@ def make_policy_spec(
         front, columns = _image_layers(image, f"observations {observation_space}", keywords), image.others
         inputs = front[-1].outputs
     else:
-        front, columns = (), columns_in(obs_columns, observation_space, full_size)
-        inputs = len(columns) or full_size
+        front, columns = (), columns_in(obs_columns, observation_space, math.prod(obs_shape))
+        inputs = len(columns) or math.prod(obs_shape)
     return PolicySpec(
         layers=(*front, *_layers_behind(keywords, inputs, head.num_outputs)),
         head=head,
-        obs_shape=observation_space.shape if isinstance(observation_space, spaces.Box) else (full_size,),
-        flattened=not isinstance(observation_space, spaces.Box),
+        obs_shape=obs_shape,
+        flattened=flattened,
         columns=columns,
     )
 

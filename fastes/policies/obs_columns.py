@@ -1,4 +1,4 @@
-"""Which observations a policy sees: indices and ranges as they are written, checked, and as the columns of one observation."""
+"""The setting obs_columns, the values of an observation that a policy sees: indices and ranges, checked, and as columns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fastes.system.memory import check_memory
 ALL = "all"
 _NUMBER = re.compile("[0-9]{1,10}")
 _EXPECTED = f"expected {ALL!r}, indices and ranges such as '0:45,60,100:', or a list of these such as [*range(45), 60, '100:']"
-COLUMN_BYTES = 36  # of a column: an int and a pointer
+COLUMN_BYTES = 36  # memory of a column: an int and a pointer
 
 ObsColumns = str | Sequence[int | str]
-Range = tuple[int, int | None]  # columns from the first to before the second; None for all that follow
+Range = tuple[int, int | None]  # from the first column to before the second; None for no end
 
 
 def checked_columns(value: object) -> str:
-    """Return indices and ranges as one string, each run of columns as a range, in their order; ALL if they are all.
+    """Return indices and ranges as one string, each run of columns as a range, in their order; ALL for all columns.
 
     Args:
         value: Such a string, or a list, tuple, range or array of ints and strings.
@@ -47,7 +47,7 @@ def checked_columns(value: object) -> str:
 
 
 def columns_of(value: object, size: int) -> tuple[int, ...]:
-    """Return the columns of an observation of size values, in their order; none if they are all in order.
+    """Return the columns of an observation of `size` values, in their order; () for all of them in order.
 
     Raises:
         TypeError, ValueError: As `checked_columns`, and for a column that such an observation does not have.
@@ -73,7 +73,7 @@ def columns_of(value: object, size: int) -> tuple[int, ...]:
 
 
 def columns_in(value: object, space: spaces.Space[Any], size: int) -> tuple[int, ...]:
-    """Return the same for a space whose flat observations have size values; ValueError if these are not a row of features."""
+    """Return `columns_of` for a space of flat observations of `size` values; ValueError unless it is a row of features."""
     text = checked_columns(value)
     if text == ALL:
         return ()
@@ -90,7 +90,7 @@ def columns_in(value: object, space: spaces.Space[Any], size: int) -> tuple[int,
 
 
 def _parts(value: object, item: object) -> list[str]:
-    """An item of a list as strings."""
+    """Return an item of a list as strings."""
     if isinstance(item, str):
         return item.split(",")
     if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
@@ -99,7 +99,7 @@ def _parts(value: object, item: object) -> list[str]:
 
 
 def _range(value: object, item: str) -> Range:
-    """'60', '0:45', '100:', ':45' or ':'."""
+    """Parse '60', '0:45', '100:', ':45' or ':'."""
     first, colon, past = item.partition(":")
     numbers = [first or "0", past or "0"] if colon else [first]
     if not all(_NUMBER.fullmatch(number) for number in numbers):
@@ -111,7 +111,7 @@ def _range(value: object, item: str) -> Range:
 
 
 def _joined(ranges: Sequence[Range]) -> list[Range]:
-    """Return ranges with those that touch joined to one."""
+    """Return the ranges, with adjacent ones joined."""
     joined: list[Range] = []
     for first, past in ranges:
         if joined and joined[-1][1] == first:
@@ -122,7 +122,7 @@ def _joined(ranges: Sequence[Range]) -> list[Range]:
 
 
 def _check_once(value: object, ranges: Sequence[Range]) -> None:
-    """ValueError where a column is in two ranges."""
+    """Raise ValueError if a column is in two ranges."""
     ordered = sorted(ranges, key=lambda each: each[0])
     for (_, past), (first, _) in pairwise(ordered):
         if past is None or first < past:

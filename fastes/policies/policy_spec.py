@@ -21,12 +21,15 @@ DTYPES = "floats (float16 to float64), integers (8 to 64 bits) or bool"  # that 
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """A list of layers and an action head; theta is layer after layer, and in each parameter after parameter, row by row.
+    """A network: layers and an action head. Theta is layer after layer, in each parameter after parameter, row by row.
 
-    obs_shape: of one observation after flattening of anything but a Box.
-    flattened: whether it needs that.
-    columns: which of its values are observed, in this order: they reach the first layer, or, where that reads an image, a layer
-        that appends them. Empty: all, or, where the first layer reads an image, none.
+    Attributes:
+        layers: From the observation to the outputs.
+        head: How outputs become actions.
+        obs_shape: Shape of one observation; spaces other than Box are flattened.
+        flattened: Whether observations are flattened.
+        columns: Indices of the values that are observed, in this order. They reach the first layer, or, if that reads an
+            image, a layer that appends them. Empty: all values, or, if the first layer reads an image, none.
     """
 
     layers: tuple[Layer, ...]
@@ -37,35 +40,35 @@ class PolicySpec:
 
     @property
     def image(self) -> ImageConvolution | None:
-        """The layer that reads an image, None if there is none."""
+        """The layer that reads an image; None for a policy without images."""
         first = self.layers[0]
         return first if isinstance(first, ImageConvolution) else None
 
     @property
     def obs_size(self) -> int:
-        """Values that are observed, of which there are statistics: an image's are not among them."""
+        """Number of values that are observed, and normalised by statistics; those of an image are not among them."""
         return len(self.columns) if self.image else self.layers[0].inputs
 
     @property
     def needs_reference(self) -> bool:
-        """Whether it acts only with a reference batch."""
+        """Whether it needs a reference batch to act."""
         return self.values_kept > 0
 
     @property
     def values_kept(self) -> int:
-        """Most values that virtual batch normalisation keeps of each observation of a reference batch, 0 for none."""
+        """Number of activations that virtual batch normalisation keeps per observation of a reference batch, 0 without it."""
         return max((layer.inputs for layer in self.layers if isinstance(layer, VirtualBatchNorm)), default=0)
 
     @property
     def activations(self) -> int:
-        """Values that an actor has room for: two times the most that a layer reads or writes, and a strip of an image."""
+        """Number of values that an actor has room for: twice the most that a layer reads or writes, and a strip of an image."""
         ends = (size for layer in self.layers for size in (layer.outputs, layer.scratch_size))
         read = (layer.inputs for layer in self.layers if not layer.reads_image)
         return 2 * max(*ends, *read, self.obs_size) + (self.image.strip_size if self.image else 0)
 
     @property
     def layer_sizes(self) -> tuple[int, ...]:
-        """How many values there are before, between and after the layers."""
+        """Number of values before, between and after the layers."""
         return layer_sizes(self.layers)
 
     @property
@@ -73,7 +76,7 @@ class PolicySpec:
         return sum(math.prod(shape) for shape in self.parameter_shapes().values())
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the parameters in the order in which they lie in theta."""
+        """Return names and shapes of the parameters in the order in which they lie in theta."""
         return {
             f"layers.{i}.{name}": shape
             for i, layer in enumerate(self.layers)
@@ -81,25 +84,37 @@ class PolicySpec:
         }
 
     def split(self, theta: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]]:
-        """Views of theta (num_params,) by parameter name."""
+        """Return views of theta (num_params,) by parameter name."""
         return split_theta(theta, self.parameter_shapes())
 
     def split_by_layer(self, theta: npt.NDArray[np.float32]) -> list[dict[str, npt.NDArray[np.float32]]]:
-        """The same views, those of each layer by the names that it gives them."""
+        """Return the same views per layer, by the layer's own names."""
         views = iter(self.split(theta).values())
         return [{name: next(views) for name in layer.parameter_shapes()} for layer in self.layers]
 
     def initial_theta(self, seed: int) -> npt.NDArray[np.float32]:
-        """See initial_theta."""
-        return initial_theta(self, seed)
+        """Return the first parameters, float32 (num_params,).
+
+        Hidden weights are N(0, 1/fan_in), the last layer of an MLP is a hundred times smaller (Salimans et al. 2017, released
+        code), biases are zero, and so is everything in a linear policy (Mania et al. 2018).
+        """
+        theta = np.zeros(self.num_params, dtype=np.float32)
+        if len(self.layers) == 1:
+            return theta
+        _core.normal_fill(theta, seed, 0, _core.STREAM_INIT)
+        *hidden, last = zip(self.layers, self.split_by_layer(theta), strict=True)
+        for layer, parameters in hidden:
+            layer.scale_normals(parameters, gain=1.0)
+        last[0].scale_normals(last[1], gain=0.01)
+        return theta
 
     def make_actor(self) -> _core.Actor:
-        """The policy with parameters of its own."""
+        """Return an actor with its own parameters, zeros at first."""
         return _core.Actor(self)
 
 
 def split_theta(theta: npt.NDArray[np.float32], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, npt.NDArray[np.float32]]:
-    """Views of theta by parameter name, one behind the other."""
+    """Return views of theta (num_params,) by parameter name, one behind the other."""
     views, at = {}, 0
     for name, shape in shapes.items():
         size = math.prod(shape)
@@ -108,25 +123,14 @@ def split_theta(theta: npt.NDArray[np.float32], shapes: Mapping[str, tuple[int, 
     return views
 
 
-def initial_theta(spec: PolicySpec, seed: int) -> npt.NDArray[np.float32]:
-    """The first parameters, float32 (num_params,).
-
-    Hidden weights are N(0, 1/fan_in), the last layer of an MLP is a hundred times smaller (Salimans et al. 2017, released
-    code), biases are zero, and so is everything in a linear policy (Mania et al. 2018).
-    """
-    theta = np.zeros(spec.num_params, dtype=np.float32)
-    if len(spec.layers) == 1:
-        return theta
-    _core.normal_fill(theta, seed, 0, _core.STREAM_INIT)
-    *hidden, last = zip(spec.layers, spec.split_by_layer(theta), strict=True)
-    for layer, parameters in hidden:
-        layer.scale_normals(parameters, gain=1.0)
-    last[0].scale_normals(last[1], gain=0.01)
-    return theta
+def obs_shape_of(space: spaces.Space[Any]) -> tuple[tuple[int, ...], bool]:
+    """Return the shape in which observations of a space reach a policy, and whether they are flattened first."""
+    size = flat_size(space)
+    return (space.shape, False) if isinstance(space, spaces.Box) else ((size,), True)
 
 
 def _part_without_length(space: spaces.Space[Any], where: str) -> str:
-    """Which part of a space, by its keys, cannot be flattened to a fixed length."""
+    """Return which part of a space, by its keys, cannot be flattened to a fixed length."""
     parts: list[tuple[Any, spaces.Space[Any]]] = list(space.spaces.items()) if isinstance(space, spaces.Dict) else []
     parts = list(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else parts
     for key, part in parts:
@@ -138,7 +142,7 @@ def _part_without_length(space: spaces.Space[Any], where: str) -> str:
 
 
 def flat_size(space: spaces.Space[Any]) -> int:
-    """Length of a flattened observation, or ValueError for a space that has none."""
+    """Return the length of a flattened observation; ValueError for a space that has none."""
     try:
         size = int(spaces.flatdim(space))
     except (ValueError, NotImplementedError):

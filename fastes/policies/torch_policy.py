@@ -12,8 +12,7 @@ from gymnasium import spaces
 
 from fastes.errors import blame_policy, suggest
 from fastes.policies.action_head import ActionHead
-from fastes.policies.custom_policy import CustomPolicy, CustomSpec, pickled_copy
-from fastes.policies.memory import CustomActor, check_memory_of, hook_of
+from fastes.policies.custom_policy import CustomActor, CustomPolicy, CustomSpec, check_memory_of, hook_of, pickled_copy
 from fastes.policies.policy_keywords import ActionKeywords, head_from, names_of
 
 if TYPE_CHECKING:
@@ -23,30 +22,30 @@ Float32 = npt.NDArray[np.float32]
 
 
 class TorchPolicy(CustomPolicy):
-    """A policy that is a torch module.
-
-    FastES("CartPole-v1", TorchPolicy(torch.nn.Linear(4, 2)))
-
-    The module gets observations as float32 (1, *observation shape), or (1, n) of n values in obs_columns. It returns the action
-    head's outputs, float32 (1, num_outputs) or (num_outputs,): a number for each component of a Box action, a logit for each
-    choice (Discrete, MultiDiscrete) or switch (MultiBinary). Observations are normalised unless normalize_obs is off; spaces
-    other than Box are flattened. policy_kwargs may have action_mapping and num_bins.
+    """A policy that is a torch module, as in FastES("CartPole-v1", TorchPolicy(torch.nn.Linear(4, 2))).
 
     Training begins at the module's own parameters. Those with requires_grad=False stay as they are, and so do buffers, such
     as the statistics of BatchNorm. The module is copied when the policy is made and runs in eval mode on one thread of the
-    CPU; training never changes the one that was given: `model.policy_spec.module_with(model.theta)` is a trained copy of it.
+    CPU; training never changes the original: `model.policy_spec.module_with(model.theta)` is a trained copy of it.
 
     A module that draws random numbers draws from torch's global state, which starts from each episode's env seed: the same on
-    any number of workers. In a vector environment episodes overlap and share that state, so there its results depend on the
-    number of environments.
+    any number of workers. In a vector environment episodes overlap and share that state, so results depend on the number of
+    environments.
 
-    A module that remembers earlier observations (a recurrent cell, stacked frames) has a method `begin_episode()` or `reset()`
-    without arguments that clears its memory: it is called at the start of every episode, and by `predict` where episode_start
-    says so. The first of these names that the module has counts; where it has none, its submodules' are called. It must leave
-    the parameters as they are. A module that seems to remember and has neither is warned of.
+    A module that remembers earlier observations (a recurrent cell, stacked frames) needs a method `begin_episode()` or
+    `reset()` without arguments that clears its memory and leaves the parameters as they are. It is called at the start of every
+    episode, and by `predict` if episode_start says so. If the module has both, begin_episode is called; if it has neither, the
+    methods of its submodules are. A module that seems to remember without such a method causes a warning.
 
-    Raises TypeError or ValueError for a module that cannot be copied, has nothing to train, or has trainable parameters
-    that are not float32 on the CPU.
+    Args:
+        module: Takes observations, float32 (1, *observation shape), or (1, n) of n values in obs_columns. They are normalised
+            unless normalize_obs is off; spaces other than Box are flattened. Returns the action head's outputs, float32
+            (1, num_outputs) or (num_outputs,): a number for each component of a Box action, a logit for each choice (Discrete,
+            MultiDiscrete) or switch (MultiBinary). policy_kwargs may have action_mapping and num_bins.
+
+    Raises:
+        TypeError, ValueError: A module that cannot be copied, has nothing to train, or has trainable parameters that are not
+            float32 on the CPU.
     """
 
     kind = "TorchPolicy"
@@ -101,9 +100,9 @@ class TorchSpec(CustomSpec):
         return TorchActor(self)
 
     def module_with(self, theta: Float32) -> torch.nn.Module:
-        """A new copy of the module with parameters theta (num_params,): `model.policy_spec.module_with(model.theta)`.
+        """Return a new copy of the module with parameters theta (num_params,), such as `model.theta`.
 
-        It is as the one given to TorchPolicy was, in train mode if that was, and expects normalised observations.
+        It is in train mode if the original was, and expects normalised observations.
         """
         import torch
 
@@ -117,9 +116,16 @@ class TorchSpec(CustomSpec):
         return module
 
     def theta_of(self, theta: Float32, state_dict: Mapping[str, Any], strict: bool = True) -> Float32:
-        """Parameters (num_params,) as a state_dict of the module has them; with strict=False theta's where it has none.
+        """Return theta (num_params,) with the parameters of a state_dict of the module.
 
-        RuntimeError, torch's own, for names and shapes that do not fit; ValueError for other values of what is not trained.
+        Args:
+            theta: Parameters (num_params,) for those that the state_dict lacks, which strict=False allows.
+            state_dict: As the module's own.
+            strict: As torch's load_state_dict takes it.
+
+        Raises:
+            RuntimeError: Torch's own, for names and shapes that do not fit.
+            ValueError: Other values of what is not trained.
         """
         import torch
 
@@ -154,7 +160,7 @@ class TorchActor(CustomActor):
         self.hooks = [hook for hook in found if hook is not None]
 
     def act(self, obs: Any) -> Any:
-        """The action for one observation."""
+        """Return the action for one observation."""
         self.observe(obs)
         try:
             outputs = self.module(self._input).numpy()
@@ -164,7 +170,7 @@ class TorchActor(CustomActor):
         return self.choose(outputs)
 
     def check_outputs(self) -> None:
-        """Run the module once, on zeros; ValueError when it does not give what the action head takes."""
+        """Run the module once, on zeros; ValueError if its outputs do not suit the action head."""
         import torch
 
         name, head = type(self.module).__name__, self._spec.head
@@ -185,7 +191,7 @@ class TorchActor(CustomActor):
             raise ValueError(f"the module {name} returned outputs with a gradient: use detach(), or no_grad(), in its forward")
 
     def check_memory(self) -> None:
-        """Warn of a module that remembers and whose memory is not reset; ValueError where its hook changes parameters."""
+        """Warn of a module whose memory is not reset; ValueError if its hook changes parameters."""
         what = f"the module {type(self.module).__name__}"
         self.reset_memory()
         if self.parameters.tobytes() != self._spec.theta0.tobytes():
@@ -208,7 +214,7 @@ class TorchActor(CustomActor):
 
 
 def _trained(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter]]:
-    """Names and parameters that training changes, each once, however often the module uses it."""
+    """Yield names and parameters that training changes, each once, however often the module uses it."""
     return ((name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad)
 
 

@@ -15,8 +15,8 @@ from fastes.envs.given.likeness import alike
 from fastes.envs.source import EnvSource, Pair
 from fastes.es.perturbations import Perturbations
 from fastes.policies.action_head import BOX_MAPPINGS, make_action_head
-from fastes.policies.choose_policy import AnySpec
-from fastes.policies.custom_policy import obs_shape_of
+from fastes.policies.custom_policy import AnySpec
+from fastes.policies.policy_spec import obs_shape_of
 from fastes.rollout.env_calls import EnvCall
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.last_infos import Info, read_info

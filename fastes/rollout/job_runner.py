@@ -16,7 +16,7 @@ from fastes import _core
 from fastes.envs.closing import close_env
 from fastes.envs.source import Env
 from fastes.es.perturbations import write_candidate
-from fastes.policies.choose_policy import AnySpec
+from fastes.policies.custom_policy import AnySpec
 from fastes.rollout.env_calls import FORGET, in_force, make_call
 from fastes.rollout.episode import Episode, EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, RequestScalars, TrainingNeeds

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from fastes import _core
 from fastes._core import Actor
-from fastes.policies.choose_policy import AnySpec
+from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import State, cells_of, remembered_in, state_of
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.observations import CHANNELS_FIRST, ObservationReader, layout_of, observation_rows, warn

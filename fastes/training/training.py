@@ -16,7 +16,7 @@ from fastes.checkpoints.file_format import Arrays
 from fastes.es.optimizers import MissingOptimizer
 from fastes.es.perturbations import Perturbations, draw_eval_seeds
 from fastes.es.strategy import EvolutionStrategy, Update
-from fastes.policies.choose_policy import AnySpec
+from fastes.policies.custom_policy import AnySpec
 from fastes.rollout.env_calls import EnvCalls
 from fastes.rollout.episode import STEP_GUARD, EpisodeSettings, usual_limit
 from fastes.rollout.job import Batch
