@@ -46,11 +46,9 @@ from fastes.policies.layers import State
 from fastes.pools.make_pool import PoolChoice, make_pool
 from fastes.pools.pool import Pool
 from fastes.pools.processes.nested_training import refuse_training
-from fastes.reports.callbacks import Callback, CallbackList, FunctionCallback
+from fastes.reports.callbacks import Callback, CallbackList, CallbackListener, as_callback
 from fastes.reports.console_log import ConsoleLog
-from fastes.reports.episode_infos import checked_keywords
-from fastes.reports.listener import CallbackListener
-from fastes.reports.monitor_files import MonitorFile
+from fastes.reports.monitor_files import MonitorFile, checked_keywords
 from fastes.reports.progress_bar import ProgressBar
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.episode import Episode
@@ -812,19 +810,3 @@ def _new_selection(source: EnvSource, spec: AnySpec, settings: Settings, seed: i
 def _sibling(first: Training, seed: int) -> Training:
     """A training that differs from the first one in its seed."""
     return Training.start(first.settings, first.spec, seed, first.episode_limit, first.reference, first.env_calls)
-
-
-def as_callback(callback: Any) -> Callback:
-    """A Callback from a Callback, a function of (model, record), a list of these, or None."""
-    if callback is None:
-        return Callback()
-    if isinstance(callback, Callback):
-        return callback
-    if isinstance(callback, Sequence) and not isinstance(callback, (str, bytes)):
-        return CallbackList([as_callback(item) for item in callback])
-    if callable(callback):
-        return FunctionCallback(callback)
-    raise TypeError(
-        f"callback = {callback!r:.100} is a {type(callback).__name__}: expected a Callback, a function of (model, record) or a "
-        "list of them"
-    )

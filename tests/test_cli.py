@@ -28,9 +28,9 @@ from fastes import FastES, Settings, __version__
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import build_parser, main
 from fastes.cli.setting_flags import given_settings
+from fastes.cli.train.stop_on_signal import StopOnSignal
 from fastes.es.perturbations import draw_pairs
 from fastes.policies.policy_keywords import KEYS
-from fastes.reports.stop_on_signal import StopOnSignal
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.foreign_names import ANSWERS, FLAG_ANSWERS
 from fastes.settings.preset_loader import load_preset, tomllib

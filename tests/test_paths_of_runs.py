@@ -97,7 +97,7 @@ def test_the_folder_of_several_runs_is_drawn(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[list[str]] = []
-    monkeypatch.setattr("fastes.reports.plots.plot_curves", lambda curves, *_: drawn.append([each.name for each in curves]))
+    monkeypatch.setattr("fastes.runs.curves.plot_curves", lambda curves, *_: drawn.append([each.name for each in curves]))
     (runs / "CartPole-v1" / "notes").mkdir()
     assert main(["plot", "CartPole-v1"]) == 0
     assert main(["plot", "CartPole-v1/2/progress.csv"]) == 0

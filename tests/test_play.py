@@ -25,8 +25,7 @@ from tqdm import tqdm
 
 from fastes import FastES, FastESError
 from fastes.cli.main import main
-from fastes.runs.mujoco_view import follow_robot
-from fastes.runs.video import RenderError, play, play_episodes
+from fastes.runs.video import RenderError, follow_robot, play, play_episodes
 
 TINY = {"population_size": 4, "seed": 5, "preset": "default"}
 

@@ -17,8 +17,7 @@ from fastes import FastES
 from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
 from fastes.reports.csv_log import read_progress
-from fastes.reports.plots import Curve, RungEnd, plot_curves, running, smoothed
-from fastes.runs.curves import read_curve, read_curves, title_of
+from fastes.runs.curves import Curve, RungEnd, plot_curves, read_curve, read_curves, running, smoothed, title_of
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
 from fastes.training.record import Record
@@ -53,7 +52,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _curve(run: Path) -> Curve:
-    return read_curve(run, run / "progress.csv", run / "config.toml")
+    return read_curve(run)
 
 
 def _drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -243,7 +242,7 @@ def test_a_run_that_is_named_twice_counts_once(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
-    monkeypatch.setattr("fastes.reports.plots.plot_curves", lambda curves, *_: drawn.append(len(curves)))
+    monkeypatch.setattr("fastes.runs.curves.plot_curves", lambda curves, *_: drawn.append(len(curves)))
     monkeypatch.chdir(runs)
     with pytest.warns(UserWarning, match="1 is named more than once: it is drawn once"):
         assert main(["plot", "1", "2", str(runs / "1"), "--out", str(tmp_path / "curve.png")]) == 0
@@ -277,7 +276,7 @@ def test_a_configuration_that_is_lost_or_odd_ends_no_picture(runs: Path, tmp_pat
     assert main(["plot", str(run)]) == 0
     progress = read_progress(run / "progress.csv")
     told = [at for at, generation in zip(progress["eval_at"], progress["eval_generation"], strict=True) if generation]
-    assert read_curves([run], "progress.csv", "config.toml")[0].steps.tolist() == told, "the first rows tell none"
+    assert read_curves([run])[0].steps.tolist() == told, "the first rows tell none"
 
 
 def test_the_evaluation_that_the_end_of_a_training_tells_is_drawn(tmp_path: Path) -> None:

@@ -17,10 +17,11 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.pools.serial_pool import SerialPool
+from fastes.reports.callbacks import CallbackListener
 from fastes.reports.csv_log import read_progress
-from fastes.reports.listener import CallbackListener
 from fastes.runs.curves import read_curve
-from fastes.runs.run_folder import CONFIG, PROGRESS, RunFolder
+from fastes.runs.run_config import PROGRESS
+from fastes.runs.run_folder import RunFolder
 from fastes.training.evaluator import Evaluator
 from fastes.training.player import Player
 from fastes.training.record import Generation, Record
@@ -414,7 +415,7 @@ def test_a_run_folder_has_each_trial_and_each_rung(tmp_path: Path) -> None:
     progress = read_progress(tmp_path / PROGRESS)
     assert set(progress["trial"]) == {1.0, 2.0, 3.0, 4.0}
     assert progress["timesteps"] == sorted(progress["timesteps"])
-    curve = read_curve(tmp_path, tmp_path / PROGRESS, tmp_path / CONFIG)
+    curve = read_curve(tmp_path)
     assert curve.leader == curve.rung_ends[-1].winner == winner
     assert len(curve.rung_ends) == 2
     assert 0.0 < curve.rung_ends[0].at < curve.rung_ends[1].at < curve.steps[-1]

@@ -27,7 +27,8 @@ from fastes.policies.action_head import BOX_MAPPINGS
 from fastes.policies.layers import ACTIVATIONS
 from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.obs_columns import checked_columns
-from fastes.runs.run_folder import CONFIG, RunFolder
+from fastes.runs.run_config import CONFIG
+from fastes.runs.run_folder import RunFolder
 from fastes.setting_fields import described
 from fastes.settings.preset_loader import tomllib
 from fastes.zoo import search_space

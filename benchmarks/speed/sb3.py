@@ -21,7 +21,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from benchmarks.machine import describe
 from benchmarks.tables import against_aim, markdown_table, median_and_range
 from fastes import Callback, FastES
-from fastes.sb3.callbacks import as_callback
+from fastes.reports.callbacks import as_callback
+from fastes.sb3.callbacks import step_callback
 from fastes.training.record import Record
 
 ENV, NUM_ENVS = "HalfCheetah-v5", 8
@@ -149,7 +150,7 @@ def callback_cost(repeats: int, generations: int) -> list[str]:
     def attached(folder: str) -> tuple[Stretch, float]:
         evaluation = ClockedEvaluation(gymnasium.make(ENV), eval_freq=50_000, n_eval_episodes=1, verbose=0, warn=False)
         saving = callbacks.CheckpointCallback(50_000, os.path.join(folder, "checkpoints"))
-        clocked = Clocked(as_callback([evaluation, saving]))
+        clocked = Clocked(as_callback([evaluation, saving], step_callback))
         stretch = train([clocked], evaluation)
         return stretch, 1.0 - (clocked.cpu - evaluation.cpu) / stretch.cpu
 

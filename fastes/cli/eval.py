@@ -13,7 +13,7 @@ from fastes.cli.arguments import add_workers
 from fastes.cli.saved_model import add_episodes, check_episodes, load_model, most_steps
 from fastes.cli.train.report import counted
 from fastes.model import FastES
-from fastes.reports.repeatedly import Repeatedly
+from fastes.reports.progress_bar import Repeatedly
 from fastes.system.console import say
 
 _SECONDS = 0.2  # between looks at the steps

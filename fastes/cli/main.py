@@ -18,8 +18,8 @@ from fastes.cli.play import add_play, run_play
 from fastes.cli.plot import add_plot, run_plot
 from fastes.cli.replay import add_replay, run_replay
 from fastes.cli.train.command import add_train, run_train
+from fastes.cli.train.stop_on_signal import INTERRUPTED
 from fastes.errors import FastESError, file_outside
-from fastes.reports.stop_on_signal import INTERRUPTED
 from fastes.system.console import fitted, let_go, output_is_the_result, output_lasts, say
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.interrupts import Terminated

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastes.errors import FastESError
 from fastes.runs.curves import read_curves, runs_of, title_of
-from fastes.runs.run_folder import CONFIG, CURVE, PROGRESS
+from fastes.runs.run_config import CURVE
 from fastes.system.installation import install_command
 
 _SUFFIXES = (".png", ".svg", ".pdf")
@@ -32,10 +32,10 @@ def add_plot(commands: Any) -> None:
 
 
 def run_plot(arguments: argparse.Namespace) -> int:
-    from fastes.reports.plots import plot_curves
+    from fastes.runs.curves import plot_curves
 
-    runs = _each_once([run for path in arguments.runs for run in runs_of(path, PROGRESS)])
-    curves = read_curves(runs, PROGRESS, CONFIG)
+    runs = _each_once([run for path in arguments.runs for run in runs_of(path)])
+    curves = read_curves(runs)
     out = arguments.out or (runs[0] / CURVE if len(runs) == 1 else Path(CURVE))
     if out.suffix.lower() not in _SUFFIXES:
         raise ValueError(f"--out {out}: expected a name that ends in one of {', '.join(_SUFFIXES)}")
@@ -48,7 +48,7 @@ def run_plot(arguments: argparse.Namespace) -> int:
 
 
 def _each_once(runs: list[Path]) -> list[Path]:
-    """A folder that is named twice, in whatever spelling, would count twice in the median."""
+    """Leave out runs that are named more than once, in whatever spelling: they would count twice in the median."""
     named: dict[Path, Path] = {}
     for run in runs:
         if named.setdefault(run.resolve(), run) is not run:

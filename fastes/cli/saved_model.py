@@ -24,8 +24,7 @@ from fastes.model import FastES
 from fastes.models.from_config import Config, config_of_run, env_kwargs_of
 from fastes.models.model import Model
 from fastes.rollout.episode import STEP_GUARD
-from fastes.runs.run_config import read_config
-from fastes.runs.run_folder import CONFIG
+from fastes.runs.run_config import CONFIG, read_config
 
 
 def add_model(parser: Any) -> None:

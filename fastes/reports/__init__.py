@@ -1,1 +1,1 @@
-"""What a training shows while it goes on."""
+"""Reports during a training: callbacks, console, progress bar, logs, warnings."""

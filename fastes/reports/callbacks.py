@@ -1,13 +1,15 @@
-"""What runs beside the loop: a protocol of a few calls."""
+"""Callbacks: objects whose methods a training calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fastes.errors import shown
+from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.training.evaluation import Evaluation, FinishedEvaluation
 from fastes.training.final_selection import FinalSelection
-from fastes.training.record import Record
+from fastes.training.record import Generation, Record
 from fastes.training.selection import Rung
 
 
@@ -15,12 +17,12 @@ class Callback:
     """Subclass and override what you need. model is the FastES that trains.
 
     on_generation may return False to stop training at once. on_new_best is called while the model still holds the
-    parameters whose evaluation was the best so far, before they move on. on_rung is called after each rung of several
-    `trials`, when the model holds the best of those that go on; rung has the scores. on_final_selection is called after the
-    final selection of an `archive_size`, when the model holds the winner. on_not_confirmed is called when an evaluation has
-    reached the target and the fresh episodes that follow have not: finished is the one, confirmation the others. on_phase is
-    called before noise-free episodes that belong to no generation: those that score trials, confirm the target, or are a
-    final selection's; name says which, and episodes how many.
+    parameters whose evaluation was the best so far. on_rung is called after each rung of several `trials`, when the model
+    holds the best of those that continue; rung has the scores. on_final_selection is called after the final selection of an
+    `archive_size`, when the model holds the winner. on_not_confirmed is called when an evaluation has reached the target and
+    the fresh episodes that follow have not: finished is the evaluation, confirmation the fresh episodes. on_phase is called
+    before noise-free episodes that belong to no generation: those that score trials, confirm the target, or are a final
+    selection's; name says which, and episodes how many.
 
     Attributes:
         reads_infos: Whether generations have to come with the infos of their episodes' last steps.
@@ -46,7 +48,7 @@ class Callback:
 
 
 class FunctionCallback(Callback):
-    """A plain function of (model, record), called once a generation; a false result other than None stops training."""
+    """A function of (model, record), called once per generation; a false result other than None stops training."""
 
     def __init__(self, function: Callable[[Any, Record], bool | None]) -> None:
         self.function = function
@@ -56,7 +58,7 @@ class FunctionCallback(Callback):
 
 
 class CallbackList(Callback):
-    """Several callbacks as one; all are called, any may stop."""
+    """Several callbacks as one. All are called, and each can stop the training."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = list(callbacks)
@@ -96,3 +98,65 @@ class CallbackList(Callback):
     def on_end(self, model: Any) -> None:
         for callback in self.callbacks:
             callback.on_end(model)
+
+
+def as_callback(callback: Any, adapted: Callable[[Any], Callback | None] = lambda _: None) -> Callback:
+    """Make a Callback of the argument `callback` of `learn`.
+
+    Args:
+        callback: A Callback, a function of (model, record), a list of these, or None.
+        adapted: Makes a Callback of an object that another library would take; None for any other object.
+
+    Raises:
+        TypeError: For anything else.
+    """
+    if callback is None:
+        return Callback()
+    if isinstance(callback, Callback):
+        return callback
+    if (other := adapted(callback)) is not None:
+        return other
+    if isinstance(callback, Sequence) and not isinstance(callback, (str, bytes)):
+        return CallbackList([as_callback(item, adapted) for item in callback])
+    if callable(callback):
+        return FunctionCallback(callback)
+    raise TypeError(
+        f"callback = {shown(callback)} is a {type(callback).__name__}: expected a Callback of FastES or SB3, a function or a "
+        "list of them"
+    )
+
+
+class CallbackListener:
+    """A trainer's listener that calls callbacks with the model, and warns of odd statistics.
+
+    Args:
+        model: The model that trains.
+        callbacks: All of its callbacks, as one.
+        warnings: The model's, by trial: none is repeated in a later call of `learn`.
+    """
+
+    def __init__(self, model: Any, callbacks: Callback, warnings: dict[int, StatisticsWarnings]) -> None:
+        self._model, self._callbacks, self._warnings = model, callbacks, warnings
+
+    def on_generation(self, record: Record, generation: Generation) -> bool:
+        stops = self._callbacks.on_generation(self._model, record) is False
+        training = self._model.training
+        finished = training.latest_evaluations[-1] if record.eval_generation else None
+        warnings = self._warnings.setdefault(record.trial, StatisticsWarnings())
+        warnings.check(training, record.generation, generation.batch, finished)
+        return not stops
+
+    def on_new_best(self, eval_return: float) -> None:
+        self._callbacks.on_new_best(self._model, eval_return)
+
+    def on_not_confirmed(self, finished: FinishedEvaluation, confirmation: Evaluation) -> None:
+        self._callbacks.on_not_confirmed(self._model, finished, confirmation)
+
+    def on_rung(self, rung: Rung) -> None:
+        self._callbacks.on_rung(self._model, rung)
+
+    def on_final_selection(self, result: FinalSelection) -> None:
+        self._callbacks.on_final_selection(self._model, result)
+
+    def on_phase(self, name: str, episodes: int) -> None:
+        self._callbacks.on_phase(self._model, name, episodes)

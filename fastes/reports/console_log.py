@@ -1,4 +1,4 @@
-"""A training on the console: lines of statistics."""
+"""Statistics of a training as lines on the console."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from fastes.training.selection import Rung
 
 
 class ConsoleLog(Callback):
-    """Rows of statistics of generations, under a header that is repeated now and then; above the progress bar if any.
+    """Prints rows of statistics under a header that is repeated, above the progress bar if there is one.
 
-    seconds: that lie between two rows; the first and the last generation always have one. 0 for a row a generation.
+    A row shows the last evaluation that was reported since the previous row. A narrow terminal gets fewer columns.
 
-    A row shows the evaluation that was told last since the row before. On a narrow terminal some columns are left out.
+    Args:
+        file: Output; None for sys.stdout.
+        repeat_header: Rows between two headers.
+        seconds: Time between two rows, 0 for a row per generation. The first and the last generation always have one.
     """
 
     def __init__(self, file: TextIO | None = None, repeat_header: int = 40, seconds: float = 0.0) -> None:
@@ -31,7 +34,7 @@ class ConsoleLog(Callback):
 
     def _begin(self) -> None:
         self.lines, self._written_at, self._trials = 0, -math.inf, False
-        self._waiting: Record | None = None  # of the last generation that has no row yet
+        self._waiting: Record | None = None  # of the last generation without a row
 
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
         self._begin()
@@ -40,15 +43,16 @@ class ConsoleLog(Callback):
             self._write(limit_line(model))
 
     def on_generation(self, model: Model, record: Record) -> None:
-        if model.solved:  # no step was made in it
+        if model.solved:  # this generation made no step
             self._write_waiting()
             of = _evaluation_in_words(record.eval_return, record.eval_at)
             self._write(f"confirmed: {of} holds over {_fresh(model.settings.target_episodes)} (target {model.target_return:g})")
             return
         before = self._waiting
         if before is not None and before.trial == record.trial and not record.eval_generation:
-            told = {name: getattr(before, name) for name in ("eval_generation", "eval_return", "eval_rank")}
-            record = record._replace(**told)
+            record = record._replace(
+                **{name: getattr(before, name) for name in ("eval_generation", "eval_return", "eval_rank")}
+            )
         self._waiting = record
         if time.monotonic() - self._written_at >= self.seconds:
             self._write_waiting()
@@ -79,7 +83,7 @@ class ConsoleLog(Callback):
         self._write(f"final selection among {len(result.finalists)}: {who} win, {shown}")
 
     def on_not_confirmed(self, model: Model, finished: FinishedEvaluation, confirmation: Evaluation) -> None:
-        """Above the row of the generation that it is told with."""
+        """Print the confirmation above the row of the generation that reports it."""
         self._write_waiting()
         of = _evaluation_in_words(finished.evaluation.mean, finished.pending.timesteps)
         number = len(confirmation.returns)
@@ -88,10 +92,10 @@ class ConsoleLog(Callback):
 
     def _write(self, line: str) -> None:
         stream = lasting(self.file or sys.stdout)
-        print(fitted(line, stream), file=stream, flush=True)  # a reader sees it at once; one that is gone is noticed
+        print(fitted(line, stream), file=stream, flush=True)  # at once, and a reader that has gone is noticed
 
     def _columns(self) -> int | None:
-        """Of the terminal; None for a file or a pipe, which has room for all."""
+        """Return the width of the terminal, or None for a file or a pipe."""
         stream = lasting(self.file or sys.stdout)
         return columns_of(stream) if stream.isatty() else None
 
@@ -105,7 +109,7 @@ def _evaluation_in_words(mean: float, timesteps: int) -> str:
 
 
 def limit_line(model: Model) -> str:
-    """The limit of episodes that have no other."""
+    """Return a line about the limit at which endless episodes are cut."""
     limit = model.training.longest_episode()
     return (
         f"{model.source.name} has no limit of steps that is known: an episode is cut after {limit:,}; max_episode_steps sets "
@@ -114,7 +118,7 @@ def limit_line(model: Model) -> str:
 
 
 def rung_lines(rung: Rung, trials: int) -> Iterator[str]:
-    """The end of a rung: how each trial did, and which of them go on."""
+    """Yield lines about the end of a rung: the trials' scores, and which trials continue."""
     where = f"rung {rung.number} of {rung.of}" if rung.of > 1 else f"{trials} trials"
     yield f"{where}: {', '.join(f'trial {trial} {score:.1f}' for trial, score in rung.scores)}"
     on = sorted(trial for trial, _ in rung.scores[: rung.kept])
@@ -125,7 +129,7 @@ def rung_lines(rung: Rung, trials: int) -> Iterator[str]:
 
 
 class _Column(NamedTuple):
-    """Of the table. rank: a narrow terminal has the columns of the lowest ranks."""
+    """A column of the table. rank: a narrow terminal shows the columns of the lowest ranks."""
 
     title: str
     field: str
@@ -153,25 +157,25 @@ _COLUMNS = (
 
 
 def console_header(columns: int | None = None, trials: bool = False) -> str:
-    """The titles of the table.
+    """Return the titles of the table.
 
     Args:
-        columns: Of the terminal; None for room enough.
+        columns: Width of the terminal; None for any width.
         trials: Whether there is a column for the trial.
     """
     return " ".join(f"{column.title:>{column.width}}" for column in _fitting(columns, trials))
 
 
 def console_line(record: Record, columns: int | None = None, trials: bool = False) -> str:
-    """A row of the table; see `console_header`."""
-    untold = () if record.eval_generation else ("eval_return", "eval_rank")
+    """Return a row of the table; see `console_header`."""
+    missing = () if record.eval_generation else ("eval_return", "eval_rank")
     shown = _fitting(columns, trials)
-    values = ("-" if each.field in untold else each.form.format(getattr(record, each.field)) for each in shown)
+    values = ("-" if each.field in missing else each.form.format(getattr(record, each.field)) for each in shown)
     return " ".join(f"{value:>{each.width}}" for value, each in zip(values, shown, strict=True))
 
 
 def _fitting(columns: int | None, trials: bool) -> Sequence[_Column]:
-    """The columns that there is room for."""
+    """Return the columns that the terminal has room for."""
     room, ranks = sys.maxsize if columns is None else columns, set[int]()
     room -= (_TRIAL.width + 1) if trials else 0
     for each in sorted(_COLUMNS, key=lambda column: column.rank):

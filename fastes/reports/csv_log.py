@@ -1,4 +1,4 @@
-"""progress.csv: a line per generation, written through at once, and read again; final_selection.csv: how that has ended."""
+"""progress.csv, with a line per generation, and final_selection.csv, with a line per finalist."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ _OF_A_SELECTION = (
     *(f"{name}_{FINAL_EPISODES}" for name in ("mean", "std", "worst")),
 )
 _TRIAL = Record._fields.index("trial")
-_MAX_DIGITS = 10  # of a generation, which is drawn from as 32 bits
+_MAX_DIGITS = 10  # of a generation, which is a number of 32 bits
 
 
 class CsvLog:
-    """Appends records to a CSV file, a line each, written through at once.
+    """Appends records to a CSV file, one line each, and writes them through at once.
 
-    Raises OSError when it cannot; no torn line stays then, and the next write brings what is owed.
+    After an OSError no torn line stays in the file, and the next write includes the records that failed.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._owed: list[Record] = []
-        self._last: dict[int, int] = {}  # the generation that was given last, of each trial
+        self._last: dict[int, int] = {}  # trial -> its last generation
         if not path.exists():
             self._append([])
 
     def write(self, record: Record) -> None:
-        """Write a record; one that was given before is not written twice."""
-        with interrupts_wait():  # else a row may be written twice, or never
+        """Write a record, unless it was written before. OSError if that fails."""
+        with interrupts_wait():  # otherwise a row may be written twice, or never
             if record.generation > self._last.get(record.trial, -1):
                 self._last[record.trial] = record.generation
                 self._owed.append(record)
             self.flush()
 
     def flush(self) -> None:
-        """Write what is owed."""
+        """Write the records that are not in the file yet."""
         with interrupts_wait():
             if self._owed:
                 self._append(self._owed)
                 self._owed.clear()
 
     def truncate(self, generations: Mapping[int, int]) -> None:
-        """Drop the records of a run that went on past its last checkpoint.
+        """Drop the records after the last checkpoint.
 
-        A file in which others are missing, or are no numbers, is kept under another name.
+        If other records are missing or damaged, a copy of the file is kept under another name.
 
         Args:
-            generations: How many each trial has done that is left, by its number from 1.
+            generations: Trial that is left, from 1 -> its generations in the checkpoint.
         """
         kept, found = list[list[str]](), dict[int, list[int]]()
         for row in _whole_rows(self.path):
@@ -98,7 +98,7 @@ def _csv_lines(rows: Sequence[Sequence[object]]) -> str:
 
 
 def write_final_selection(path: Path, result: FinalSelection) -> None:
-    """final_selection.csv: a line per finalist, the winner first. Raises OSError."""
+    """Write final_selection.csv, a line per finalist, the winner first."""
     rows: list[Sequence[object]] = [_OF_A_SELECTION]
     for place, (of, screening, final) in enumerate(result.finalists, start=1):
         shown = (math.nan, math.nan, math.nan) if final is None else (final.mean, final.std, final.worst)
@@ -108,23 +108,23 @@ def write_final_selection(path: Path, result: FinalSelection) -> None:
 
 
 def read_progress(path: Path) -> dict[str, list[float]]:
-    """progress.csv as columns, without what is no whole row."""
+    """Return the columns of a progress.csv, without torn rows."""
     rows = _whole_rows(path)
     return {name: [float(row[number]) for row in rows] for number, name in enumerate(Record._fields)}
 
 
 def _read(path: Path) -> tuple[list[str], list[list[str]]]:
-    """The file's column names, and its other lines as cells. Nothing in the file needs quotes: the csv module is not asked."""
-    if not path.is_file():  # a folder, or a pipe that would be waited for
+    """Return a file's column names and its rows as cells. No cell has quotes, so the csv module is not needed."""
+    if not path.is_file():  # a folder, or a pipe, on which reading would wait
         return [], []
     header, *lines = [line.split(",") for line in path.read_text(encoding="utf-8", errors="replace").splitlines()] or [[]]
     return header, lines
 
 
 def _whole_rows(path: Path) -> list[list[str]]:
-    """The rows that have a number for each column, in the order of Record; one that the file does not have is nan.
+    """Return the rows that have a number in each column, in the order of Record.
 
-    So a file of another version keeps its rows.
+    A column that the file lacks is nan, so that a file of another version keeps its rows.
     """
     header, lines = _read(path)
     if "generation" not in header or len(set(header)) < len(header):

@@ -1,4 +1,4 @@
-"""The files that SB3's plots and scripts read, written without SB3: Monitor's CSV, and EvalCallback's evaluations.npz."""
+"""Files that SB3's plots and scripts read, written without SB3: Monitor's CSV and EvalCallback's evaluations.npz."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +18,41 @@ import numpy.typing as npt
 from fastes.checkpoints.file_format import undated
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
-from fastes.reports.episode_infos import keywords_in
 from fastes.system.atomic_files import append_whole, write_bytes
 from fastes.system.interrupts import interrupts_wait
 from fastes.training.record import Record
 
 MONITOR, EVALUATIONS = "monitor.csv", "evaluations.npz"
-_TICK = 1e-6  # seconds, the last digit of t: rows of one moment differ, so that a sort by t keeps their order
+_TICK = 1e-6  # seconds, the last digit of t: no two rows have the same t, so that sorting by t keeps their order
+
+
+def checked_keywords(given: Iterable[str]) -> tuple[str, ...]:
+    """Return `info_keywords` as a tuple; TypeError for anything but an iterable of strings."""
+    names = () if isinstance(given, (str, bytes)) or not isinstance(given, Iterable) else tuple(given)
+    if (not names and given not in ((), [])) or any(not isinstance(name, str) for name in names):
+        raise TypeError(f"info_keywords = {given!r}: expected names of infos, as in info_keywords=('distance',)")
+    return names
+
+
+def keywords_in(info: dict[str, Any], keywords: Sequence[str]) -> dict[str, Any]:
+    """Return the keywords that an episode's last info has, itself or from a Monitor inside the environment."""
+    episode = info.get("episode", {})
+    known = {**(episode if isinstance(episode, dict) else {}), **info}
+    return {name: known[name] for name in keywords if name in known and name != "episode"}
 
 
 class _GenerationFile(Callback):
-    """Notes each generation once, also one that was booked before an exception, of which on_generation was not told."""
+    """Writes each generation once, including one that was committed before an exception and not reported."""
 
     path: Path
     _reported: Record | None = None
 
     def check(self, model: Model) -> None:
-        """ValueError or OSError where a training of this model could not go on with the file."""
+        """Raise ValueError or OSError if a training of this model could not continue the file."""
         self._read(model)
 
     def _read(self, model: Model) -> Any:
-        """What there is to go on with."""
+        """Read the content that is to be continued."""
         raise NotImplementedError
 
     def on_generation(self, model: Model, record: Record) -> None:
@@ -59,29 +73,32 @@ class _GenerationFile(Callback):
         raise NotImplementedError
 
     def _write(self) -> None:
-        """Write what a generation brought, now or later."""
+        """Write a generation, now or later."""
         self.flush()
 
     def flush(self) -> None:
-        """Write what is owed. Raises OSError when it cannot; the file stays as it was then, and nothing is forgotten."""
+        """Write all generations so far. After an OSError the file is unchanged, and the next call writes them."""
         raise NotImplementedError
 
 
 class MonitorFile(_GenerationFile):
-    """The CSV file of SB3's Monitor: a row of r, l, t and the model's info_keywords for each candidate, in job order.
+    """The CSV file of SB3's Monitor, with a row of r, l, t and the model's info_keywords per candidate, in job order.
 
-    It is written once a generation. An info that lacks a keyword leaves its cell empty.
+    r is the return rounded to 6 digits (the mean of the candidate's episodes if episodes_per_candidate is above 1), l the
+    steps, t the seconds from t_start to the end of the generation. An info without a keyword leaves its cell empty.
+    stable_baselines3.common.monitor.load_results and results_plotter read the file.
 
-    path: '.monitor.csv' is appended unless it ends in monitor.csv; of a folder, monitor.csv in it. r: return, rounded to 6
-    digits (with episodes_per_candidate above 1 the mean of the candidate's episodes); l: steps; t: seconds from t_start to
-    the end of the generation. stable_baselines3.common.monitor.load_results and results_plotter read it.
+    A training that starts at num_timesteps 0 replaces the file. A training that continues keeps it, without the rows since the
+    last checkpoint. The steps of all rows add up to num_timesteps, except for those that only began statistics (obs_warmup);
+    if a file begins later, its first line has the steps before that as num_timesteps. A generation that proves the parameters
+    solved counts no timesteps and has no rows.
 
-    A training that starts at num_timesteps 0 replaces the file. One that goes on keeps it, without the rows of steps that
-    the model does not know of: those since its last checkpoint. The steps of all rows add up to num_timesteps, but for those
-    that only began statistics (obs_warmup); where a file begins later, its first line has the steps before that as
-    num_timesteps. A generation that proves the parameters solved counts no timesteps and has no rows.
+    Args:
+        path: File, to which '.monitor.csv' is appended unless it ends in monitor.csv, or a folder for monitor.csv.
 
-    Raises ValueError when going on with a file that is no such CSV, OSError when the file cannot be written.
+    Raises:
+        ValueError: If a training continues and the file is not such a CSV.
+        OSError: If the file cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -94,7 +111,7 @@ class MonitorFile(_GenerationFile):
         self._keywords: tuple[str, ...] = ()
 
     def _read(self, model: Model) -> tuple[dict[str, Any], bytes, int] | None:
-        """What there is to go on with, as of `_read_monitor`; None where there is nothing."""
+        """Read the content that is to be continued, as `_read_monitor` returns it; None if there is none."""
         _check_file(self.path)
         if not model.num_timesteps or not self.path.exists() or not self.path.stat().st_size:
             return None
@@ -119,7 +136,7 @@ class MonitorFile(_GenerationFile):
         if model.solved:
             return
         text, episodes = io.StringIO(), model.last_episodes
-        first = round(time.time() - self._t_start - _TICK * len(episodes), 6)  # else two rows may be rounded to one moment
+        first = round(time.time() - self._t_start - _TICK * len(episodes), 6)  # otherwise two rows may be rounded to one t
         infos = model.last_infos or [{}] * len(episodes)
         for n, ((r, length), info) in enumerate(zip(episodes, infos, strict=True), 1):
             found = keywords_in(info, self._keywords)
@@ -134,25 +151,25 @@ class MonitorFile(_GenerationFile):
 
 
 def _with_rows(model: Model) -> int:
-    """The timesteps that a whole file has rows of."""
+    """Return the timesteps that a complete file has rows of."""
     return model.num_timesteps - model.selection.counters.warm_up_timesteps
 
 
 def _check_file(path: Path) -> None:
-    """ValueError for a folder, or a pipe that would be waited for."""
+    """Raise ValueError for a folder, or for a pipe, on which reading would wait."""
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no regular file: move it away or choose another path")
 
 
 def _columns(keywords: Sequence[str]) -> bytes:
-    """The line of their names, with the line end of Python's csv module, as SB3 writes it."""
+    """Return the line of column names, with the line end of Python's csv module, as SB3 writes it."""
     text = io.StringIO()
     csv.writer(text).writerow(["r", "l", "t", *keywords])
     return text.getvalue().encode()
 
 
 def _read_monitor(path: Path, num_timesteps: int, keywords: Sequence[str]) -> tuple[dict[str, Any], bytes, int]:
-    """A file's first line, its rows of the first num_timesteps, and how many of these have no rows."""
+    """Return a file's first line, its rows of the first num_timesteps, and how many timesteps have no rows."""
     first, columns, *lines = [*path.read_bytes().splitlines(keepends=True), b"", b""]
     try:
         header = json.loads(first.removeprefix(b"#"))
@@ -176,17 +193,21 @@ def _read_monitor(path: Path, num_timesteps: int, keywords: Sequence[str]) -> tu
 
 
 class EvaluationsFile(_GenerationFile):
-    """The evaluations.npz of SB3's EvalCallback, from the noise-free episodes that training plays anyway.
+    """The evaluations.npz of SB3's EvalCallback, from the noise-free episodes that training plays.
 
-    path: '.npz' is appended where it is missing; of a folder, evaluations.npz in it. Arrays: timesteps int64 (n,), what the
-    evaluated parameters had been trained with; results float64 (n, eval_episodes), returns; ep_lengths int64 (n,
-    eval_episodes). The file is replaced as a whole, at the end and every so many seconds: a reader sees the old one or the
-    new one.
+    Arrays: timesteps int64 (n,), with which the evaluated parameters had been trained; results float64 (n, eval_episodes), the
+    returns; ep_lengths int64 (n, eval_episodes). The file is replaced as a whole: a reader sees the old one or the new one.
 
-    A training that starts at num_timesteps 0 begins anew. One that goes on keeps the rows before its num_timesteps.
+    A training that starts at num_timesteps 0 replaces the file. A training that continues keeps the rows before its
+    num_timesteps.
 
-    Raises ValueError when going on with a file that is damaged or has another number of episodes, OSError when the file
-    cannot be written.
+    Args:
+        path: File, to which '.npz' is appended if it is missing, or a folder for evaluations.npz.
+        seconds: Time between two writes; the last one is at the end.
+
+    Raises:
+        ValueError: If a training continues and the file is damaged or has another number of episodes.
+        OSError: If the file cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str], seconds: float = 10.0) -> None:
@@ -197,8 +218,8 @@ class EvaluationsFile(_GenerationFile):
         self.seconds = seconds
         self._rows: list[tuple[int, npt.NDArray[Any], npt.NDArray[Any]]] = []
         self._known = set[tuple[int, bytes]]()  # timesteps and returns of the rows
-        self._written = 0  # rows that the file has
-        self._first = 0  # generation of this training, as the strategy counts
+        self._written = 0  # rows in the file
+        self._first = 0  # first generation of this training, as the strategy counts
         self._tried_at = -float("inf")
 
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
@@ -210,17 +231,17 @@ class EvaluationsFile(_GenerationFile):
         self._written = len(self._rows)
 
     def _read(self, model: Model) -> list[tuple[int, npt.NDArray[Any], npt.NDArray[Any]]]:
-        """The rows to go on with."""
+        """Read the rows that are to be continued."""
         _check_file(self.path)
         if not model.num_timesteps or not self.path.exists():
             return []
         return _read_evaluations(self.path, model.num_timesteps, model.settings.eval_episodes)
 
     def _note(self, model: Model, record: Record) -> None:  # noqa: ARG002
-        self._note_told(model)
+        self._note_evaluations(model)
 
-    def _note_told(self, model: Model) -> None:
-        """The last evaluations, but those that are there already, or of parameters from before this training."""
+    def _note_evaluations(self, model: Model) -> None:
+        """Add the last evaluations, except those that have a row, or that are of parameters from before this training."""
         others = model.num_timesteps - model.training.counters.num_timesteps  # of the other trials
         for of, evaluation in model.training.latest_evaluations:
             at = of.timesteps + others
@@ -230,9 +251,9 @@ class EvaluationsFile(_GenerationFile):
                 self._rows.append((at, evaluation.returns, evaluation.lengths))
 
     def on_end(self, model: Model) -> None:
-        """Evaluations that were still played when the last generation ended are told by now."""
+        """Add the evaluations that still played when the last generation ended."""
         with interrupts_wait():
-            self._note_told(model)
+            self._note_evaluations(model)
         super().on_end(model)
 
     def _write(self) -> None:
@@ -243,9 +264,11 @@ class EvaluationsFile(_GenerationFile):
         if self._written == len(self._rows):
             return
         self._tried_at = time.monotonic()
-        timesteps, results, lengths = zip(*sorted(self._rows, key=lambda row: row[0]), strict=True)  # of several trials
+        timesteps, results, lengths = zip(
+            *sorted(self._rows, key=lambda row: row[0]), strict=True
+        )  # trials report out of order
         content = io.BytesIO()
-        with zipfile.ZipFile(content, "w") as archive:  # as np.savez, whose members fail with a clock that zips cannot tell of
+        with zipfile.ZipFile(content, "w") as archive:  # np.savez fails if the clock shows a time that zip files cannot hold
             for name, values, dtype in (
                 ("timesteps", timesteps, np.int64),
                 ("results", results, np.float64),
@@ -258,7 +281,7 @@ class EvaluationsFile(_GenerationFile):
 
 
 def _read_evaluations(path: Path, num_timesteps: int, episodes: int) -> list[tuple[int, npt.NDArray[Any], npt.NDArray[Any]]]:
-    """The rows of a file before num_timesteps."""
+    """Read the rows of a file before num_timesteps."""
     try:
         with np.load(path, allow_pickle=False) as file:
             timesteps, results, lengths = (file[name] for name in ("timesteps", "results", "ep_lengths"))

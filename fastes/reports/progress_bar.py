@@ -1,22 +1,23 @@
-"""How far a training is: a bar at the bottom of a terminal or in a notebook, or lines in a file or a pipe.
+"""The progress of a training: a bar at the bottom of a terminal or in a notebook, or lines in a file or a pipe.
 
-A bar covers all that a training does: its generations, the episodes that score its trials, its final selection, and, if the
-caller says so, those that judge its result. What remains is estimated in environment steps, by the episodes so far.
+A bar covers everything that a training plays: generations, episodes that score trials, a final selection and, on request, the
+episodes that judge the result. The remaining time is estimated in environment steps, from the episodes so far.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
-from fastes.reports.repeatedly import Repeatedly
 from fastes.rollout.job import StepsPlayed
 from fastes.system.console import BottomLine, in_notebook, lasting
 from fastes.system.forks import tell_of_forks
@@ -25,18 +26,19 @@ from fastes.training.record import Record
 from fastes.training.selection import Rung
 
 _SECONDS = 0.5  # between looks at the steps that are played
-_NARROWEST, _WIDEST = 8, 40  # characters of a bar: a longer one says no more
+_NARROWEST, _WIDEST = 8, 40  # characters of a bar
 
 
 class Progress(NamedTuple):
-    """What a bar shows.
+    """The content of a bar.
 
-    share: of all steps that is done, 0 to 1; less than 1 as long as anything is left.
-    seconds: since it began.
-    remaining: seconds that are left, estimated; NaN for no estimate.
-    rate: steps a second; NaN where none was made.
-    phase: what goes on, in words.
-    note: of the last evaluation, say; '' for none.
+    Attributes:
+        share: Share of all steps that is done, 0 to 1; below 1 as long as steps are left.
+        seconds: Time since the start.
+        remaining: Estimate of the seconds that are left; NaN for none.
+        rate: Steps per second; NaN before the first step.
+        phase: Present phase of the training, in words.
+        note: Text about the last evaluation; '' for none.
     """
 
     share: float
@@ -48,7 +50,7 @@ class Progress(NamedTuple):
 
     @property
     def percent(self) -> int:
-        """Rounded down: what rounds up to 100 looks as if it hung."""
+        """The share in percent, rounded down: a bar at 100 that continues looks as if it hung."""
         return int(100.0 * self.share)
 
     def in_words(self) -> str:
@@ -58,7 +60,7 @@ class Progress(NamedTuple):
         return f"{self.phase} [{_clock(self.seconds)}<{remaining}{rate}{note}]"
 
     def drawn(self, columns: int, ascii_only: bool) -> str:
-        """With a bar that fills so many columns. Where they are few, the rate is left out, and then the note."""
+        """Return the bar with its words for a width in columns. If that is narrow, the rate is left out, then the note."""
         from tqdm.std import Bar
 
         percent, without_rate = f"{self.percent:3d}%", self._replace(rate=math.nan)
@@ -70,32 +72,32 @@ class Progress(NamedTuple):
 
 
 def short(number: float) -> str:
-    """A number of at most five characters: 960, 1.23k, 400k, 12.3M."""
+    """Format a number with at most five characters: 960, 1.23k, 400k, 12.3M."""
     from tqdm import tqdm
 
     return f"{number:.0f}" if number < 999.5 else str(tqdm.format_sizeof(number))
 
 
 def _clock(seconds: float) -> str:
-    """00:31, 1:02:03."""
+    """Format seconds as in 00:31 and 1:02:03."""
     from tqdm import tqdm
 
     return str(tqdm.format_interval(seconds))
 
 
 class Face(Protocol):
-    """Where a bar is seen. seconds: that lie between two looks at it."""
+    """An output that shows a bar. seconds: time between two updates."""
 
     seconds: float
 
     def show(self, progress: Progress) -> None: ...
 
     def end(self, stays: bool) -> None:
-        """stays: whether what was shown last is to be seen from now on."""
+        """End the output. stays: whether the last content remains visible."""
 
 
 class OnTerminal:
-    """A bar in the last line."""
+    """A bar in the last line of a terminal."""
 
     seconds = 0.1
 
@@ -111,7 +113,7 @@ class OnTerminal:
 
 
 class InNotebook:
-    """A widget, or without ipywidgets a bar of text."""
+    """A widget in a notebook, or a bar of text without ipywidgets."""
 
     seconds = 0.5
 
@@ -132,7 +134,7 @@ class InNotebook:
 
 
 class InFile:
-    """Lines for a stream that keeps them."""
+    """Lines in a file or a pipe."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -144,7 +146,7 @@ class InFile:
 
 
 def _face(line_seconds: float | None) -> Face | None:
-    """The one for this process's streams; None where nobody watches."""
+    """Choose the output by this process's streams; None for none."""
     if in_notebook():
         return InNotebook()
     if sys.stderr is not None and lasting(sys.stderr).isatty():
@@ -152,24 +154,47 @@ def _face(line_seconds: float | None) -> Face | None:
     return None if sys.stderr is None or line_seconds is None else InFile(line_seconds)
 
 
+class Repeatedly:
+    """Calls a function at intervals of `seconds`, in its own thread, until `end`. A forked copy has no such thread."""
+
+    def __init__(self, seconds: float, function: Callable[[], object]) -> None:
+        self.seconds, self.function = seconds, function
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fastes-progress", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self.seconds):
+            with contextlib.suppress(Exception):  # such as a closed stream: no training must end because of it
+                self.function()
+
+    def end(self) -> None:
+        """Stop the calls: when this returns, the last one has ended."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+
 class _Training:
-    """One that a bar covers: what it has played, and what is to come. total: steps of candidates that it will have."""
+    """A training that a bar covers: the steps that it has played, and those to come.
+
+    Args:
+        model: The model.
+        total: Steps of candidates at its end.
+        judging: Noise-free episodes that follow training.
+    """
 
     def __init__(self, model: Model, total: int, judging: int) -> None:
         self.model, self.total, self.judging = model, total, judging
-        self.begun_at = self._played()
+        self.begun_at = self.model.steps_played()
         self.phase, self._phase_episodes, self._phase_ends = "", 0, 0.0
-        self._episode_steps = 0.0  # that a noise-free episode is estimated to have
-        self._evaluated = 0.0  # steps of noise-free episodes for one of candidates, phases left out
+        self._episode_steps = 0.0  # estimate of a noise-free episode's steps
+        self._evaluated = 0.0  # steps of noise-free episodes outside phases, per step of candidates
         self._in_phases, self._phase_begun_at = 0, 0  # steps of noise-free episodes
         self.is_over = False
         self.is_timed = False  # whether max_minutes is estimated to end it, and not the budget
 
-    def _played(self) -> StepsPlayed:
-        return self.model.steps_played()
-
-    def meet(self, record: Record) -> None:
-        """A generation is over."""
+    def end_generation(self, record: Record) -> None:
         evaluation = self.model.last_evaluation
         self._episode_steps = record.episode_length if evaluation is None else float(evaluation.lengths.mean())
         self.end_phase()
@@ -177,12 +202,12 @@ class _Training:
 
     def begin_phase(self, name: str, episodes: int) -> None:
         self.phase, self._phase_episodes = name, episodes
-        self._phase_begun_at = self._played().evaluations
+        self._phase_begun_at = self.model.steps_played().evaluations
         self._phase_ends = self._phase_begun_at + episodes * self._episode_steps
 
     def end_phase(self) -> None:
         if self.phase:
-            self._in_phases += self._played().evaluations - self._phase_begun_at
+            self._in_phases += self.model.steps_played().evaluations - self._phase_begun_at
         self.phase, self._phase_episodes = "", 0
 
     def end(self) -> None:
@@ -191,27 +216,27 @@ class _Training:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has ended because nothing is left to train."""
+        """Whether the training has ended and was not stopped early."""
         model = self.model
         return self.is_over and (model.solved or model.out_of_time or model.num_timesteps >= self.total)
 
     def counts(self) -> tuple[int, int]:
-        """Steps of candidates, and those that it will have."""
-        candidates = min(self._played().candidates, max(self.total, self.model.num_timesteps))
+        """Return the steps of candidates so far, and at the end."""
+        candidates = min(self.model.steps_played().candidates, max(self.total, self.model.num_timesteps))
         return candidates, candidates if self.is_whole else max(self.total, candidates)
 
     def done(self) -> int:
-        return sum(self._played()) - sum(self.begun_at)
+        return sum(self.model.steps_played()) - sum(self.begun_at)
 
     def left(self, rate: float) -> float:
-        """Steps to come. rate: those a second; NaN for unknown."""
-        (candidates, evaluations), model, episodes = self._played(), self.model, self.judging
+        """Estimate the steps to come. rate: steps per second; NaN if unknown."""
+        (candidates, evaluations), model, episodes = self.model.steps_played(), self.model, self.judging
         steps = max(self.total - candidates, 0) * (1.0 + self._evaluated)
         if model.ends_at < math.inf and not math.isnan(rate):
             in_time = max(model.ends_at - time.monotonic(), 0.0) * rate
             self.is_timed = in_time < steps
             steps = min(steps, in_time)
-        if self.is_over and not self.is_whole and not self.phase:  # it was stopped: nothing follows
+        if self.is_over and not self.is_whole and not self.phase:  # it was stopped early: nothing follows
             return steps
         if self.is_over:
             steps = 0.0 if self.is_whole or self.judging else steps
@@ -226,16 +251,17 @@ class _Training:
 
 
 class ProgressBar(Callback):
-    """A bar over all that a training plays: on a terminal, and in a notebook as a widget.
+    """A bar over everything that a training plays, on a terminal or as a widget in a notebook.
 
-    line_seconds: in a file or a pipe, a line on stderr so often, and one at the end; None for nothing there.
-    judging: noise-free episodes that follow training (`judge`): the bar goes on until `close`, and vanishes then.
+    Args:
+        line_seconds: Time between two lines on stderr if that is a file or a pipe; None for no lines.
+        judging: Noise-free episodes that follow training (see `judge`). The bar then continues until `close` and vanishes.
     """
 
     def __init__(self, line_seconds: float | None = None, judging: int = 0) -> None:
         self._line_seconds, self._judging = line_seconds, judging
         self._trainings: dict[int, _Training] = {}
-        self._returns: dict[int, float] = {}  # of the last evaluation of each
+        self._returns: dict[int, float] = {}  # last evaluation of each training
         self._face: Face | None = None
         self._lock = threading.RLock()
         self._looking: Repeatedly | None = None
@@ -250,20 +276,20 @@ class ProgressBar(Callback):
         self.close()
 
     def reset_after_fork(self) -> None:
-        """See forks.Owner: two bars would share a terminal's line."""
+        """See forks.Owner: two processes would draw in one line."""
         self._face, self._looking, self._lock = None, None, threading.RLock()
 
-    # --- what a training tells it -----------------------------------------------------------------------------------
+    # --- callbacks of a training ------------------------------------------------------------------------------------
 
     def on_start(self, model: Model, total_timesteps: int) -> None:
         if all(training.is_over for training in self._trainings.values()) and len(self._trainings) == self.expected:
-            self._trainings.clear()  # of another call of learn
+            self._trainings.clear()  # those of an earlier call of learn
         self._trainings[id(model)] = _Training(model, total_timesteps, self._judging)
         if len(self._trainings) == 1:
             self._begin()
 
     def on_generation(self, model: Model, record: Record) -> None:
-        self._trainings[id(model)].meet(record)
+        self._trainings[id(model)].end_generation(record)
         if record.eval_generation:
             self._returns[id(model)] = record.eval_return
         self._show()
@@ -284,7 +310,7 @@ class ProgressBar(Callback):
             self._end(stays=True)
 
     def judge(self, model: Model, episodes: int) -> None:
-        """So many noise-free episodes are played after training; none once they were."""
+        """Show the episodes that judge a training's result. episodes: their number; 0 when they have ended."""
         training = self._trainings.get(id(model))
         if training is None:
             return
@@ -298,11 +324,11 @@ class ProgressBar(Callback):
     def close(self) -> None:
         self._end(stays=False)
 
-    # --- what it shows ----------------------------------------------------------------------------------------------
+    # --- content ----------------------------------------------------------------------------------------------------
 
     @property
     def expected(self) -> int:
-        """Trainings that it covers."""
+        """Number of trainings."""
         return 1
 
     def _all_are_over(self) -> bool:
@@ -310,7 +336,7 @@ class ProgressBar(Callback):
         return over == self.expected
 
     def progress(self) -> Progress:
-        """At this moment."""
+        """Return the progress at this moment."""
         trainings, ahead = list(self._trainings.values()), sum(self._running())
         done, seconds = sum(each.done() for each in trainings) + ahead, time.monotonic() - self._begun
         rate = done / seconds if done and seconds else math.nan
@@ -321,7 +347,7 @@ class ProgressBar(Callback):
         return Progress(self._share, seconds, left / rate if left else 0.0, rate, self._phase(trainings), self._note())
 
     def _running(self) -> StepsPlayed:
-        """Of episodes that go on at this moment, where a training cannot tell its own from those of others."""
+        """Return the steps of running episodes if several trainings share a pool: they belong to no single training."""
         evaluator = next(iter(self._trainings.values())).model.evaluator
         if not evaluator.is_shared:
             return StepsPlayed()
@@ -332,7 +358,7 @@ class ProgressBar(Callback):
         return StepsPlayed(max(played.candidates - candidates, 0), max(played.evaluations - evaluations, 0))
 
     def _phase(self, trainings: list[_Training]) -> str:
-        """What all that go on are at, or else how many steps of training were made."""
+        """Return the phase that all running trainings have in common, or else the number of training steps so far."""
         phases = {each.phase for each in trainings if not each.is_over or each.phase}
         if len(phases) == 1 and (phase := phases.pop()):
             return phase
@@ -342,7 +368,7 @@ class ProgressBar(Callback):
         if made == total:
             return f"{short(made)} steps"
         if any(each.is_timed and not each.is_over for each in trainings):
-            return f"of {trainings[0].model.max_minutes:g} min, {short(made)} steps"  # behind the percentage
+            return f"of {trainings[0].model.max_minutes:g} min, {short(made)} steps"  # after the percentage
         return f"{short(made)} of {short(total)} steps"
 
     def _note(self) -> str:
@@ -376,10 +402,12 @@ class ProgressBar(Callback):
 
 
 class SeedsBar(ProgressBar):
-    """A bar over several trainings, which go on at once.
+    """A bar over several trainings that run side by side.
 
-    trainings: how many; one that is solved early leaves the others less to do.
-    line_seconds, judging: see ProgressBar.
+    Args:
+        trainings: Their number.
+        line_seconds: See ProgressBar.
+        judging: See ProgressBar.
     """
 
     def __init__(self, trainings: int, line_seconds: float | None = 10.0, judging: int = 0) -> None:
@@ -391,7 +419,7 @@ class SeedsBar(ProgressBar):
         return self._number
 
     def close(self) -> None:
-        self._end(stays=True)  # nothing else tells of these trainings
+        self._end(stays=True)  # no other output reports on these trainings
 
     def _note(self) -> str:
         median = f"median eval {statistics.median(self._returns.values()):.1f}, " if self._returns else ""

@@ -1,4 +1,4 @@
-"""Warnings of statistics that a user would want to know of."""
+"""Warnings of odd statistics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNBEATEN, _EQUAL = 50, 20  # generations in a row
 
 
 class StatisticsWarnings:
-    """Warns once of each kind of statistic that a user would want to know of."""
+    """Warns once of each kind of odd statistic of a training."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()
@@ -24,7 +24,14 @@ class StatisticsWarnings:
         self._unbeaten = 0  # generations in a row in which every candidate's return was below that of theta
 
     def check(self, training: Training, generation: int, batch: Batch, finished: FinishedEvaluation | None) -> None:
-        """generation: as in progress.csv. finished: the evaluation that was told with it."""
+        """Check a generation.
+
+        Args:
+            training: The training after the generation.
+            generation: Its number, as in progress.csv.
+            batch: Its results.
+            finished: The evaluation that was reported with it, if any.
+        """
         self._check_finite(training, generation, batch)
         self._check_longest_episode(training, generation, batch, finished)
         self._check_equal_returns(training, generation, batch, finished)
@@ -32,7 +39,7 @@ class StatisticsWarnings:
             self._check_unbeaten(training, finished)
 
     def _check_finite(self, training: Training, generation: int, batch: Batch) -> None:
-        """Returns and observations; a penalised generation has those that its penalty made, and a warning of its own."""
+        """Check returns and observations, except after a penalty, which has its own warning."""
         if batch.penalised:
             return
         nonfinite = int(np.count_nonzero(~np.isfinite(batch.returns)))
@@ -96,13 +103,13 @@ class StatisticsWarnings:
 
 
 def _all_equal(batch: Batch, finished: FinishedEvaluation | None) -> bool:
-    """Whether no candidate was better than another, nor better than theta."""
+    """Return whether all candidates, and theta, had the same return."""
     first = float(batch.returns.flat[0])
     return bool((batch.returns == first).all() and (finished is None or (finished.evaluation.returns == first).all()))
 
 
 def _is_unbeaten(training: Training, finished: FinishedEvaluation) -> bool:
-    """Whether every candidate's return is below that of theta; a tie beats it: with equal returns nothing is wrong."""
+    """Return whether theta's return is above that of every candidate. A tie is not: equal returns are normal."""
     candidates, evaluations = finished.pending.returns, finished.evaluation.returns
     if training.settings.episode_cap != "none" or not candidates.size or not np.isfinite(evaluations).all():
         return False  # the adaptive cap ends episodes of candidates alone

@@ -1,1 +1,1 @@
-"""What a training leaves."""
+"""Files that a training leaves: run folder, learning curves, videos."""

@@ -1,117 +1,204 @@
-"""A run folder as a line in a picture, from progress.csv and config.toml alone."""
+"""Learning curves: read from the progress.csv and config.toml of a run folder, and drawn."""
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fastes.checkpoints.locate import is_run_folder
 from fastes.errors import FastESError
 from fastes.reports.csv_log import read_progress
-from fastes.reports.plots import Curve, Numbers, Outcome, RungEnd
-from fastes.runs.run_config import read_config
+from fastes.runs.run_config import CONFIG, PROGRESS, read_config
 from fastes.settings.settings import SCHEDULES
+from fastes.system.atomic_files import write_bytes
 from fastes.system.near_paths import in_words, names_in, what_is_beside
 
+Numbers = npt.NDArray[np.float64]
+
 _OF_THE_END = ("target_return", "target_episodes")  # settings that change no evaluation before the end
+_COLOURS = ("#c2452d", "#3465a4", "#3d8f5f", "#8a5aa8", "#c98a1b", "#4f9da6", "#8c564b", "#6b6b6b")
+_LEAST_SMOOTHED = 10  # fewer evaluations are joined without smoothing
+_MOST_SMOOTHED = 51  # evaluations under one median
+_BAND = (0.1, 0.9)  # quantiles between which most evaluations lie
+_LEGEND_WIDTH = 110  # characters
 
 
-def read_curve(folder: Path, progress: Path, config: Path) -> Curve:
-    """The curve of a run; without a configuration it has no target and no rungs. Raises OSError when it cannot be read."""
-    columns = read_progress(progress)
+class Outcome(NamedTuple):
+    """The result of a training: the noise-free return of the parameters that were kept.
+
+    Attributes:
+        at: Timesteps of the whole training.
+        mean, std, worst: Statistics of `episodes` episodes.
+    """
+
+    at: float
+    mean: float
+    std: float
+    worst: float
+    episodes: int
+
+
+class RungEnd(NamedTuple):
+    """The end of a rung.
+
+    Attributes:
+        at: Timesteps of all trials.
+        winner: The trial that is left; 0 if several are.
+    """
+
+    at: float
+    winner: int
+
+
+class Curve(NamedTuple):
+    """The learning curve of a training: its noise-free evaluations over the timesteps of candidates.
+
+    Attributes:
+        steps, returns: The finite evaluations, float64 (evaluations,).
+        trials: The trial of each evaluation, float64 (evaluations,); empty for a training without trials.
+        rung_ends: The rungs that have ended.
+        alike: Equal for trainings that differ only in their seeds.
+        outcome: None if training has not ended.
+    """
+
+    name: str
+    steps: Numbers
+    returns: Numbers
+    target: float = math.inf
+    trials: Numbers = np.zeros(0)
+    rung_ends: tuple[RungEnd, ...] = ()
+    alike: object = None
+    outcome: Outcome | None = None
+
+    @property
+    def leader(self) -> float:
+        """The trial that is left, or the one with the best final median if several are."""
+        at, winner = self.rung_ends[-1] if self.rung_ends else (0.0, 0)
+        if winner or not len(self.trials):
+            return float(winner or 1)
+        left = {*self.trials[self.steps > at].tolist()} or {*self.trials.tolist()}
+        return float(max(sorted(left), key=lambda trial: float(smoothed(self.of_trial(trial)[1])[-1])))
+
+    def of_trial(self, trial: float) -> tuple[Numbers, Numbers]:
+        """Return timesteps and returns of one trial's evaluations."""
+        if not len(self.trials):
+            return self.steps, self.returns
+        return self.steps[self.trials == trial], self.returns[self.trials == trial]
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_curve(run: Path, shown: Path | None = None) -> Curve:
+    """Read the curve of a run. Without a configuration it has no target and no rungs.
+
+    Args:
+        run: The run folder.
+        shown: Its path in the curve's name; None for run.
+
+    Raises:
+        OSError: If a file cannot be read.
+    """
+    columns = read_progress(run / PROGRESS)
     steps, returns = np.array(columns["timesteps"]), np.array(columns["eval_return"])
-    written = read_config(config) or {}
+    written = read_config(run / CONFIG) or {}
     sessions = [*written.get("earlier", []), written]
-    run, settings = written.get("run", {}), written.get("settings", {})
+    noted, settings = written.get("run", {}), written.get("settings", {})
     at = np.where(np.array(columns["eval_generation"]) > 0, columns["eval_at"], steps)
     known = np.isfinite(steps) & np.isfinite(returns)
     trials = np.array(columns["trial"])[known]
-    at, returns, trials = _with_last(at[known], returns[known], trials, run.get("last_evaluation"))
+    at, returns, trials = _with_last(at[known], returns[known], trials, noted.get("last_evaluation"))
     left_out = _OF_THE_END if _follows_budget(settings) else (*_OF_THE_END, "total_timesteps")
     alike = {key: value for key, value in settings.items() if key not in left_out}
     return Curve(
-        f"{run.get('env', folder.name)}, seed {run.get('seed', '?')} ({folder})",
+        f"{noted.get('env', (shown or run).name)}, seed {noted.get('seed', '?')} ({shown or run})",
         at,
         returns,
-        _number(run.get("target_return"), _number(settings.get("target_return"), math.inf)),
+        _number(noted.get("target_return"), _number(settings.get("target_return"), math.inf)),
         trials,
         _rung_ends(sessions),
-        (run.get("env"), run.get("env_kwargs"), alike) if settings else None,
-        _outcome(run.get("result"), steps),
+        (noted.get("env"), noted.get("env_kwargs"), alike) if settings else None,
+        _outcome(noted.get("result"), steps),
     )
 
 
 def _follows_budget(settings: dict[str, Any]) -> bool:
-    """Whether the budget says more than when training ends."""
+    """Return whether the budget decides more than when training ends."""
     schedules = any(isinstance(settings.get(name), str) for name in SCHEDULES)
     return schedules or _number(settings.get("trials"), 1) > 1
 
 
 def _outcome(result: object, steps: Numbers) -> Outcome | None:
-    """What `RunFolder.note_result` has noted; None where there is none."""
-    told = result if isinstance(result, dict) else {}
-    mean, std, worst, episodes = (_number(told.get(name), math.nan) for name in ("mean", "std", "worst", "episodes"))
+    """Read what `RunFolder.note_result` has written, if anything."""
+    noted = result if isinstance(result, dict) else {}
+    mean, std, worst, episodes = (_number(noted.get(name), math.nan) for name in ("mean", "std", "worst", "episodes"))
     if not len(steps) or not all(map(math.isfinite, (mean, std, worst, episodes))):
         return None
     return Outcome(float(steps[-1]), mean, std, worst, int(episodes))
 
 
 def _with_last(at: Numbers, returns: Numbers, trials: Numbers, last: object) -> tuple[Numbers, Numbers, Numbers]:
-    """And the evaluation that was told when training ended, if no row has it."""
-    told = last if isinstance(last, dict) else {}
+    """Append the evaluation that was reported when training ended, if no row has it."""
+    noted = last if isinstance(last, dict) else {}
     names = "at_timesteps", "mean", "trial"
-    timesteps, mean, trial = found = [float(_number(told.get(name), math.nan)) for name in names]
+    timesteps, mean, trial = found = [float(_number(noted.get(name), math.nan)) for name in names]
     own = at[trials == trial]
     if all(map(math.isfinite, found)) and (not len(own) or timesteps > own[-1]):
         return np.append(at, timesteps), np.append(returns, mean), np.append(trials, trial)
     return at, returns, trials
 
 
-def runs_of(path: Path, progress: str) -> list[Path]:
-    """The run folders that a path means: itself, the folder of a file that is in one, or all runs that a folder holds.
+def runs_of(path: Path) -> list[Path]:
+    """Return the run folders that a path means: itself, the folder of a run's file, or all runs in a folder.
 
-    progress: the name of the file that makes a folder a run's.
-
-    Raises FastESError that says what there is in its place.
+    Raises:
+        FastESError: If there are none; it says what the path is instead.
     """
-    if path.is_file() and (path.parent / progress).exists():
+    if path.is_file() and (path.parent / PROGRESS).exists():
         return [path.parent]
     if not path.is_dir():
         what = "no run folder: expected one such as runs/CartPole-v1/1" if path.exists() else "missing"
         raise FastESError(f"{path} is {what}{what_is_beside(path)}")
-    if os.path.lexists(path / progress) or is_run_folder(path):
+    if os.path.lexists(path / PROGRESS) or is_run_folder(path):
         return [path]
     names = names_in(path)
-    if runs := [path / name for name in names if os.path.lexists(path / name / progress)]:
+    if runs := [path / name for name in names if os.path.lexists(path / name / PROGRESS)]:
         return runs
     has = in_words(names) or "nothing"
     raise FastESError(f"{path} is no run folder, and holds none: expected one such as runs/CartPole-v1/1; it has {has}")
 
 
-def read_curves(folders: list[Path], progress: str, config: str) -> list[Curve]:
-    """Of several runs. Those without a whole row in their progress are left out, with a warning; FastESError where all are."""
+def read_curves(runs: list[Path]) -> list[Curve]:
+    """Read the curves of several runs. Runs without a whole row in progress.csv are left out, with a warning.
+
+    Raises:
+        FastESError: If no run is left.
+    """
     curves: list[Curve] = []
-    for folder in folders:
-        curve = read_curve(folder, folder / progress, folder / config)
-        said = f"{folder} has no evaluations in {progress} yet: they come with its first generations"
+    for run in runs:
+        curve = read_curve(run)
+        said = f"{run} has no evaluations in {PROGRESS} yet: they come with its first generations"
         if len(curve.steps):
             curves.append(curve)
-        elif len(folders) == 1:
+        elif len(runs) == 1:
             raise FastESError(said)
         else:
             warnings.warn(f"{said}. It is left out", stacklevel=2)
     if not curves:
-        raise FastESError(f"none of {in_words([str(folder) for folder in folders])} has evaluations in {progress} yet")
+        raise FastESError(f"none of {in_words([str(run) for run in runs])} has evaluations in {PROGRESS} yet")
     return curves
 
 
 def title_of(curves: list[Curve]) -> str:
-    """What the curves share."""
+    """Return the title of a picture of curves."""
     names = [curve.name.partition(" (")[0] for curve in curves]
     envs = {name.partition(", seed")[0] for name in names}
     if len(curves) == 1:
@@ -120,9 +207,9 @@ def title_of(curves: list[Curve]) -> str:
 
 
 def _rung_ends(sessions: list[dict[str, Any]]) -> tuple[RungEnd, ...]:
-    """The rungs that have ended, as `RunFolder.on_rung` has noted them in each session."""
+    """Return the rungs that have ended, from the notes of `RunFolder.on_rung` in each session."""
     runs = [session.get("run", {}) for session in sessions]
-    until = [*(_number(run.get("at_timesteps"), 0.0) for run in runs[1:]), math.inf]  # what came after was done again
+    until = [*(_number(run.get("at_timesteps"), 0.0) for run in runs[1:]), math.inf]  # rungs after that were played again
     found = dict[float, int]()
     for run, end in zip(runs, until, strict=True):
         noted = run.get("rungs")
@@ -135,7 +222,7 @@ def _rung_ends(sessions: list[dict[str, Any]]) -> tuple[RungEnd, ...]:
 
 
 def _winner_of(rung: dict[str, Any]) -> int:
-    """The trial that was left after a rung; 0 if several were."""
+    """Return the trial that was left after a rung; 0 if several were."""
     scores = rung.get("scores")
     best = next(iter(scores), "") if isinstance(scores, dict) and rung.get("kept") == 1 else ""
     return int(best) if best.isdecimal() and len(best) < 10 else 0
@@ -143,3 +230,152 @@ def _winner_of(rung: dict[str, Any]) -> int:
 
 def _number(value: object, otherwise: float) -> float:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else otherwise
+
+
+# --- drawing ----------------------------------------------------------------------------------------------------------
+
+
+def smoothed(returns: Numbers) -> Numbers:
+    """Return the running median, which single outliers do not move, or few evaluations unchanged."""
+    median: Numbers = returns if len(returns) < _LEAST_SMOOTHED else running(returns, 0.5)[0]
+    return median
+
+
+def running(returns: Numbers, *shares: float) -> Numbers:
+    """Return running quantiles, float64 (shares, evaluations), over a tenth of the evaluations and at least 5.
+
+    Near the start the window is smaller and symmetric, so that a first rise is not hidden.
+    """
+    half = min(max(len(returns) // 10, 5), _MOST_SMOOTHED) // 2
+    around = [returns[max(0, k - half) : k + min(half, k) + 1] for k in range(len(returns))]
+    quantiles: Numbers = np.stack([np.quantile(few, shares) for few in around], axis=1)
+    return quantiles
+
+
+def plot_curves(curves: Sequence[Curve], picture: Path, title: str) -> None:
+    """Draw one training with its evaluations, or several with a legend.
+
+    Raises:
+        ImportError: Without matplotlib.
+        OSError: If the picture cannot be written.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    if len(curves) == 1:
+        _draw_one(axes, curves[0])
+    else:
+        _draw_several(axes, curves)
+    for target in sorted({curve.target for curve in curves if math.isfinite(curve.target)}):
+        axes.axhline(target, color="#3d8f5f", linewidth=1.0, linestyle="--", label=f"target {target:g}", zorder=1)
+    axes.set_title(title, fontsize=13)
+    axes.set_xlabel("environment steps", fontsize=11)
+    axes.set_ylabel("return of an episode", fontsize=11)
+    axes.xaxis.set_major_formatter(_short_number)
+    axes.set_xlim(left=0.0)
+    axes.margins(y=0.08)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    _draw_legend(figure, axes)
+    content = io.BytesIO()
+    figure.savefig(content, dpi=120, format=picture.suffix.lstrip(".").lower() or "png")
+    write_bytes(picture, content.getvalue())
+
+
+def _draw_legend(figure: Any, axes: Any) -> None:
+    """Draw the legend below the picture, which gets taller for it."""
+    _, labels = axes.get_legend_handles_labels()
+    columns = min(max(_LEGEND_WIDTH // (max(map(len, labels), default=0) + 8), 1), 4)
+    figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(labels) // columns))
+    figure.legend(frameon=False, fontsize=10, loc="outside lower center", ncols=columns)
+
+
+def _draw_one(axes: Any, curve: Curve) -> None:
+    colour = _COLOURS[0]
+    _draw_rungs(axes, curve)
+    label: str | None = "another trial"
+    for trial in sorted({*curve.trials.tolist()} - {curve.leader}):
+        steps, returns = curve.of_trial(trial)
+        axes.plot(steps, smoothed(returns), color="#9aa3b2", linewidth=1.2, label=label, zorder=2)
+        label = None
+    steps, returns = curve.of_trial(curve.leader)
+    few = len(steps) < _LEAST_SMOOTHED
+    axes.plot(
+        *(steps, returns), "o", color=colour, alpha=0.8 if few else 0.3, markersize=5 if few else 2.5,
+        markeredgewidth=0, label="one evaluation", zorder=2,
+    )  # fmt: skip
+    line = "evaluations, joined" if few else "running median"
+    axes.plot(steps, smoothed(returns), color=colour, linewidth=1.2 if few else 2.2, label=line, zorder=4)
+    if len(returns) >= _LEAST_SMOOTHED:
+        low, high = running(returns, *_BAND)
+        band = f"{_BAND[0]:.0%} to {_BAND[1]:.0%} of the evaluations around"
+        axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0, label=band, zorder=3)
+    if curve.outcome is not None:
+        _draw_outcome(axes, curve.outcome)
+
+
+def _draw_outcome(axes: Any, outcome: Outcome) -> None:
+    """Draw the result at the end of training: mean, standard deviation, and the worst episode."""
+    at, mean, std, worst, episodes = outcome
+    look = {"color": "black", "zorder": 5, "clip_on": False}
+    label = f"kept: {_rounded(mean)} ± {_rounded(std)}, worst {_rounded(worst)}, over {episodes} episodes"
+    axes.errorbar(at, mean, std, fmt="D", markersize=6, capsize=4, label=label, **look)
+    axes.plot((at, at), (worst, mean), linewidth=0.8, **look)
+    axes.plot(at, worst, "_", markersize=10, markeredgewidth=2, **look)
+
+
+def _rounded(number: float) -> str:
+    return f"{number:.{0 if abs(number) >= 100 else 1}f}"
+
+
+def _draw_rungs(axes: Any, curve: Curve) -> None:
+    """Draw a grey ground under every second rung, and the name of each part."""
+    if not curve.rung_ends or not len(curve.steps):
+        return
+    between = [rung.at for rung in curve.rung_ends]
+    begins, ends = [0.0, *between], [*between, float(curve.steps.max())]
+    for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        if end <= begin:
+            continue
+        narrow = end - begin < 0.18 * ends[-1]
+        if number % 2 == 0:
+            axes.axvspan(begin, end, color="#eef0f4", zorder=0, linewidth=0)
+        if number:
+            axes.axvline(begin, color="#9aa3b2", linewidth=0.8, zorder=1)
+        is_decided = number and curve.rung_ends[number - 1].winner
+        name = "the best trial goes on" if is_decided else f"rung {number + 1}"
+        axes.annotate(
+            *(name, (begin, 1.0)), xycoords=("data", "axes fraction"), xytext=(3, -4), textcoords="offset points",
+            fontsize=9, color="#5b6472", va="top", rotation=90 if narrow else 0,
+        )  # fmt: skip
+
+
+def _draw_several(axes: Any, curves: Sequence[Curve]) -> None:
+    alike = len({repr(curve.alike) for curve in curves}) == 1 and curves[0].alike is not None
+    many = alike and len(curves) > len(_COLOURS)  # no legend can name them
+    for number, curve in enumerate(curves):
+        colour, name = (_COLOURS[1], None if number else "one run") if many else (_COLOURS[number % len(_COLOURS)], curve.name)
+        look = {"color": colour, "linewidth": 1.2 if alike else 2.0, "alpha": 0.35 if many else 0.6 if alike else 1.0}
+        steps, returns = curve.of_trial(curve.leader)
+        axes.plot(steps, smoothed(returns), label=name, **look)
+    common = [curve for curve in curves if len(curve.of_trial(curve.leader)[0])]
+    if alike and len(common) > 1:
+        steps, median = _median_of(common)
+        axes.plot(steps, median, color="black", linewidth=2.4, label=f"median of {len(common)} runs")
+
+
+def _median_of(curves: Sequence[Curve]) -> tuple[Numbers, Numbers]:
+    """Return timesteps that all curves have, and the median of the smoothed curves there."""
+    lines = [curve.of_trial(curve.leader) for curve in curves]
+    begin, end = max(steps[0] for steps, _ in lines), min(steps[-1] for steps, _ in lines)
+    steps = np.linspace(begin, max(begin, end), 200)
+    return steps, np.median([np.interp(steps, its_steps, smoothed(returns)) for its_steps, returns in lines], axis=0)
+
+
+def _short_number(value: float, _: object) -> str:
+    """Format a number as in 200k and 1.5M."""
+    size, unit = next(((size, unit) for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(value) >= size), (1.0, ""))
+    return f"{value / size:g}{unit}"

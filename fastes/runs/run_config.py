@@ -1,4 +1,4 @@
-"""config.toml of a run folder, as somebody else may have left it."""
+"""The names of a run folder's files, and its config.toml."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from typing import Any
 
 from fastes.settings.preset_loader import tomllib
 
+PROGRESS, CONFIG, CURVE = "progress.csv", "config.toml", "learning_curve.png"
+FINAL_SELECTION, NOTES = "final_selection.csv", "notes.txt"
+
 
 def read_config(path: Path) -> dict[str, Any] | None:
-    """The tables of a run's configuration; None where there is none, or what is there cannot be one.
+    """Return the tables of a config.toml, or None if there is no such file or it was damaged.
 
-    Raises OSError when it cannot be read.
+    Raises:
+        OSError: If the file cannot be read.
     """
-    if not path.is_file():  # a folder, or a pipe that would be waited for
+    if not path.is_file():  # a folder, or a pipe, on which reading would wait
         return None
     try:
         config: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):  # no TOML, no UTF-8, numbers without an end, tables without an end
+    except (ValueError, RecursionError):  # not TOML, not UTF-8, endless numbers, endless tables
         return None
     tables = all(isinstance(config.get(name, {}), dict) for name in ("run", "settings", "versions"))
     earlier = config.get("earlier", [])
@@ -28,7 +32,7 @@ def read_config(path: Path) -> dict[str, Any] | None:
 
 
 def without_surrogates(value: Any) -> Any:
-    """The same, with escapes for the bytes of a command line or path that are no text: TOML is UTF-8."""
+    """Return a value whose strings have escapes for bytes that are not text, since TOML is UTF-8."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):

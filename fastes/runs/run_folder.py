@@ -1,8 +1,9 @@
-"""The folder of one training: checkpoint, best, progress, configuration, learning curve."""
+"""The folder of one training: checkpoint, best parameters, progress, configuration, learning curve."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import math
 import os
 import re
@@ -19,34 +20,31 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.locate import BEST, CHECKPOINT
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.envs.given.likeness import described
+from fastes.errors import FolderInUse
 from fastes.models.checkpointing import versions
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.reports.csv_log import CsvLog, write_final_selection
 from fastes.reports.monitor_files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile
-from fastes.reports.plots import plot_curves
-from fastes.runs.curves import read_curve
-from fastes.runs.folder_lock import FolderLock
-from fastes.runs.run_config import read_config, without_surrogates
+from fastes.runs.curves import plot_curves, read_curve
+from fastes.runs.run_config import CONFIG, CURVE, FINAL_SELECTION, NOTES, PROGRESS, read_config, without_surrogates
 from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
 from fastes.system.console import losses
+from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.forks import tell_of_forks
 from fastes.training.evaluation import Evaluation
 from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
 from fastes.training.selection import Rung
 
-PROGRESS, CONFIG, CURVE = "progress.csv", "config.toml", "learning_curve.png"
-FINAL_SELECTION = "final_selection.csv"
-NOTES = "notes.txt"
-
 
 def _file_name(text: str) -> str:
-    """text with what may not be in a file's name replaced."""
+    """Replace the characters that a file name may not have."""
     return re.sub(r"[^\w.+-]+", "-", text)
 
 
 def new_run_folder(root: Path, env_name: str) -> Path:
-    """root/<env>/<n>/ with the next free number. Raises OSError when it cannot be made."""
+    """Create root/<env>/<n>/ with the next free number. Raises OSError if that fails."""
     parent = root / _file_name(env_name)
     parent.mkdir(parents=True, exist_ok=True)
     number = 1 + max((int(p.name) for p in parent.iterdir() if p.name.isdigit()), default=0)
@@ -59,17 +57,18 @@ def new_run_folder(root: Path, env_name: str) -> Path:
 
 
 class RunFolder(Callback):
-    """Writes a run folder while training goes on: statistics at once, checkpoints every checkpoint_seconds and at the end.
+    """Writes a run folder during training: statistics after each generation, checkpoints every checkpoint_seconds.
 
-    One training at a time: FolderInUse for a second one, from `with folder:` or from where training starts until it ends.
+    It serves one training at a time. A second one gets FolderInUse, in a `with folder:` block or while a training runs.
 
-    path: the run folder.
-    checkpoint_seconds: seconds from one checkpoint to the next.
-    on_save_error: what a full disk, or a folder that became read-only, does to the training: 'continue' warns, keeps the old
-        files and the statistics to be written, and tries again; 'stop' raises the OSError.
-    shown: path as messages name it; None for path.
-    monitor_csv: write SB3's monitor.csv, as is done anyway where it is there already.
-    evaluations_npz: the same for SB3's evaluations.npz.
+    Args:
+        path: The run folder.
+        checkpoint_seconds: Seconds from one checkpoint to the next.
+        on_save_error: Effect of a full disk, or of a folder that became read-only: 'continue' warns, keeps the old files and
+            the statistics to be written, and tries again; 'stop' raises the OSError.
+        shown: The path in messages; None for path.
+        monitor_csv: Write SB3's monitor.csv even if it does not exist yet.
+        evaluations_npz: Write SB3's evaluations.npz even if it does not exist yet.
     """
 
     def __init__(
@@ -86,10 +85,10 @@ class RunFolder(Callback):
         self._lock, self._locked_by_training = FolderLock(path), False
         self._config: dict[str, Any] = {}
         self._noted: set[str] = set()
-        self._failing: set[str] = set()  # what could not be written at the last try
+        self._failing: set[str] = set()  # files that could not be written at the last try
         self._best: Checkpoint | None = None
         self._saved_at = time.monotonic()
-        self.saved_timesteps = 0  # that the checkpoint holds
+        self.saved_timesteps = 0  # of the checkpoint
         self._log: CsvLog | None = None
         self.files: list[MonitorFile | EvaluationsFile] = []
         if monitor_csv or (path / MONITOR).exists():
@@ -106,14 +105,16 @@ class RunFolder(Callback):
 
     @property
     def finished(self) -> bool:
-        """Whether the run was ended with its report; not so where nobody has noted that, as in runs of earlier versions."""
+        """Whether config.toml says that the run has ended with its report."""
         config = read_config(self.path / CONFIG)
         return config is not None and config.get("run", {}).get("finished") is True
 
     def write_config(self, model: Model, run: Mapping[str, Any]) -> None:
-        """config.toml: how the run was started (`run`: command, preset, ...), all settings, and versions.
+        """Write config.toml: how the run was started, all settings, and versions. A damaged file is kept under another name.
 
-        A file that cannot be understood is kept under another name.
+        Args:
+            model: The model.
+            run: Entries of the table [run], such as the command.
         """
         settings = {name: value for name, value in model.settings.to_dict().items() if value is not None}
         target = {"target_return": model.target_return} if math.isfinite(model.target_return) else {}
@@ -141,18 +142,18 @@ class RunFolder(Callback):
         write_text(path, tomli_w.dumps(self._config))
 
     def finish(self) -> None:
-        """Note in config.toml that nothing is left to do."""
+        """Write to config.toml that the run has ended."""
         if self._config:
             self._note(finished=True)
 
     def note_result(self, evaluation: Evaluation) -> None:
-        """Note in config.toml what the parameters that best.zip holds are worth."""
+        """Write to config.toml the evaluation of the parameters in best.zip."""
         if self._config and math.isfinite(evaluation.mean):
             shown = {"mean": evaluation.mean, "std": evaluation.std, "worst": evaluation.worst}
             self._note(result={**shown, "episodes": len(evaluation.returns)})
 
     def _note(self, **values: Any) -> None:
-        """In config.toml, of this part of the run."""
+        """Add entries to the table [run] of config.toml."""
         self._config["run"].update(values)
         with self._surviving(CONFIG):
             write_text(self.path / CONFIG, tomli_w.dumps(self._config))
@@ -169,7 +170,7 @@ class RunFolder(Callback):
             self._log.truncate({trial.number + 1: trial.training.generation for trial in model.selection.trials})
             for file in self.files:
                 file.on_start(model, total_timesteps)
-            self.save(model)  # whatever happens next, there is something to go on with
+            self.save(model)  # from now on there is something to resume
         except BaseException:
             self._unlock()
             raise
@@ -183,7 +184,7 @@ class RunFolder(Callback):
             write_final_selection(self.path / FINAL_SELECTION, result)
 
     def on_rung(self, model: Model, rung: Rung) -> None:
-        """Note how the trials of a rung did."""
+        """Write the scores of a rung to config.toml."""
         if self._config:
             scores = {str(trial): score if math.isfinite(score) else "not finite" for trial, score in rung.scores}
             noted = {"at_timesteps": model.num_timesteps, "kept": rung.kept, "scores": scores}
@@ -202,7 +203,7 @@ class RunFolder(Callback):
                 self.save(model)
 
     def on_end(self, model: Model) -> None:
-        """A generation that was booked before an interrupt, of which nobody was told, has its statistics all the same."""
+        """Write the statistics of a generation that was committed before an interrupt and not reported."""
         if model.unreported_record is not None and self._log is not None:
             with self._surviving(PROGRESS):
                 self._log.write(model.unreported_record)
@@ -214,19 +215,19 @@ class RunFolder(Callback):
         self._unlock()
 
     def _note_last_evaluation(self, model: Model) -> None:
-        """What was told when training ended is in no row of progress.csv, unless training goes on: config.toml has it."""
+        """Write to config.toml the evaluation that was reported when training ended: no row of progress.csv has it."""
         of, evaluation = model.last_evaluation_of, model.last_evaluation
         if self._config and of is not None and evaluation is not None and math.isfinite(evaluation.mean):
             others = model.num_timesteps - model.training.counters.num_timesteps  # of other trials
-            told = {"generation": of.generation + 1, "at_timesteps": of.timesteps + others, "mean": evaluation.mean}
-            self._note(last_evaluation={**told, "trial": model.selection.present.number + 1})
+            noted = {"generation": of.generation + 1, "at_timesteps": of.timesteps + others, "mean": evaluation.mean}
+            self._note(last_evaluation={**noted, "trial": model.selection.present.number + 1})
 
     def _unlock(self) -> None:
         if self._locked_by_training:
             self._lock.release()
 
     def note_losses(self) -> None:
-        """Say in notes.txt, once, that the console's output is lost."""
+        """Write to notes.txt, once, that the console's output is lost."""
         for loss in losses():
             if loss not in self._noted:
                 self._noted.add(loss)
@@ -256,9 +257,10 @@ class RunFolder(Callback):
                 )
 
     def save(self, model: Model) -> None:
-        """Write the statistics that are owed, best.zip when there is a new best, and the checkpoint, which knows of both.
+        """Write the statistics that are still to be written, best.zip if there is a new best, and then the checkpoint.
 
-        Raises OSError.
+        Raises:
+            OSError: If a file cannot be written.
         """
         self._saved_at = time.monotonic()
         if self._log is not None:
@@ -272,14 +274,18 @@ class RunFolder(Callback):
         self.saved_timesteps = model.num_timesteps
 
     def save_somewhere(self, model: Model) -> Path:
-        """`save` at the end; where the folder cannot take it, the checkpoint goes to the first other place that can."""
+        """`save` at the end. If that fails, the checkpoint goes to the first other folder that takes it.
+
+        Returns:
+            Path of the checkpoint.
+        """
         try:
             self.save(model)
             return self.path / CHECKPOINT
         except OSError as error:
             name = _file_name(f"fastes-{model.source.name}-{self.path.name}-{CHECKPOINT}")
             for find_place in (Path.cwd, Path.home, tempfile.gettempdir):
-                with contextlib.suppress(OSError, RuntimeError):  # there may be no such place either
+                with contextlib.suppress(OSError, RuntimeError):  # the folder may not exist either
                     place = Path(find_place())
                     model.save(place / name)
                     warnings.warn(
@@ -292,15 +298,78 @@ class RunFolder(Callback):
             raise
 
     def keep_as_best(self, model: Model) -> None:
-        """Make the model as it is now the best one."""
+        """Write the present model to best.zip."""
         self._best = None
         model.save(self.path / BEST)
 
     def draw(self, model: Model) -> bool:
-        """Draw the learning curve; False when matplotlib is missing. Raises OSError when it cannot be written."""
-        curve = read_curve(self.shown, self.path / PROGRESS, self.path / CONFIG)._replace(target=model.target_return)
+        """Draw the learning curve. Returns False without matplotlib; raises OSError if the picture cannot be written."""
+        curve = read_curve(self.path, self.shown)._replace(target=model.target_return)
         try:
             plot_curves([curve], self.path / CURVE, f"{model.source.name}, seed {model.seed}")
         except ImportError:
             return False
         return True
+
+
+class FolderLock:
+    """A lock on a folder, for one training at a time. The kernel releases it when the process ends, however it ends.
+
+    The folder's descriptor holds it between `take` and `release`; worker processes do not inherit that. A file system without
+    locks for folders, such as NFS, locks nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._descriptor = -1
+        tell_of_forks(self)
+
+    @property
+    def held(self) -> bool:
+        return self._descriptor >= 0
+
+    def take(self) -> None:
+        """Take the lock; FolderInUse if another training has it."""
+        if self.held:
+            return
+        fill_standard_descriptors()
+        try:
+            descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # the first write to the folder will say so
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            pid = _holder(os.fstat(descriptor).st_ino)
+            os.close(descriptor)
+            who = f" (process {pid})" if pid else ""
+            raise FolderInUse(
+                f"another training{who} uses {self.folder}: wait until it ends, or end it; two would mix their files"
+            ) from error
+        except OSError:  # a file system without locks
+            os.close(descriptor)
+            return
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    def reset_after_fork(self) -> None:
+        """See forks.Owner: the lock is the parent's until all have closed the descriptor, and a copy might outlive it."""
+        self.release()
+
+    def __del__(self) -> None:
+        self.release()
+
+
+def _holder(inode: int) -> int:
+    """Return the id of the process that has a lock on an inode; 0 if it is not known."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            fields = line.split()  # 1: FLOCK ADVISORY WRITE pid major:minor:inode first last
+            if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+                return max(0, int(fields[4]))
+    return 0

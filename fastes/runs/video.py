@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import math
 import os
 import re
@@ -20,7 +21,6 @@ from fastes.envs.returned import is_over, observation_and_info, reward_of
 from fastes.errors import EnvironmentUnavailable, FastESError
 from fastes.models.model import Model
 from fastes.rollout.random_state import global_random_kept, seed_global_random
-from fastes.runs.mujoco_view import follow_robot
 from fastes.system.drawing_libraries import has_libraries, packages_command
 from fastes.system.forks import CopiesEndHere
 from fastes.system.installation import install_command
@@ -33,7 +33,7 @@ _WITH_GL = ("gymnasium.envs.mujoco", "gymnasium_robotics")
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 _OF_GL = re.compile(r"\be?gl[A-Z]\w+|EGL|libGL|OpenGL|OSMesa|MUJOCO_GL|GLFW|glfw")  # in an error: the system's libraries
 _CONTAINERS = (".mp4", ".m4v", ".mov", ".mkv")  # of H.264
-_LEAST_FPS = 30  # an environment with more steps a second than twice that has frames left out
+_LEAST_FPS = 30  # an environment with at least twice as many steps per second has frames left out
 
 
 class RenderError(FastESError):
@@ -41,7 +41,7 @@ class RenderError(FastESError):
 
 
 class Played(NamedTuple):
-    """An episode of `play`. frames: how many of it are in the video."""
+    """An episode of `play`. frames: its frames in the video."""
 
     env_seed: int
     episode_return: float
@@ -59,7 +59,7 @@ def play(
     max_frames: int | None = None,
     max_seconds: float | None = None,
 ) -> list[Played]:
-    """Play noise-free episodes, on a video or in a window where that is asked for.
+    """Play noise-free episodes, optionally into a video or in a window.
 
     >>> from fastes import FastES, play
     >>> with FastES("CartPole-v1", n_workers=0, seed=0) as model:
@@ -67,16 +67,20 @@ def play(
     >>> [episode.env_seed for episode in played]
     [0, 1]
 
-    Returns (env_seed, episode_return, length, frames) of each.
+    Args:
+        model: The model.
+        episodes: Number of episodes.
+        first_seed: Environment seed of the first one; the others have the seeds that follow.
+        video: An mp4 to write. It plays as fast as its environment says (render_fps): with 60 steps per second or more, every
+            second or n-th is shown. The camera follows MuJoCo's robots unless the environment's arguments name one.
+        render: Open a window instead.
+        max_frames, max_seconds: The longest video; episodes are always played to their end.
 
-    first_seed: environment seed of the first one; those of the others follow.
-    video: an mp4 to write, frame by frame. It plays as fast as its environment says (render_fps): of one with 60 steps a
-        second or more, every second or n-th is shown. MuJoCo's robots are followed, unless the environment's arguments name
-        a camera.
-    render: open a window instead.
-    max_frames, max_seconds: how long the video is at most; episodes are played to their end all the same.
+    Returns:
+        (env_seed, episode_return, length, frames) of each.
 
-    Raises RenderError, a FastESError, when the environment cannot be drawn.
+    Raises:
+        RenderError: If the environment cannot be drawn. It is a FastESError.
     """
     how: dict[str, Any] = {"video": video, "render": render, "max_frames": max_frames, "max_seconds": max_seconds}
     return list(play_episodes(model, episodes, first_seed=first_seed, **how))
@@ -94,12 +98,12 @@ def play_episodes(
     on_frame: Callable[[int], object] | None = None,
     on_start: Callable[[VideoWriter], object] | None = None,
 ) -> Iterator[Played]:
-    """`play`, yielding each episode when it has ended. Nothing is played before the first is asked for.
+    """`play` as a generator, which yields each episode when it has ended.
 
-    on_frame: called with the number of frames after each one that was written.
-    on_start: called with what writes the video, before the first one.
-
-    Raises RenderError when the environment cannot be drawn.
+    Args:
+        model, episodes, first_seed, video, render, max_frames, max_seconds: See `play`.
+        on_frame: Called with the number of frames after each that was written.
+        on_start: Called with the video's writer before the first frame.
     """
     mode = "human" if render else "rgb_array" if video else None
     with _no_screen() if mode == "rgb_array" else nullcontext():
@@ -120,10 +124,10 @@ def play_episodes(
 
 
 def can_draw(model: Model) -> bool:
-    """Whether a video of a model's environment can be made, as far as that can be known without trying it."""
+    """Return whether a video of a model's environment can be made, as far as is known without trying."""
     try:
         seen = model.evaluator.look()
-    except Exception:  # an environment may be built elsewhere alone
+    except Exception:  # an environment may build only in other processes
         return False
     if importlib.util.find_spec("imageio_ffmpeg") is None or "rgb_array" not in seen.render_modes:
         return False
@@ -137,18 +141,18 @@ def can_draw(model: Model) -> bool:
 
 @contextmanager
 def _no_screen() -> Iterator[None]:
-    """Libraries that draw look for no screen on a machine that has none: pygame's search would print an error."""
+    """Keep libraries from searching for a screen on a machine without one: pygame's search would print an error."""
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ["MUJOCO_GL"] = os.environ.get("MUJOCO_GL") or "egl"  # read when mujoco is first imported
     if sys.platform != "linux" or any(os.environ.get(name) for name in _DISPLAYS):
         yield
         return
     hidden = [name for name in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER") if name not in os.environ]
-    os.environ.update(dict.fromkeys(hidden, "dummy"))  # neither a screen nor a sound card is looked for
+    os.environ.update(dict.fromkeys(hidden, "dummy"))
     try:
         yield
     finally:
-        for name in hidden:  # else a window that is asked for later would open nowhere
+        for name in hidden:  # a later window must open on the real screen
             os.environ.pop(name, None)
 
 
@@ -175,7 +179,7 @@ def _build(model: Model, mode: str | None) -> Any:
 
 
 def _advice(error: Exception) -> str:
-    """What to do about an environment that cannot be drawn."""
+    """Return advice about an environment that cannot be drawn."""
     if isinstance(error, TypeError) and "render_mode" in str(error):
         return "To be drawn, its constructor has to take render_mode, and its render() to return a picture for 'rgb_array'"
     if "pygame" in str(error):
@@ -196,26 +200,31 @@ def _libraries_advice() -> str:
 
 
 class VideoWriter:
-    """Streams frames to ffmpeg (H.264) as they come; the first one sets the size.
+    """Streams frames to ffmpeg (H.264); the first one sets the size.
 
-    Of an environment with many steps a second, every so many are left out: it plays as fast all the same. The file gets its
-    name when it is whole: one that was cut off has no index and plays nowhere.
+    If the environment has many steps per second, the video shows every n-th, at the environment's speed. The file gets its
+    name when it is complete: a video that was cut off has no index and does not play.
+
+    Args:
+        path: The video's file.
+        fps: Steps per second.
+        on_frame: Called with the number of frames after each.
     """
 
     def __init__(self, path: Path, fps: float, on_frame: Callable[[int], object] | None = None) -> None:
         self.path, self.frames, self.on_frame = path, 0, on_frame
-        self.every = max(1, int(fps // _LEAST_FPS))  # steps a frame
+        self.every = max(1, int(fps // _LEAST_FPS))  # steps per frame
         self.fps = fps / self.every
         self.most, self.cut = math.inf, False  # frames, and whether there would be more
         self.part = path.with_name(f".{path.stem}.part{path.suffix}")
         self._ffmpeg: Generator[None, Any, None] | None = None
 
     def limit(self, frames: float | None, seconds: float | None) -> None:
-        """How long the video is at most."""
+        """Set the longest video."""
         self.most = min(math.inf if frames is None else frames, math.inf if seconds is None else seconds * self.fps)
 
     def wants(self, step: int) -> bool:
-        """Whether an episode's step, counted from 0, is to be seen."""
+        """Return whether the video shows an episode's step, counted from 0."""
         due = step % self.every == 0
         self.cut = self.cut or (due and self.frames >= self.most)
         return due and not self.cut
@@ -245,7 +254,7 @@ class VideoWriter:
         return writer
 
     def close(self) -> None:
-        """Finish the video. RenderError where it is not whole; what was at its path stays then."""
+        """Finish the video. RenderError if it is incomplete; then the file that was at its path stays."""
         if self._ffmpeg is None:
             return
         self._ffmpeg.close()
@@ -255,10 +264,10 @@ class VideoWriter:
         self.part.replace(self.path)
 
     def _is_whole(self) -> bool:
-        """Whether it has all frames: a full disk, or the end of ffmpeg, leaves some out, or the index."""
+        """Return whether the file has all frames: after a full disk or a crash of ffmpeg some are missing, or the index."""
         import imageio_ffmpeg
 
-        with suppress(RuntimeError, OSError):  # it is empty, or nothing that plays
+        with suppress(RuntimeError, OSError):  # the file is empty or does not play
             frames, _ = imageio_ffmpeg.count_frames_and_secs(str(self.part))
             return bool(frames == self.frames)
         return False
@@ -315,3 +324,72 @@ def _draw(model: Model, env: Any) -> Any:
         return env.render()
     except Exception as error:
         raise RenderError(f"{model.source.name} cannot be drawn: {type(error).__name__}: {error}. {_advice(error)}") from error
+
+
+# --- the camera of MuJoCo's environments ------------------------------------------------------------------------------
+
+_CAMERA_ARGUMENTS = frozenset({"camera_id", "camera_name", "default_camera_config"})
+_TRACKING_MODES = (1, 2)  # mjCAMLIGHT_TRACK, mjCAMLIGHT_TRACKCOM: where a camera is goes with its body
+_TRACKING, _FIXED = 1, 2  # of mjtCamera: a free camera that follows a body, a camera of the model
+_PLANE = 0  # of mjtGeom
+_FLOOR = 1000.0  # metres from the middle to a side
+_QUALITY = {"offsamples": (4, 0), "shadowsize": (4096, 1024)}  # MuJoCo's defaults and ours: a quarter of the time per frame
+
+
+def follow_robot(env: Any, kwargs: Any) -> None:
+    """Let the camera of a new MuJoCo environment move with its robot, and draw faster. Gymnasium 1.4's camera stands still.
+
+    Any other environment is left unchanged.
+
+    Args:
+        env: The environment.
+        kwargs: The arguments that it was made with. A camera that these or its own code name stays.
+    """
+    env = env.unwrapped
+    renderer, model = getattr(env, "mujoco_renderer", None), getattr(env, "model", None)
+    if renderer is None or not hasattr(model, "cam_mode") or not hasattr(renderer, "default_cam_config"):
+        return
+    _lighten(model)
+    _lay_floors(model)
+    config = dict(renderer.default_cam_config or {})
+    if _CAMERA_ARGUMENTS & set(kwargs) or "type" in config or _chosen(env, renderer.default_cam_config):
+        return
+    camera = _tracking_camera(model)
+    if camera is not None:
+        renderer.camera_id = camera  # of pictures; a window takes the configuration
+        renderer.default_cam_config = {**config, "type": _FIXED, "fixedcamid": camera}
+    elif config.get("trackbodyid", 0) > 0:
+        renderer.camera_id = None
+        renderer.default_cam_config = {**config, "type": _TRACKING}
+
+
+def _chosen(env: Any, config: Any) -> bool:
+    """Return whether the environment's own code has chosen a camera."""
+    if getattr(env, "camera_id", None) is not None or getattr(env, "camera_name", None) is not None:
+        return True
+    parameter = inspect.signature(type(env)).parameters.get("default_camera_config")
+    return parameter is not None and config is not parameter.default
+
+
+def _tracking_camera(model: Any) -> int | None:
+    """Return the number of a camera that follows a body, preferably one whose name says so."""
+    cameras = [number for number in range(model.ncam) if model.cam_mode[number] in _TRACKING_MODES]
+    return min(cameras, key=lambda number: "track" not in model.camera(number).name.lower(), default=None)
+
+
+def _lighten(model: Any) -> None:
+    """Set fewer samples and a smaller shadow map, unless the model changes MuJoCo's defaults."""
+    for name, (default, ours) in _QUALITY.items():
+        if getattr(model.vis.quality, name) == default:
+            setattr(model.vis.quality, name, ours)
+
+
+def _lay_floors(model: Any) -> None:
+    """Enlarge the drawn floors, which a fast robot runs off: HalfCheetah's ends after 40 m. Physics is not affected."""
+    for number in range(model.ngeom):
+        size, material = model.geom_size[number], model.geom_matid[number]
+        if model.geom_type[number] == _PLANE and (size[:2] > 0.0).all():
+            longer = (_FLOOR / size[:2]).clip(min=1.0)
+            size[:2] *= longer
+            if material >= 0 and not model.mat_texuniform[material]:
+                model.mat_texrepeat[material] *= longer  # tiles as large as before

@@ -31,11 +31,11 @@ from fastes.models.user_attributes import ATTRIBUTES, attributes_of, set_attribu
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.policy_keywords import POLICIES
 from fastes.pools.make_pool import PoolChoice
-from fastes.reports.callbacks import Callback, CallbackList
-from fastes.reports.episode_infos import checked_keywords, keywords_in
+from fastes.reports.callbacks import Callback, CallbackList, as_callback
+from fastes.reports.monitor_files import checked_keywords, keywords_in
 from fastes.rollout.last_infos import LEFT_OUT, ROOM
 from fastes.sb3 import logger as logging
-from fastes.sb3.callbacks import as_callback
+from fastes.sb3.callbacks import step_callback
 from fastes.sb3.policy import Policy, check_device, device
 from fastes.sb3.training_envs import as_sb3_shows, training_envs
 from fastes.settings.foreign_names import ANSWERS
@@ -234,7 +234,7 @@ class FastES(Agent):
             )
 
     def _as_callback(self, callback: Any, is_new: bool) -> Callback:
-        return CallbackList([_Session(is_new), as_callback(callback)])
+        return CallbackList([_Session(is_new), as_callback(callback, step_callback)])
 
     def begin_logging(self, is_new: bool) -> None:
         """Start the clock and the logger of a call of `learn`.

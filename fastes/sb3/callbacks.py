@@ -7,15 +7,16 @@ Nothing here imports SB3: whatever has `init_callback`, `on_training_start`, `on
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from fastes.errors import shown
-from fastes.reports.callbacks import Callback, CallbackList, FunctionCallback
-from fastes.reports.episode_infos import StepInfo, info_of
+from fastes.reports.callbacks import Callback
+from fastes.reports.monitor_files import keywords_in
+from fastes.rollout.last_infos import LEFT_OUT
 from fastes.training.record import Record
 
 # attributes that say "act when n_calls is a multiple of this"
@@ -26,8 +27,18 @@ _SUMS = {"ProgressBarCallback", "EveryNTimesteps"}
 _ENDS = "StopTrainingOnMaxEpisodes"  # which counts the ends of episodes alone
 
 
+class StepInfo(dict[str, Any]):
+    """The info of one step. Its KeyError says which steps have an info, and what is in it."""
+
+    def __missing__(self, key: str) -> Any:
+        raise KeyError(
+            f"{key!r} is not in this info: FastES tells of each episode the last step's info alone, and of that its numbers, "
+            f"truth values and words. Look where dones is true, or ask with info.get({key!r})"
+        )
+
+
 def counts_steps(callback: object) -> bool:
-    """Whether an object speaks SB3's callback protocol."""
+    """Return whether an object has the methods of SB3's callbacks."""
     return all(callable(getattr(callback, name, None)) for name in ("init_callback", "on_step", "on_training_start"))
 
 
@@ -192,31 +203,41 @@ def _steps(model: Any) -> Iterator[dict[str, Any]]:
         row = _no_end(n_envs) if row is between else row
         row["dones"][at - 1], row["rewards"][at - 1] = True, episode_return
         episode = {"r": episode_return, "l": length, "t": model.elapsed}
-        row["infos"][at - 1] = info_of(info, episode, success, keywords)
+        row["infos"][at - 1] = _info_of(info, episode, success, keywords)
     if at:
         yield row
 
 
-def as_callback(callback: Any) -> Callback:
-    """A Callback from a Callback, one of SB3's, a function, a list of these, or None.
+def _info_of(info: dict[str, Any], episode: dict[str, Any], success: float, keywords: Sequence[str]) -> StepInfo:
+    """Return the info of an episode's last step under the names that SB3's Monitor and VecEnvs use.
 
-    A function of two arguments gets (model, record) once a generation, or SB3's (locals, globals) for each step when its
-    first argument is called locals, _locals or locals_. What it returns stops the training when it is false, and not None.
+    Args:
+        info: The scalars of the environment's own info.
+        episode: r, l and t.
+        success: 1.0 or 0.0; NaN if it is not known.
+        keywords: The model's info_keywords.
     """
-    if callback is None:
-        return Callback()
-    if isinstance(callback, Callback):
-        return callback
+    inner = info.get("episode", {})
+    more = {**(inner if isinstance(inner, dict) else {}), **keywords_in(info, keywords)}
+    found = StepInfo({**info, "episode": {**more, **episode}})
+    found.pop(LEFT_OUT, None)
+    if not math.isnan(success):
+        found["is_success"] = success > 0.5
+    return found
+
+
+def step_callback(callback: Any) -> Callback | None:
+    """Make a Callback of an object that is called at each step: a callback of SB3's, or a function of (locals, globals).
+
+    A function gets (locals, globals) if it takes two arguments and the first is called locals, _locals or locals_. If it
+    returns a false value other than None, training stops.
+
+    Returns:
+        None for any other object.
+    """
     if counts_steps(callback):
         return StepCallback(callback)
-    if isinstance(callback, Sequence) and not isinstance(callback, (str, bytes)):
-        return CallbackList([as_callback(item) for item in callback])
-    if callable(callback):
-        return StepCallback(_Function(callback)) if takes_locals(callback) else FunctionCallback(callback)
-    raise TypeError(
-        f"callback = {shown(callback)} is a {type(callback).__name__}: expected a Callback of FastES or SB3, a function or a "
-        "list of them"
-    )
+    return StepCallback(_Function(callback)) if callable(callback) and takes_locals(callback) else None
 
 
 class _Function:

@@ -13,7 +13,7 @@ from benchmarks.twins import assert_same_bits
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.locate import BEST, CHECKPOINT
 from fastes.checkpoints.reader import read_checkpoint
-from fastes.runs.run_folder import PROGRESS
+from fastes.runs.run_config import PROGRESS
 from fastes.training.record import Record
 
 _TIMES = {"seconds", "steps_per_second", "utilisation", "jobs_rerun"}  # statistics that the clock decides

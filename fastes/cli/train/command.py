@@ -20,6 +20,7 @@ from fastes.cli.setting_flags import add_settings
 from fastes.cli.train.report import Session, most_judging, replay_command, report, resume_command
 from fastes.cli.train.seeds import run_seeds
 from fastes.cli.train.start import RUNS, new, note_start, resumed, tell_start
+from fastes.cli.train.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.errors import FastESError, WorkerError
 from fastes.model import FastES
 from fastes.models.arguments import checked_minutes
@@ -28,7 +29,6 @@ from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.monitor_files import EVALUATIONS, MONITOR
 from fastes.reports.progress_bar import ProgressBar
-from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.runs.run_folder import RunFolder
 from fastes.system.console import say
 from fastes.system.interrupts import Terminated, interrupts_wait

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from fastes.cli.train.report import most_judging, replay_command
 from fastes.cli.train.seeds_report import draw_all, how_to_go_on, report_all, solved_among, to_go_on
 from fastes.cli.train.start import Run, absolute, new_folder, new_model, note_start, place_of_runs, tell_start
+from fastes.cli.train.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.errors import FastESError, WorkerError, check_int
 from fastes.pools.pool import run_trainings
 from fastes.reports.callbacks import Callback
 from fastes.reports.progress_bar import SeedsBar
-from fastes.reports.stop_on_signal import INTERRUPTED, StopOnSignal
 from fastes.seeds import MOST_SEEDS, make_models, one_pool
 from fastes.system.console import say
 from fastes.system.interrupts import Terminated, interrupts_wait

@@ -12,10 +12,8 @@ from fastes.checkpoints.locate import BEST
 from fastes.cli.train.report import Outcome, choose_best, counted, play_command, resume_command
 from fastes.cli.train.start import Run
 from fastes.pools.pool import run_trainings
-from fastes.reports.plots import plot_curves
 from fastes.reports.progress_bar import SeedsBar
-from fastes.runs.curves import read_curve
-from fastes.runs.run_folder import CONFIG, PROGRESS
+from fastes.runs.curves import plot_curves, read_curve
 from fastes.system.console import say
 from fastes.system.installation import install_command
 
@@ -104,7 +102,7 @@ def draw_all(runs: Sequence[Run]) -> Path | None:
     for its_model, its in runs:
         if not its.draw(its_model):
             return None
-        curve = read_curve(its.shown, its.path / PROGRESS, its.path / CONFIG)
+        curve = read_curve(its.path, its.shown)
         curves.append(curve._replace(name=f"seed {its_model.seed}", target=its_model.target_return))
     (first, folder), (last, last_folder) = runs[0], runs[-1]
     name = f"runs-{folder.path.name}-{last_folder.path.name}.png"
