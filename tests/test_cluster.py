@@ -35,8 +35,8 @@ from uneven import Uneven
 from fastes import FastES, WorkerError, train_seeds
 from fastes.errors import ClusterError
 from fastes.es.optimizers import SGD
-from fastes.pools.cluster import membership
-from fastes.pools.cluster.member import Member
+from fastes.pools.cluster import members
+from fastes.pools.cluster.members import Member
 from fastes.pools.cluster.messages import Step
 from fastes.pools.cluster.ray_pool import RayPool
 from fastes.pools.pool import Pool, run_trainings
@@ -316,7 +316,7 @@ def test_a_node_that_comes_to_another_state_is_corrected(cluster: Cluster, monke
 def test_nodes_that_never_agree_are_sent_theta(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = train(Uneven, 8, **SETTINGS)
     scalars(monkeypatch, True)
-    monkeypatch.setattr("fastes.pools.cluster.member.key_of", lambda *_: bytes(16))
+    monkeypatch.setattr("fastes.pools.cluster.members.key_of", lambda *_: bytes(16))
     with caught_warnings() as messages:
         assert_same(expected, train_on(cluster, Uneven, 8, **SETTINGS))
     assert 3 <= len([message for message in messages if "have the hash" in message]) <= 6
@@ -329,7 +329,7 @@ def once_after(monkeypatch: pytest.MonkeyPatch, seconds: float, do: Callable[[],
     """Do something in the middle of a generation that is under way, so many seconds after its first jobs went out."""
     turn, times = RayPool._turn, []
 
-    def with_something(pool: RayPool, nodes: membership.Membership) -> None:
+    def with_something(pool: RayPool, nodes: members.Membership) -> None:
         if any(open_.schedule._out for open_ in pool._tickets.values()):
             times.append(time.monotonic())
             if len(times) > 1 and times[-1] > times[0] + seconds:
@@ -367,7 +367,7 @@ def test_one_node_is_killed_and_one_comes_in_the_middle_of_a_generation(
     assert_same_state(expected.state, result)
 
 
-def nodes_of(model: FastES) -> membership.Membership:
+def nodes_of(model: FastES) -> members.Membership:
     pool = model.evaluator.pool
     assert isinstance(pool, RayPool)
     assert pool._nodes is not None
@@ -386,8 +386,8 @@ def wait_for_nodes(model: FastES, count: int) -> None:
 def test_without_nodes_a_training_waits_and_then_ends_whole(emptied: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     env = toy(step_seconds=0.01)  # a generation outlasts what notices the death of a node
     expected = train(env, 4, n_workers=2, **SETTINGS)
-    monkeypatch.setattr(membership, "WAIT_FOR_NODES", 3.0)
-    monkeypatch.setattr(membership, "_SAY_AFTER", 1.0)
+    monkeypatch.setattr(members, "WAIT_FOR_NODES", 3.0)
+    monkeypatch.setattr(members, "_SAY_AFTER", 1.0)
     node = added(emptied)
     with FastES(env, cluster=emptied.address, preset="default", **SETTINGS) as model:
         learn(model, 2)
@@ -490,7 +490,7 @@ def listens(port: int) -> bool:
 
 
 def test_other_versions_end_a_training_before_it_begins(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "wanted_versions", lambda source: {"numpy": "9.9"})
+    monkeypatch.setattr(members, "wanted_versions", lambda source: {"numpy": "9.9"})
     with caught_warnings() as messages, pytest.raises(ClusterError) as caught:
         train_on(cluster, toy(), 1, **SETTINGS)
     text = str(caught.value)
@@ -529,7 +529,7 @@ def test_an_exception_in_an_environment_is_the_one_of_a_local_training(cluster: 
 
 
 def test_what_a_nodes_pool_warns_of_is_told_here(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("fastes.pools.cluster.member._GRACE", 60.0)  # nobody else plays it meanwhile
+    monkeypatch.setattr("fastes.pools.cluster.members._GRACE", 60.0)  # nobody else plays it meanwhile
     env = toy(kill_seeds=[seed_of(1, 2)], marker=str(tmp_path / "once"))
     with caught_warnings() as messages:
         result = train_on(cluster, env, 3, **SETTINGS)

@@ -22,8 +22,7 @@ from processes import wait_until
 from fastes import FastES
 from fastes.errors import ClusterError
 from fastes.es.noise_table import NoiseTable
-from fastes.pools.cluster.member import Member, Parameters
-from fastes.pools.cluster.membership import Membership
+from fastes.pools.cluster.members import Member, Membership, Parameters
 from fastes.pools.cluster.messages import (
     Failed,
     Joined,
@@ -39,7 +38,7 @@ from fastes.pools.cluster.messages import (
 )
 from fastes.pools.cluster.node import Node
 from fastes.pools.cluster.ray_pool import RayPool
-from fastes.pools.cluster.tickets import OpenTicket
+from fastes.pools.cluster.schedule import OpenTicket
 from fastes.rollout.job import Batch, PoolSpec, Request
 
 _MOMENT = 0.05  # seconds that a call gets to return although it should not
@@ -423,7 +422,7 @@ def test_a_new_generation_goes_out_beside_a_call(driver: Driver, requests: Reque
 def test_a_node_that_is_late_is_heard_to_the_end(requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets no orders while it is, and would be late for ever if nobody took the rest of what it had."""
     driver, now = Driver(requests.spec, 2), [100.0]
-    monkeypatch.setattr("fastes.pools.cluster.member.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("fastes.pools.cluster.members.time.monotonic", lambda: now[0])
     driver.members["b"]._paces[True].append(1.0)  # what ranges are measured by
     driver.pool.submit(requests.candidates(4))
     given = dict(driver.turn())
@@ -440,7 +439,7 @@ def test_a_node_is_told_when_others_have_played_what_it_still_plays(
 ) -> None:
     """It may hold an evaluation that everybody waits for now."""
     driver, now = Driver(requests.spec, 2), [100.0]
-    monkeypatch.setattr("fastes.pools.cluster.member.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("fastes.pools.cluster.members.time.monotonic", lambda: now[0])
     driver.members["b"]._paces[True].append(1.0)
     candidates = driver.pool.submit(requests.candidates(4))
     evaluation = driver.pool.submit(requests.evaluation(3))

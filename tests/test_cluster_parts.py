@@ -22,7 +22,7 @@ from fastes.envs.source import make_env_source
 from fastes.errors import ClusterError
 from fastes.pools.cluster import node_report
 from fastes.pools.cluster.connection import Connection, check_cluster
-from fastes.pools.cluster.member import Member, Parameters
+from fastes.pools.cluster.members import Member, Parameters
 from fastes.pools.cluster.messages import (
     CachedState,
     FullState,
@@ -36,8 +36,7 @@ from fastes.pools.cluster.messages import (
 )
 from fastes.pools.cluster.node import Node
 from fastes.pools.cluster.replica import Diverged, NotHeld, Replicas, key_of, key_of_theta
-from fastes.pools.cluster.schedule import InFlight, Load, Schedule, sizes
-from fastes.pools.cluster.tickets import OpenTicket
+from fastes.pools.cluster.schedule import InFlight, Load, OpenTicket, Schedule, sizes
 from fastes.rollout.job import Request
 from fastes.rollout.obs_normalizer import MomentSums
 
@@ -142,7 +141,7 @@ def test_a_node_that_is_elsewhere_is_corrected_once_for_all_of_its_ranges() -> N
 
 def test_a_node_that_owes_something_is_late_by_the_pace_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr("fastes.pools.cluster.member.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("fastes.pools.cluster.members.time.monotonic", lambda: clock[0])
     open_, _ = ticket(num_pairs=8)
     member = Member("id", "node", 2, None, 8)
     member.give([1], [open_.schedule.take(4)], open_, None)

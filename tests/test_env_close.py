@@ -23,7 +23,7 @@ from training import Result, assert_same_records, learn, train
 from fastes import FastES, WorkerError
 from fastes.envs.closing import close_env
 from fastes.pools.processes import process_pool
-from fastes.pools.processes.shutdown import see_off
+from fastes.pools.processes.worker_process import see_off
 from fastes.training.record import Record
 
 
@@ -86,7 +86,7 @@ class Stubborn(Simulated):
 @pytest.fixture(autouse=True)
 def _time_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine that is loaded; tests that are about env.close that hangs set it back."""
-    monkeypatch.setattr("fastes.pools.processes.shutdown.CLOSE_SECONDS", 60.0)
+    monkeypatch.setattr("fastes.pools.processes.worker_process.CLOSE_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_a_close_that_raises_or_prints_does_no_harm(
 
 
 def test_a_close_that_hangs_is_ended_with_one_warning(log: Path, undisturbed: Result, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastes.pools.processes.shutdown.CLOSE_SECONDS", 1.0)
+    monkeypatch.setattr("fastes.pools.processes.worker_process.CLOSE_SECONDS", 1.0)
     together: list[int] = []
     monkeypatch.setattr(process_pool, "see_off", lambda workers, show: together.append(len(workers)) or see_off(workers, show))
     env = partial(Simulated, str(log), closing="hang", worker_only=os.getpid())
@@ -361,7 +361,7 @@ def test_an_interrupt_while_an_environment_is_built_anew_leaves_none(log: Path, 
 
 
 def test_the_warning_of_a_close_that_hangs_comes_before_an_interrupt(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastes.pools.processes.shutdown.CLOSE_SECONDS", 1.0)
+    monkeypatch.setattr("fastes.pools.processes.worker_process.CLOSE_SECONDS", 1.0)
     env = partial(Simulated, str(log), closing="hang", worker_only=os.getpid())
     model = FastES(env, n_workers=1, **SETTINGS)
     learn_with_all(model, 1)

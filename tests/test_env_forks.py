@@ -22,7 +22,7 @@ from test_lost_workers import Clock, Watched
 from training import Result, assert_same_records, learn
 
 from fastes import FastES
-from fastes.pools.processes.hang_detector import HangDetector
+from fastes.pools.processes.worker_failures import HangDetector
 from fastes.rollout.shared_block import JOB
 
 

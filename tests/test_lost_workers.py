@@ -24,8 +24,8 @@ from training import Result, assert_same, assert_same_records, assert_same_state
 
 from fastes import FastES, WorkerCrashed, WorkerTimeout
 from fastes.es.perturbations import draw_eval_seeds
-from fastes.pools.processes.hang_detector import HangDetector
 from fastes.pools.processes.process_pool import ProcessPool
+from fastes.pools.processes.worker_failures import HangDetector
 from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.shared_block import EVALUATION_STEPS
 
@@ -169,7 +169,7 @@ def test_a_step_that_never_returns_is_ended(tmp_path: Path, undisturbed: Result)
 def test_an_environment_that_hangs_while_it_is_built_does_not_stop_the_others(
     tmp_path: Path, undisturbed: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastes.pools.processes.shutdown.CLOSE_SECONDS", 1.0)
+    monkeypatch.setattr("fastes.pools.processes.worker_process.CLOSE_SECONDS", 1.0)
     env = toy(build_hang=str(tmp_path / "marker"), parent_pid=os.getpid())
     started = time.monotonic()
     assert_same(undisturbed, train(env, 4, 2, **SETTINGS))
@@ -385,7 +385,7 @@ def test_workers_killed_now_and_then_while_idle_end_no_training(monkeypatch: pyt
 
 def test_a_slow_starter_gets_no_pile_of_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others finish hundreds of generations while one worker builds its environment; its pipe must not fill up."""
-    monkeypatch.setattr("fastes.pools.processes.shutdown.CLOSE_SECONDS", 1.0)
+    monkeypatch.setattr("fastes.pools.processes.worker_process.CLOSE_SECONDS", 1.0)
     env = toy(build_hang=str(tmp_path / "marker"), parent_pid=os.getpid())
     started = time.monotonic()
     with FastES(env, n_workers=2, **SETTINGS) as model:

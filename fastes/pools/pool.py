@@ -14,11 +14,17 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
+import os
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Iterator, Sequence, Set
 from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
 
 from fastes import _core
 from fastes.es.noise_table import NoiseTable
@@ -163,6 +169,52 @@ class LocalPool(Pool, Protocol):
             Exception: The environment's own exception, as it is. A vector environment's becomes a WorkerError, since it
                 belongs to none of its environments.
         """
+
+
+class NoiseTables:
+    """Places trainings' noise tables in a pool's memory.
+
+    Args:
+        spec: The pool's.
+        memory: A buffer for each of `spec.tables`, float32 (size,).
+    """
+
+    def __init__(self, spec: PoolSpec, memory: Sequence[npt.NDArray[np.float32]]) -> None:
+        self._tables, self._memory = spec.tables, memory
+        self._numbers = [spec.table_of(training) for training in range(len(spec.trainings))]
+        self._drawn: set[int] = set()
+
+    def place(self, table: NoiseTable, training: int) -> None:
+        """See `Pool.place_table`."""
+        number = self._numbers[training]
+        if number < 0 or (table.size, table.seed) != self._tables[number]:
+            expected = "none" if number < 0 else "{} values of seed {}".format(*self._tables[number])
+            raise ValueError(
+                f"a noise table of {table.size} values of seed {table.seed} for training {training}, expected {expected}: "
+                "table_size and table_seed of TrainingNeeds say which"
+            )
+        memory = self._memory[number]
+        if number not in self._drawn:
+            table.place(memory)
+            self._drawn.add(number)
+        elif not table.is_in(memory):
+            table.share(memory)
+
+
+_made_by: WeakKeyDictionary[Pool, int] = WeakKeyDictionary()  # pool -> process: a forked copy closes none of its parent's
+
+
+def close_at_exit(pool: Pool) -> None:
+    """Close a pool's environments when this process's interpreter ends, unless the pool is gone by then."""
+    _made_by[pool] = os.getpid()
+
+
+@atexit.register
+def _close_all() -> None:
+    for pool, pid in list(_made_by.items()):
+        if pid == os.getpid():
+            with contextlib.suppress(Exception):
+                pool.close()
 
 
 class Waiting(Protocol):

@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterator
 from fastes import _core
 from fastes.envs.worker_number import numbered
 from fastes.errors import WorkerError, frames_of, level_outside, origin_of, summary_of, trace_of
-from fastes.pools.block_pool import BlockPool
-from fastes.pools.open_requests import OpenRequest
+from fastes.pools.block_pool import BlockPool, OpenRequest
 from fastes.pools.pool import LocalPool
 from fastes.rollout.episode import Episode
 from fastes.rollout.job import EpisodeDescription, PoolSpec, Request, describe_episode, warn_of_penalty

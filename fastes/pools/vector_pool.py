@@ -16,8 +16,7 @@ from fastes import _core
 from fastes.envs.returned import success_of
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of
-from fastes.pools.block_pool import BlockPool
-from fastes.pools.open_requests import OpenRequest
+from fastes.pools.block_pool import BlockPool, OpenRequest
 from fastes.pools.pool import LocalPool
 from fastes.rollout.episode import Episode, EpisodeSettings
 from fastes.rollout.job import PoolSpec, Request, RequestScalars, TrainingNeeds

@@ -16,14 +16,10 @@ import numpy as np
 
 from fastes.errors import ClusterError, FastESError, level_outside
 from fastes.es.noise_table import NoiseTable
-from fastes.pools.at_exit import close_at_exit
-from fastes.pools.cluster.member import Member, Parameters
-from fastes.pools.cluster.membership import LOG, ClusterLost, Membership
+from fastes.pools.cluster.members import LOG, ClusterLost, Member, Membership, Parameters
 from fastes.pools.cluster.messages import Failed, Int64, Played, Range, Reply, StateMismatch, runs_of, unpack
-from fastes.pools.cluster.schedule import Load, sizes
-from fastes.pools.cluster.tickets import OpenTicket
-from fastes.pools.noise_tables import NoiseTables
-from fastes.pools.pool import Pool
+from fastes.pools.cluster.schedule import Load, OpenTicket, sizes
+from fastes.pools.pool import NoiseTables, Pool, close_at_exit
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
 from fastes.system.forks import keep_unused, tell_of_forks
 from fastes.system.interrupts import interrupts_wait

@@ -8,10 +8,8 @@ from types import FrameType
 from typing import NamedTuple
 
 from fastes.errors import NestedTraining
-from fastes.pools.processes.stdlib_shadowing import standard_name
-from fastes.pools.processes.worker_messages import is_worker, report_and_end
+from fastes.pools.processes.worker_messages import MARK, is_worker, report_and_end, standard_name
 
-MARK = "FASTES_WORKER"  # an environment variable of workers and of all that they start
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _BOOTSTRAP = "<frozen importlib"
 

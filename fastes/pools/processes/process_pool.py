@@ -15,15 +15,11 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import WorkerError, level_outside
-from fastes.pools.block_pool import BlockPool
-from fastes.pools.open_requests import OpenRequest
-from fastes.pools.processes.hang_detector import TICK, HangDetector
+from fastes.pools.block_pool import BlockPool, OpenRequest
 from fastes.pools.processes.nested_training import refuse_workers
-from fastes.pools.processes.shutdown import END_SECONDS, see_off, warn_of_late
-from fastes.pools.processes.worker import LOOK, WORN
-from fastes.pools.processes.worker_failures import WorkerFailures
-from fastes.pools.processes.worker_messages import BUILDING, LOADING, Failed, Notice
-from fastes.pools.processes.worker_process import OFFER_BYTES, Payload, Worker
+from fastes.pools.processes.worker_failures import TICK, HangDetector, WorkerFailures
+from fastes.pools.processes.worker_messages import BUILDING, LOADING, LOOK, WORN, Failed, Notice
+from fastes.pools.processes.worker_process import END_SECONDS, OFFER_BYTES, Payload, Worker, see_off, warn_of_late
 from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, describe_episode, warn_of_penalty
 from fastes.rollout.shared_block import (
     CLAIMING,

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -23,7 +23,19 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.envs.worker_registry import register
-from fastes.pools.processes.worker_messages import BUILDING, Failed, Notice, close_before_end, failure, report_errors_to_parent
+from fastes.pools.processes.worker_messages import (
+    BUILDING,
+    LEAVE_SIGNAL,
+    LOOK,
+    READY_MARK,
+    WORN,
+    Failed,
+    Notice,
+    close_before_end,
+    failure,
+    report_errors_to_parent,
+)
+from fastes.pools.processes.worker_process import Arguments, Start
 from fastes.rollout.job import PoolSpec
 from fastes.rollout.job_runner import JobRunner
 from fastes.rollout.shared_block import (
@@ -39,50 +51,13 @@ from fastes.rollout.shared_block import (
     STAGE,
     TICKET,
     UNCLAIMED,
-    BlockLayout,
     SharedBlock,
 )
 from fastes.system.console import output_lasts
 from fastes.system.forks import CopiesEndHere
 from fastes.system.interrupts import STOP_SIGNALS
 
-# One that environments leave alone, where there is one. Not one of the last two: under qemu-user there are none.
-LEAVE_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal.SIGTERM
-LOOK = b""  # what tells the parent that a job is done, of a request that has none left to claim: it may be finished
-WORN = b"worn"  # that a worker has played as many episodes as one may, and waits for its end
 _STAY_SECONDS = 0.001
-READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr, not shown
-
-
-class Arguments(NamedTuple):
-    """A worker process's arguments.
-
-    Attributes:
-        connection_fd: Its end of the connection.
-        parent_pid: Its parent.
-        worker: Its row of the block's `workers`.
-        start_fd, start_size: The file that its Start is in, and the pickle's bytes.
-    """
-
-    connection_fd: int
-    parent_pid: int
-    worker: int
-    start_fd: int
-    start_size: int
-
-
-class Start(NamedTuple):
-    """The spec, the shared memory, the kernels to use, and what the parent has registered in Gymnasium.
-
-    n_workers: rows of the block from this one on belong to workers that play noise-free episodes alone.
-    """
-
-    spec: PoolSpec
-    layout: BlockLayout
-    memory_fd: int
-    kernels: str
-    registrations: bytes
-    n_workers: int
 
 
 class Leave(BaseException):

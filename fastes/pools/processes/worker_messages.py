@@ -5,15 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import signal
 import struct
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
+from types import TracebackType
 from typing import NamedTuple, NoReturn
 
 from fastes.errors import frames_of, origin_of, summary_of, writable
-from fastes.pools.processes.stdlib_shadowing import standard_name_among
 
+MARK = "FASTES_WORKER"  # an environment variable of workers and of all that they start
+# One that environments leave alone, where there is one. Not one of the last two: under qemu-user there are none.
+LEAVE_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal.SIGTERM
+LOOK = b""  # what tells the parent that a job is done, of a request that has none left to claim: it may be finished
+WORN = b"worn"  # that a worker has played as many episodes as one may, and waits for its end
+READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr, not shown
 BUILDING = -1  # stands for a job while the environment was built
 LOADING = -2  # and before, while the worker imported what builds it
 _closing: list[Callable[[], object]] = []
@@ -115,3 +123,23 @@ def report(error: Exception) -> None:
         left = struct.pack("!i", len(message)) + message
         while left:
             left = left[os.write(_line[0], left) :]
+
+
+def standard_name(name: str, file: str) -> str:
+    """Advice if a module has taken the name of one of the standard library; '' if it has not."""
+    top = name.partition(".")[0]
+    if top not in sys.stdlib_module_names or os.path.abspath(file).startswith(sysconfig.get_path("stdlib") + os.sep):
+        return ""
+    return f"{file} has the name of Python's own module {top!r} and was imported in its place: rename the file"
+
+
+def standard_name_among(trace: TracebackType | None) -> str:
+    """The same for the modules in whose import an exception came."""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_name == "<module>" and not code.co_filename.startswith("<"):
+            advice = standard_name(str(trace.tb_frame.f_globals.get("__name__", "")), code.co_filename)
+            if advice:
+                return advice
+        trace = trace.tb_next
+    return ""

@@ -9,25 +9,37 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import cache
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from socket import socketpair
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 
 from fastes import _core
 from fastes.envs.worker_number import WORKER_INDEX
 from fastes.envs.worker_registry import own_registrations
-from fastes.pools.processes.nested_training import MARK
-from fastes.pools.processes.worker import LEAVE_SIGNAL, READY_MARK, Arguments, Start
+from fastes.pools.processes.worker_messages import LEAVE_SIGNAL, MARK, READY_MARK
 from fastes.pools.unsendable import cannot_be_sent
 from fastes.rollout.job import PoolSpec
-from fastes.rollout.shared_block import CLAIMING, JOB, LEAVE, READY, STAGE, SharedBlock, anonymous_file
+from fastes.rollout.shared_block import (
+    CLAIMING,
+    CLOSED,
+    JOB,
+    LEAVE,
+    OPEN,
+    READY,
+    STAGE,
+    BlockLayout,
+    SharedBlock,
+    anonymous_file,
+)
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import TOLD
 from fastes.system.interrupts import born_blocked
@@ -51,7 +63,43 @@ OFFER_BYTES = 8
 _OFFER_HEAD = OFFER_BYTES.to_bytes(4, "big")  # a message's length: how multiprocessing's connections begin one
 _MAX_LINE = 1 << 16  # bytes of a worker's unfinished line that are kept
 _READS = 16  # chunks of output taken at a time: whoever writes without end must not hold the parent up
+CLOSE_SECONDS = 10.0  # for env.close, and to finish building what is to be closed, on a busy machine too
+SHORT_SECONDS = 1.0  # the same, for a worker that hung already
+END_SECONDS = 1.0  # for a process to end once its environment is closed: one with threads left behind never does
+_TICK = 0.05
+_TICK_WITHOUT_PIDFD = 0.005
 _DEATH_SECONDS = 2.0  # for a killed process to end; one in the kernel's hands (a lost network disk) may not
+
+
+class Arguments(NamedTuple):
+    """A worker process's arguments.
+
+    Attributes:
+        connection_fd: Its end of the connection.
+        parent_pid: Its parent.
+        worker: Its row of the block's `workers`.
+        start_fd, start_size: The file that its Start is in, and the pickle's bytes.
+    """
+
+    connection_fd: int
+    parent_pid: int
+    worker: int
+    start_fd: int
+    start_size: int
+
+
+class Start(NamedTuple):
+    """The spec, the shared memory, the kernels to use, and what the parent has registered in Gymnasium.
+
+    n_workers: rows of the block from this one on belong to workers that play noise-free episodes alone.
+    """
+
+    spec: PoolSpec
+    layout: BlockLayout
+    memory_fd: int
+    kernels: str
+    registrations: bytes
+    n_workers: int
 
 
 class Payload:
@@ -226,6 +274,59 @@ class Worker:
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
+
+
+def see_off(workers: Sequence[Worker], show: Callable[[Worker], None]) -> list[Worker]:
+    """Wait, for all of them together, until workers that were asked to leave have ended, or kill them.
+
+    show: passes on what a worker writes meanwhile. Returns those whose environment was not closed in time, without those that
+    hung before. `reap` has to follow.
+    """
+    asked_at = time.monotonic()
+    limits = {worker: asked_at + (CLOSE_SECONDS if _is_well(worker) else SHORT_SECONDS) for worker in workers}
+    closed: set[Worker] = set()
+    late: list[Worker] = []
+    while limits:
+        for worker in list(limits):
+            show(worker)
+            if worker.stage == CLOSED and worker not in closed:
+                limits[worker] = min(limits[worker], time.monotonic() + END_SECONDS)
+                closed.add(worker)
+            too_late = time.monotonic() > limits[worker]
+            if worker.has_ended():
+                del limits[worker]
+            elif too_late or worker.is_stopped():
+                worker.kill()
+                del limits[worker]
+                late += [worker] * (too_late and worker.stage == OPEN and _is_well(worker))
+        if limits:
+            _wait_for_any(limits)
+    return late
+
+
+def _is_well(worker: Worker) -> bool:
+    """Whether it was not found to hang."""
+    return not worker.killed_for
+
+
+def _wait_for_any(workers: Iterable[Worker]) -> None:
+    """Until one of them has ended, or for a moment."""
+    ends = [worker.pidfd for worker in workers]
+    if min(ends, default=0) >= 0:
+        wait(ends, _TICK)
+    else:
+        time.sleep(_TICK_WITHOUT_PIDFD)
+
+
+def warn_of_late(name: str, late: Sequence[Worker]) -> None:
+    """One warning for all of an environment's workers that had to be killed. name: the environment's."""
+    if late:
+        warnings.warn(
+            f"env.close of {name} did not return within {CLOSE_SECONDS:g} s in {len(late)} of the workers, or the environment "
+            "was still being built; they were killed: what it has started may go on",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def _open_pidfd(pid: int) -> int:
