@@ -14,8 +14,7 @@ from uneven import Uneven, assert_pool_plays_candidates, assert_same_results, se
 from fastes import EvolutionStrategy, FastES, Settings
 from fastes.es import noise_table as noise
 from fastes.es.fitness_shaping import shape_returns
-from fastes.es.noise_table import NoiseTable
-from fastes.es.parameter_windows import window_size
+from fastes.es.noise_table import NoiseTable, window_size
 from fastes.es.perturbations import draw_pairs, draw_windows
 
 SHARES = (0.05, 0.3, 0.5, 0.9)

@@ -18,8 +18,7 @@ from benchmarks.speed.policy_steps import POLICIES, core_step, steps
 from benchmarks.speed.timing import interleaved_seconds, median_ratio, repeated
 from benchmarks.tables import below_aim, markdown_table
 from fastes import _core
-from fastes.es.noise_table import NoiseTable
-from fastes.es.parameter_windows import Windows, window_size
+from fastes.es.noise_table import NoiseTable, Windows, window_size
 from fastes.es.perturbations import Perturbations, write_candidate
 
 Float32 = npt.NDArray[np.float32]

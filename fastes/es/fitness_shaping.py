@@ -87,8 +87,8 @@ def num_kept(num_pairs: int, top_fraction: float) -> int:
 def estimate_gradient(perturbations: Perturbations, shaped: Shaped, weight_decay: float) -> Float32:
     """g = scale / share * sum_j w_j eps_j - weight_decay * theta, float32 (num_params,).
 
-    share: of the parameters that each pair perturbs. If each parameter has its own sigma, its part of the sum is multiplied
-    by sigma_i over the mean sigma, as in PGPE: a parameter with twice the sigma takes twice the step.
+    `share` is the fraction of the parameters that each pair perturbs. If each parameter has its own sigma, its sum is
+    multiplied by sigma_i over the mean sigma, as in PGPE: a parameter with twice the sigma takes twice the step.
     """
     theta = perturbations.theta
     gradient = perturbations.table.weighted_sum(perturbations.noise_index, shaped.weights, len(theta), perturbations.windows)
@@ -120,9 +120,9 @@ def _standardized(_: Float64, finite: Float64) -> Float64:
 def _nes(returns: Float64, _: Float64) -> Float64:
     """N u_k, u_k = max(0, ln(N/2 + 1) - ln k) over the sum of these, less 1/N, of the N returns in order, best k = 1.
 
-    Gradient 1/sigma sum_k u_k eps_k (Wierstra et al. 2014, section 3.1). Only the better half differs, the best most. For Adam
-    and ClipUp, to which a gradient's size is nothing, learning rates are those of centred ranks; SGD needs smaller ones: from
-    16 candidates on, this gradient is 4 (all signal) to 6 times (all noise) as long.
+    Gradient 1/sigma sum_k u_k eps_k (Wierstra et al. 2014, section 3.1). Only the better half differs, the best most. Adam and
+    ClipUp ignore the gradient's scale: use the learning rates of centred ranks. SGD needs smaller ones: from 16 candidates
+    on, this gradient is 4 (all signal) to 6 times (all noise) as long.
     """
     return nes_utilities(returns.ravel()).reshape(-1, 2)
 
@@ -130,10 +130,10 @@ def _nes(returns: Float64, _: Float64) -> Float64:
 def _signed_ranks(returns: Float64, _: Float64) -> Float64:
     """Half of w and -w, w = sign(r+ - r-) rank(|r+ - r-|) / n in [-1, 1], gradient 1/(2b sigma) sum w eps.
 
-    As in Wilcoxon's test with zeros ranked (Pratt 1959). Whatever both sides of a pair have in common, such as a goal that
-    is far away, drops out before the ranks, where centered_ranks compares pairs that had other goals. top_fraction below 1
-    compares pairs in the same way, since it takes those with the best return. For Adam and ClipUp learning rates are those of
-    centred ranks; SGD needs smaller ones: this gradient is 1.4 times as long in noise, and more if goals differ.
+    As in Wilcoxon's test with zeros ranked (Pratt 1959). The common part of a pair's returns, as of a distant goal, cancels out
+    before ranking, while centered_ranks compares pairs with different goals, and so does top_fraction below 1, which takes the
+    pairs with the best return. Adam and ClipUp ignore the gradient's scale: use the learning rates of centred ranks. SGD needs
+    smaller ones: this gradient is 1.4 times as long in noise, and longer if goals differ.
     """
     shaped: Float64 = 0.5 * signed_ranks(returns)[:, np.newaxis] * np.array([1.0, -1.0])
     return shaped
@@ -143,10 +143,10 @@ class Rule(NamedTuple):
     """A way to shape returns.
 
     Attributes:
-        shape: From the returns of the pairs that count, and the same with the worst one in place of those that are not
-            finite, to the shaped ones; all float64 (n, 2).
-        sigma_in_step: Whether the learning rate has sigma in it, as ARS's.
-        within_pairs: Whether it compares the sides of each pair alone, and not pairs with each other.
+        shape: Takes the returns of the pairs that count, and the same with the worst in place of non-finite ones; returns the
+            shaped ones. All float64 (n, 2).
+        sigma_in_step: Whether the learning rate includes sigma, as in ARS.
+        within_pairs: Whether it compares only the two sides of each pair.
     """
 
     shape: Callable[[Float64, Float64], Float64]
@@ -198,7 +198,7 @@ def _shaped_by(function: ShapingFunction, _: Float64, finite: Float64) -> Float6
 
 
 def nes_utilities(values: Float64) -> Float64:
-    """N u_k of values (N,) float64, N even, as float64 (N,): at least -1, with a sum of 0.
+    """Return N u_k of values (N,) float64, N even, as float64 (N,): at least -1, with a sum of 0.
 
     Equal values share what their places get; non-finite ones have the last places. The same bits on every system.
     """
@@ -207,13 +207,13 @@ def nes_utilities(values: Float64) -> Float64:
     _, group, sizes = np.unique(-np.where(np.isfinite(values), values, -np.inf), return_inverse=True, return_counts=True)
     ends = np.cumsum(sizes)
     sums = [math.fsum(places[end - size : end]) for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
-    # all equal: the quotient is that of a number with itself
+    # if all are equal, a number is divided by itself
     utilities: Float64 = (np.array(sums) * count) / (math.fsum(places) * sizes) - 1.0
     return utilities[group]
 
 
 def signed_ranks(returns: Float64) -> Float64:
-    """Sign of r+ - r- times the rank of its size among the n pairs over n, in [-1, 1], float64 (n,); returns (n, 2).
+    """Return sign(r+ - r-) times the rank of |r+ - r-| among the n pairs over n, float64 (n,), for returns (n, 2).
 
     Equal sizes share the mean of their ranks, and equal returns of a pair give 0. A side that is not finite is worse than one
     that is, by the largest difference; two such sides are equal.
@@ -231,7 +231,7 @@ def signed_ranks(returns: Float64) -> Float64:
 
 
 def _standardize(returns: Float64) -> Float64:
-    """returns over their standard deviation, about their mean; zeros when all are equal. Safe at any magnitude."""
+    """Return (returns - mean) / standard deviation; zeros if all are equal. Safe at any magnitude."""
     low, high = returns.min(), returns.max()
     if low == high:
         return np.zeros_like(returns)
@@ -241,7 +241,7 @@ def _standardize(returns: Float64) -> Float64:
 
 
 def mean_and_std(values: list[float]) -> tuple[float, float]:
-    """Mean and population standard deviation of finite values, exactly rounded sums: the same on every machine."""
+    """Return mean and population standard deviation of finite values, by exactly rounded sums: the same on every machine."""
     if not values:
         return math.nan, math.nan
     largest = max(map(abs, values))
@@ -254,6 +254,6 @@ def mean_and_std(values: list[float]) -> tuple[float, float]:
 
 
 def _times_power(x: float, exponent: int, largest: float) -> float:
-    """x * 2^exponent, at most largest in size: rounding may have passed it."""
+    """Return x * 2^exponent, limited in size to `largest`, which rounding may exceed."""
     size = largest if abs(x) >= math.ldexp(largest, -exponent) else math.ldexp(abs(x), exponent)
     return math.copysign(size, x)

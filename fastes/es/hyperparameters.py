@@ -1,4 +1,4 @@
-"""Settings that EvolutionStrategy has, too: the only list of its hyper-parameters, with a training's defaults and limits."""
+"""The hyper-parameters of EvolutionStrategy, which are settings of a training, too: their only list."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from fastes.errors import check_int, suggest
 from fastes.es.fitness_shaping import SHAPINGS, ShapingFunction, checked_shaping, missing_shaping
-from fastes.es.foreign_names import ANSWERS_OF_SEARCHES, RENAMED
 from fastes.es.optimizers import OPTIMIZERS, MissingOptimizer, OptimizerFactory, checked_optimizer
 from fastes.es.schedules import POSITIVE, ScheduleSetting, scheduled
 from fastes.es.sigma_adaptation import ADAPTATIONS, LARGEST_RATE, check_adaptation
@@ -16,7 +15,7 @@ from fastes.setting_fields import checked_fields, setting
 
 
 def _population_size(name: str, value: object) -> int:
-    """An even int of at least 2, or an error that says so."""
+    """Return an even int of at least 2, or raise an error that says so."""
     size = check_int(name, value, 2, 2**31 - 2)
     if size % 2:
         raise ValueError(f"{name} = {size} is odd: candidates come in mirrored pairs, use {size + 1}")
@@ -128,8 +127,30 @@ class Hyperparameters:
         check_adaptation(self.sigma_adaptation, self.sigma, self.shaping)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """These fields alone, by name."""
+        """Return these fields alone, by name."""
         return {item.name: getattr(self, item.name) for item in fields(Hyperparameters)}
+
+
+# --- names of other packages for ES -----------------------------------------------------------------------------------
+
+# their name -> the name here
+RENAMED = {
+    **dict.fromkeys(("lr", "lrate", "lrate_init", "stepsize", "step_size", "center_learning_rate"), "learning_rate"),
+    **dict.fromkeys(("std", "delta_std", "noise_std", "noise_stdev", "sigma_init", "stdev_init", "init_stdev"), "sigma"),
+    **dict.fromkeys(("sigma0", "init_sigma", "init_std"), "sigma"),
+    **dict.fromkeys(("stdev_learning_rate", "sigma_lr"), "sigma_learning_rate"),
+    **dict.fromkeys(("popsize", "pop_size", "population", "num_population", "n_population"), "population_size"),
+    **dict.fromkeys(("l2_coeff", "l2coeff", "l2_coefficient", "l2"), "weight_decay"),
+    **dict.fromkeys(("ranking_method", "return_proc_mode", "fitness_shaping"), "shaping"),
+    "clipup_max_speed": "max_speed",
+}
+# their name, without a counterpart here -> what to do instead
+ANSWERS_OF_SEARCHES = {
+    **dict.fromkeys(("mean", "x0", "center_init", "initial_solution"), "it is theta0 here, the first argument"),
+    **dict.fromkeys(("num_dims", "n_dim", "n_dims", "dim", "solution_length"), "theta0, the first argument, has that length"),
+    **dict.fromkeys(("bounds", "lower_bounds", "upper_bounds"), "there are none here: clip the candidates in your function"),
+    "cov": "there is no covariance here; sigma_adaptation='per_parameter' learns a sigma for each parameter",
+}
 
 
 def make_hyperparameters(values: Mapping[str, Any]) -> Hyperparameters:

@@ -1,16 +1,16 @@
-"""The noise table that all candidates share, and weighted sums of its slices."""
+"""The noise table that all candidates share, weighted sums of its slices, and the window of parameters that a pair perturbs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.es.parameter_windows import Windows
 from fastes.system.cpus import available_cpus
 from fastes.system.memory import check_memory
 
@@ -19,19 +19,19 @@ Int64 = npt.NDArray[np.int64]
 
 MIN_TABLE_SIZE = 1 << 20
 MAX_TABLE_SIZE = 250_000_000
-_GRAIN = 1 << 14  # parts of threads are multiples of this many values
+_GRAIN = 1 << 14  # each thread's part is a multiple of this many values
 _WORTH_A_THREAD = 1 << 20  # values to draw, or to read, that repay starting a thread
 
 
 def default_table_size(num_params: int) -> int:
-    """Values a table needs: 1024 policies long, at least 1M (4 MB), at most 250M (1 GB) unless one policy needs more."""
+    """Return the default number of values: 1024 policies long, from 1M (4 MB) to 250M (1 GB), more if one policy needs more."""
     return max(MIN_TABLE_SIZE, min(1024 * num_params, MAX_TABLE_SIZE), 2 * num_params)
 
 
 class NoiseTable:
     """Standard normals shared by all candidates: a perturbation is the slice that starts at its noise_index.
 
-    The values are drawn at first use, in memory of its own or, after `place`, in the given buffer.
+    The values are drawn at first use in its own memory, or by `place` in a buffer.
 
     Args:
         size: Number of values.
@@ -57,20 +57,20 @@ class NoiseTable:
         self.share(buffer)
 
     def share(self, buffer: Float32) -> None:
-        """Keep the table in a buffer (size,) float32 into which its values were drawn before, by a table of the same seed."""
+        """Keep the table in a buffer (size,) float32 into which a table of the same seed has drawn its values."""
         self._values = buffer.view()
         self._values.flags.writeable = False
 
     def is_in(self, buffer: Float32) -> bool:
-        """Whether the table is in this very buffer. Tables do not overlap."""
+        """Whether the table is in this buffer; tables do not overlap."""
         return self._values is not None and np.may_share_memory(self._values, buffer)
 
     def release(self) -> None:
-        """Let go of the memory; the next use draws the same values again."""
+        """Free the memory; the next use draws the same values again."""
         self._values = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the values: a copy draws the same ones."""
+        """Leave out the values: a copy draws the same ones."""
         return {"size": self.size, "seed": self.seed, "_values": None}
 
     def weighted_sum(
@@ -109,9 +109,9 @@ class NoiseTable:
 
 
 def _in_threads(size: int, work: int, function: Callable[[int, int], None]) -> None:
-    """Call function(start, end) on parts of range(size), on as many threads as the work repays; kernels release the GIL."""
+    """Call function(start, end) on parts of range(size), on as many threads as are worth starting; kernels release the GIL."""
     threads = min(work // _WORTH_A_THREAD, size // _GRAIN)
-    threads = min(threads, available_cpus()) if threads > 1 else 1  # asking costs more than little work
+    threads = min(threads, available_cpus()) if threads > 1 else 1  # asking for CPUs costs more than little work
     part = -(-size // (threads * _GRAIN)) * _GRAIN
     starts = range(0, size, part)
     if len(starts) < 2:
@@ -120,5 +120,53 @@ def _in_threads(size: int, work: int, function: Callable[[int, int], None]) -> N
     try:
         with ThreadPoolExecutor(len(starts)) as executor:
             list(executor.map(lambda start: function(start, min(start + part, size)), starts))
-    except RuntimeError:  # the system gives no thread more
+    except RuntimeError:  # the system gives no more threads
         function(0, size)
+
+
+# --- windows, if perturbed_fraction is less than 1 ------------------------------------------------------------------
+
+
+def window_size(fraction: float, num_params: int) -> int:
+    """Return how many parameters a pair perturbs: the fraction of all, rounded up; 0, for no window, if that is all."""
+    size = max(1, math.ceil(fraction * num_params - 1e-9))
+    return size if size < num_params else 0
+
+
+class Windows(NamedTuple):
+    """The parameters that each pair of a generation perturbs; a window continues at the first parameter after the last.
+
+    The k-th parameter of a window takes the k-th value of the pair's slice of the noise table.
+
+    Attributes:
+        first: The first parameter of each pair's window, int64 (num_pairs,).
+        size: Parameters in each.
+    """
+
+    first: Int64
+    size: int
+
+    def pieces(self, pairs: Int64, noise_index: Int64, num_params: int) -> tuple[Int64, Int64, Int64]:
+        """Return both parts of these pairs' windows; the second is empty if a window does not reach the last parameter.
+
+        Args:
+            pairs: Numbers of the pairs, int64 (n,).
+            noise_index: Begin of each pair's slice of the noise, int64 (num_pairs,).
+            num_params: Length of theta.
+
+        Returns:
+            Index of the noise, first parameter and the one after the last of each part, int64 (2 n,) each.
+        """
+        first, index = self.first[pairs], noise_index[pairs]
+        past = first + self.size
+        where = np.stack([index, index + (num_params - first)], axis=1)
+        begin = np.stack([first, np.zeros_like(first)], axis=1)
+        end = np.stack([np.minimum(past, num_params), np.maximum(past - num_params, 0)], axis=1)
+        return where.ravel(), begin.ravel(), end.ravel()
+
+
+def parts(first: int, size: int, num_params: int) -> Iterator[tuple[int, slice]]:
+    """Yield the parts of a window, as (values of its noise that come before, parameters)."""
+    yield 0, slice(first, min(first + size, num_params))
+    if first + size > num_params:
+        yield num_params - first, slice(first + size - num_params)

@@ -1,4 +1,4 @@
-"""A generation's perturbations: what is drawn from (seed, generation, pair) alone, and the candidates that it makes."""
+"""A generation's perturbations: draws that depend on (seed, generation, pair) alone, and the candidates made of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.es.noise_table import Float32, Int64, NoiseTable
-from fastes.es.parameter_windows import Windows, parts
+from fastes.es.noise_table import Float32, Int64, NoiseTable, Windows, parts
 from fastes.system.memory import check_memory
 
-Draws = tuple[Int64, Int64, npt.NDArray[np.uint64]]  # of pairs: noise_index, env_seed and action_key
+Draws = tuple[Int64, Int64, npt.NDArray[np.uint64]]  # noise_index, env_seed and action_key of pairs
 
 
 def write_candidate(
@@ -63,9 +62,9 @@ class Perturbations:
 
     Job 2 * pair is theta + sigma * eps, job 2 * pair + 1 is theta - sigma * eps, eps = the slice at noise_index[pair].
 
-    It can be read as an array (candidates, num_params) of float32 and holds none: a candidate is rebuilt each time that it is
-    asked for. `np.asarray(perturbations)` rebuilds all of them, and needs 4 * candidates * num_params bytes; arithmetic and
-    an index of two axes do that each time, too. An int gives one candidate, a slice, a list or a mask those alone.
+    It reads as an array (candidates, num_params) of float32 without holding one: a candidate is rebuilt each time it is
+    used. An int gives one candidate; a slice, a list or a mask gives some. `np.asarray(perturbations)`, arithmetic and an
+    index of two axes rebuild all of them each time, and need 4 * candidates * num_params bytes.
 
     Attributes:
         generation: Its number, from 0.
@@ -77,7 +76,7 @@ class Perturbations:
         action_key: Key of the episode's action noise, uint64 (num_pairs, episodes).
         sigma_each: A sigma for each parameter, float32 (num_params,), or None.
         windows: The parameters that each pair perturbs, None for all.
-        drawn_as: The number that they were drawn with.
+        drawn_as: Key of the draws, which may differ from the generation.
     """
 
     generation: int
@@ -127,9 +126,9 @@ class Perturbations:
     def __getitem__(self, job: Any) -> Any: ...
 
     def __getitem__(self, job: Any) -> Any:
-        """Candidate number job: float32 (num_params,), a new array; of a slice, a list or a mask float32 (n, num_params).
+        """Return candidate number `job`, a new float32 (num_params,); for a slice, a list or a mask float32 (n, num_params).
 
-        A tuple is an index of the array of all candidates. IndexError for a number that is out of range.
+        A tuple indexes the array of all candidates. IndexError for a number out of range.
         """
         if isinstance(job, tuple):
             return np.asarray(self)[job]
@@ -146,7 +145,7 @@ class Perturbations:
         return candidate
 
     def _rows(self, jobs: Int64) -> Float32:
-        """Candidates (*jobs.shape, num_params)."""
+        """Return candidates, float32 (*jobs.shape, num_params)."""
         check_memory({f"{jobs.size:,} candidates as an array": 4 * jobs.size * len(self.theta)}, "take fewer of them at a time")
         rows = np.empty((*jobs.shape, len(self.theta)), dtype=np.float32)
         for candidate, job in zip(rows.reshape(-1, len(self.theta)), jobs.ravel(), strict=True):
@@ -154,7 +153,7 @@ class Perturbations:
         return rows
 
     def _write(self, out: Float32, job: int) -> None:
-        """Candidate number job into out (num_params,)."""
+        """Write candidate number `job` into out (num_params,)."""
         sigma = self.sigma if self.sigma_each is None else self.sigma_each
         window = None if self.windows is None else (int(self.windows.first[job // 2]), self.windows.size)
         write_candidate(out, self.theta, self.table.values, int(self.noise_index[job // 2]), sigma, job % 2, window)
@@ -163,7 +162,7 @@ class Perturbations:
         return map(self._candidate, range(len(self)))
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """All candidates, rebuilt: (candidates, num_params). OSError for more than there is memory for."""
+        """Return all candidates, rebuilt, (candidates, num_params); OSError if they do not fit into memory."""
         if copy is False:
             raise ValueError("the candidates are rebuilt for each array, so copy=False cannot be: leave it out")
         return self._rows(np.arange(len(self))).astype(dtype or np.float32, copy=False)
@@ -177,7 +176,7 @@ class Perturbations:
     def __neg__(self) -> Float32:
         return -np.asarray(self)
 
-    if not TYPE_CHECKING:  # a type checker is to go on knowing the names
+    if not TYPE_CHECKING:  # so that type checkers report unknown names
 
         def __getattr__(self, name: str) -> Any:
             if name.startswith("_") or not hasattr(np.ndarray, name):
@@ -198,12 +197,12 @@ def _words(seed: int, generation: int, count: int, episode: int, stream: int) ->
 
 
 def _env_seeds(words: npt.NDArray[np.uint32]) -> Int64:
-    """In [0, 2^31), int64 (count,)."""
+    """Return environment seeds in [0, 2^31), int64 (count,)."""
     return (words[:, 0] >> 1).astype(np.int64)
 
 
 def _episode_seeds(seed: int, generation: int, count: int, episodes: int) -> tuple[Int64, npt.NDArray[np.uint64]]:
-    """env seeds and action keys of pairs, each (count, episodes)."""
+    """Return env seeds and action keys of pairs, each (count, episodes)."""
     env_seed = np.empty((count, episodes), dtype=np.int64)
     action_key = np.empty((count, episodes), dtype=np.uint64)
     for episode in range(episodes):
@@ -214,7 +213,7 @@ def _episode_seeds(seed: int, generation: int, count: int, episodes: int) -> tup
 
 
 def draw_pairs(seed: int, generation: int, num_pairs: int, episodes: int, num_params: int, table_size: int) -> Draws:
-    """noise_index (num_pairs,), env_seed and action_key (num_pairs, episodes): functions of (seed, generation, pair)."""
+    """Draw noise_index (num_pairs,), env_seed and action_key (num_pairs, episodes): functions of (seed, generation, pair)."""
     drawn = f"what {num_pairs:,} pairs x {episodes:,} episodes draw"
     check_memory({drawn: num_pairs * (80 + 16 * episodes)}, "use fewer (population_size, episodes_per_candidate)")
     words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR).astype(np.uint64)
@@ -225,7 +224,7 @@ def draw_pairs(seed: int, generation: int, num_pairs: int, episodes: int, num_pa
 
 
 def draw_windows(seed: int, generation: int, num_pairs: int, num_params: int, size: int) -> Windows:
-    """Draw windows of `size` parameters that begin anywhere, from the words that the draw of the noise index leaves."""
+    """Draw windows of `size` parameters that begin anywhere, from words that the draw of the noise index leaves unused."""
     words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR).astype(np.uint64)
     draw = (words[:, 2] << np.uint64(32)) | words[:, 3]
     return Windows((draw % np.uint64(num_params)).astype(np.int64), size)
@@ -237,6 +236,6 @@ def check_episodes(episodes: int) -> None:
 
 
 def draw_eval_seeds(seed: int, generation: int, episodes: int) -> Int64:
-    """Environment seeds int64 (episodes,) of a generation's noise-free evaluation, apart from every candidate's."""
+    """Draw environment seeds, int64 (episodes,), of a generation's noise-free evaluation: none is a candidate's."""
     check_episodes(episodes)
     return _env_seeds(_words(seed, generation, episodes, 1, _core.STREAM_EVAL))

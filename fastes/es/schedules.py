@@ -18,7 +18,7 @@ ScheduleSetting = float | str | Schedule
 
 
 class Allowed(NamedTuple):
-    """The numbers that a schedule may have, and how messages say it."""
+    """The numbers that a schedule may have, and their words in messages."""
 
     above: float
     number: str
@@ -59,7 +59,7 @@ _NUMBERS = {"lin": (1, 2), "exp": (2,)}  # how many each kind of schedule may ha
 
 @dataclass(frozen=True)
 class _Checked:
-    """A function of the user's, whose values are checked."""
+    """A user's function, whose values are checked."""
 
     name: str
     function: Schedule
@@ -88,7 +88,7 @@ class _Linear:
 
 @dataclass(frozen=True)
 class _Exponential:
-    """first^r last^(1 - r), r the progress that remains, within [0, 1]; both are positive, and met exactly."""
+    """first^r last^(1 - r), r the progress that remains, within [0, 1]; both ends are positive and exact."""
 
     first: float
     last: float
@@ -159,7 +159,7 @@ def scheduled(allowed: Allowed | Whole) -> dict[str, Any]:
 
 
 def missing_schedule(name: str) -> Schedule:
-    """Return what stands for a function of the user's in a model that was loaded without it."""
+    """Return a stand-in for a user's function in a model that was loaded without it."""
 
     def schedule(_: float) -> float:
         raise ValueError(f"{name} was a function, which a checkpoint does not hold: pass it, as in load(path, {name}=function)")
@@ -168,7 +168,7 @@ def missing_schedule(name: str) -> Schedule:
 
 
 def checked_value(name: str, value: float, allowed: Allowed = POSITIVE) -> float:
-    """value as a float, or ValueError when it is not allowed."""
+    """Return the value as a float; ValueError if it is not allowed."""
     try:
         number = float(value)
     except OverflowError:

@@ -26,7 +26,7 @@ _SMALLEST, _LARGEST = 1e-30, 1e30  # initial sigmas whose floor and ceiling are 
 class SigmaAdaptation:
     """sigma <- sigma * clip(1 + rate / n * sum_j s_j (eps_j^2 - 1), 0.8, 1.2), within 0.01 and 10 times the initial sigma.
 
-    s_j is the mean of a pair's two shaped returns, which are about zero over the n pairs that count. 'per_parameter' does this
+    s_j is the mean of a pair's two shaped returns, whose mean over the n pairs that count is zero. 'per_parameter' does this
     for each parameter; 'scalar' takes the mean of eps_j^2 - 1 over the parameters. If pairs perturb a fraction of the
     parameters, the sum is over those that perturb this one, divided by the fraction.
 
@@ -35,7 +35,7 @@ class SigmaAdaptation:
     """
 
     def __init__(self, kind: str, initial: float, rate: float, num_params: int) -> None:
-        """initial: the setting sigma."""
+        """Begin with `initial`, the setting sigma."""
         self.rate, self.bounds = rate, (FLOOR * initial, CEILING * initial)
         self._each = kind == "per_parameter"
         self._values: Sigma = np.full(num_params if self._each else 1, initial, np.float32 if self._each else np.float64)

@@ -1,10 +1,10 @@
-"""Evolution Strategies as ask and tell. Knows no process and no environment."""
+"""Evolution Strategies as ask and tell, and as a search from start to end. Knows no process and no environment."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,14 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.errors import FastESError, check_int, check_seed
-from fastes.es.black_box import BlackBox, History
+from fastes.errors import FastESError, check_int, check_seed, whole
 from fastes.es.fitness_shaping import Float64, estimate_gradient, shape_returns
 from fastes.es.hyperparameters import Hyperparameters, make_hyperparameters
 from fastes.es.keywords import MoreHyperparameters, Unpack
-from fastes.es.noise_table import NoiseTable, default_table_size
+from fastes.es.noise_table import NoiseTable, default_table_size, window_size
 from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer, stepped
-from fastes.es.parameter_windows import window_size
 from fastes.es.perturbations import Draws, Perturbations, draw_pairs, draw_windows
 from fastes.es.schedules import ScheduleSetting, checked_value, make_schedule
 from fastes.es.sigma_adaptation import SigmaAdaptation, make_adaptation
@@ -27,6 +25,83 @@ from fastes.number_array import number_array
 from fastes.setting_fields import checked_number
 
 Float32 = npt.NDArray[np.float32]
+PATIENCE = 100  # generations without anything better before a search ends
+_RESOLVED = float(np.finfo(np.float32).eps) / 2  # a smaller fraction of a float32 changes nothing when it is added
+
+
+class Best(NamedTuple):
+    """The best candidate so far: its parameters, float32 (num_params,), and its fitness as `tell` was given it."""
+
+    parameters: Float32
+    fitness: float
+
+
+class Result(NamedTuple):
+    """The result of `minimize` or `maximize`.
+
+    Attributes:
+        parameters: float32 (num_params,), the better of the best candidate and the last theta.
+        value: The function's value there.
+        evaluations: Calls of the function.
+        generations: Updates.
+        reason: Why it ended, in words.
+    """
+
+    parameters: Float32
+    value: float
+    evaluations: int
+    generations: int
+    reason: str
+
+
+class History(NamedTuple):
+    """The fitness seen by `tell` so far. A candidate is kept as its draw, and rebuilt on demand.
+
+    Attributes:
+        perturbations, job, fitness: Those of the best candidate; None, 0 and -inf before the first.
+        mean: The highest mean fitness of a generation.
+        idle: Generations since the best candidate or the highest mean was a new one.
+        sigma_ratio: sigma over the largest parameter; infinite if theta is 0.
+        step_ratio: Length of the last step over that of theta; infinite if theta is 0.
+    """
+
+    perturbations: Perturbations | None = None
+    job: int = 0
+    fitness: float = -math.inf
+    mean: float = -math.inf
+    idle: int = 0
+    sigma_ratio: float = math.inf
+    step_ratio: float = math.inf
+
+    def after(self, perturbations: Perturbations, fitness: npt.NDArray[np.float64], step_ratio: float) -> History:
+        """Return the history after a generation of this fitness, float64 (pairs, 2), some of it finite."""
+        finite = np.isfinite(fitness)
+        job = int(np.where(finite, fitness, -math.inf).argmax())
+        with np.errstate(over="ignore"):
+            best, mean = float(fitness.flat[job]), float(fitness[finite].mean())
+        largest = float(np.abs(perturbations.theta).max())
+        sigma_ratio = perturbations.sigma / largest if largest else math.inf
+        rest = max(mean, self.mean), 0 if best > self.fitness or mean > self.mean else self.idle + 1, sigma_ratio, step_ratio
+        if best > self.fitness:
+            return History(perturbations, job, best, *rest)
+        return History(self.perturbations, self.job, self.fitness, *rest)
+
+    @property
+    def best(self) -> Best:
+        """The best candidate, a copy. FastESError before the first one."""
+        if self.perturbations is None:
+            raise FastESError("there is no best candidate before the first tell(): call ask(), evaluate its candidates, tell()")
+        return Best(self.perturbations[self.job], self.fitness)
+
+    def stop_reason(self, patience: int) -> str:
+        """See EvolutionStrategy.stop_reason."""
+        if self.idle >= patience:
+            return f"no better fitness for {self.idle} generations"
+        if self.sigma_ratio < _RESOLVED:
+            return "sigma is too small to change the parameters"
+        if 0.0 < self.step_ratio < _RESOLVED:
+            return "the steps are too short to change the parameters"
+        return ""
 
 
 class Update(NamedTuple):
@@ -52,7 +127,7 @@ class Update(NamedTuple):
 class LastTell(NamedTuple):
     """The arguments of one `ask` and `tell`: a strategy in the state before takes the same step with them.
 
-    So the workers of Salimans et al. 2017, algorithm 2, follow.
+    This is how the workers of Salimans et al. 2017, algorithm 2, follow.
 
     Attributes:
         progress_remaining, drawn_as: The arguments of `ask`.
@@ -65,7 +140,7 @@ class LastTell(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The state that `ask` and `tell` change. It is replaced as a whole, so that an exception never leaves a half of it."""
+    """The state that `ask` and `tell` change. It is replaced as a whole, so that an exception never leaves half of it."""
 
     theta: Float32
     optimizer: Optimizer
@@ -76,7 +151,7 @@ class _State(NamedTuple):
     last_tell: LastTell | None = None
 
 
-class EvolutionStrategy(BlackBox):
+class EvolutionStrategy:
     """Maximise a function of a vector by mirrored Gaussian perturbations.
 
     >>> import numpy as np
@@ -87,7 +162,7 @@ class EvolutionStrategy(BlackBox):
     >>> bool(np.abs(es.theta - solution).max() < 0.05)
     True
 
-    `minimize` and `maximize` are that loop; `best` and `should_stop` are for one of your own.
+    `minimize` and `maximize` are that loop; `best` and `should_stop` serve a loop of your own.
 
     Defaults of sigma, learning_rate and population_size are for short vectors, as in the example; Settings' are for policies.
     ARS is optimizer='sgd', momentum=0, shaping='standardized'.
@@ -140,7 +215,7 @@ class EvolutionStrategy(BlackBox):
         self.progress_remaining = 1.0  # what the last `ask` was given
 
     def _use(self, chosen: Hyperparameters, num_params: int) -> None:
-        """Everything that follows from hyper-parameters alone."""
+        """Set everything that follows from the hyper-parameters alone."""
         self.hyperparameters = chosen
         self.shaping, self.top_fraction, self.weight_decay = chosen.shaping, chosen.top_fraction, chosen.weight_decay
         self.population_size = chosen.population_size
@@ -197,7 +272,7 @@ class EvolutionStrategy(BlackBox):
         self._state = _State(self._fitting(theta), *parts)
 
     def changed(self, **hyperparameters: Any) -> EvolutionStrategy:
-        """A strategy with other hyper-parameters and the same noise table, which begins at theta as `restart` does."""
+        """Return a strategy with other hyper-parameters and the same noise table, which begins at theta as `restart` does."""
         new = copy.copy(self)
         new._use(make_hyperparameters({**self.hyperparameters.hyperparameters(), **hyperparameters}), len(self.theta))
         new.restart(self.theta)
@@ -225,7 +300,7 @@ class EvolutionStrategy(BlackBox):
         return self.population_size // 2
 
     def ask(self, progress_remaining: float = 1.0, num_pairs: int | None = None, drawn_as: int | None = None) -> Perturbations:
-        """Return this generation's perturbations; asking again before `tell` returns the same ones.
+        """Return this generation's perturbations; a second call before `tell` returns the same ones.
 
         Args:
             progress_remaining: From 1 (start) to 0 (end of the budget), for schedules.
@@ -252,11 +327,11 @@ class EvolutionStrategy(BlackBox):
         return perturbations
 
     def draw_ahead(self, num_pairs: int, drawn_as: int) -> None:
-        """Draw what a later `ask` is expected to return, while there is time for it; other arguments are drawn again."""
+        """Draw in advance what a later `ask` with these arguments returns; one with other arguments draws again."""
         self._ahead = self._draw(drawn_as, num_pairs)
 
     def _draw(self, number: int, count: int) -> tuple[tuple[int, ...], Draws]:
-        """Return the key of a generation's draws and the draws: those that were drawn ahead if their key is the same."""
+        """Return the key of a generation's draws, and the draws, from `draw_ahead` if its key is the same."""
         key = self.seed, number, count, self.episodes, len(self.theta), self.table.size
         return self._ahead if self._ahead is not None and self._ahead[0] == key else (key, draw_pairs(*key))
 
@@ -313,19 +388,19 @@ class EvolutionStrategy(BlackBox):
         return checked_value("learning_rate", max(self._learning_rate(self.progress_remaining), 1e-300))
 
     def no_step(self) -> Update:
-        """The statistics of a generation from which nothing is learned: theta stays, and so gradient and step are 0."""
+        """Return the statistics of a generation from which nothing is learned: gradient and step are 0."""
         perturbations = self._state.perturbations
         sigma = math.nan if perturbations is None else perturbations.sigma
         return Update(_norm(self.theta), 0.0, 0.0, 0.0, 0, self._learning_rate_now(), sigma)
 
     def state(self) -> Arrays:
-        """Arrays that, with the settings and the generation, determine everything to come."""
+        """Return the arrays that, with hyper-parameters and generation, determine all later steps."""
         theta, optimizer, adaptation, *_ = self._state
         sigma: Arrays = {} if adaptation is None else {"sigma": adaptation.values.copy()}
         return {"theta": theta.copy(), **{f"optimizer.{k}": v for k, v in optimizer.state().items()}, **sigma}
 
     def load_state(self, state: Mapping[str, AnyFloat], generation: int) -> None:
-        """Continue from `state()` taken after `generation` generations; candidates before that are not known."""
+        """Continue from a `state()` that was taken after `generation` generations, without the history before it."""
         prefix = "optimizer."
         optimizer = self._new_optimizer()
         optimizer.load_state({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
@@ -334,6 +409,108 @@ class EvolutionStrategy(BlackBox):
             adaptation.values = state["sigma"]
         history = None if self._state.history is None else History()
         self._state = _State(self._fitting(state["theta"]), optimizer, adaptation, generation, None, history)
+
+    @property
+    def best(self) -> Best:
+        """The best candidate told so far, a copy. FastESError before the first `tell`.
+
+        If fitness is noisy that candidate was lucky, too: theta is then the better choice.
+        """
+        return self.history.best
+
+    def should_stop(self, patience: int = PATIENCE) -> bool:
+        """Whether there is a `stop_reason`; False before the first `tell`."""
+        return bool(self.stop_reason(patience))
+
+    def stop_reason(self, patience: int = PATIENCE) -> str:
+        """Return why continuing is of no use, in words; '' if it may be of use.
+
+        - Neither the best fitness nor the mean fitness of a generation has risen for `patience` generations.
+        - sigma is so small compared with the parameters that float32 candidates are all alike.
+        - The last step was so short compared with theta that it changed nothing.
+
+        Fitness that is not finite counts as worst; a generation of nothing else is an error of `tell`.
+        """
+        return self.history.stop_reason(check_int("patience", patience, 1))
+
+    def minimize(
+        self,
+        function: Callable[[Float32], float],
+        max_evaluations: float,
+        *,
+        target: float | None = None,
+        patience: int = PATIENCE,
+    ) -> Result:
+        """Search for the parameters at which the function is SMALLEST: ask, evaluate and tell -value until it is time to stop.
+
+        Schedules of sigma and the learning rate run over max_evaluations. A second call continues from where the first ended;
+        its result, target and patience know nothing of the first. `best.fitness` is -value, since tell's fitness is higher for
+        better candidates.
+
+        Args:
+            function: Called with a candidate, float32 (num_params,), returns a number; NaN and infinities count as worst.
+            max_evaluations: Calls of the function, at least a population's and one more, for theta at the end.
+            target: A value at which to stop.
+            patience: See `stop_reason`.
+
+        Returns:
+            The parameters found, and why the search ended.
+        """
+        return _search(self, function, -1.0, max_evaluations, target, patience)
+
+    def maximize(
+        self,
+        function: Callable[[Float32], float],
+        max_evaluations: float,
+        *,
+        target: float | None = None,
+        patience: int = PATIENCE,
+    ) -> Result:
+        """Search for the parameters at which the function is LARGEST; see `minimize`."""
+        return _search(self, function, 1.0, max_evaluations, target, patience)
+
+
+def _search(
+    strategy: EvolutionStrategy,
+    function: Callable[[Float32], float],
+    sign: float,
+    max_evaluations: float,
+    target: float | None,
+    patience: int,
+) -> Result:
+    """Search for the largest value with sign 1, for the smallest with -1; see `minimize`."""
+    check_int("patience", patience, 1)
+    goal = math.inf if target is None else sign * checked_number("target", target, "a number")
+    needed = len(strategy.ask()) + 1
+    budget = check_int("max_evaluations", whole(max_evaluations), needed)
+    begun, evaluations, seen, reason = strategy.generation, 0, History(), ""
+
+    def fitness_of(candidate: Float32) -> float:
+        return sign * _number(function(candidate))
+
+    while not reason:
+        candidates = strategy.ask(1.0 - evaluations / budget)
+        fitness = np.array([fitness_of(candidate) for candidate in candidates])
+        seen = seen.after(candidates, fitness.reshape(-1, 2), strategy.tell(fitness).update_ratio)
+        evaluations += len(fitness)
+        if seen.fitness >= goal:
+            reason = f"the target {target:g} is reached"
+        elif evaluations + needed > budget:
+            reason = f"max_evaluations = {budget} are used up"
+        else:
+            reason = seen.stop_reason(patience)
+    found, last = seen.best, fitness_of(strategy.theta)
+    if math.isfinite(last) and last >= found.fitness:
+        found = Best(strategy.theta.copy(), last)
+    return Result(found.parameters, sign * found.fitness, evaluations + 1, strategy.generation - begun, reason)
+
+
+def _number(value: Any) -> float:
+    """Return a function's value as a float; TypeError for anything but one number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"the function returned {value!r}, a {type(value).__name__}: expected one number") from None
 
 
 def _checked_progress(value: float) -> float:
@@ -344,7 +521,7 @@ def _checked_progress(value: float) -> float:
 
 
 def _pairs_of_returns(returns: npt.ArrayLike | Sequence[float], perturbations: Perturbations) -> Float64:
-    """returns (candidates,) in job order or (pairs, 2), as a new float64 (pairs, 2); an error for anything else."""
+    """Return the returns, (candidates,) in job order or (pairs, 2), as a new float64 (pairs, 2); an error for anything else."""
     expected = f"({len(perturbations)},) in job order or ({perturbations.num_pairs}, 2)"
     if _holds_candidates(returns):
         raise ValueError(
@@ -361,7 +538,7 @@ def _pairs_of_returns(returns: npt.ArrayLike | Sequence[float], perturbations: P
 
 
 def _holds_candidates(returns: object) -> bool:
-    """Whether there are pairs of which the first item is a vector."""
+    """Whether these are pairs of a vector and a value."""
     if not isinstance(returns, (list, tuple)) or not returns:
         return False
     return all(isinstance(pair, (list, tuple)) and len(pair) == 2 and np.ndim(pair[0]) > 0 for pair in returns)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 
 from fastes.errors import suggest
-from fastes.es.foreign_names import RENAMED
+from fastes.es.hyperparameters import RENAMED
 from fastes.policies.policy_keywords import KEYS
 
 # fmt: off

@@ -14,7 +14,7 @@ from fastes.envs.closing import close_env
 from fastes.envs.given.later_changes import WatchedEnv
 from fastes.envs.seen import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
-from fastes.es.parameter_windows import window_size
+from fastes.es.noise_table import window_size
 from fastes.pools.pool import Pool, run_trainings
 from fastes.rollout.env_calls import FORGET, EnvCalls, made_on, make_call
 from fastes.rollout.episode import EpisodeSettings
