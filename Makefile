@@ -15,10 +15,10 @@ test-all: ## those, and the slow ones
 	$(PYTHON) -m pytest -m "slow or not slow"
 
 sanitize: ## the C core under AddressSanitizer and UBSan, its atomics under ThreadSanitizer
-	$(PYTHON) tests/sanitize.py
+	$(PYTHON) tests/src/sanitize.py
 
 fuzz: ## a minute of coverage-guided fuzzing of the checkpoint reader (extra: dev)
-	$(PYTHON) tests/fuzz_checkpoint.py --seconds 60
+	$(PYTHON) tests/checkpoints/fuzz_checkpoint.py --seconds 60
 
 chaos: ## an hour of training with a fault every ten seconds, beside the same one left in peace
 	$(PYTHON) -m benchmarks.reliability.chaos

@@ -3,7 +3,7 @@
  * Kernels check nothing, allocate nothing, print nothing and keep no state: _core.pyx has checked every argument.
  * Each kernel gives the same bits for every variant (SSE2 as the baseline, AVX2, AVX-512, NEON): arithmetic is IEEE single or double
  * without contraction, the order of every sum is written down here, and log, exp, sin, cos and tanh are our own.
- * tests/twins/numpy_kernels.py holds a NumPy twin of each.
+ * tests/helpers/twins/numpy_kernels.py holds a NumPy twin of each.
  */
 #ifndef FASTES_CORE_H
 #define FASTES_CORE_H

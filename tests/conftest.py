@@ -68,6 +68,13 @@ def kernels() -> Iterator[None]:
     _core.use_variant(before)
 
 
+@pytest.fixture(params=_core.available_variants())
+def variant(request: pytest.FixtureRequest, kernels: None) -> str:
+    """Each kernel variant that this CPU runs, one after the other, in use."""
+    _core.use_variant(request.param)
+    return _core.variant()
+
+
 @pytest.fixture
 def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting any process fails the test."""

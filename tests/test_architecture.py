@@ -229,6 +229,27 @@ def test_no_file_collects_everything() -> None:
     assert [name for name in module_files() if any(word in name.lower() for word in words)] == []
 
 
+def test_the_tests_of_a_folder_are_in_a_folder_of_its_name() -> None:
+    """Of the package, or of the repository, as src/ is; what several test files share is in helpers/."""
+    tests = ROOT / "tests"
+    folders = {str(path.parent.relative_to(tests)) for path in tests.rglob("*.py")}
+    of_the_repository = {"src", "benchmarks", "docs", "wheels"}
+    assert {"es", "pools/cluster", *of_the_repository} < folders
+    others = folders - of_the_repository - {"helpers", "helpers/twins", "."}
+    assert sorted(name for name in others if not (PACKAGE / name).is_dir()) == []
+
+
+def test_no_test_file_imports_another() -> None:
+    """Scripts for other processes, which are strings in them, may import the file that they are in."""
+    found = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for name in re.findall(r"^\s*(?:from|import) (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if name != path.stem
+    ]
+    assert found == []
+
+
 def _loaded_by(statement: str) -> set[str]:
     code = f"{statement}\nimport sys; print(' '.join({{name.split('.')[0] for name in sys.modules}}))"
     result = subprocess.run([sys.executable, "-I", "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
@@ -359,7 +380,7 @@ def test_documents_name_tests_and_files_that_exist() -> None:
     """docs/reliability.md is worth what its proofs are worth."""
     text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(?:tests/)?(test_\w+|\w+\.py)", text))
-    sources = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("*.py")}
+    sources = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
     functions = {name for source in sources.values() for name in re.findall(r"^def (test_\w+)", source, re.MULTILINE)}
     assert len(named) > 40
     assert sorted(name for name in named if name not in functions and name + ".py" not in sources and name not in sources) == []

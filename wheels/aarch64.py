@@ -40,17 +40,17 @@ ARCHIVE = "http://deb.debian.org/debian"
 RELEASE, VERSION = "bookworm", "3.11"  # of Debian, and its Python
 
 TESTS = (
-    "test_kernel_golden.py",
-    "test_kernel_parity.py",
-    "test_kernel_properties.py",
-    "test_kernel_rows.py",
-    "test_layers.py",
-    "test_image_layers.py",
-    "test_recurrent_layers.py",
-    "test_screen.py",
-    "test_exact_moments.py",
-    "test_float_mode.py",
-    "test_frozen_checkpoint.py",
+    "src/test_kernel_golden.py",
+    "src/test_kernel_parity.py",
+    "src/test_kernel_properties.py",
+    "src/test_kernel_rows.py",
+    "policies/test_layers.py",
+    "policies/test_image_layers.py",
+    "policies/test_recurrent_layers.py",
+    "src/test_screen.py",
+    "rollout/test_exact_moments.py",
+    "system/test_float_mode.py",
+    "checkpoints/test_frozen_checkpoint.py",
     "test_golden_trainings.py",
 )
 LEFT_OUT = "broken_generator"  # minutes of NumPy's arithmetic, which says nothing of the core

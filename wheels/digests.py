@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from test_golden_trainings import CASES, digest_of, trained
+from golden_trainings import CASES, digest_of, trained
 
 from fastes import _core
 

@@ -12,25 +12,31 @@ from typing import NamedTuple
 from wheels.build import ROOT, TOOLS, WheelError, run, tool_env
 from wheels.targets import Python
 
-_KERNELS = ("golden_trainings", "kernel_golden", "kernel_parity", "kernel_rows")
+_KERNELS = ("test_golden_trainings.py", "src/test_kernel_golden.py", "src/test_kernel_parity.py", "src/test_kernel_rows.py")
 Digests = dict[str, dict[str, str]]  # by kernel variant and training
 TESTS = {
     "kernels": _KERNELS,
-    "quick": (*_KERNELS, "determinism", "frozen_checkpoint", "checkpoint", "cli"),
+    "quick": (
+        *_KERNELS,
+        "test_determinism.py",
+        "checkpoints/test_frozen_checkpoint.py",
+        "checkpoints/test_checkpoint.py",
+        "cli/test_cli.py",
+    ),
     "all": (),
 }
 EXTRAS = ("mujoco", "plots", "tensorboard", "video")  # that tests use
 TEST_TOOLS = ("pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "pyte>=0.8")
-NEED_MUJOCO = ("determinism",)
+NEED_MUJOCO = ("test_determinism.py",)
 NEED_THE_SOURCE = (  # what they are about is the repository
-    "architecture",
-    "benchmark_folders",
-    "extras",
-    "index_page",
-    "install_pages",
-    "installation",
-    "release_workflow",
-    "wheels",
+    "test_architecture.py",
+    "benchmarks/test_benchmark_folders.py",
+    "system/test_extras.py",
+    "docs/test_index_page.py",
+    "docs/test_install_pages.py",
+    "system/test_installation.py",
+    "wheels/test_release_workflow.py",
+    "wheels/test_wheels.py",
 )
 _NO_WHEEL = re.compile("has no (usable )?wheels|building from source is disabled")  # as uv says it
 _COMPILER = re.compile(r"(.*-)?(cc|c89|c99|gcc|g\+\+|c\+\+|cpp|clang|clang\+\+|tcc|icx|zig|ld|as)([-.][\d.]+)?|python.*|fastes")
@@ -80,7 +86,13 @@ def copy_tests(place: Path) -> Path:
 
 def digests(python: Path, place: Path, env: dict[str, str]) -> Digests:
     """What short trainings end with."""
-    return dict(json.loads(run(python, place / "tests" / "digests.py", env=env, cwd=place).splitlines()[-1]))
+    return dict(
+        json.loads(
+            run(
+                python, place / "tests" / "digests.py", env={**env, "PYTHONPATH": str(place / "tests" / "helpers")}, cwd=place
+            ).splitlines()[-1]
+        )
+    )
 
 
 def digests_of_source(python: Path, folder: Path) -> Digests:
@@ -119,8 +131,8 @@ def install_extra(python: Path, wheel: Path, extra: str, env: dict[str, str]) ->
 def arguments_of(tests: str, left_out: tuple[str, ...]) -> list[str]:
     """What pytest is called with."""
     if tests == "all":
-        return ["tests", *(f"--ignore=tests/test_{name}.py" for name in NEED_THE_SOURCE)]
-    return [f"tests/test_{name}.py" for name in TESTS[tests] if not ("mujoco" in left_out and name in NEED_MUJOCO)]
+        return ["tests", *(f"--ignore=tests/{name}" for name in NEED_THE_SOURCE)]
+    return [f"tests/{name}" for name in TESTS[tests] if not ("mujoco" in left_out and name in NEED_MUJOCO)]
 
 
 def run_tests(python: Path, place: Path, env: dict[str, str], tests: list[str]) -> int:

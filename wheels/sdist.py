@@ -2,7 +2,7 @@
 
     python -m wheels.sdist                                  newest versions of everything (make sdist)
     python -m wheels.sdist --lowest --python python3.10     the lowest that pyproject.toml allows (make lowest)
-    python -m wheels.sdist -- tests/test_cli.py -x          what follows -- goes to pytest; all tests without it
+    python -m wheels.sdist -- tests/cli/test_cli.py -x          what follows -- goes to pytest; all tests without it
 
 It is unpacked in an empty folder. A wheel is built of it, compared with one of the checkout, and installed in a fresh
 environment, in which the tests of the unpacked folder run. With --lowest, whatever pyproject.toml gives a lower bound has

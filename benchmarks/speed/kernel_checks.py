@@ -1,4 +1,4 @@
-"""Compare every kernel with its twin in tests/twins/numpy_kernels.py, bit for bit, before anything is timed."""
+"""Compare every kernel with its twin in tests/helpers/twins/numpy_kernels.py, bit for bit, before anything is timed."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ python docs/scripts/check_prose.py --show fastes/pools  # every finding there, w
 python docs/scripts/check_prose.py --update             # store today's counts; refused if their sum rises
 
 Code, comments, examples and the addresses of links are not checked. A rule is a pattern and advice; a space in a pattern
-matches any white space. To add a rule, add a line to RULES and an example to tests/test_prose.py.
+matches any white space. To add a rule, add a line to RULES and an example to tests/docs/test_prose.py.
 """
 
 from __future__ import annotations

@@ -1,0 +1,311 @@
+"""What presets, README and the site say of scores is what the tables under benchmarks/results hold, of today's settings."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import statistics
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from benchmarks.csv_records import read_records
+from benchmarks.learning import race
+from benchmarks.learning.courses import COURSES, RACED
+from benchmarks.learning.preset_run import Result
+from benchmarks.learning.presets import results_of_today
+from benchmarks.learning.reports.thresholds import OURS, first_reached
+from benchmarks.learning.runs.clock import Budget
+from benchmarks.learning.runs.contestant import preset_fingerprint
+from benchmarks.learning.runs.results import read_rows, runs_of
+from benchmarks.tables import amount
+from fastes.settings.preset_loader import all_presets, tomllib
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+SCORE = r"; (\S+) \((\S+) to (\S+)\) after ([\d.]+)M steps on seeds 0 to (\d), "
+SOURCE = re.compile(SCORE + r"python -m benchmarks\.learning\.(\w+)")
+
+
+def reported(env: str) -> tuple[tuple[str, str, str], int, int, str]:
+    """Median, lowest and highest score as the preset's source gives them, timesteps, number of seeds, benchmark."""
+    found = SOURCE.search(all_presets()[env]["source"])
+    assert found is not None, f"{env}: no score in its source"
+    median, low, high, millions, last, benchmark = found.groups()
+    return (median, low, high), round(float(millions) * 1e6), int(last) + 1, benchmark
+
+
+def final_scores(env: str, benchmark: str, timesteps: int) -> dict[int, float]:
+    """The final score of each seed of a preset."""
+    if benchmark == "presets":
+        return {row.seed: row.final_mean for row in results_of_today(RESULTS / "learning.csv", env, env, timesteps)}
+    runs = runs_of("fastes", env, Budget(steps=timesteps), [read_rows(RESULTS / benchmark / "results.csv")])
+    return {run.final.seed: run.final.score for run in runs}
+
+
+@pytest.mark.parametrize("env", sorted(COURSES))
+def test_a_presets_source_has_the_scores_of_the_table(env: str) -> None:
+    said, timesteps, num_seeds, benchmark = reported(env)
+    scores = final_scores(env, benchmark, timesteps)
+    assert set(range(num_seeds)) <= set(scores)
+    of = [scores[seed] for seed in range(num_seeds)]
+    for text, score in zip(said, (statistics.median(of), min(of), max(of)), strict=True):
+        decimals = len(text.partition(".")[2])
+        assert text == f"{score:.{decimals}f}"
+
+
+@pytest.mark.parametrize("env", sorted(COURSES))
+def test_the_page_of_presets_has_their_scores(env: str) -> None:
+    text, _, _ = (ROOT / "docs" / "presets.md").read_text().partition("## What an environment without a preset gets")
+    (row,) = re.findall(rf"^\| {env} .*$", text, re.MULTILINE)
+    name, _, timesteps, median, spread, _ = (cell.strip() for cell in row.strip("|").split("|"))
+    said, steps, num_seeds, _ = reported(env)
+    assert (median, spread) == (said[0], f"{said[1]} to {said[2]}")
+    assert timesteps == f"{steps / 1e6:g}M"
+    assert name == (env if num_seeds == 5 else f"{env} ({num_seeds})")
+
+
+FIRST_REACHED = re.compile(r"(-?[\d.]+) at ([\d.]+)M")
+
+
+@pytest.mark.parametrize("env", sorted(COURSES))
+def test_the_page_of_presets_has_the_median_step_of_the_first_evaluation_as_good(env: str) -> None:
+    cell = re.findall(rf"^\| {env} .*\| (.*?) \|$", (ROOT / "docs" / "presets.md").read_text(), re.MULTILINE)[0]
+    found = FIRST_REACHED.fullmatch(cell)
+    if not found:
+        assert env == "Hopper-v5", "which says in words what fewer seeds than half reach"
+        return
+    _, timesteps, num_seeds, benchmark = reported(env)
+    of = range(num_seeds)
+    if benchmark == "presets":
+        rows = [row for row in results_of_today(RESULTS / "learning.csv", env, env, timesteps) if row.seed in of]
+        assert {row.aim for row in rows} == {float(found[1])}
+        steps = [math.inf if math.isnan(row.first_reached) else row.first_reached for row in rows]
+    else:
+        runs = runs_of("fastes", env, Budget(steps=timesteps), [read_rows(RESULTS / benchmark / "results.csv")])
+        steps = [first_reached(run, float(found[1]), "steps") for run in runs if run.final.seed in of]
+    assert len(steps) == num_seeds
+    decimals = len(found[2].partition(".")[2])
+    assert float(found[2]) == round(statistics.median(steps) / 1e6, decimals)
+
+
+class LongTraining(NamedTuple):
+    """A training of Humanoid; to_6000: core-hours to a running median of 6000."""
+
+    seed: int
+    core_hours: float
+    score: float
+    std: float
+    worst: float
+    length: float
+    to_6000: float
+
+
+def test_humanoids_scores_are_those_of_its_table() -> None:
+    runs = read_records(RESULTS / "humanoid" / "runs.csv", LongTraining)
+    scores = sorted(run.score for run in runs)
+    assert [run.seed for run in runs] == [1, 2, 3]
+    said = f"{statistics.median(scores):.0f} ({scores[0]:.0f} to {scores[-1]:.0f}) after 40M steps on seeds 1 to 3"
+    assert said in all_presets()["Humanoid-v5"]["source"]
+    page = (ROOT / "docs" / "presets.md").read_text()
+    for run in runs:
+        cells = f"{run.core_hours:.1f}", f"{run.score:.0f} +- {run.std:.0f}", f"{run.worst:.0f}", f"{run.length:.0f}"
+        numbers = " | ".join((*cells, f"{run.to_6000:.1f} core-hours |"))
+        assert re.search(rf"^\| {run.seed}.* \| 40M \| {re.escape(numbers)}$", page, re.MULTILINE), numbers
+    for path in ("README.md", "CHANGELOG.md"):
+        words = " ".join((ROOT / path).read_text().split())
+        told = [f"{run.score:.0f}" for run in runs]
+        assert f"{', '.join(told[:2])} and {told[2]}" in words, path
+
+
+RACE_ROW = re.compile(r"^\| (\S+-v\d) \| ([\d.]+)M \| (.*?) ?\|$", re.MULTILINE)
+MUJOCO = {"HalfCheetah-v5", "Hopper-v5", "Swimmer-v5", "Reacher-v5", "Walker2d-v5", "Ant-v5"}
+PENDULUMS = {"InvertedPendulum-v5", "InvertedDoublePendulum-v5"}
+AGAINST_PPO = {"HumanoidStandup-v5", "Pusher-v5"}
+
+
+@pytest.mark.parametrize(("page", "tasks"), [("README.md", MUJOCO), ("docs/results.md", MUJOCO | PENDULUMS | AGAINST_PPO)])
+def test_readme_and_the_page_of_results_have_the_returns_and_times_of_the_race(page: str, tasks: set[str]) -> None:
+    rows = RACE_ROW.findall((ROOT / page).read_text())
+    assert {env for env, _, _ in rows} == tasks
+    table = [read_rows(RESULTS / "race" / "results.csv")]
+    told = set()
+    for env, millions, said in rows:
+        cells = [cell.strip() for cell in said.split("|")]
+        for algo, steps in (("fastes", round(float(millions) * 1e6)), ("ppo", 1_000_000), ("trpo", 1_000_000)):
+            said_score, said_time = cells.pop(0), cells.pop(0)
+            if not said_score:
+                assert not said_time, (env, algo)
+                continue
+            told.add((env, algo))
+            finals = [run.final for run in runs_of(algo, env, Budget(steps=steps), table)]
+            scores, decimals = [final.score for final in finals], 1 if env in {"Reacher-v5", "Pusher-v5"} else 0
+            assert len(finals) == 3
+            worst = f" ({min(scores):.{decimals}f})"
+            assert said_score == f"{statistics.median(scores):.{decimals}f}{worst}", (env, algo)
+            assert said_time == f"{statistics.median(final.wall for final in finals):.0f}", (env, algo)
+    assert told == {(row.env, row.algo) for row in table[0] if row.env in tasks}
+
+
+def test_the_races_lines_are_those_of_its_runs() -> None:
+    words = re.sub(" +", " ", (RESULTS / "race" / "race.md").read_text())
+    table, asked = [read_rows(RESULTS / "race" / "results.csv")], argparse.Namespace(es_timesteps=None, timesteps=1_000_000)
+    met = 0
+    for peer in race.PEERS:
+        for env in RACED:
+            budget = race.our_budget(asked, env, peer)
+            theirs, ours = runs_of(peer, env, Budget(steps=1_000_000), table), runs_of(OURS, env, budget, table)
+            if theirs and ours:
+                met += 1
+                line = f"| {' | '.join(race.line_of(env, peer, theirs, ours, budget))} |"
+                assert re.sub(" +", " ", line) in words, line
+    assert met == 18
+
+
+def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
+    """Those of a preset before a change are no results of the one that the package has."""
+    noted: dict[str, set[str]] = defaultdict(set)
+    for benchmark in ("race", "table1", "head_to_head"):
+        for row in read_rows(RESULTS / benchmark / "results.csv"):
+            if row.algo == "fastes" and (found := re.search(r"preset (\S+) \((\w{8})\)", row.note)):
+                noted[found[1]].add(found[2])
+    for result in read_records(RESULTS / "learning.csv", Result):
+        if result.settings and result.preset == result.env:
+            noted[result.env].add(result.settings)
+    assert "HalfCheetah-v5" in noted
+    for env, found in noted.items():
+        assert found == {preset_fingerprint(env, env)}, env
+
+
+# --- environments without a preset --------------------------------------------------------------------------------------
+
+GENERAL = "linear-clip"  # the alternative that the preset `general` was made of
+FIRST_TUNING_SEED = 1000  # the alternatives were compared on this seed and later ones
+HIGHEST_SCORE = 1.1
+
+
+class Trained(NamedTuple):
+    """A training of the study of defaults; score: its mean return."""
+
+    env: str
+    alternative: str
+    seed: int
+    score: float
+
+
+class Worth(NamedTuple):
+    """The returns of a task that score 0 and 1."""
+
+    timesteps: int
+    nothing: float
+    full: float
+
+    def score(self, mean_return: float) -> float:
+        return min(max((mean_return - self.nothing) / (self.full - self.nothing), 0.0), HIGHEST_SCORE)
+
+
+def tasks_of(part: str) -> dict[str, Worth]:
+    """The tasks of the study that the default was chosen on ("choose"), or tested on alone ("test")."""
+    table = tomllib.loads((RESULTS / "studies" / "defaults" / "defaults.toml").read_text(encoding="utf-8"))
+    return {env: Worth(**values) for env, values in table[part].items()}
+
+
+def test_a_score_of_one_is_what_the_preset_reaches() -> None:
+    tasks = {env: task for env, task in (tasks_of("choose") | tasks_of("test")).items() if env in COURSES}
+    assert {*tasks_of("choose"), "Pusher-v5", "HumanoidStandup-v5", "BipedalWalker-v3"} <= set(tasks)
+    # the study keeps the scale that it was made with: some presets were measured again since
+    assert {env: task.full for env, task in tasks.items()} == pytest.approx(
+        {env: float(reported(env)[0][0]) for env in tasks}, rel=0.06
+    )
+
+
+def test_the_page_of_presets_has_what_environments_without_one_reach() -> None:
+    """Medians and worst seeds of the study's tests, their scores over all tasks, and the sentence that counts them."""
+    columns = (GENERAL, "default", "preset")
+    returns: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in columns}
+    for row in read_records(RESULTS / "studies" / "defaults" / "defaults.csv", Trained):
+        if row.seed < FIRST_TUNING_SEED and row.alternative in returns:
+            returns[row.alternative][row.env].append(row.score)
+    _, _, page = (ROOT / "docs" / "presets.md").read_text().partition("## What an environment without a preset gets")
+    lines = re.findall(r"^\| (\S+-v\d|score over all \d+) \|.*?\| (.*) \|$", page.partition("\n## ")[0], re.MULTILINE)
+    order: Counter[str] = Counter()
+    for tasks in (tasks_of("choose"), tasks_of("test")):
+        for env in tasks:
+            assert lines[0][0] == env
+            cells = lines.pop(0)[1].split("|")
+            for cell, name in zip(cells, columns, strict=True):
+                found = returns[name][env]
+                assert numbers(cell) == (rounded(cell, (statistics.median(found), min(found))) if found else [])
+            general, default = (float(numbers(cell)[0].replace(",", "")) for cell in cells[:2])
+            order["better" if general > default else "worse" if general < default else "equal"] += 1
+        assert lines[0][0] == f"score over all {len(tasks)}"
+        for cell, name in zip(lines.pop(0)[1].split("|"), columns, strict=True):
+            scores = [[task.score(each) for each in found] for env, task in tasks.items() if (found := returns[name][env])]
+            overall = statistics.fmean(map(statistics.median, scores)), statistics.fmean(map(min, scores))
+            assert numbers(cell)[:2] == rounded(cell, overall)
+    words = {3: "three", 7: "seven", 10: "ten"}
+    better, worse, equal = (words[order[each]] for each in ("better", "worse", "equal"))
+    assert f"better than `default` on {better} of the twenty tasks, worse on {worse} and equal on {equal}." in page
+
+
+def numbers(cell: str) -> list[str]:
+    return re.findall(r"-?\d[\d,.]*", cell)
+
+
+def rounded(cell: str, values: tuple[float, float]) -> list[str]:
+    """As the cell rounds its first two numbers."""
+    return [f"{value:,.{len(said.partition('.')[2])}f}" for said, value in zip(numbers(cell), values, strict=False)]
+
+
+# --- larger populations -------------------------------------------------------------------------------------------------
+
+
+class Reached(NamedTuple):
+    """When a training with `factor` times the preset's population first had a return; infinite for never."""
+
+    env: str
+    factor: int
+    population: int
+    aim: float
+    generations: float
+    steps: float
+    on_64: float
+
+
+def told(number: float) -> str:
+    return amount(number) if math.isfinite(number) else "never"
+
+
+def ratio(first: float, second: float) -> str:
+    return f"{first / second:.1f}" if math.isfinite(first + second) and second else ""
+
+
+def population_lines() -> list[str]:
+    """The notebook's table: a line per factor, medians of the seeds, to each environment's last return."""
+    rows, lines = read_records(RESULTS / "studies" / "populations.csv", Reached), []
+    last = {row.env: max(other.aim for other in rows if other.env == row.env) for row in rows}
+    for env, aim in last.items():
+        groups: dict[int, list[Reached]] = defaultdict(list)
+        for row in rows:
+            if (row.env, row.aim) == (env, aim):
+                groups[row.factor].append(row)
+        medians = {
+            factor: [statistics.median(getattr(row, name) for row in found) for name in ("generations", "steps", "on_64")]
+            for factor, found in sorted(groups.items())
+        }
+        base = medians[1]
+        for factor, (generations, steps, on_64) in medians.items():
+            found = groups[factor]
+            worst = max(row.generations for row in found)
+            cells = (f"{env}, {aim:g}", str(factor), str(found[0].population), str(len(found)))
+            figures = (f"{told(generations)} ({told(worst)})", ratio(base[0], generations), told(steps))
+            lines.append("| " + " | ".join((*cells, *figures, ratio(steps, base[1]), ratio(base[2], on_64))) + " |")
+    return lines
+
+
+def test_the_notebook_has_the_medians_of_the_populations() -> None:
+    text = (ROOT / "docs" / "notebook" / "populations.md").read_text()
+    assert re.findall(r"^\| \w+-v\d, \d+ \|.*$", text, re.MULTILINE) == population_lines()
