@@ -19,8 +19,8 @@ from fastes import _core
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.writer import write_anywhere
 from fastes.envs.closing import close_env
-from fastes.envs.rebuild import check_for_workers
-from fastes.envs.seen import look_at
+from fastes.envs.given.rebuild import check_for_workers
+from fastes.envs.layers import look_at
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import check_flag, check_int, check_seed, level_outside
 from fastes.es.perturbations import check_episodes
@@ -143,7 +143,7 @@ class Agent:
         try:
             shown: Any = source.vector_env if own is None else own
             if own is not None:
-                check_for_workers(own, n_workers, stacklevel=level_outside())
+                check_for_workers(own, n_workers)
             name = source.preset_name(shown.observation_space)
             odd = misfit(name, source, shown.observation_space, shown.action_space)
             chosen = choose_settings(name, preset, changes, verbose, not odd)
@@ -382,7 +382,7 @@ class Agent:
         with self.alone("set_env()"):
             self.close()  # no environment is beside the one that is built now
             source = env if isinstance(env, EnvSource) else make_env_source(env)
-            check_env_fits(source, self.policy_spec, self.settings, self.pool_choice.n_workers, stacklevel=level_outside())
+            check_env_fits(source, self.policy_spec, self.settings, self.pool_choice.n_workers)
             is_driven = source.vector_env is not None  # as it is, without workers
             choice = self.pool_choice._replace(n_workers=None) if is_driven else self.pool_choice
             pool = make_pool(source, choice)

@@ -10,12 +10,12 @@ from typing import Any
 import gymnasium
 
 from fastes.envs.atari.options import DEFAULTS, ale_id
-from fastes.envs.copies import Copies
+from fastes.envs.factories import Copies
 from fastes.envs.given.changes import shortened
-from fastes.envs.given.likeness import described, same
 from fastes.envs.import_hook import ATARI, is_atari, register_atari
+from fastes.envs.likeness import described, same
 from fastes.envs.source import EnvSource, make_env_source
-from fastes.envs.worker_registry import portable
+from fastes.envs.worker_imports import portable
 from fastes.errors import EnvironmentUnavailable
 
 

@@ -17,8 +17,8 @@ from fastes.checkpoints.file_format import RUN_FILES
 from fastes.checkpoints.locate import find_checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.arguments import add_env_kwargs, add_wrapper, find_modules_here, parse_env_kwargs
-from fastes.envs.given.named_wrappers import make_wrapped_source
 from fastes.envs.import_hook import register_atari
+from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.envs.source import EnvSource, MissingEnv
 from fastes.model import FastES
 from fastes.models.from_config import Config, config_of_run, env_kwargs_of

@@ -1,4 +1,4 @@
-"""Closing an environment: whatever it does then is said, and does no harm to what has been trained."""
+"""Close an environment: an error then is a warning, and does no harm to what has been trained."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from typing import Any
 from fastes.errors import summary_of
 from fastes.system.forks import CopiesEndHere
 
-LATE_SECONDS = 20.0  # workers are killed before, with a warning of their parent's
+LATE_SECONDS = 20.0  # workers are killed earlier, with a warning of their parent
 
 
 def close_env(env: Any, name: str | None = None) -> None:
-    """Close an environment; what that raises, SystemExit too, is a RuntimeWarning. Ctrl-C is raised.
+    """Close an environment. An exception, SystemExit included, becomes a RuntimeWarning; Ctrl-C is raised.
 
-    name: of the environment, in messages; that of its class by default.
+    Args:
+        env: The environment.
+        name: Its name in messages; by default that of its class.
     """
     name = type(getattr(env, "unwrapped", env)).__name__ if name is None else name
     try:
@@ -34,12 +36,12 @@ def close_env(env: Any, name: str | None = None) -> None:
 
 @contextlib.contextmanager
 def _lateness_said(name: str) -> Iterator[None]:
-    """Say on stderr that the block takes long: this process cannot end what runs in it, the user can."""
+    """Say on stderr that the block takes long: this process cannot end it, the user can."""
     timer = threading.Timer(
         LATE_SECONDS, _say, (f"env.close of {name} has not returned for {LATE_SECONDS:g} s: Ctrl-C ends it",)
     )
     timer.daemon = True
-    if not sys.is_finalizing():  # a finaliser's thread would never begin, and be waited for
+    if not sys.is_finalizing():  # a thread would never begin, but be waited for
         with contextlib.suppress(RuntimeError):  # no thread can be started
             timer.start()
     try:

@@ -1,6 +1,7 @@
-"""What follows the import of a module: the environments of FastES in Gymnasium's registry, without importing it for that.
+"""Registration of FastES's environments as soon as Gymnasium is imported, and of ale-py's when an id asks for them.
 
-Gymnasium 1.0 loads no plugins any more (it knows no entry points): who imports a package registers its environments.
+Gymnasium 1.0 no longer loads plugins by entry points: the import of a package registers its environments. FastES does not
+import Gymnasium for that.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,39 +18,35 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 ATARI = "fastes/Atari-v0"  # any game, named by its argument `game`
+_ENVS: dict[str, tuple[str, dict[str, Any]]] = {
+    "fastes/TMaze-v0": ("tasks.t_maze:TMaze", {"reward_threshold": 1.0}),
+    "fastes/Catch-v0": ("tasks.catch:Catch", {"reward_threshold": 1.0}),
+    "fastes/CyclicMDP-v0": ("tasks.cyclic_mdp:CyclicMDP", {"reward_threshold": 132.0, "max_episode_steps": 99}),
+    ATARI: ("atari.game:AtariGame", {}),
+}
 _REGISTRY = "gymnasium.envs"  # importing it fills the registry
 _ATARI = re.compile(r"ALE/|\w+NoFrameskip-v|\w+Deterministic-v|\w+-ram-v|\w+-ram(NoFrameskip|Deterministic)-v")
-_MAYBE_ATARI = re.compile(r"[A-Z][A-Za-z]+-v[04]$")  # Pong-v4 and its like: any package may have such names
+_MAYBE_ATARI = re.compile(r"[A-Z][A-Za-z]+-v[04]$")  # such as Pong-v4: any package may have such names
 
 
 def register_envs() -> None:
-    """Register the environments of FastES, those that are not registered yet."""
+    """Register the environments of FastES that are not registered yet."""
     from gymnasium.envs.registration import register, registry
 
-    if "fastes/TMaze-v0" not in registry:
-        register("fastes/TMaze-v0", entry_point="fastes.envs.tasks.t_maze:TMaze", reward_threshold=1.0)
-    if "fastes/Catch-v0" not in registry:
-        register("fastes/Catch-v0", entry_point="fastes.envs.tasks.catch:Catch", reward_threshold=1.0)
-    if "fastes/CyclicMDP-v0" not in registry:
-        register(
-            "fastes/CyclicMDP-v0",
-            entry_point="fastes.envs.tasks.cyclic_mdp:CyclicMDP",
-            reward_threshold=132.0,
-            max_episode_steps=99,
-        )
-    if ATARI not in registry:
-        register(ATARI, entry_point="fastes.envs.atari.game:AtariGame")
+    for env_id, (entry_point, limits) in _ENVS.items():
+        if env_id not in registry:
+            register(env_id, entry_point=f"fastes.envs.{entry_point}", **limits)
 
 
 def is_atari(env_id: str) -> bool:
-    """Whether an id can be no other package's."""
+    """Return whether an id can only be ale-py's."""
     return _ATARI.match(env_id) is not None
 
 
 def register_atari(env_id: str) -> None:
-    """Import ale_py, where it is installed, for an id of its environments: that registers them.
+    """Import ale_py, if it is installed, for an id of its environments: that registers them.
 
-    An id that others may have, such as Pong-v4, is looked for there where nobody has registered it.
+    For an id that other packages may have, too, such as Pong-v4, it is imported only if the id is not registered.
     """
     from gymnasium.envs.registration import registry
 
@@ -58,7 +55,7 @@ def register_atari(env_id: str) -> None:
 
 
 def has_ale_py() -> bool:
-    """Import ale_py; False where it is not installed."""
+    """Import ale_py. Return whether it is installed."""
     try:
         import_module("ale_py")
     except ImportError:
@@ -67,12 +64,12 @@ def has_ale_py() -> bool:
 
 
 def register_with_gymnasium() -> None:
-    """Register now where Gymnasium is imported already, and else as soon as it is."""
+    """Register now if Gymnasium is imported already, else as soon as it is."""
     after_import(_REGISTRY, register_envs)
 
 
 def after_import(name: str, then: Callable[[], object]) -> None:
-    """Call a function now where a module is imported already, and else as soon as it is."""
+    """Call a function now if a module is imported already, else as soon as it is."""
     if name in sys.modules:
         then()
     elif not any(isinstance(finder, _AfterImport) and finder.name == name for finder in sys.meta_path):
@@ -80,9 +77,9 @@ def after_import(name: str, then: Callable[[], object]) -> None:
 
 
 class _AfterImport:
-    """A finder that finds what the finders after it find, and calls a function once that is executed.
+    """A finder that passes on what the finders after it find, and calls a function once the module is executed.
 
-    It stays: taking it out would make an import that runs in another thread skip a finder.
+    It stays in sys.meta_path: taking it out would make an import in another thread skip a finder.
     """
 
     def __init__(self, name: str, then: Callable[[], object]) -> None:
@@ -100,7 +97,7 @@ class _AfterImport:
 
 
 def _call_after(loader: Loader, then: Callable[[], object]) -> None:
-    """A function follows the loader's work; the loader stays the object that it is, for who looks at the module."""
+    """Call a function after the loader has executed a module. The loader stays the same object: the module refers to it."""
     execute = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:

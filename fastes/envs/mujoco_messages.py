@@ -1,4 +1,4 @@
-"""MuJoCo's warnings: each is told once, where a user can act on it, and no MUJOCO_LOG.TXT is left in the working directory."""
+"""MuJoCo's warnings: each is shown once, if a user can act on it, and no MUJOCO_LOG.TXT is left in the working directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNSTABLE = (
 )
 _WHERE = re.compile(r"\s+at \w+ -?\d+|\s*Time = -?[\d.e+-]+\.?")  # what differs from one time to the next
 _told: set[str] = set()
-_of_models: list[str] | None = None  # warnings since a build began; None where none is running
+_of_models: list[str] | None = None  # warnings since a build began; None while nothing is built
 
 
 def listen_to_mujoco() -> None:
@@ -34,7 +34,7 @@ def _take_warnings() -> None:
 
 
 def _meet(message: str) -> None:
-    """A warning of MuJoCo's. Called by its C code: nothing may be raised here."""
+    """Take a warning. MuJoCo's C code calls this: nothing may be raised here."""
     if _of_models is not None:
         _of_models.append(message)
         return
@@ -48,10 +48,10 @@ def _meet(message: str) -> None:
 
 @contextlib.contextmanager
 def mujoco_listened_to() -> Iterator[list[Any]]:
-    """Meanwhile an environment is built, which is put into the list: what MuJoCo says of its model is told afterwards.
+    """Collect the warnings about a model while an environment is built in the block, and show them afterwards.
 
-    Only of a model of the user's own: nobody will edit those that packages bring. What is said of these stays unsaid if the
-    user's own code builds the same one later.
+    The block puts the environment into the list. Warnings about a model that is part of an installed package are dropped, now
+    and later: users do not edit those.
     """
     global _of_models
     listen_to_mujoco()
@@ -80,5 +80,5 @@ def _tell_of_model(model: str, messages: Sequence[str]) -> None:
 
 
 def _is_installed(path: str) -> bool:
-    """Whether a file belongs to a package, so that its user will not edit it."""
+    """Return whether a file belongs to an installed package, so that users do not edit it."""
     return any(part in ("site-packages", "dist-packages") for part in path.split(os.sep))

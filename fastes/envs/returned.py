@@ -1,4 +1,4 @@
-"""Checks of what reset and step return beside observations: rewards are numbers, ends are flags, and truth is not guessed."""
+"""Checks of the rewards, flags and infos that reset and step return."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from fastes.errors import shown
 
-# types of rewards that need no further look
+# types of rewards that need no further check
 NUMBERS = (float, np.floating, int, np.integer, np.bool_)
 NUMPY_TRUE, NUMPY_FALSE = np.True_, np.False_  # there is one of each
 _PLAIN_KINDS = "biuf"  # of NumPy's dtypes
 
 
 def scalar_of(value: Any) -> float | None:
-    """The number that a real scalar or a 0-d array (NumPy's, torch's) is; None for anything else."""
+    """Return the number in a real scalar or a 0-d array (NumPy's, torch's); None for anything else."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     if kind == "O" and value.shape == ():
         return scalar_of(value.item())
@@ -34,7 +34,7 @@ def scalar_of(value: Any) -> float | None:
 
 
 def reward_of(value: Any) -> float:
-    """A reward as a float. TypeError for anything but a scalar or a 0-d array."""
+    """Return a reward as a float. Raises TypeError for anything but a scalar or a 0-d array."""
     if (number := scalar_of(value)) is None:
         raise TypeError(
             f"env.step returned the reward {described(value)}: expected one number; return float(reward), of several for "
@@ -44,7 +44,7 @@ def reward_of(value: Any) -> float:
 
 
 def is_over(terminated: Any, truncated: Any) -> bool:
-    """Whether one of both is true. TypeError for anything but True, False, 1 and 0, as scalars or 0-d arrays."""
+    """Return whether one of both is true. Raises TypeError for anything but True, False, 1 and 0, as scalars or 0-d arrays."""
     return _flag("terminated", terminated) | _flag("truncated", truncated)
 
 
@@ -62,9 +62,9 @@ def _flag(name: str, value: Any) -> bool:
 
 
 def success_of(info: Any) -> float:
-    """1.0 or 0.0 by the last step's info['is_success'], which goal environments give; NaN where it is missing or None.
+    """Return 1.0 or 0.0 by the last step's info['is_success'], which goal environments have; NaN if it is missing or None.
 
-    TypeError for anything but a scalar or a 0-d array.
+    Raises TypeError for anything but a scalar or a 0-d array.
     """
     success = info.get("is_success") if isinstance(info, Mapping) else None
     if success is None:
@@ -78,7 +78,7 @@ def success_of(info: Any) -> float:
 
 
 def observation_and_info(returned: Any) -> tuple[Any, Any]:
-    """What reset returned, as a pair. TypeError for anything else, and for an info that is neither a dict nor None."""
+    """Return the result of reset as a pair. Raises TypeError if it is not one, or if its info is neither a dict nor None."""
     if not isinstance(returned, (tuple, list)) or len(returned) != 2:
         raise TypeError(f"env.reset returned {_kind_of(returned)}: expected (observation, info), as Gymnasium has it")
     if not isinstance(returned[1], (Mapping, type(None))):
@@ -90,7 +90,7 @@ def observation_and_info(returned: Any) -> tuple[Any, Any]:
 
 
 def rewards_of(values: Any, count: int) -> npt.NDArray[Any]:
-    """The rewards of a vector environment's step, (count,). TypeError for anything else."""
+    """Return the rewards of a vector environment's step, an array (count,). Raises TypeError for anything else."""
     array = values if isinstance(values, np.ndarray) else _array_of(values)
     if array is None or array.shape != (count,) or array.dtype.kind not in _PLAIN_KINDS:
         raise TypeError(
@@ -101,7 +101,7 @@ def rewards_of(values: Any, count: int) -> npt.NDArray[Any]:
 
 
 def flags_of(name: str, values: Any, count: int) -> npt.NDArray[np.bool_]:
-    """A row of flags of a vector environment's step, bool (count,). TypeError for anything else."""
+    """Return flags of a vector environment's step, bool (count,). Raises TypeError for anything else."""
     array = values if isinstance(values, np.ndarray) else _array_of(values)
     if array is not None and array.shape == (count,):
         if array.dtype.kind == "b":
@@ -117,12 +117,12 @@ def flags_of(name: str, values: Any, count: int) -> npt.NDArray[np.bool_]:
 def _array_of(values: Any) -> npt.NDArray[Any] | None:
     try:
         return np.asarray(values)
-    except (TypeError, ValueError, RuntimeError):  # RuntimeError: torch's, of a tensor on a GPU or with a gradient
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a torch tensor is on a GPU or has a gradient
         return None
 
 
 def described(value: Any) -> str:
-    """A value in a few words: how it prints, its type and its shape."""
+    """Return a value in a few words: how it prints, its type and its shape."""
     try:
         printed = " ".join(shown(value, 100).split())
     except Exception as error:  # a value may be anything

@@ -1,4 +1,4 @@
-"""How an `env` argument becomes a factory that builds the environment in any process."""
+"""An `env` argument becomes an EnvSource, which builds the environment in any process."""
 
 from __future__ import annotations
 
@@ -20,11 +20,8 @@ from gymnasium.utils import EzPickle
 from gymnasium.wrappers import TimeLimit
 
 from fastes import _core
-from fastes.envs.atari.options import of_game, plays_screens, preset_id
-from fastes.envs.closing import close_env
-from fastes.envs.copies import Copies, made_by, parts_held_by, takes_worker_index
-from fastes.envs.declared_spaces import check_declared
-from fastes.envs.given.as_registered import (
+from fastes.envs.advice import advice_on_object, check_declared, entry_point_advice, package_missing, unknown_id_advice
+from fastes.envs.as_registered import (
     changed_options,
     has_another_goal,
     is_registered_limit,
@@ -32,34 +29,25 @@ from fastes.envs.given.as_registered import (
     odd_wrappers,
     watching_aside,
 )
+from fastes.envs.atari.options import of_game, plays_screens, preset_id
+from fastes.envs.closing import close_env
+from fastes.envs.factories import Copies, made_by, parts_held_by, takes_worker_index
 from fastes.envs.given.changes import CannotCarry, Changes, changes_of
-from fastes.envs.given.classes import ClassState, loaded_env_classes, send_by_value, state_of_classes
 from fastes.envs.given.later_changes import WatchedEnv
+from fastes.envs.given.rebuild import Wrapping, as_code, check_same, number_videos, own, taken_apart, unwatched, without_monitor
 from fastes.envs.import_hook import ATARI, register_atari, register_envs
-from fastes.envs.missing import entry_point_advice, package_missing, unknown_id_advice
+from fastes.envs.layers import layers
 from fastes.envs.mujoco_messages import listen_to_mujoco, mujoco_listened_to
-from fastes.envs.old_interface import advice_on_object
-from fastes.envs.rebuild import (
-    Wrapping,
-    as_code,
-    check_same,
-    layers,
-    number_videos,
-    own,
-    taken_apart,
-    unwatched,
-    without_monitor,
-)
 from fastes.envs.vector.gymnasium_vector_env import GymnasiumVectorEnv
 from fastes.envs.vector.sb3_vec_env import Sb3VectorEnv, VecEnv, is_vec_env
 from fastes.envs.vector.vector_env import VectorEnv
+from fastes.envs.worker_imports import ClassState, loaded_env_classes, portable, send_by_value, state_of_classes
 from fastes.envs.worker_number import numbered, worker_index
-from fastes.envs.worker_registry import portable
 from fastes.errors import EnvironmentUnavailable, shown
 from fastes.system.forks import CopiesEndHere
 from fastes.system.interrupts import handlers_kept
 
-register_envs()  # again, for a process whose import hooks have kept ours from seeing Gymnasium
+register_envs()  # again, for a process whose import hooks keep ours from seeing Gymnasium
 
 Env = gymnasium.Env[Any, Any]
 Pair = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]  # of observations, of actions
@@ -70,22 +58,23 @@ EnvArgument = (
 
 @dataclass(frozen=True, eq=False)
 class EnvSource:
-    """Where environments come from: a Gymnasium spec, or a factory of the user's.
+    """A source of environments: a Gymnasium spec, a factory of the user's, or a vector environment.
 
-    name: for folders and messages.
-    spec: for gymnasium.make; None for a factory.
-    factory: the user's function without arguments, or of one, the worker's index; None for a spec.
-    make_kwargs: passed on to gymnasium.make.
-    wrappers: put around what the spec makes, innermost first.
-    folder: the working directory when it was described, in which workers start: an environment may leave it.
-    vector_env: one that is there already and is driven as it is. Single environments can be built where it has only one kind
-        and no wrappers.
-    changes: what was set in the environment that was given, since it was made.
-    given: the environment that was given, for as long as it lives; no other process gets it.
-    classes: of the environment, as the process has them that has sent this one here.
-    monitor_file: of the SB3 Monitor around the environment that was given; the model writes there what no worker's copy could.
-    info_keywords: of this Monitor.
-    found_keywords: those of Monitors that a factory made, once it has made an environment in this process.
+    Attributes:
+        name: Name for folders and messages.
+        spec: Spec for gymnasium.make; None for a factory.
+        factory: The user's function without arguments, or of the worker's index; None for a spec.
+        make_kwargs: Arguments for gymnasium.make.
+        wrappers: Wrappers around the environment that the spec makes, innermost first.
+        folder: The working directory in which the source was made. Workers start there: an environment may leave it.
+        vector_env: A vector environment that exists already and is driven as it is. Single environments can be built if all of
+            its environments are alike and have no wrappers.
+        monitor_file: File of the SB3 Monitor around the given environment, into which the model writes.
+        info_keywords: The info_keywords of this Monitor.
+        found_keywords: Those of Monitors that a factory made, once it has made an environment in this process.
+        changes: Changes that were made in the given environment since it was built.
+        given: The given environment, for as long as it lives; no other process gets it.
+        classes: Members of the environment's classes in the process that has sent this source here.
     """
 
     name: str
@@ -103,12 +92,11 @@ class EnvSource:
     classes: ClassState | None = None
 
     def __call__(self, number: int | None = None, **extra: Any) -> Env:
-        """Build one environment.
+        """Build one environment. Handlers of SIGINT, SIGTERM and SIGHUP that it installs are removed.
 
-        number: among those that exist at the same time; None for the number of this process.
-        extra: more keyword arguments for gymnasium.make; of these a factory gets render_mode.
-
-        Handlers of SIGINT, SIGTERM and SIGHUP stay as they are, whatever the environment installs.
+        Args:
+            number: Its number among those that exist at the same time; None for the number of this process.
+            **extra: More keyword arguments for gymnasium.make; a factory gets render_mode only.
         """
         alone = CopiesEndHere(f"the environment {self.name}")
         number = worker_index() if number is None else number
@@ -124,7 +112,7 @@ class EnvSource:
         return env
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is sent to another process, which imports classes anew."""
+        """Return the state for another process, with the classes as this process has them."""
         kinds = list(self._kinds())
         send_by_value(kinds)
         spec = self.spec and portable(self.spec)
@@ -139,7 +127,7 @@ class EnvSource:
         vars(self).update(state, factory=pickle.loads(factory) if isinstance(factory, bytes) else factory)
 
     def _kinds(self) -> Iterator[Any]:
-        """Classes and functions that build an environment, as far as they are known."""
+        """Yield the classes and functions that build an environment, as far as they are known."""
         if self.spec is not None:
             entry_point = self.spec.entry_point
             module, _, name = entry_point.partition(":") if isinstance(entry_point, str) else ("", "", "")
@@ -174,7 +162,10 @@ class EnvSource:
         return self._changed(env)
 
     def _built_with_its_classes(self, extra: Mapping[str, Any]) -> Env:
-        """What a function imports is known once it has built one; that is built again where its class had to be changed."""
+        """Build an environment after its classes were changed as `classes` says.
+
+        A factory may import a class only while it builds: if that class has to be changed, the factory builds once more.
+        """
         if self.classes is None:
             return self._build(extra)
         self.classes.apply(imports=self.spec is not None)
@@ -191,13 +182,13 @@ class EnvSource:
 
     @property
     def episode_limit(self) -> int | None:
-        """Steps after which an environment ends an episode, as far as a spec or a vector environment says it."""
+        """Steps after which an environment ends an episode, if a spec or a vector environment says it; else None."""
         if self.vector_env is not None:
             return self.vector_env.episode_limit
         return self.spec.max_episode_steps if self.spec is not None else None
 
     def preset_name(self, space: gymnasium.Space[Any]) -> str:
-        """The id by which presets know it. space: of observations."""
+        """Return the id by which presets know the environment. space: of its observations."""
         return preset_id(self.name, self.spec, space)
 
     @property
@@ -211,7 +202,7 @@ class EnvSource:
 
     @functools.cached_property
     def differences(self) -> tuple[str, ...]:
-        """How it differs from the environment that its id makes, in words, as far as that can be known."""
+        """Differences from the environment that its id makes, in words, as far as they can be known."""
         if isinstance(self.factory, Copies):
             wrappers = watching_aside(kind.__name__ for kind in self.factory.kinds[:-1] if kind is not TimeLimit)
             return tuple(wrappers) or ("something set in the object, which is copied",)
@@ -244,7 +235,7 @@ class EnvSource:
 
 
 class _SourcesForEnvs(cloudpickle.Pickler):  # type: ignore[misc]
-    """Sends what builds the same in the place of an environment: pickle may make it anew as it was at first."""
+    """Sends the source of an environment in its place: pickle might build it as it was at first."""
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, gymnasium.Env):
@@ -253,7 +244,7 @@ class _SourcesForEnvs(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class MissingEnv:
-    """An environment factory that says why there is none. bare: the reason, without what to do about it in Python."""
+    """A factory that raises ValueError with a reason. bare: the reason without the advice for Python."""
 
     def __init__(self, reason: str, bare: str = "") -> None:
         self.reason, self.bare = reason, bare or reason
@@ -270,11 +261,20 @@ def _working_directory() -> str | None:
 
 
 def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = None) -> EnvSource:
-    """An environment id, an EnvSpec, an Env, a vector environment, or a factory of no argument or of the worker's index.
+    """Return the source of environments like `env`.
 
-    An Env is rebuilt from its spec, one without a spec is copied.
-    Specs are resolved here, so that workers do not need what this process has registered. Raises EnvironmentUnavailable
-    for an unknown id, ValueError for an Env that cannot be rebuilt, TypeError for anything else.
+    An Env is rebuilt from its spec; one without a spec is copied. Specs are resolved here, so that workers do not need the
+    registrations of this process.
+
+    Args:
+        env: An environment id, an EnvSpec, an Env, a vector environment, or a function without arguments or of the worker's
+            index.
+        env_kwargs: Arguments for gymnasium.make.
+
+    Raises:
+        EnvironmentUnavailable: The id is unknown.
+        ValueError: The Env cannot be rebuilt.
+        TypeError: env or env_kwargs has another type.
     """
     listen_to_mujoco()
     if not isinstance(env_kwargs, (Mapping, type(None))) or not all(isinstance(name, str) for name in env_kwargs or ()):
@@ -284,8 +284,8 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
         )
     kwargs = dict(env_kwargs or {})
     if kwargs.get("render_mode") == "human":
-        del kwargs["render_mode"]  # as of an Env: workers have nobody to show it to
-    if hasattr(type(env), "training_source"):  # what get_env() of a model gives
+        del kwargs["render_mode"]  # as of an Env: workers show nothing
+    if hasattr(type(env), "training_source"):  # the result of a model's get_env()
         env = env.training_source  # type: ignore[union-attr]
     if isinstance(env, EnvSource) and not kwargs:
         return env
@@ -309,7 +309,7 @@ def make_env_source(env: EnvArgument, env_kwargs: Mapping[str, Any] | None = Non
 
 
 def vector_env_of(env: object) -> VectorEnv | None:
-    """A vector environment as pools drive it; None for anything else."""
+    """Return a vector environment as pools drive it; None for anything else."""
     if isinstance(env, gymnasium.vector.VectorEnv):
         return GymnasiumVectorEnv(env)
     return Sb3VectorEnv(env) if is_vec_env(env) else None
@@ -391,7 +391,7 @@ def _source_of_inner(env: Env, kwargs: dict[str, Any]) -> EnvSource:
         return _source_of_copies(env, kwargs)
     try:
         spec, wrappers = taken_apart(env)
-        source = EnvSource(spec.id, spec, None, {}, wrappers)
+        source = EnvSource(spec.id, portable(spec), None, {}, wrappers)
         changes = changes_of(env, lambda number: _like(env, source, number))
     except Exception as error:
         return _copied_instead(env, kwargs, error)
@@ -399,7 +399,7 @@ def _source_of_inner(env: Env, kwargs: dict[str, Any]) -> EnvSource:
 
 
 def _like(given: Env, source: EnvSource, number: int) -> Env:
-    """An environment to compare with one that was given, drawn as that one where this opens no window.
+    """Build an environment to compare with the given one, with its render mode if this opens no window.
 
     Raises ValueError if it differs visibly.
     """
@@ -414,7 +414,7 @@ def _like(given: Env, source: EnvSource, number: int) -> Env:
 
 
 def _copied_instead(env: Env, kwargs: dict[str, Any], reason: Exception) -> EnvSource:
-    """Copies of an environment that cannot be rebuilt, under its own name."""
+    """Return a source of copies of an environment that cannot be rebuilt, under its own name."""
     try:
         copies = _source_of_copies(env, kwargs)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The number of an environment among all that a training plays in at the same time."""
+"""The number of an environment among all in which a training plays at the same time."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ WORKER_INDEX = "FASTES_WORKER_INDEX"  # the environment variable that has it whi
 
 
 class _Held:
-    """A number as one use of `numbered` has it."""
+    """The number and thread of one use of `numbered`."""
 
     def __init__(self, number: int) -> None:
         self.thread, self.number = threading.get_ident(), str(number)
 
 
 _outside = os.environ.get(WORKER_INDEX)
-# Threads leave in any order, and the last one in counts. Weak: an exception that comes while one leaves leaves nothing here.
+# Threads leave in any order; the last one that has entered counts. Weak: an exception while one leaves leaves nothing here.
 _inside: WeakValueDictionary[int, _Held] = WeakValueDictionary()
 
 
 def worker_index() -> int:
-    """That of the worker which this process is; 0 in any other process."""
+    """Return the number of this worker process; 0 in any other process."""
     return int(os.environ.get(WORKER_INDEX, "0"))
 
 
 @contextlib.contextmanager
 def numbered(index: int) -> Iterator[None]:
-    """Meanwhile the environment variable has this number. Threads may hold several at once.
+    """Set the environment variable to this number in the block. Threads may hold several numbers at once.
 
-    No lock: a signal's exception could come where it is held, and leave it so.
+    There is no lock: the exception of a signal could leave it locked.
     """
     own = _Held(index)
     try:
@@ -50,7 +50,7 @@ def _number() -> str | None:
 
 
 def _those_inside() -> list[_Held]:
-    """The references are listed in one step: while `values()` goes through them another thread may come."""
+    """Return the numbers in use. The references are listed in one step: another thread may enter meanwhile."""
     return [held for reference in _inside.valuerefs() if (held := reference()) is not None]
 
 
@@ -66,7 +66,7 @@ def _set_variable() -> None:
 
 
 def _forget_other_threads() -> None:
-    """A forked copy has none of them."""
+    """Drop the numbers of threads that a forked copy does not have."""
     for held in _those_inside():
         if held.thread != threading.get_ident():
             _inside.pop(id(held), None)

@@ -22,7 +22,7 @@ from fastes.checkpoints.file_format import Arrays, Checkpoint
 from fastes.checkpoints.policy_description import check_same_layers, describe_policy, spec_from
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.envs.closing import close_env
-from fastes.envs.rebuild import check_for_workers
+from fastes.envs.given.rebuild import check_for_workers
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, level_outside, shorten, shown
 from fastes.policies.action_head import actions_in_words
@@ -129,7 +129,7 @@ def read_parts(
     source = source_from(checkpoint, env, env_kwargs)
     if env is not None:
         try:
-            check_env_fits(source, spec, settings, n_workers, stacklevel=level_outside())
+            check_env_fits(source, spec, settings, n_workers)
         except TypeError as error:
             its_kwargs = (checkpoint.data["env"] or {}).get("kwargs")
             if isinstance(env, str) and env_kwargs is None and its_kwargs:
@@ -242,15 +242,12 @@ def warn_of_functions(settings: Settings, path: str) -> None:
         )
 
 
-def check_env_fits(source: EnvSource, spec: AnySpec, settings: Settings, n_workers: int | None, stacklevel: int) -> None:
-    """CheckpointMismatch when a policy does not fit the environment that was passed for it; and `check_for_workers`.
-
-    stacklevel: of the latter's warning, counted from the caller.
-    """
+def check_env_fits(source: EnvSource, spec: AnySpec, settings: Settings, n_workers: int | None) -> None:
+    """Raise CheckpointMismatch if a policy does not fit the environment that was passed for it; call `check_for_workers`."""
     env: Any = source() if source.vector_env is None else source.vector_env
     try:
         if source.vector_env is None:
-            check_for_workers(env, n_workers, 1 + stacklevel)
+            check_for_workers(env, n_workers)
         kwargs, observations, actions = settings.policy_kwargs, env.observation_space, env.action_space
         shape, flattened = obs_shape_of(observations)
         head = spec.head and head_from(actions, kwargs)

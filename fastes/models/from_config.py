@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from fastes.envs.given.named_wrappers import make_wrapped_source
+from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.policies.named_policies import CUSTOM_POLICIES
 from fastes.policies.policy_keywords import on_top_of
 from fastes.settings import population_scale

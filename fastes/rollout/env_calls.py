@@ -13,7 +13,7 @@ import cloudpickle
 import gymnasium
 
 from fastes.envs.closing import close_env
-from fastes.envs.rebuild import layers
+from fastes.envs.layers import layers
 from fastes.errors import summary_of
 
 Env = gymnasium.Env[Any, Any]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import gymnasium
 
 from fastes._core import Actor
-from fastes.envs.old_interface import advice_on_episode
+from fastes.envs.advice import advice_on_episode
 from fastes.envs.returned import NUMBERS, NUMPY_FALSE, is_over, observation_and_info, reward_of, success_of
 from fastes.rollout.observations import advice_on_step
 from fastes.rollout.random_state import seed_global_random

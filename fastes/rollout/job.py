@@ -11,7 +11,7 @@ import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
-from fastes.envs.given.likeness import alike
+from fastes.envs.likeness import alike
 from fastes.envs.source import EnvSource, Pair
 from fastes.es.perturbations import Perturbations
 from fastes.policies.action_head import BOX_MAPPINGS, make_action_head

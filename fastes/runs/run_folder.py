@@ -19,7 +19,7 @@ import tomli_w
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.locate import BEST, CHECKPOINT
 from fastes.checkpoints.writer import write_checkpoint
-from fastes.envs.given.likeness import described
+from fastes.envs.likeness import described
 from fastes.errors import FolderInUse
 from fastes.models.checkpointing import versions
 from fastes.models.model import Model

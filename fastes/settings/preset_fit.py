@@ -8,8 +8,8 @@ from typing import Any
 import gymnasium
 from gymnasium import spaces
 
-from fastes.envs.given.as_registered import in_few_words, registered
-from fastes.envs.given.likeness import same
+from fastes.envs.as_registered import in_few_words, registered
+from fastes.envs.likeness import same
 from fastes.envs.source import EnvSource
 from fastes.settings.preset_loader import all_presets, preset_for
 from fastes.settings.settings import Settings

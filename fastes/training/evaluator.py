@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fastes.envs.closing import close_env
 from fastes.envs.given.later_changes import WatchedEnv
-from fastes.envs.seen import Seen, look_at
+from fastes.envs.layers import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.es.noise_table import window_size
 from fastes.pools.pool import Pool, run_trainings

@@ -20,8 +20,8 @@ from faults import SETTINGS
 from training import learn
 
 from fastes import FastES
-from fastes.envs.given.classes import is_found_anew, state_of_classes
 from fastes.envs.source import make_env_source
+from fastes.envs.worker_imports import is_found_anew, state_of_classes
 
 CODE = """
 import functools

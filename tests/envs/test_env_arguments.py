@@ -20,7 +20,7 @@ from training import learn
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
-from fastes.envs.given.likeness import alike, described, same
+from fastes.envs.likeness import alike, described, same
 from fastes.errors import CheckpointError
 
 

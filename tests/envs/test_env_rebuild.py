@@ -23,7 +23,8 @@ from training import assert_same, assert_same_state, learn, train
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
-from fastes.envs.rebuild import chain, layers
+from fastes.envs.given.rebuild import chain
+from fastes.envs.layers import layers
 from fastes.envs.source import make_env_source
 
 GRAVITY = 0.5

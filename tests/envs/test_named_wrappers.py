@@ -12,7 +12,7 @@ import pytest
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
-from fastes.envs.given.named_wrappers import wrapper_named
+from fastes.envs.named_wrappers import wrapper_named
 from fastes.errors import CheckpointError, EnvironmentUnavailable
 from fastes.runs.run_config import read_config
 

@@ -14,7 +14,7 @@ import pytest
 from training import assert_same, label, train
 
 from fastes import FastES
-from fastes.envs.worker_registry import own_registrations, register
+from fastes.envs.worker_imports import own_registrations, register
 
 SMALL: dict[str, Any] = {"seed": 0, "noise_table_size": 10_000, "population_size": 8, "preset": "default", "eval_episodes": 1}
 

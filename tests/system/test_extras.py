@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from fastes.envs.missing import EXTRAS
+from fastes.envs.advice import EXTRAS
 from fastes.settings.preset_loader import tomllib
 
 ROOT = Path(__file__).parents[2]

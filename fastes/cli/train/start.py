@@ -16,7 +16,7 @@ from fastes.checkpoints.locate import find_checkpoint
 from fastes.cli.arguments import find_modules_here, parse_env_kwargs
 from fastes.cli.saved_model import buildable, read_run, wrapped_source
 from fastes.cli.setting_flags import given_settings
-from fastes.envs.given.named_wrappers import make_wrapped_source
+from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.es.schedules import ANY_NUMBER, count_at, make_schedule
 from fastes.model import FastES
 from fastes.models.from_config import env_kwargs_of, read_settings

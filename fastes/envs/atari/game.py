@@ -38,7 +38,7 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
 
     `reset(seed=...)` alone decides how an episode begins, and what sticky actions do in it: no episode before it does. The
     same seed and actions give the observations and rewards of gymnasium.wrappers.AtariPreprocessing in FrameStackObservation,
-    but for the four games that wait for FIRE, and the observation after the last step.
+    except in the four games that wait for FIRE, and for the observation after the last step.
     Raises ValueError for a game, mode or difficulty that ale-py does not know, and for an action that is none; TypeError or
     ValueError for options.
     """
@@ -107,7 +107,7 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
     def _play(self, held: Sequence[ale_py.Action]) -> tuple[int, bool]:
         """The points of a step's frames, and whether a life was lost that ends the episode. The last frame is not read yet.
 
-        A game that is over plays no more frames.
+        A game that is over plays no further frames.
         """
         ale, points, before_last = self.ale, 0, len(held) - 2
         for number, action in enumerate(held):
@@ -154,9 +154,9 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
 class _Emulator:
     """ale-py's, started for each episode as if it were new.
 
-    Loading a ROM takes as long as a hundred steps or more. What that leaves is kept, put back and reset instead: an emulator
-    that has played would go on with its random numbers, which are what it finds in its memory. Sticky actions are drawn
-    here, from the numbers that ale-py would draw: only loading seeds those.
+    Loading a ROM takes as long as a hundred steps or more. The state after it is kept, restored and reset instead: an emulator
+    that has played would continue its random numbers, which it takes from its memory. Sticky actions are drawn here, from the
+    numbers that ale-py would draw: only loading seeds those.
     """
 
     def __init__(self, game: str, options: Options, window: bool) -> None:
@@ -196,7 +196,7 @@ class _Emulator:
                 choose(value)
 
     def start(self, seed: int | None) -> None:
-        """Begin an episode. seed: of sticky actions, uint32; None goes on with them."""
+        """Begin an episode. seed: of sticky actions, uint32; None continues their numbers."""
         if self._must_load:
             self._load(seed or 0)
         else:
@@ -207,7 +207,7 @@ class _Emulator:
             self._sticky = np.random.RandomState(seed) if self._least else None
 
     def held(self, action: ale_py.Action, frames: int) -> Sequence[ale_py.Action]:
-        """The action of each frame: the one that is asked for, or with sticky actions that of the frame before."""
+        """Return the action of each frame: the given one, or with sticky actions that of the frame before."""
         if self._sticky is None:
             return (action,) * frames
         held = []

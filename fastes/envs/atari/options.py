@@ -30,7 +30,7 @@ class Options:
     frame_skip: frames that an action lasts, at least 1. The observation is the brighter of the last two at each pixel.
     frame_stack: screens in an observation, the latest one last.
     screen_size: of a screen in pixels, one number or (width, height).
-    noop_max: an episode begins with 1 to so many frames without an action, drawn from its seed; 0 for none.
+    noop_max: an episode begins with 1 to noop_max frames without an action, drawn from its seed; 0 for none.
     fire_reset: press FIRE then, in games that wait for it.
     repeat_action_probability: that a frame repeats the action of the frame before it (sticky actions), 0 to 1.
     full_action_space: all 18 actions, and not only those that the game knows.
@@ -102,7 +102,7 @@ def of_game(spec: EnvSpec, kwargs: Mapping[str, Any]) -> tuple[str, EnvSpec, dic
 
 
 def no_game(game: object) -> ValueError:
-    """The error of a game that is no name."""
+    """Return the error for a game that is not a name."""
     kind = "" if game is None else f", of type {type(game).__name__}"
     return ValueError(f"game = {game!r}{kind}: {ATARI} needs the name of a game's ROM, such as 'pong' or 'space_invaders'")
 
@@ -118,10 +118,13 @@ def bare_name(name: str) -> str:
 
 
 def preset_id(name: str, spec: EnvSpec | None, space: Space[Any]) -> str:
-    """The id by which presets know an environment: of a game ale-py's, whoever wraps it, if it is seen as images.
+    """Return the id by which presets know an environment: of a game that is seen as images ale-py's, in any wrappers.
 
-    name: of anything else. spec: what makes it, if there is one. space: of observations; a game's memory, or whatever is no
-    image, gets the id ALE/<Game>-ram-v5.
+    Args:
+        name: Name of an environment that is not a game.
+        spec: The environment's spec, if it has one.
+        space: Its observation space. A game whose observations are not images, such as its memory, has the id
+            ALE/<Game>-ram-v5.
     """
     if spec is not None and "game" in spec.kwargs and (spec.id == ATARI or spec.entry_point == _ALE_ENV):
         name = ale_id(str(spec.kwargs["game"]))

@@ -1,1 +1,1 @@
-"""An environment that is given as an object: what was changed in it since it was made, and how workers get the same."""
+"""An environment that is given as an object: workers rebuild it, with the changes that were made in it."""

@@ -1,7 +1,7 @@
-"""What was changed in an environment object since it was made, and how another one that is built anew gets the same.
+"""Find the changes that were made in an environment object since it was built, and make the same in another one.
 
-The object is compared with one that is built as workers build it, attribute by attribute, to any depth. What an episode leaves
-is no change: playing a few steps on the other one moves it, and a reset with the same seed brings it back.
+The object is compared with one that is built in the way of workers, attribute by attribute, to any depth. Traces of an
+episode do not count: a few steps on the other one move it, and a reset with the same seed brings it back.
 """
 
 from __future__ import annotations
@@ -22,8 +22,20 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordVideo, TimeLimit
 
 from fastes.envs.closing import close_env
-from fastes.envs.given.likeness import Layout, Step, Way, draws, in_words, layout_of_layers, part_of, same, ways_that_differ
-from fastes.envs.rebuild import DRAWING
+from fastes.envs.layers import DRAWING, layers
+from fastes.envs.likeness import (
+    Content,
+    Layout,
+    Step,
+    Way,
+    draws,
+    in_words,
+    layout_of_layers,
+    part_of,
+    same,
+    shown_at,
+    ways_that_differ,
+)
 from fastes.errors import level_outside
 from fastes.system.forks import CopiesEndHere
 
@@ -37,7 +49,9 @@ _SAID_ELSEWHERE = {"NormalizeObservation", "NormalizeReward"}  # wrappers whose 
 class CannotCarry(ValueError):
     """Something was changed that cannot be copied.
 
-    names: of what, as a script would write it. reason: why.
+    Args:
+        names: The changed parts, as a script would write them.
+        reason: Why they cannot be copied.
     """
 
     def __init__(self, names: Sequence[str], reason: str) -> None:
@@ -46,7 +60,7 @@ class CannotCarry(ValueError):
 
 
 class _Change(NamedTuple):
-    """way: to what differs. how: 'set' or 'delete' it, or 'fill' the dict, list or array that is there."""
+    """A change: the way to it, and whether to 'set' or 'delete' the part, or to 'fill' its dict, list or array."""
 
     way: Way
     how: str
@@ -55,29 +69,33 @@ class _Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Changes:
-    """What was changed in an environment.
+    """The changes that were made in an environment.
 
-    names: in words, as a script would write them.
-    pickled: a list of _Change; parts that were not changed are named by the ways to them.
+    Attributes:
+        names: The changed parts, as a script would write them.
+        pickled: A list of _Change; parts that were not changed are named by the ways to them.
     """
 
     names: tuple[str, ...]
     pickled: bytes
 
     def apply(self, env: Env) -> None:
-        """Change an environment that was built anew in the same way."""
-        layers = counted_layers(env)
-        for change in _Unpickler(io.BytesIO(self.pickled), layers).load():
-            _apply(layers, change)
+        """Make the same changes in an environment that was built again."""
+        counted = counted_layers(env)
+        for change in _Unpickler(io.BytesIO(self.pickled), counted).load():
+            _apply(counted, change)
 
 
 def changes_of(given: Env, build: Callable[[int], Env], strict: bool = True) -> Changes | None:
-    """What was changed in an environment since it was made; None for nothing.
+    """Return the changes that were made in an environment since it was built; None if there are none.
 
-    build: as the worker of this number does, but for what was changed. Built one after the other, and closed.
-    strict: raise CannotCarry for what cannot be copied; else warn of it, where whoever wrote the class left it out of copies.
+    Warns of differences that the user or the object's earlier episodes may have made.
 
-    Warns of what the object may have either from whoever gave it or from its episodes.
+    Args:
+        given: The environment.
+        build: Builds an environment without the changes, as the worker of a number does. Each one is closed before the next.
+        strict: Whether to raise CannotCarry for a change that cannot be copied; else warn of it: the author of the class has
+            left it out of copies.
     """
     mine = laid_out(given)
     with built(build(0)) as env:
@@ -86,7 +104,7 @@ def changes_of(given: Env, build: Callable[[int], Env], strict: bool = True) -> 
     if not differing:
         return None
     with built(_once_more(build)) as env:
-        varying = ways_that_differ(new, laid_out(env))  # as a process's number or a clock does
+        varying = ways_that_differ(new, laid_out(env))  # such as a process's number or a clock
         differing = [way for way in differing if not is_within(way, varying)]
         if not differing:
             return None
@@ -116,7 +134,7 @@ def changes_of(given: Env, build: Callable[[int], Env], strict: bool = True) -> 
 
 
 def _gives(changes: Changes, build: Callable[[int], Env], expected: Layout) -> bool:
-    """Whether an environment with these changes holds that once it is reset."""
+    """Return whether an environment with these changes has the expected parts once it is reset."""
     with built(_once_more(build)) as env:
         changes.apply(env)
         found = _after_reset(env)
@@ -124,12 +142,12 @@ def _gives(changes: Changes, build: Callable[[int], Env], expected: Layout) -> b
 
 
 def _touches(way: Way, others: Collection[Way]) -> bool:
-    """Whether one of the others is the same, or one is a part of the other."""
+    """Return whether a way is the same as one of the others, leads through it, or is led through by it."""
     return any(way == each[: len(way)] or each == way[: len(each)] for each in others)
 
 
 def _after_reset(env: Env) -> Layout | None:
-    """What an environment holds once it is reset; None if it raises."""
+    """Return the parts of an environment once it is reset; None if it raises."""
     found: list[Layout] = []
     with undisturbed():
         env.reset(seed=1)
@@ -138,45 +156,38 @@ def _after_reset(env: Env) -> Layout | None:
 
 
 def was_played(env: Env) -> bool:
-    """Whether it may have been: one that does not enforce the order of calls does not say."""
-    known = [bool(layer.has_reset) for layer in _all_layers(env) if isinstance(layer, OrderEnforcing)]
+    """Return whether an environment may have been played: one that does not enforce the order of calls does not say."""
+    known = [bool(layer.has_reset) for layer in layers(env) if isinstance(layer, OrderEnforcing)]
     return any(known) or not known
 
 
 def counted_layers(env: Env) -> list[Env]:
-    """Layers of an environment from the inside out, by which ways begin; without those that check or draw.
+    """Return the layers of an environment from the inside out, at which ways begin, without those that check or draw.
 
-    Time limits around each other are one, as one that is rebuilt has them.
+    Neighbouring time limits are one layer, as in an environment that is rebuilt.
     """
     found: list[Env] = []
-    for layer in reversed(_all_layers(env)):
+    for layer in reversed(list(layers(env))):
         follows = bool(found) and type(layer) is TimeLimit and type(found[-1]) is TimeLimit
         if not follows and type(layer) not in (PassiveEnvChecker, *DRAWING):
             found.append(layer)
     return found
 
 
-def _all_layers(env: Env) -> list[Env]:
-    found = [env]
-    while isinstance(env, gymnasium.Wrapper):
-        env = env.env
-        found.append(env)
-    return found
-
-
 def laid_out(env: Env) -> Layout:
+    """Return the parts of an environment. A layer that does not count has the place of the next one inside it."""
     counted = counted_layers(env)
     ids = [id(layer) for layer in counted]
-    also: dict[int, int] = {}
+    places: dict[int, int] = {}
     place = 0
-    for layer in reversed(_all_layers(env)):
+    for layer in reversed(list(layers(env))):
         place = ids.index(id(layer)) if id(layer) in ids else place
-        also[id(layer)] = place
-    return layout_of_layers(counted, _is_left_out, also)
+        places[id(layer)] = place
+    return layout_of_layers(counted, _is_left_out, places)
 
 
 def _is_left_out(layer: Any, name: str) -> bool:
-    """Whether an attribute says how a layer was made, which is known, or how it is drawn, which workers do not do."""
+    """Return whether an attribute says how a layer was made, which is known, or how it is drawn, which workers do not do."""
     if name in ("spec", "render_mode"):
         return True
     if not isinstance(layer, gymnasium.Wrapper):
@@ -191,11 +202,12 @@ def _is_left_out(layer: Any, name: str) -> bool:
 
 @dataclass
 class Episode:
-    """What playing on an environment that is new does to it.
+    """The effect of an episode on a new environment.
 
-    begun: what it holds after its first reset; None if that raises.
-    moved: ways to what changes while it is played.
-    lasting: ways to what the next reset does not bring back.
+    Attributes:
+        begun: Its parts after the first reset; None if that raises.
+        moved: Ways to the parts that change while it is played.
+        lasting: Ways to the parts that the next reset does not bring back.
     """
 
     begun: Layout | None = None
@@ -204,7 +216,7 @@ class Episode:
 
     @classmethod
     def of(cls, env: Env, new: Layout) -> Episode:
-        """Play. Whatever the environment raises ends the play."""
+        """Play a few steps; an exception of the environment ends them. new: the parts of the environment now."""
         found, seen = cls(), [new]
         with undisturbed():
             first, _ = env.reset(seed=1)
@@ -217,19 +229,19 @@ class Episode:
                     break
             seen.append(laid_out(env))
             again, _ = env.reset(seed=1)
-            if same(first, again):  # one that ignores seeds tells nothing
+            if same(first, again):  # otherwise it ignores seeds, and nothing can be said
                 found.lasting = ways_that_differ(laid_out(env), found.begun)
         found.moved = {way for pair in pairwise(seen) for way in ways_that_differ(*pair)}
         return found
 
     def overwrites(self, way: Way) -> bool:
-        """Whether a reset gives what is there another value, whatever it was."""
+        """Return whether a reset replaces the part at the end of a way."""
         return is_within(way, self.moved) and not is_within(way, self.lasting)
 
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Python's and NumPy's global generators are afterwards as before, and nothing is raised or warned of."""
+    """Keep exceptions and warnings inside the block, and restore Python's and NumPy's global generators after it."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         alone = CopiesEndHere("the environment, which is compared with the one that was given")
@@ -244,7 +256,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def _once_more(build: Callable[[int], Env]) -> Env:
-    """Another one, of the next number; what building warns of is said."""
+    """Build another environment, of the next number, without the warnings of the first."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return build(1)
@@ -252,8 +264,8 @@ def _once_more(build: Callable[[int], Env]) -> Env:
 
 @contextlib.contextmanager
 def built(env: Env) -> Iterator[Env]:
-    """An environment that is closed afterwards, and films nothing meanwhile: its videos would replace those that are there."""
-    for layer in _all_layers(env):
+    """Close an environment after the block. In it, no videos are filmed: they would replace existing ones."""
+    for layer in layers(env):
         if isinstance(layer, RecordVideo):
             layer.episode_trigger = layer.step_trigger = None
     try:
@@ -263,10 +275,12 @@ def built(env: Env) -> Iterator[Env]:
 
 
 def is_within(way: Way, ways: Collection[Way]) -> bool:
+    """Return whether a way is among others or leads through one of them."""
     return any(way[:end] in ways for end in range(1, len(way) + 1))
 
 
 def is_drawn(given: Env, way: Way) -> bool:
+    """Return whether the part at the end of a way belongs to a window or a screen."""
     try:
         return draws(part_of(counted_layers(given), way))
     except (LookupError, AttributeError):
@@ -278,32 +292,33 @@ def _is_counted_elsewhere(given: Env, way: Way) -> bool:
 
 
 def _warn_of_lasting(given: Env, ways: Sequence[Way], mine: Layout, new: Layout) -> None:
-    if not ways:
-        return
-    shown = ", ".join(
-        f"{name_of(given, way)} is {_shown(mine, way)}, and {_shown(new, way)} in those that workers build"
-        for way in ways[:_NAMED]
-    )
-    more = f", and {len(ways) - _NAMED} more" if len(ways) > _NAMED else ""
-    warnings.warn(
-        f"the environment {given} was played before it was given, and episodes go on from what those before have left: "
-        f"{shown}{more}. Workers begin anew. Where you have set it, pass a function that builds and sets it, as "
-        "FastES(make_env); a reset should set what only an episode needs",
-        UserWarning,
-        stacklevel=level_outside(),
-    )
+    if ways:
+        names = [name_of(given, way) for way in ways]
+        warnings.warn(
+            f"the environment {given} was played before it was given, and episodes go on from what those before have left: "
+            f"{in_both(names, ways, mine.contents, new.contents, 'workers build')}. Workers begin anew. Where you have set it, "
+            "pass a function that builds and sets it, as FastES(make_env); a reset should set what only an episode needs",
+            UserWarning,
+            stacklevel=level_outside(),
+        )
 
 
-def _shown(layout: Layout, way: Way) -> str:
-    content = layout.contents.get(way)
-    return "missing" if content is None else content.shown
+def in_both(
+    names: Sequence[str], ways: Sequence[Way], given: Mapping[Way, Content], others: Mapping[Way, Content], which: str
+) -> str:
+    """Return the first few parts in words, each as it is in the given environment and in the others, those that `which`."""
+    each = [
+        f"{name} is {shown_at(given, way)}, and {shown_at(others, way)} in those that {which}"
+        for name, way in zip(names[:_NAMED], ways, strict=False)
+    ]
+    return ", ".join(each) + (f", and {len(ways) - _NAMED} more" if len(ways) > _NAMED else "")
 
 
 # --- carrying it ----------------------------------------------------------------------------------------------------
 
 
 def _pickled(given: Env, ways: Sequence[Way], mine: Layout, new: Layout, strict: bool) -> Changes | None:
-    layers = counted_layers(given)
+    counted = counted_layers(given)
     places = list(dict.fromkeys(_place(way) for way in ways))
     places = [way for way in places if not any(way[:end] in places for end in range(1, len(way)))]
     known = {
@@ -314,7 +329,7 @@ def _pickled(given: Env, ways: Sequence[Way], mine: Layout, new: Layout, strict:
     }
     changes, failed = [], {}
     for way in places:
-        change = _change(layers, way, mine, new)
+        change = _change(counted, way, mine, new)
         try:
             _dumps([change], known)
         except Exception as error:
@@ -333,7 +348,7 @@ def _pickled(given: Env, ways: Sequence[Way], mine: Layout, new: Layout, strict:
 
 
 def _place(way: Way) -> Way:
-    """The shortest way to something that can be set and holds what differs."""
+    """Return the way to the nearest object around a difference that can be set."""
     end = next((index for index, step in enumerate(way) if step.kind == "part"), len(way))
     while end > 1 and way[end - 1].kind not in ("attribute", "item"):
         end -= 1
@@ -381,7 +396,7 @@ def _apply(layers: Sequence[Env], change: _Change) -> None:
 
 
 def _has_member(holder: Any, name: str) -> bool:
-    """Whether its class keeps the attribute: in __slots__, or in C++."""
+    """Return whether the class stores the attribute: in __slots__, or in C++."""
     member = getattr(type(holder), name, None)
     return hasattr(type(member), "__set__")
 
@@ -393,10 +408,7 @@ def _dumps(changes: Sequence[_Change], known: Mapping[int, Way]) -> bytes:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Names parts of the environment that were not changed by the ways to them.
-
-    known: id of such a part -> way.
-    """
+    """Names the parts of the environment that were not changed by the ways to them. known: id of such a part -> way."""
 
     def __init__(self, file: io.BytesIO, known: Mapping[int, Way]) -> None:
         super().__init__(file)
@@ -408,7 +420,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Unpickler(pickle.Unpickler):
-    """Finds in an environment what `_Pickler` has named."""
+    """Finds the parts in an environment that `_Pickler` has named."""
 
     def __init__(self, file: io.BytesIO, layers: Sequence[Env]) -> None:
         super().__init__(file)
@@ -419,13 +431,13 @@ class _Unpickler(pickle.Unpickler):
 
 
 def shortened(names: Sequence[str]) -> str:
-    """The first few of some names."""
+    """Return the first few names, and the number of further ones."""
     shown = ", ".join(names[:_NAMED])
     return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
 
 
 def name_of(given: Env, way: Way) -> str:
-    """As a script may write it: from env.unwrapped, or from a wrapper by its class."""
+    """Return a way as a script may write it: from env.unwrapped, or from a wrapper by its class."""
     index = way[0].key
     start = "env.unwrapped" if index == 0 else type(counted_layers(given)[index]).__name__
     words = in_words(way)

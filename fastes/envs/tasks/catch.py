@@ -18,7 +18,7 @@ _BRIGHT = 255
 
 
 class Catch(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
-    """A ball falls a row a step, from a drawn column of the first row; a paddle of one pixel moves along the last row.
+    """A ball falls one row per step, from a drawn column of the first row; a paddle of one pixel moves along the last row.
 
     >>> import fastes, gymnasium
     >>> env = gymnasium.make("fastes/Catch-v0", rows=3, columns=3)
@@ -70,7 +70,7 @@ class Catch(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         return picture
 
     def render(self) -> str | npt.NDArray[np.uint8] | None:
-        """'ansi': a line a row, the ball as o and the paddle as =. 'rgb_array': the picture, 16 times as large, uint8
+        """'ansi': one line per row, the ball as o and the paddle as =. 'rgb_array': the picture, 16 times as large, uint8
         (16 * rows, 16 * columns, 3). None without a render_mode.
         """
         if self.render_mode is None:

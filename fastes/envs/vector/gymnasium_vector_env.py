@@ -51,8 +51,8 @@ _PASSING = {
 class GymnasiumVectorEnv(VectorEnv):
     """A gymnasium.vector environment in any autoreset mode.
 
-    Each episode starts by `reset` with its seed, in one environment alone where there are reset masks and no wrapper remembers
-    more than a step, else in all environments at once; what autoreset does in between is no step and no reward.
+    Each episode starts by `reset` with its seed: in one environment alone if there are reset masks and no wrapper remembers
+    more than a step, else in all environments at once. A step in which autoreset starts an episode does not count.
     """
 
     def __init__(self, env: Any) -> None:
@@ -91,7 +91,7 @@ class GymnasiumVectorEnv(VectorEnv):
             )
 
     def _set_spaces(self, env: Any) -> None:
-        """Those of one environment; SuperSuit's have no others."""
+        """Set the spaces of one environment; SuperSuit's vector environments have no others."""
         own = getattr(env, "single_observation_space", None)
         self.observation_space = env.observation_space if own is None else own
         self.action_space = getattr(env, "single_action_space", env.action_space)
@@ -99,7 +99,7 @@ class GymnasiumVectorEnv(VectorEnv):
         self._batched = batched or gymnasium.vector.utils.batch_space(self.observation_space, self.num_envs)
 
     def _check_copies(self, mode: str) -> None:
-        """ValueError where autoreset comes after a reset, too: the first step would be lost, and begin from another state."""
+        """Raise ValueError if autoreset follows a reset, too: the first step would be lost, and begin from another state."""
         if (
             isinstance(self._base, gymnasium.vector.AsyncVectorEnv)
             and not self._base.shared_memory
@@ -137,7 +137,7 @@ class GymnasiumVectorEnv(VectorEnv):
         self._over[mask] = False
 
     def _restart_part(self, indices: list[int]) -> None:
-        """By ids, as EnvPool's environments do: it answers with their observations alone."""
+        """Reset some environments by their ids, as EnvPool does; it returns the observations of these alone."""
         observations, _ = self.env.reset(np.array(indices, dtype=np.int32))
         self._obs = _with_rows(self._obs, indices, observations)
 
@@ -170,7 +170,7 @@ class GymnasiumVectorEnv(VectorEnv):
 
 
 def _row_of(infos: Mapping[str, Any], index: int) -> dict[str, Any]:
-    """The info of one environment out of those of all, as gymnasium.vector adds them up: '_key' says which have a key."""
+    """Return the info of one environment, out of gymnasium.vector's dict of arrays: '_key' says which have a key."""
     found = {}
     for key, values in infos.items():
         known = infos.get(f"_{key}")
@@ -186,7 +186,7 @@ def _row_of(infos: Mapping[str, Any], index: int) -> dict[str, Any]:
 
 
 def _with_rows(observations: Any, indices: list[int], rows: Any) -> Any:
-    """A copy of what environments show, with some environments' rows exchanged; of arrays, or of dicts of such."""
+    """Return a copy of observations, an array or a dict of such, with the rows of some environments replaced."""
     if isinstance(observations, dict):
         return {key: _with_rows(part, indices, rows[key]) for key, part in observations.items()}
     changed = np.array(observations)
@@ -195,7 +195,7 @@ def _with_rows(observations: Any, indices: list[int], rows: Any) -> Any:
 
 
 def _is_atari(base: Any) -> bool:
-    """Whether this is ale-py's vector environment. Raises ValueError for one that answers for a part of its games at a time."""
+    """Return whether this is ale-py's vector environment. Raises ValueError if it steps only a part of its games at a time."""
     if "AtariVectorEnv" not in kinds_of(base):
         return False
     if base.batch_size != base.num_envs:
@@ -207,6 +207,6 @@ def _is_atari(base: Any) -> bool:
 
 
 def _atari_has_masks() -> bool:
-    """Whether ale-py's vector environment can reset a part of its games, as from 0.12 on."""
+    """Return whether ale-py's vector environment can reset a part of its games: since version 0.12."""
     version = str(getattr(sys.modules.get("ale_py"), "__version__", "0.0"))
     return tuple(int(part) for part in version.split(".")[:2]) >= (0, 12)

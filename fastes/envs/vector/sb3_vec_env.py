@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from fastes.envs.rebuild import LIVES
+from fastes.envs.layers import LIVES
 from fastes.envs.returned import flags_of, rewards_of
 from fastes.envs.vector.vector_env import (
     SEEDED_BEFORE,
@@ -48,7 +48,7 @@ class VecEnv(Protocol):
 
 
 def is_vec_env(env: object) -> bool:
-    """Whether an object is a VecEnv; SB3 is not imported to know that it is none."""
+    """Return whether an object is a VecEnv. SB3 is not imported for that."""
     module = sys.modules.get("stable_baselines3.common.vec_env")
     return module is not None and isinstance(env, module.VecEnv)
 
@@ -56,10 +56,13 @@ def is_vec_env(env: object) -> bool:
 class Sb3VectorEnv(VectorEnv):
     """A VecEnv of Stable-Baselines3 with its wrappers.
 
-    statistics: those that are VecNormalize, from the outside in.
-
     Returns add up the rewards before VecNormalize: a scale that moves during a generation would favour late candidates.
-    Raises ValueError where a wrapper around VecNormalize may change normalised rewards, and for a Monitor that forbids resets.
+
+    Attributes:
+        statistics: Its VecNormalize wrappers, from the outside in.
+
+    Raises:
+        ValueError: A wrapper around VecNormalize may change normalised rewards, or a Monitor forbids resets.
     """
 
     def __init__(self, env: Any) -> None:
@@ -86,13 +89,13 @@ class Sb3VectorEnv(VectorEnv):
             warn_of_seeds(self._base, bool(base & SEEDED_BEFORE))
 
     def __getstate__(self) -> dict[str, Any]:
-        """TypeError for one that would lose its environment: VecNormalize is pickled without it."""
+        """Raise TypeError if there is a VecNormalize: it is pickled without its environment."""
         if self.statistics:
             raise TypeError("a VecNormalize is pickled without the environment in it")
         return vars(self)
 
     def _source_of_rewards(self) -> Any:
-        """The VecNormalize whose rewards are those of the environments; None for the rewards of `step`."""
+        """Return the VecNormalize that has the rewards of the environments; None if those of `step` are."""
         outer: list[Any] = []
         for wrapper in self._wrappers:
             if wrapper in self.statistics and not (strange := [w for w in outer if not kinds_of(w) & _REWARD_PASSING]):
@@ -109,7 +112,7 @@ class Sb3VectorEnv(VectorEnv):
         return self.statistics[-1] if self.statistics else None
 
     def _check_monitors(self) -> None:
-        """A Monitor may forbid what starts each episode."""
+        """Raise ValueError if a Monitor forbids the reset that starts each episode."""
         if _has_attr(self._base, "allow_early_resets") and not all(self._base.get_attr("allow_early_resets")):
             raise ValueError(
                 "Monitor(allow_early_resets=False) forbids the reset with its own seed that starts each episode of FastES: use "
@@ -132,7 +135,7 @@ class Sb3VectorEnv(VectorEnv):
         self._obs = self.env.reset()
 
     def _reset_gymnasium(self, seed: int) -> Any:
-        """Of wrappers of other packages around Gymnasium's vector environments, which reset these without a seed."""
+        """Reset a Gymnasium vector environment in another package's VecEnv wrapper, which passes no seed on."""
         base = self._base
         if kinds_of(base) & SEEDED_BEFORE:
             return self.env.reset()
@@ -193,13 +196,13 @@ class Sb3VectorEnv(VectorEnv):
 
 
 def _has_attr(base: Any, name: str) -> bool:
-    """Whether the environments in a VecEnv have an attribute; False where it cannot be asked, as other packages' cannot."""
+    """Return whether the environments in a VecEnv have an attribute; False for other packages' VecEnvs, which cannot say."""
     has_attr = getattr(base, "has_attr", None)
     return has_attr is not None and bool(has_attr(name))
 
 
 def keywords_of(env: Any) -> tuple[str, ...]:
-    """The info_keywords of the Monitors and VecMonitors in a VecEnv."""
+    """Return the info_keywords of the Monitors and VecMonitors in a VecEnv."""
     *wrappers, base = chain_of(env, "venv")
     given = [vars(wrapper).get("info_keywords", ()) for wrapper in wrappers]
     if _has_attr(base, "info_keywords"):
@@ -208,6 +211,6 @@ def keywords_of(env: Any) -> tuple[str, ...]:
 
 
 def _count(statistics: Any) -> float:
-    """Observations that VecNormalize's statistics have seen; for Dict observations there is one for each key."""
+    """Return the number of observations in VecNormalize's statistics; Dict observations have one for each key."""
     each = statistics.values() if isinstance(statistics, dict) else [statistics]
     return max((float(part.count) for part in each), default=0.0)

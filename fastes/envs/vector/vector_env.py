@@ -1,4 +1,4 @@
-"""Vector environments, several of one kind that step together: what a pool needs of them."""
+"""The interface by which a pool drives a vector environment: several environments of one kind that step together."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from fastes.envs.episode_limit import limit_of_vector_env
-from fastes.envs.given.likeness import same
-from fastes.envs.rebuild import CHANGE_REWARDS, layers
+from fastes.envs.layers import CHANGE_REWARDS, layers, limit_of_vector_env
+from fastes.envs.likeness import same
 from fastes.errors import EnvironmentUnavailable, level_outside, shown
 
 Rows = npt.NDArray[Any]
 
-# classes of other packages: SuperSuit's, whose rows are agents, and those that play in threads from seeds of their own
+# classes of other packages: SuperSuit's, whose rows are agents, and EnvPool's, which play in threads from their own seeds
 AGENTS = {"MarkovVectorEnv", "ConcatVecEnv", "ProcConcatVec"}
 SEEDED_BEFORE = {"EnvPoolMixin"}
 
@@ -31,19 +30,21 @@ SEEDED_BEFORE = {"EnvPoolMixin"}
 class VectorEnv(ABC):
     """A vector environment, driven as it is.
 
-    env: as it was given.
-    observation_space, action_space: of one environment.
-    spec: of each environment; None where it cannot be known.
-    plain: whether spec says all: no wrapper changes what the environments show, and all are alike.
-    changes_rewards: whether a wrapper does, so that the environment's threshold says nothing of returns.
-    wrapped_in: classes of the wrappers around and within it, or their names, of environments in other processes.
-    alike: whether its environments are, as far as can be known.
-    episode_limit: steps after which the environments end an episode at the latest; None where none are known of.
-    normalizes: whether a wrapper normalises observations by running statistics.
-    restarts_alone: whether an environment can start an episode while the others go on.
-    in_processes: whether they are other processes or threads, which a call must not leave before they have answered.
-    made_in: the process that started them.
-    info_keywords: of SB3's Monitors and VecMonitors in it.
+    Attributes:
+        env: The vector environment as it was given.
+        num_envs: The number of its environments.
+        observation_space, action_space: Spaces of one environment.
+        spec: Spec of each environment; None if it is unknown.
+        plain: Whether spec says everything: no wrapper changes what the environments show, and all are alike.
+        changes_rewards: Whether a wrapper changes rewards, so that the registered threshold does not apply.
+        wrapped_in: Classes of the wrappers around and inside it; only their names if they are in other processes.
+        alike: Whether its environments are alike, as far as is known.
+        episode_limit: Steps after which the environments end every episode; None if there is no known limit.
+        normalizes: Whether a wrapper normalises observations by running statistics.
+        restarts_alone: Whether one environment can start an episode while the others continue theirs.
+        in_processes: Whether they are other processes or threads; a call must not return before they have answered.
+        made_in: Id of the process that started them.
+        info_keywords: The info_keywords of SB3's Monitors and VecMonitors in it.
     """
 
     env: Any
@@ -63,11 +64,11 @@ class VectorEnv(ABC):
     info_keywords: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """What was given, for a message."""
+        """Return the vector environment for a message."""
         return shown(self.env)
 
     def check_process(self) -> None:
-        """EnvironmentUnavailable in a forked copy of the process that started the environments: both would speak to them."""
+        """Raise EnvironmentUnavailable in a forked copy of the process that started the environments: both would use them."""
         if self.in_processes and os.getpid() != self.made_in:
             raise EnvironmentUnavailable(
                 f"{self} has processes or threads of its own, which belong to process {self.made_in}; this is a forked "
@@ -81,36 +82,39 @@ class VectorEnv(ABC):
 
     @abstractmethod
     def restart(self, seeds: Mapping[int, int]) -> None:
-        """Start an episode in some environments: index -> seed. Needs restarts_alone."""
+        """Start an episode in some environments, if `restarts_alone`. seeds: index -> seed."""
 
     @abstractmethod
     def observations(self) -> Iterable[Any]:
-        """What each environment shows now: for a Box an array (num_envs, *shape), else one observation an environment."""
+        """Return the current observations: for a Box an array (num_envs, *shape), else one per environment."""
 
     @abstractmethod
     def step(self, actions: Rows) -> tuple[Rows, Rows]:
-        """Rewards (num_envs,), and which environments ended their episode, bool (num_envs,)."""
+        """Step every environment. Return rewards (num_envs,), and which ended their episode, bool (num_envs,)."""
 
     @abstractmethod
     def info(self, index: int) -> Mapping[str, Any]:
-        """Of the last step in an environment, as it gave it alone, where that step ended an episode or began none."""
+        """Return the info that one environment gave for the last step, if that step ended an episode or began none."""
 
     @abstractmethod
     def frozen(self) -> contextlib.AbstractContextManager[None]:
-        """Running statistics of wrappers stay as they are."""
+        """Keep the running statistics of wrappers unchanged in a block."""
 
     def has_method(self, name: str) -> bool:  # noqa: ARG002
-        """Whether the environments are known to have a method."""
+        """Return whether the environments are known to have a method."""
         return False
 
     def has_seen_nothing(self) -> bool:
-        """Whether the statistics that normalise observations are new."""
+        """Return whether the statistics that normalise observations are new."""
         return False
 
     def _describe(self, wrappers: Sequence[Any], base: Any, ask: Callable[[], Any]) -> None:
         """Set spec, plain, changes_rewards, wrapped_in, alike and episode_limit.
 
-        wrappers: around the vector environment `base`. ask: for how one of its environments prints, in another process.
+        Args:
+            wrappers: Wrappers around the vector environment.
+            base: The vector environment without them.
+            ask: Asks another process how one of its environments prints.
         """
         envs = getattr(base, "envs", None)
         envs = envs if isinstance(envs, (list, tuple)) else ()
@@ -123,18 +127,18 @@ class VectorEnv(ABC):
 
 
 def process_of(base: Any) -> int:
-    """The process that started a vector environment's own processes; this one where that cannot be known."""
-    started = next(iter(vars(base).get("processes") or vars(base).get("procs") or ()), None)  # the latter are SuperSuit's
+    """Return the id of the process that started a vector environment's processes; this one if that is unknown."""
+    started = next(iter(vars(base).get("processes") or vars(base).get("procs") or ()), None)  # procs: SuperSuit's
     return int(getattr(started, "_parent_pid", os.getpid()))
 
 
 def in_processes(base: Any, kind: str) -> bool:
-    """Whether environments play in processes or threads of their own. kind: name of the class of the package's own."""
+    """Return whether environments play in processes or threads of their own. kind: the package's class for processes."""
     return bool(kinds_of(base) & {kind, "ProcConcatVec", *SEEDED_BEFORE})
 
 
 def warn_of_seeds(base: Any, takes_none: bool) -> None:
-    """RuntimeWarning for environments that cannot be seeded one by one. takes_none: nor all together."""
+    """Warn of environments that cannot be seeded one by one. takes_none: nor all together."""
     name, agents = type(base).__name__, kinds_of(base) & AGENTS
     takes = "takes no seed once it is made" if takes_none else "takes one seed for all of its environments"
     beside = ". Each agent plays a candidate of its own, beside those of the others in its world" if agents else ""
@@ -147,7 +151,7 @@ def warn_of_seeds(base: Any, takes_none: bool) -> None:
 
 
 def check_envpool(base: Any) -> None:
-    """ValueError for an EnvPool that answers for a part of its environments at a time, or has several players in one."""
+    """Raise ValueError for an EnvPool that steps only a part of its environments at a time, or has several players in one."""
     if not kinds_of(base) & SEEDED_BEFORE:
         return
     config = base.config
@@ -160,7 +164,7 @@ def check_envpool(base: Any) -> None:
 
 
 def chain_of(env: Any, inner: str) -> list[Any]:
-    """A vector environment's wrappers from the outside in; the last item is the environment itself."""
+    """Return a vector environment's wrappers from the outside in; the last item is the environment itself."""
     found = [env]
     while (within := vars(found[-1]).get(inner)) is not None:
         found.append(within)
@@ -168,7 +172,7 @@ def chain_of(env: Any, inner: str) -> list[Any]:
 
 
 def _wrapped_in(wrappers: Sequence[Any], envs: Sequence[Any], printed: str) -> tuple[type | str, ...]:
-    """Of those around a vector environment, and of those in its first environment."""
+    """Return the classes or names of wrappers around a vector environment and in its first environment."""
     within: list[type | str] = []
     if envs:
         *around, _ = layers(envs[0])
@@ -179,21 +183,21 @@ def _wrapped_in(wrappers: Sequence[Any], envs: Sequence[Any], printed: str) -> t
 
 
 def _changes_rewards(wrappers: Sequence[Any], envs: Sequence[Any], printed: str) -> bool:
-    """Whether a wrapper does that is known to, around a vector environment or around those in it."""
+    """Return whether a known wrapper around a vector environment, or in its environments, changes rewards."""
     inner = [layer for env in envs for layer in layers(env)]
     kinds = set().union(*(kinds_of(layer) for layer in (*wrappers, *inner)))
     return bool(kinds & CHANGE_REWARDS or set(re.findall(r"<([^<>]+)", printed)) & _reward_wrappers(gymnasium.RewardWrapper))
 
 
 def _reward_wrappers(kind: type) -> set[str]:
-    """Names of wrappers that change rewards, as far as this process has imported them."""
+    """Return the names of wrappers that change rewards, as far as this process has imported them."""
     return CHANGE_REWARDS.union({kind.__name__}, *map(_reward_wrappers, kind.__subclasses__()))
 
 
 def _as_printed(ask: Callable[[], Any]) -> str:
-    """How an environment in another process prints, such as '<TimeLimit<CartPoleEnv<CartPole-v1>>>'; '' where it does not.
+    """Return how an environment in another process prints, such as '<TimeLimit<CartPoleEnv<CartPole-v1>>>', or ''.
 
-    Its spec is not asked for: one that cannot be pickled would end the process.
+    Its spec is not requested: one that cannot be pickled would end the process.
     """
     with contextlib.suppress(Exception):
         return str(ask())
@@ -201,7 +205,7 @@ def _as_printed(ask: Callable[[], Any]) -> str:
 
 
 def _spec_of(base: Any, envs: Sequence[Any], printed: str) -> tuple[EnvSpec | None, bool]:
-    """The spec of the environments in a vector environment without wrappers, and whether it says how to build each of them."""
+    """Return the spec of the environments in a vector environment, and whether it says how to build each of them."""
     with contextlib.suppress(Exception):
         if envs:
             specs = [_without_monitor(env.spec) for env in envs]
@@ -213,7 +217,7 @@ def _spec_of(base: Any, envs: Sequence[Any], printed: str) -> tuple[EnvSpec | No
 
 
 def _without_monitor(spec: EnvSpec | None) -> EnvSpec | None:
-    """A copy, without SB3's Monitor, which shows nothing else than what it wraps, and without a render mode."""
+    """Return a copy of a spec without SB3's Monitor, which changes nothing that it wraps, and without a render mode."""
     if spec is None:
         return None
     spec = copy.deepcopy(spec)
@@ -224,7 +228,7 @@ def _without_monitor(spec: EnvSpec | None) -> EnvSpec | None:
 
 @contextlib.contextmanager
 def switched_off(wrappers: list[Any], switch: str) -> Iterator[None]:
-    """An attribute of some wrappers is False for a while."""
+    """Set an attribute of some wrappers to False in a block."""
     before = [(wrapper, getattr(wrapper, switch)) for wrapper in wrappers]
     try:
         for wrapper, _ in before:
@@ -236,5 +240,5 @@ def switched_off(wrappers: list[Any], switch: str) -> Iterator[None]:
 
 
 def kinds_of(wrapper: object) -> set[str]:
-    """Names of a wrapper's classes: packages that it comes from need not be there to ask."""
+    """Return the names of a wrapper's classes: the packages that it may come from need not be installed."""
     return {base.__name__ for base in type(wrapper).__mro__}

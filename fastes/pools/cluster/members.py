@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from fastes.envs.worker_registry import own_registrations
+from fastes.envs.worker_imports import own_registrations
 from fastes.errors import ClusterError, level_outside
 from fastes.pools.cluster.connection import Connection
 from fastes.pools.cluster.messages import (

@@ -15,7 +15,7 @@ import cloudpickle
 import numpy as np
 
 from fastes.envs.closing import close_env
-from fastes.envs.worker_registry import register
+from fastes.envs.worker_imports import register
 from fastes.errors import shorten, summary_of
 from fastes.pools.cluster.messages import (
     Failed,

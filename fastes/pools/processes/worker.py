@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.envs.worker_registry import register
+from fastes.envs.worker_imports import register
 from fastes.pools.processes.worker_messages import (
     BUILDING,
     LEAVE_SIGNAL,

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import cloudpickle
 
 from fastes import _core
+from fastes.envs.worker_imports import own_registrations
 from fastes.envs.worker_number import WORKER_INDEX
-from fastes.envs.worker_registry import own_registrations
 from fastes.pools.processes.worker_messages import LEAVE_SIGNAL, MARK, READY_MARK
 from fastes.pools.unsendable import cannot_be_sent
 from fastes.rollout.job import PoolSpec

@@ -1,7 +1,8 @@
-"""Whether two objects hold the same, part by part: `==` of an unknown object may answer with an array, lie, or raise.
+"""Compare two objects part by part: `==` of an unknown object may return an array, lie, or raise.
 
-An object is laid out as what it holds: way -> content, where contents compare by type and value. Classes, modules and
-built-in functions are the same only if they are one; whatever cannot be looked into (a lock, a file, a generator) is its type.
+An object is laid out as the parts that it holds: way -> content. Contents compare by type and value. Classes, modules and
+built-in functions are the same only if they are identical; of an object without visible parts (a lock, a file, a generator)
+only the type counts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _DRAWING = ("pygame", "pyglet", "glfw", "OpenGL", "gymnasium.envs.mujoco.mujoco_
 _FOREIGN_DEPTH = 3  # objects of C++ within each other
 _SHOWN = 60  # characters
 _SHOWN_VALUES = 6  # of an array
-# of MuJoCo's MjData; all else follows from these, or is memory that was not written to
+# of MuJoCo's MjData; everything else follows from these, or is memory that was not written to
 _MUJOCO_STATE = {
     *("time", "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "qfrc_applied", "xfrc_applied"),
     *("eq_active", "mocap_pos", "mocap_quat", "userdata", "plugin_state"),
@@ -34,10 +35,12 @@ _MUJOCO_STATE = {
 
 
 class Step(NamedTuple):
-    """From an object to one of its parts.
+    """A step from an object to one of its parts.
 
-    kind: 'layer' of an environment, 'attribute', 'item' of a dict or list, 'index' of a tuple; 'part' of anything else, from
-        which there is no way to that part.
+    Attributes:
+        kind: 'layer' of an environment, 'attribute', 'item' of a dict or list, 'index' of a tuple; 'part' for parts that cannot
+            be reached from the object.
+        key: The layer's index, the attribute's name, or the key.
     """
 
     kind: str
@@ -51,11 +54,12 @@ Way = tuple[Step, ...]
 
 
 class Content(NamedTuple):
-    """What is at the end of a way.
+    """The object at the end of a way, without its parts, which have ways of their own.
 
-    kind: of the object: its type, wrapped so that it is compared by identity.
-    value: plain values, by which objects of that type differ; parts have ways of their own.
-    shown: for messages.
+    Attributes:
+        kind: Its type, compared by identity.
+        value: Plain values by which objects of that type differ.
+        shown: Its text in messages.
     """
 
     kind: Identity
@@ -63,6 +67,7 @@ class Content(NamedTuple):
     shown: str
 
     def same_as(self, other: Content | None) -> bool:
+        """Return whether both have the same type and value."""
         return other is not None and self[:2] == other[:2]
 
 
@@ -81,11 +86,12 @@ class Identity:
 
 @dataclass
 class Layout:
-    """What an object holds.
+    """The parts of an object.
 
-    contents: way -> content.
-    ways: id of each part that may change -> the first way to it.
-    kept: parts, alive for as long as their ids are known.
+    Attributes:
+        contents: Way -> content.
+        ways: Id of each part that may change -> the first way to it.
+        kept: These parts, so that they stay alive while their ids are in use.
     """
 
     contents: dict[Way, Content] = field(default_factory=dict)
@@ -94,14 +100,14 @@ class Layout:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two objects hold the same."""
+    """Return whether two objects have the same parts."""
     if one is other:
         return True
     return not ways_that_differ(layout(one), layout(other))
 
 
 def alike(one: object, other: object) -> bool:
-    """Whether two spaces hold the same, or say that they are equal: some keep what they have computed."""
+    """Return whether two spaces have the same parts or are equal: some spaces keep computed values."""
     if same(one, other):
         return True
     try:
@@ -111,7 +117,7 @@ def alike(one: object, other: object) -> bool:
 
 
 def described(value: Any) -> str:
-    """An argument in a few words: as Python writes it where it is plain."""
+    """Return an argument in a few words: plain values as Python writes them."""
     if type(value) in PLAIN:
         return repr(value)
     if type(value) is dict:
@@ -130,7 +136,7 @@ def described(value: Any) -> str:
 
 
 def ways_that_differ(one: Layout, other: Layout) -> list[Way]:
-    """Ways to parts that are not in both, or differ, shortest first; of parts within each other the outer one alone."""
+    """Return the ways to parts that differ or are not in both, shortest first; a part of such a part is left out."""
     mine, theirs = one.contents, other.contents
     differing = [way for way, content in mine.items() if not content.same_as(theirs.get(way))]
     differing += [way for way in theirs if way not in mine]
@@ -141,31 +147,38 @@ def ways_that_differ(one: Layout, other: Layout) -> list[Way]:
     return list(found)
 
 
+def shown_at(contents: Mapping[Way, Content], way: Way) -> str:
+    """Return the text in messages of the part at the end of a way."""
+    return contents[way].shown if way in contents else "missing"
+
+
 def layout(thing: Any) -> Layout:
-    """What an object holds, to any depth."""
+    """Return the parts of an object, to any depth."""
     found = Layout()
     _lay_out(found, [((), thing, 0)])
     return found
 
 
 def layout_of_layers(layers: Sequence[Any], is_left_out: Callable[[Any, str], bool], places: Mapping[int, int]) -> Layout:
-    """What the layers of an environment hold, each known by its place.
+    """Return the parts of an environment's layers.
 
-    is_left_out: whether an attribute of a layer does not count.
-    places: id of any layer -> the place by which it is known, which layers that do not count share with the one within.
+    Args:
+        layers: Layers that count, from the inside out.
+        is_left_out: Whether an attribute of a layer does not count.
+        places: Id of any layer -> index of the layer that stands for it.
     """
     found = Layout()
     found.ways.update({number: (Step("layer", place),) for number, place in places.items()})
     for index, layer in enumerate(layers):
         way = (Step("layer", index),)
         found.contents[way] = _content(layer)
-        names = [name for name, _ in _attributes(layer) if not is_left_out(layer, name)]
-        _lay_out(found, [((*way, Step("attribute", name)), _attribute(layer, name), 0) for name in names])
+        counted = [(name, value) for name, value in _attributes(layer) if not is_left_out(layer, name)]
+        _lay_out(found, [((*way, Step("attribute", name)), value, 0) for name, value in counted])
     return found
 
 
 def _lay_out(found: Layout, todo: list[tuple[Way, Any, int]]) -> None:
-    """Add parts and what they hold. todo: ways, parts, and within how many foreign objects they are."""
+    """Add parts and their parts. todo: ways, parts, and the number of foreign objects around each."""
     todo.reverse()
     while todo:
         way, thing, foreign = todo.pop()
@@ -216,28 +229,28 @@ def _content(thing: Any) -> Content:
 
 
 def _is_flat(thing: Any) -> bool:
-    """Whether it holds plain values, or tuples of them, alone, which are part of its content then."""
+    """Return whether a list or tuple has only plain values, or tuples of them: they are part of its content then."""
     return type(thing) in (list, tuple) and all(
         type(part) in PLAIN or (type(part) is tuple and _is_flat(part)) for part in thing
     )
 
 
 def _key(key: Any) -> Any:
-    """A key or a set's item as a plain value."""
+    """Return a key or an item of a set as a plain value."""
     if isinstance(key, tuple):
         return tuple(map(_key, key))
     return (type(key).__name__, repr(key)) if type(key) in PLAIN or isinstance(key, enum.Enum) else type(key).__name__
 
 
 def _is_opaque(thing: Any) -> bool:
-    """Whether its content says all that can be known."""
+    """Return whether an object has no parts of its own."""
     if type(thing) in PLAIN or isinstance(thing, (*_ONE, enum.Enum, np.generic, np.dtype, pathlib.PurePath, types.CodeType)):
         return True
     return _is_tensor(thing) or draws(thing)
 
 
 def draws(thing: Any) -> bool:
-    """Whether it belongs to a window or a screen."""
+    """Return whether an object belongs to a window or a screen."""
     return _module(thing).startswith(_DRAWING)
 
 
@@ -246,7 +259,7 @@ def _is_tensor(thing: Any) -> bool:
 
 
 def _module(thing: Any) -> str:
-    """That defines its class; SWIG's have none."""
+    """Return the module of an object's class; SWIG's have none."""
     return str(getattr(type(thing), "__module__", ""))
 
 
@@ -254,7 +267,7 @@ def _tensor_value(tensor: Any) -> Any:
     plain = tensor.detach().cpu()
     try:
         content = plain.numpy().tobytes()
-    except TypeError:  # of a dtype that NumPy has not
+    except TypeError:  # NumPy does not have the dtype
         content = repr(plain.tolist()).encode()
     return str(tensor.dtype), tuple(tensor.shape), bool(tensor.requires_grad), _digest(content)
 
@@ -264,7 +277,7 @@ def _digest(content: bytes) -> bytes:
 
 
 def _is_foreign(thing: Any) -> bool:
-    """Whether it is an object of C++, whose properties say what it holds: of pybind11, as MuJoCo's, or of SWIG, as Box2D's."""
+    """Return whether an object is one of C++, with parts as properties: of pybind11, as MuJoCo's, or SWIG, as Box2D's."""
     return type(type(thing)).__name__ == "pybind11_type" or _is_of_swig(thing)
 
 
@@ -273,7 +286,7 @@ def _is_of_swig(thing: Any) -> bool:
 
 
 def _parts(thing: Any) -> Iterator[tuple[Step, Any]]:
-    """What an object holds, one level down."""
+    """Yield the parts of an object, one level down."""
     if isinstance(thing, np.ndarray):
         if thing.dtype.hasobject:
             yield from ((Step("part", index), part) for index, part in enumerate(thing.ravel().tolist()))
@@ -327,7 +340,7 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[tuple[Step, Any
 
 
 def _random_state(thing: Any) -> Any:
-    """Of a random number generator; None for anything else."""
+    """Return the state of a random number generator; None for anything else."""
     if isinstance(thing, np.random.Generator):
         return thing.bit_generator.state
     if isinstance(thing, np.random.BitGenerator):
@@ -338,7 +351,7 @@ def _random_state(thing: Any) -> Any:
 
 
 def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
-    """Attributes of an instance by name, those in __slots__ too."""
+    """Yield the attributes of an instance with their names, including those in __slots__."""
     yield from sorted(dict(getattr(thing, "__dict__", {})).items(), key=lambda pair: str(pair[0]))
     for name in _slots(type(thing)):  # type: ignore[arg-type]
         try:
@@ -363,9 +376,9 @@ def _attribute(thing: Any, name: str) -> Any:
 
 
 def _properties(thing: Any) -> Iterator[tuple[str, Any]]:
-    """Properties of a foreign object, those that raise now left out; of SWIG's numbers and vectors, not other objects.
+    """Yield the properties of a foreign object that do not raise; of SWIG's objects only numbers and vectors.
 
-    Bodies of Box2D lead to each other, and each time by new Python objects.
+    Bodies of Box2D lead to each other, each time by new Python objects.
     """
     names = {name for base in type(thing).__mro__ for name, member in vars(base).items() if isinstance(member, property)}
     if type(thing).__name__ == "MjData":
@@ -382,13 +395,13 @@ def _properties(thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _property(thing: Any, name: str) -> Any:
-    """Of a foreign object; Box2D's vectors as tuples, which it takes as well."""
+    """Return a property of a foreign object; Box2D's vectors as tuples, which it accepts, too."""
     value = getattr(thing, name)
     return tuple(value) if _is_of_swig(value) and "Vec" in type(value).__name__ else value
 
 
 def _reduced(thing: Any) -> Iterator[tuple[Step, Any]]:
-    """What pickle would keep of an object that shows nothing else."""
+    """Yield the parts that pickle would store of an object that has no others."""
     try:
         reduced = thing.__reduce_ex__(4)
     except Exception:
@@ -399,12 +412,12 @@ def _reduced(thing: Any) -> Iterator[tuple[Step, Any]]:
 
 
 def in_words(way: Way) -> str:
-    """As code that begins at the environment, with layers left out: 'model.opt.gravity', \"config['speed']\"."""
+    """Return a way as code that begins at the environment, without layers: 'model.opt.gravity', \"config['speed']\"."""
     return "".join(map(str, way)).lstrip(".")
 
 
 def part_of(thing: Any, way: Way) -> Any:
-    """What is at the end of a way. Raises LookupError or AttributeError where the way ends before."""
+    """Return the object at the end of a way. Raises LookupError or AttributeError if the way ends before."""
     for step in way:
         if step.kind == "attribute":
             thing = _property(thing, step.key) if _is_foreign(thing) else _attribute(thing, step.key)

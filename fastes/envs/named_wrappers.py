@@ -1,4 +1,4 @@
-"""Wrappers that a command line or a run's configuration names, as 'module:Class'."""
+"""Wrappers that a command line or a run's configuration names as 'module:Class'."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import gymnasium
 
-from fastes.envs.rebuild import Wrapping
+from fastes.envs.given.rebuild import Wrapping
 from fastes.envs.source import EnvSource, make_env_source
 from fastes.errors import EnvironmentUnavailable, suggest, summary_of
 
@@ -20,9 +20,10 @@ _REQUIRED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 
 class NamedWrapping(Wrapping):
-    """One whose errors say which wrapper raised them, and around what."""
+    """A wrapping whose errors name the wrapper and the environment."""
 
     def around(self, env: Any) -> Any:
+        """Return the environment in this wrapper. Raises ValueError if the wrapper raises."""
         try:
             return super().around(env)
         except Exception as error:
@@ -31,10 +32,15 @@ class NamedWrapping(Wrapping):
 
 
 def make_wrapped_source(env: str, kwargs: Mapping[str, Any], names: Sequence[str]) -> EnvSource:
-    """Environments of an id, with arguments, in wrappers, the first one innermost.
+    """Return the source of an id's environments in wrappers.
 
-    The wrappers' modules are imported before the id is looked up: they may register it. Raises what `make_env_source` and
-    `wrapper_named` raise.
+    The wrappers' modules are imported before the id is looked up: they may register it. Raises as `make_env_source` and
+    `wrapper_named` do.
+
+    Args:
+        env: The id.
+        kwargs: Arguments for gymnasium.make.
+        names: Wrappers, innermost first.
     """
     around = tuple(NamedWrapping(wrapper_named(name), {}) for name in names)
     source = make_env_source(env, kwargs)
@@ -42,10 +48,11 @@ def make_wrapped_source(env: str, kwargs: Mapping[str, Any], names: Sequence[str
 
 
 def wrapper_named(name: object) -> type[Any]:
-    """The class that is meant. Imports its module.
+    """Import the module that a name gives, and return the class.
 
-    Raises ValueError for a name that is none, a class that is no wrapper, or one that needs arguments, and
-    EnvironmentUnavailable if it cannot be imported.
+    Raises:
+        ValueError: The name has another form, or its class is not a wrapper or needs arguments.
+        EnvironmentUnavailable: The class cannot be imported.
     """
     if not isinstance(name, str) or not re.fullmatch(r"\w+(\.\w+)*:\w+(\.\w+)*", name):
         raise ValueError(f"wrapper {name!r}: expected module:Class, such as {_EXAMPLE}")

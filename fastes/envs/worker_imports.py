@@ -1,15 +1,18 @@
-"""Classes of environments as this process has them, for processes that import them anew.
+"""Classes and registered ids of this process that a worker would not get by importing the same modules.
 
-A worker imports a class from its file. It would not have the methods and values that were replaced on the class here, and finds
-nothing where only this process knows the module: one that was made in memory, or loaded from a file beside sys.path.
+A worker imports a class from its file. It would lack the methods and values that were replaced on the class here, and it finds
+no module that only this process knows: one that was made in memory, or loaded from a file outside sys.path. Nor does it know
+the ids that a script has registered in Gymnasium.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import enum
 import importlib
 import os
+import pickle
 import sys
 import types
 import warnings
@@ -20,40 +23,44 @@ from typing import Any
 import cloudpickle
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
-from fastes.envs.given.likeness import same
+from fastes.envs.likeness import same
+from fastes.errors import level_outside
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, enum.Enum, np.generic, np.ndarray, gymnasium.Space)
 
 
 @dataclass(frozen=True)
 class ClassState:
-    """What this process's classes have that an import might not give.
+    """Members of this process's classes that an import might not give.
 
-    members: (module, name of the class) -> name of a member -> the member, pickled.
-    made_in: the process, where nothing is to be done.
+    Attributes:
+        members: (module, name of the class) -> name of a member -> the member, pickled.
+        made_in: Id of this process, in which `apply` does nothing.
     """
 
     members: dict[tuple[str, str], dict[str, bytes]]
     made_in: int = field(default_factory=os.getpid)
 
     def apply(self, imports: bool = True) -> bool:
-        """Give classes of this process what differs; whether anything did.
+        """Set the members that differ on the classes of another process. Return whether any did.
 
-        imports: import their modules; else only those that are imported already.
+        Args:
+            imports: Whether to import modules that are not imported yet.
         """
         if os.getpid() == self.made_in:
             return False
         found = False
         for (module, name), members in self.members.items():
             if imports or module in sys.modules:
-                with contextlib.suppress(ImportError, AttributeError):  # whoever needs it says more
+                with contextlib.suppress(ImportError, AttributeError):  # building the environment says more
                     found |= _give(_named(importlib.import_module(module), name), members)
         return found
 
 
 def state_of_classes(kinds: Iterable[Any]) -> ClassState | None:
-    """What to give to the classes of environments elsewhere; None for nothing."""
+    """Return the members that other processes might lack of these classes and their bases; None if there are none."""
     members: dict[tuple[str, str], dict[str, bytes]] = {}
     for kind in _with_bases(kinds):
         found = {name: content for name, member in vars(kind).items() if (content := _pickled(kind, name, member))}
@@ -63,7 +70,7 @@ def state_of_classes(kinds: Iterable[Any]) -> ClassState | None:
 
 
 def loaded_env_classes(kind: Any = gymnasium.Env) -> Iterator[Any]:
-    """Classes of environments and wrappers that this process has imported beside Gymnasium's own."""
+    """Yield the classes of environments and wrappers that this process has imported, without Gymnasium's own."""
     for sub in kind.__subclasses__():
         if not sub.__module__.startswith("gymnasium."):
             yield sub
@@ -71,7 +78,7 @@ def loaded_env_classes(kind: Any = gymnasium.Env) -> Iterator[Any]:
 
 
 def is_found_anew(module: str) -> bool:
-    """Whether an interpreter with the same sys.path finds the module that this process has under that name."""
+    """Return whether an interpreter with the same sys.path finds the module that this process has under that name."""
     known = sys.modules.get(module)
     root = module.partition(".")[0]
     if known is None or root == "__main__" or root in sys.stdlib_module_names or root in sys.builtin_module_names:
@@ -87,14 +94,14 @@ def is_found_anew(module: str) -> bool:
 
 
 def send_by_value(kinds: Iterable[Any]) -> None:
-    """Let cloudpickle send these classes and functions whole where their modules are not found anew."""
+    """Let cloudpickle send these classes and functions by value if other processes do not find their modules."""
     for module in {str(getattr(base, "__module__", "")) for kind in kinds for base in getattr(kind, "__mro__", (kind,))}:
         if module in sys.modules and not is_found_anew(module):
             cloudpickle.register_pickle_by_value(sys.modules[module])
 
 
 def _with_bases(kinds: Iterable[Any]) -> list[type]:
-    """Classes and those that they derive from which are imported by name, each once."""
+    """Return classes and their bases that other processes import by name, each once."""
     bases = {base: None for kind in kinds if isinstance(kind, type) for base in kind.__mro__}
     return [base for base in bases if _is_imported(base)]
 
@@ -115,7 +122,7 @@ def _named(module: Any, name: str) -> Any:
 
 
 def _pickled(kind: type, name: str, member: Any) -> bytes | None:
-    """A member that an import might not give; None for what it does give, or what cannot be said."""
+    """Return a member that an import might not give; None for one that it does give, or that cannot be pickled."""
     if isinstance(member, (types.FunctionType, staticmethod, classmethod, property)):
         member = _replaced(kind, name, member)
         if member is None:
@@ -129,7 +136,7 @@ def _pickled(kind: type, name: str, member: Any) -> bytes | None:
             f"{kind.__name__}.{name} does not look as the file of its class has it, and cannot be sent to workers ({error}): "
             "they have that of the file. Where you have replaced it, do so in the function that builds the environment",
             UserWarning,
-            stacklevel=2,
+            stacklevel=level_outside(),
         )
     return None
 
@@ -143,7 +150,7 @@ def _is_plain(member: Any) -> bool:
 
 
 def _replaced(kind: type, name: str, member: Any) -> Any:
-    """A method that is not written in its class, as far as can be seen, so that pickle takes it whole; None for others."""
+    """Return a method that is not written in its class, in a form that is pickled by value; None for any other member."""
     if isinstance(member, (staticmethod, classmethod)):
         inner = _replaced(kind, name, member.__func__)
         return None if inner is None else type(member)(inner)
@@ -175,3 +182,41 @@ def _give(kind: Any, members: dict[str, bytes]) -> bool:
             setattr(kind, name, member)
             found = True
     return found
+
+
+# --- ids in Gymnasium's registry ------------------------------------------------------------------------------------
+
+
+def portable(spec: EnvSpec) -> EnvSpec:
+    """Return a spec with the class itself as entry point if other processes cannot import it by name."""
+    module, _, name = spec.entry_point.partition(":") if isinstance(spec.entry_point, str) else ("", "", "")
+    if module not in sys.modules or (module != "__main__" and is_found_anew(module)):
+        return spec
+    if (found := getattr(sys.modules[module], name, None)) is None:
+        return spec
+    send_by_value([found])
+    spec = copy.copy(spec)
+    spec.entry_point = found
+    return spec
+
+
+def own_registrations() -> bytes:
+    """Return, pickled, the specs that are registered in this process without Gymnasium's own; those that can be pickled."""
+    specs = {}
+    for env_id, spec in gymnasium.registry.items():
+        if str(spec.entry_point).startswith("gymnasium.") or str(spec.vector_entry_point).startswith("gymnasium."):
+            continue
+        with contextlib.suppress(Exception):
+            specs[env_id] = cloudpickle.dumps(portable(spec))
+    return pickle.dumps(specs)
+
+
+def register(registrations: bytes) -> None:
+    """Register in a worker what `own_registrations` of its parent has returned, as far as it can be loaded there.
+
+    A module that registers the same id when it is imported causes no warning: every worker would print it.
+    """
+    warnings.filterwarnings("ignore", r".*Overriding environment .* already in registry")
+    for env_id, pickled in pickle.loads(registrations).items():
+        with contextlib.suppress(Exception):
+            gymnasium.registry[env_id] = cloudpickle.loads(pickled)

@@ -1,4 +1,4 @@
-"""How an environment differs from the one that its id makes: options, time limit, wrappers."""
+"""Differences of an environment from the one that its id makes: options, time limit, wrappers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.wrappers import TimeLimit
 
-from fastes.envs.given.likeness import described, same
 from fastes.envs.import_hook import ATARI
-from fastes.envs.rebuild import CHANGE_REWARDS
+from fastes.envs.layers import CHANGE_REWARDS
+from fastes.envs.likeness import described, same
 
-# arguments that change pictures for people alone, and those of gymnasium.make and make_vec
+# arguments that change only pictures for people, and those of gymnasium.make and make_vec
 _ASIDE = {
     *("render_mode", "width", "height", "camera_id", "camera_name", "default_camera_config", "max_geom", "visual_options"),
     *("screen_width", "screen_height", "disable_env_checker", "worker_index"),
@@ -33,7 +33,7 @@ _STEPPING = ("step", "step_wait")
 
 
 class Registered(NamedTuple):
-    """What an id was registered with."""
+    """The arguments and limits with which an id was registered."""
 
     kwargs: dict[str, Any]
     max_episode_steps: int | None
@@ -44,20 +44,24 @@ def _as_it_is(spec: EnvSpec) -> Registered:
     return Registered(dict(spec.kwargs), spec.max_episode_steps, spec.reward_threshold)
 
 
-# gymnasium.spec() gives the registry's own object: who changes that changes what the id makes
+# gymnasium.spec() returns the registry's own object: a script that changes it changes what the id makes
 _AT_FIRST = {name: _as_it_is(spec) for name, spec in gymnasium.registry.items()}
 
 
 def registered(spec: EnvSpec) -> Registered:
-    """What an id was registered with when FastES was imported, or later; of one that is not registered what it is itself."""
+    """Return how an id was registered when FastES was imported, or later; the spec's own values if it is not registered."""
     now = _as_it_is(gymnasium.registry.get(spec.id, spec))
     return _AT_FIRST.get(spec.id, now) if spec.id in gymnasium.registry else now
 
 
 def changed_options(spec: EnvSpec, kwargs: Mapping[str, Any]) -> list[str]:
-    """Arguments of an environment that are not as its id has them, in words, with both values.
+    """Return in words the arguments of an environment that differ from those of its id, with both values.
 
-    spec, kwargs: that gymnasium.make would get. An argument that is given its default changes nothing.
+    An argument that is given its default changes nothing.
+
+    Args:
+        spec: The spec for gymnasium.make.
+        kwargs: The arguments for gymnasium.make.
     """
     before, found = registered(spec), list[str]()
     given = {**spec.kwargs, **kwargs}
@@ -79,17 +83,17 @@ def changed_options(spec: EnvSpec, kwargs: Mapping[str, Any]) -> list[str]:
 
 
 def _defaults(spec: EnvSpec) -> dict[str, Any]:
-    """Defaults of an environment's own arguments, as far as they can be known."""
+    """Return the defaults of an environment's own arguments, as far as they can be known."""
     try:
         creator = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
         parameters = inspect.signature(creator).parameters.values()  # type: ignore[arg-type]
-    except Exception:  # a package is not there, or has no signature to show
+    except Exception:  # a package is missing, or has no signature to show
         return {}
     return {each.name: each.default for each in parameters if each.default is not inspect.Parameter.empty}
 
 
 def _same_option(one: Any, other: Any) -> bool:
-    """Whether two arguments mean the same: 1 is 1.0, and a list from JSON is a tuple."""
+    """Return whether two arguments mean the same: 1 is 1.0, and a list from JSON is a tuple."""
     if {type(one), type(other)} <= {int, float}:
         return bool(one == other)
     if {type(one), type(other)} <= {list, tuple}:
@@ -98,7 +102,7 @@ def _same_option(one: Any, other: Any) -> bool:
 
 
 def has_another_goal(spec: EnvSpec, kwargs: Mapping[str, Any]) -> bool:
-    """Whether the registered reward_threshold may say nothing here; one that was set in the spec is meant for it."""
+    """Return whether the registered reward_threshold may not apply here. One that was set in the spec does."""
     if spec.reward_threshold != registered(spec).reward_threshold:
         return False
     kept = _SAME_GOAL.get(spec.id, set())
@@ -108,12 +112,12 @@ def has_another_goal(spec: EnvSpec, kwargs: Mapping[str, Any]) -> bool:
 
 
 def is_registered_limit(spec: EnvSpec, wrapper: Any, kwargs: Mapping[str, Any]) -> bool:
-    """Whether a wrapper with these arguments cuts episodes where the id does, too."""
+    """Return whether a wrapper with these arguments cuts episodes after as many steps as the id."""
     return wrapper is TimeLimit and kwargs.get("max_episode_steps") == registered(spec).max_episode_steps
 
 
 def odd_wrappers(spec: EnvSpec, wrappers: Iterable[Any]) -> list[str]:
-    """Of the classes of wrappers, or their names, those that may change what an environment is, in words."""
+    """Return in words the wrappers of a spec, and of these classes or names, that may change what an environment is."""
     before = gymnasium.registry.get(spec.id, spec).additional_wrappers or ()
     names = [wrapper.name for wrapper in (spec.additional_wrappers or ())[len(before) :]]
     names += [wrapper if isinstance(wrapper, str) else getattr(wrapper, "__name__", repr(wrapper)) for wrapper in wrappers]
@@ -121,14 +125,15 @@ def odd_wrappers(spec: EnvSpec, wrappers: Iterable[Any]) -> list[str]:
 
 
 def watching_aside(names: Iterable[str]) -> list[str]:
-    """Wrappers, by the names of their classes, in words, each once, without those that only watch."""
+    """Return in words each wrapper once, without those that only watch. names: of their classes."""
     return [f"the wrapper {name}" for name in dict.fromkeys(names) if name not in _WATCHING]
 
 
 def may_change_rewards(wrapper: Any) -> bool:
-    """Whether a wrapper's class may: by what it is called, or by steps of its own, if no package that is known made it.
+    """Return whether a wrapper may change rewards: by its name, or by a step method that is not of a known package.
 
-    wrapper: a class, or the name of one in another process, of which no more is known.
+    Args:
+        wrapper: A class, or only its name if it is in another process.
     """
     if isinstance(wrapper, str):
         return False
@@ -142,7 +147,7 @@ def may_change_rewards(wrapper: Any) -> bool:
 
 
 def in_few_words(differences: Collection[str], most: int = 3) -> str:
-    """The first ones, and how many more there are."""
+    """Return the first few differences, and the number of further ones."""
     shown = list(differences)[:most]
     more = len(differences) - len(shown)
     return ", ".join([*shown, *([f"{more} more"] if more else [])])

@@ -1,4 +1,4 @@
-"""Factories: the user's, and one that copies an environment which is given as an object and does not say how it was made."""
+"""Functions that make environments: a call of the user's, and copies of an environment that was given without a spec."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.wrappers import HumanRendering
 
 from fastes.envs.closing import close_env
-from fastes.envs.given.classes import send_by_value
-from fastes.envs.rebuild import check_same, layers
+from fastes.envs.given.rebuild import check_same
+from fastes.envs.layers import layers
+from fastes.envs.worker_imports import send_by_value
 from fastes.envs.worker_number import worker_index
 
 Env = gymnasium.Env[Any, Any]
-_NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 _SEVERAL = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
 class Copies:
-    """Builds copies of an environment as it was when it was given; the original is not played on.
+    """Builds copies of an environment as it was when it was given; the original is not played.
 
-    Raises ValueError where a copy differs visibly: environments with EzPickle are made anew from their arguments, and forget
-    what was changed since. Whatever pickle raises comes as it is.
+    Raises:
+        ValueError: The environment opens a window, or a copy differs visibly: pickle builds an environment with EzPickle from
+            its arguments, without later changes.
+        Exception: The environment cannot be pickled.
     """
 
     def __init__(self, env: Env) -> None:
@@ -45,40 +48,35 @@ class Copies:
         finally:
             close_env(copy)
 
-    def __call__(self) -> Env:
+    def __call__(self, render_mode: str | None = None) -> Env:
+        """Return a copy. It draws in render_mode if the environment can and was not made for another mode."""
         copy: Env = cloudpickle.loads(self._pickled)
-        return copy
-
-    def to_be_drawn(self, mode: str) -> Env:
-        """A copy that draws in this render mode, where the environment says that it can and was not made for one."""
-        copy = self()
         inner = copy.unwrapped
-        if inner.render_mode is None and mode in inner.metadata.get("render_modes", ()):
-            inner.render_mode = mode
+        if render_mode is not None and inner.render_mode is None and render_mode in inner.metadata.get("render_modes", ()):
+            inner.render_mode = render_mode
         return copy
 
 
 def parts_held_by(factory: Any) -> Iterator[Any]:
-    """What a function refers to, or is bound to."""
+    """Yield the objects that a function refers to or is bound to."""
     if isinstance(factory, functools.partial):
         yield from (*factory.args, *factory.keywords.values())
         yield from parts_held_by(factory.func)
     elif inspect.ismethod(factory):
         yield factory.__self__
     elif inspect.isfunction(factory):
-        with contextlib.suppress(ValueError):  # of a variable that has no value yet
+        with contextlib.suppress(ValueError):  # a variable has no value yet
             variables = inspect.getclosurevars(factory)
             yield from (*variables.globals.values(), *variables.nonlocals.values())
         yield from (*(factory.__defaults__ or ()), *(factory.__kwdefaults__ or {}).values())
 
 
 def made_by(factory: Callable[..., Any], render_mode: str | None = None) -> Any:
-    """What a factory makes; one that has a parameter render_mode, or copies an object, is told how it will be drawn.
+    """Call a factory, with the arguments that it takes.
 
-    A function that needs one argument, or has a parameter worker_index, is given the worker's index.
+    A parameter render_mode gets the mode in which the environment will be drawn, if any. A parameter worker_index, or the only
+    argument that a function needs, gets the worker's index.
     """
-    if isinstance(factory, Copies):
-        return factory() if render_mode is None else factory.to_be_drawn(render_mode)
     parameters = _parameters_of(factory)
     named: dict[str, Any] = {}
     if render_mode is not None and _takes(parameters, "render_mode"):
@@ -89,7 +87,7 @@ def made_by(factory: Callable[..., Any], render_mode: str | None = None) -> Any:
 
 
 def takes_worker_index(entry_point: Any) -> bool:
-    """Whether what is registered as a way to make an environment has a parameter worker_index."""
+    """Return whether the entry point of a registered environment has a parameter worker_index."""
     try:
         creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
     except Exception:  # gymnasium.make says what is wrong
@@ -100,16 +98,16 @@ def takes_worker_index(entry_point: Any) -> bool:
 def _parameters_of(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(factory).parameters
-    except (TypeError, ValueError):  # of some builtins, nobody knows them
+    except (TypeError, ValueError):  # some builtins have no signature
         return {}
 
 
 def _takes(parameters: Mapping[str, inspect.Parameter], name: str) -> bool:
-    return name in parameters and parameters[name].kind in (_NAMED, inspect.Parameter.KEYWORD_ONLY)
+    return name in parameters and parameters[name].kind in _NAMED
 
 
 def _needs_one(factory: Callable[..., Any], parameters: Mapping[str, inspect.Parameter]) -> bool:
-    """Whether a function has one parameter that must be given by its place. What a class needs may be anything."""
+    """Return whether a function needs exactly one argument, by position. A class may need anything."""
     needed = [each for each in parameters.values() if each.default is each.empty and each.kind not in _SEVERAL]
     by_place = [each for each in needed if each.kind is not inspect.Parameter.KEYWORD_ONLY and each.name != "render_mode"]
     return len(needed) == len(by_place) == 1 and not isinstance(factory, type)
