@@ -25,8 +25,9 @@ from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import check_flag, check_int, check_seed, level_outside
 from fastes.es.perturbations import check_episodes
 from fastes.es.strategy import EvolutionStrategy
-from fastes.models.acting import act
+from fastes.models.acting import act, replay_job
 from fastes.models.arguments import (
+    arguments_from,
     changed_settings,
     check_verbose,
     checked_minutes,
@@ -34,12 +35,18 @@ from fastes.models.arguments import (
     refuse_arguments,
     spec_of,
 )
-from fastes.models.checkpointing import Parts, check_env_fits, checkpoint_of, read_parts, selection_from, warn_of_functions
-from fastes.models.from_config import arguments_from
-from fastes.models.model_copy import Copied, pack, unpack
-from fastes.models.one_thread import OneThread
+from fastes.models.checkpointing import (
+    Copied,
+    Parts,
+    check_env_fits,
+    checkpoint_of,
+    pack,
+    read_parts,
+    selection_from,
+    unpack,
+    warn_of_functions,
+)
 from fastes.models.reference_batch import draw_reference
-from fastes.models.replay import replay_job
 from fastes.policies.choose_policy import check_model_memory, check_no_class
 from fastes.policies.custom_policy import AnySpec, CustomPolicy
 from fastes.policies.layers import State
@@ -63,6 +70,7 @@ from fastes.settings.step_length import warn_of_step_length
 from fastes.system.console import output_lasts
 from fastes.system.descriptors import fill_standard_descriptors
 from fastes.system.forks import keep_unused, tell_of_forks
+from fastes.system.one_thread import OneThread
 from fastes.training.evaluation import Evaluation, PendingEvaluation
 from fastes.training.evaluator import CalledEnv, Evaluator
 from fastes.training.player import Player
@@ -710,7 +718,7 @@ class Agent:
 
     @classmethod
     def from_copied(cls: type[_Agent], copied: Copied) -> _Agent:
-        """The copy that fastes.models.model_copy has described."""
+        """The copy that fastes.models.checkpointing has described."""
         parts = Parts(copied.checkpoint, copied.source, copied.spec, copied.settings)
         model = cls._from_parts(parts, copied.pool_choice, copied.verbose, copied.info_keywords)
         model.training.env_calls.restore(copied.env_calls)

@@ -1,12 +1,18 @@
-"""A training's policy as it acts outside of the workers."""
+"""A training's policy outside of the workers: actions for given observations, and one job of a generation played again."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fastes.envs.source import EnvSource
+from fastes.errors import check_int
 from fastes.policies.layers import State
+from fastes.pools.make_pool import make_local_pool
+from fastes.rollout.episode import Episode
+from fastes.rollout.job import Request
 from fastes.rollout.predictor import Predictor
+from fastes.training.evaluator import Evaluator
 from fastes.training.training import Training
 
 
@@ -37,3 +43,44 @@ def act(
     with predictor.lock:
         predictor.bounded = vector_env is None or not vector_env.normalizes
         return predictor.act(training.strategy.theta, training.normalizer, observation, noise, space, state, episode_start)
+
+
+def replay_job(training: Training, evaluator: Evaluator, generation: int, job: int) -> Episode:
+    """See FastES.replay."""
+    check_job(training, generation, job)
+    table = training.strategy.table
+    pool = make_local_pool(evaluator.source)
+    try:
+        pool.open(replace(evaluator.pool_spec(), trainings=(evaluator.needs_of(training),)))
+        theta, normalizer, candidates = training.strategy.theta, training.normalizer, training.settings.largest_population()
+        candidate, evaluation = training.episode_settings()
+        if job >= candidates:
+            number = generation - 1
+            of = next((pending for pending in training.pending if pending.generation == number), None)
+            drawn_as = number if of is None else of.drawn_as
+            calls = training.env_calls.sent(None if of is None else of.calls)
+            if of is not None:
+                theta, normalizer = of.theta, of.normalizer
+            request = Request(
+                theta, normalizer, evaluation, eval_seeds=training.eval_seeds(drawn_as), generation=number, calls=calls
+            )
+            return pool.play_job(job - candidates, request)
+        pool.place_table(table)
+        perturbations, calls = training.ask(candidates // 2), training.env_calls.sent()
+        return pool.play_job(job, Request(theta, normalizer, candidate, perturbations, calls=calls))
+    finally:
+        table.release()  # it must not stay in this pool's memory
+        pool.close()
+
+
+def check_job(training: Training, generation: int, job: int) -> None:
+    """TypeError or ValueError for a job that cannot be played from this training."""
+    done = training.strategy.generation
+    check_int("generation", generation, 1)
+    check_int("job", job, 0, training.settings.largest_population() + training.settings.eval_episodes - 1)
+    of_candidates = job < training.settings.largest_population()
+    if generation != done + 1 and (of_candidates or generation - 1 not in [pending.generation for pending in training.pending]):
+        raise ValueError(
+            f"generation = {generation} cannot be played again: the model has done {done}, so expected "
+            f"{done + 1}; load the checkpoint of that generation (a training that fails saves it)"
+        )

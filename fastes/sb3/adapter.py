@@ -23,11 +23,8 @@ from fastes.envs.closing import close_env
 from fastes.envs.source import EnvArgument, EnvSource
 from fastes.errors import check_int, check_name, level_outside, suggest
 from fastes.es.schedules import make_schedule
-from fastes.models.checkpointing import print_versions, read_parts, versions
-from fastes.models.model_copy import Copied
+from fastes.models.checkpointing import Copied, print_versions, read_parts, versions
 from fastes.models.parameters import named_parameters, theta_with
-from fastes.models.saved_names import check_saved_names
-from fastes.models.user_attributes import ATTRIBUTES, attributes_of, set_attributes
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.policy_keywords import POLICIES
 from fastes.pools.make_pool import PoolChoice
@@ -37,6 +34,7 @@ from fastes.rollout.last_infos import LEFT_OUT, ROOM
 from fastes.sb3 import logger as logging
 from fastes.sb3.callbacks import step_callback
 from fastes.sb3.policy import Policy, check_device, device
+from fastes.sb3.saved_attributes import ATTRIBUTES, attributes_of, check_saved_names, set_attributes
 from fastes.sb3.training_envs import as_sb3_shows, training_envs
 from fastes.settings.foreign_names import ANSWERS
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack

@@ -17,7 +17,6 @@ from fastes.envs.closing import close_env
 from fastes.envs.source import EnvArgument
 from fastes.models.acting import act
 from fastes.models.checkpointing import Parts, checkpoint_of, read_parts, selection_from
-from fastes.models.one_thread import OneThread
 from fastes.models.parameters import named_parameters, theta_of_vector, theta_with, vector_of
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.layers import State
@@ -25,8 +24,8 @@ from fastes.policies.policy_spec import PolicySpec
 from fastes.policies.torch_policy import TorchSpec
 from fastes.rollout.predictor import Predictor
 from fastes.system.installation import install_command
-from fastes.weights.exported import exported
-from fastes.weights.onnx_model import onnx_bytes
+from fastes.system.one_thread import OneThread
+from fastes.weights.exported import exported, onnx_bytes
 
 # fmt: off
 _OF_TORCH = (

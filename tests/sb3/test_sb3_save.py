@@ -16,7 +16,7 @@ from training import learn
 
 from fastes import CheckpointError, FastES
 from fastes.checkpoints.writer import write_checkpoint
-from fastes.models.user_attributes import attributes_of
+from fastes.sb3.saved_attributes import attributes_of
 
 VALUES: dict[str, Any] = {"level": 3, "notes": ["a", {"b": None, "c": [1.5, True]}], "best": np.float64(0.1), "pair": (1, 2)}
 AS_JSON = {"level": 3, "notes": ["a", {"b": None, "c": [1.5, True]}], "best": 0.1, "pair": [1, 2]}

@@ -11,7 +11,7 @@ from training import learn
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
-from fastes.models.from_config import arguments_from
+from fastes.models.arguments import arguments_from
 from fastes.settings.preset_loader import tomllib
 
 BEST = """[CartPole-v1]

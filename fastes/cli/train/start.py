@@ -19,7 +19,7 @@ from fastes.cli.setting_flags import given_settings
 from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.es.schedules import ANY_NUMBER, count_at, make_schedule
 from fastes.model import FastES
-from fastes.models.from_config import env_kwargs_of, read_settings
+from fastes.models.arguments import env_kwargs_of, read_settings
 from fastes.policies.obs_columns import ALL
 from fastes.runs.run_folder import RunFolder, new_run_folder
 from fastes.settings.preset_loader import no_preset_note
