@@ -1,4 +1,4 @@
-"""fastes train: a run folder is begun or gone on with, and ends with a report."""
+"""fastes train: start or resume a run, or start several with --seeds, and end with a report."""
 
 from __future__ import annotations
 
@@ -17,19 +17,42 @@ import gymnasium
 from fastes.checkpoints.locate import is_run_folder
 from fastes.cli.arguments import add_cluster, add_env_kwargs, add_short_help, add_workers, add_wrapper
 from fastes.cli.setting_flags import add_settings
-from fastes.cli.train.report import Session, most_judging, replay_command, report, resume_command
-from fastes.cli.train.seeds import run_seeds
-from fastes.cli.train.start import RUNS, new, note_start, resumed, tell_start
+from fastes.cli.train.report import (
+    Session,
+    draw_all,
+    how_to_go_on,
+    most_judging,
+    replay_command,
+    report,
+    report_all,
+    resume_command,
+    solved_among,
+    to_go_on,
+)
+from fastes.cli.train.start import (
+    RUNS,
+    Run,
+    absolute,
+    new,
+    new_folder,
+    new_model,
+    note_start,
+    place_of_runs,
+    resumed,
+    tell_start,
+)
 from fastes.cli.train.stop_on_signal import INTERRUPTED, StopOnSignal
-from fastes.errors import FastESError, WorkerError
+from fastes.errors import FastESError, WorkerError, check_int
 from fastes.model import FastES
 from fastes.models.arguments import checked_minutes
 from fastes.policies.policy_keywords import KEYS
+from fastes.pools.pool import run_trainings
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.monitor_files import EVALUATIONS, MONITOR
-from fastes.reports.progress_bar import ProgressBar
+from fastes.reports.progress_bar import ProgressBar, SeedsBar
 from fastes.runs.run_folder import RunFolder
+from fastes.seeds import MOST_SEEDS, make_models, one_pool
 from fastes.system.console import say
 from fastes.system.interrupts import Terminated, interrupts_wait
 
@@ -85,7 +108,7 @@ def add_train(commands: Any) -> None:
 
 
 def _add_start(train: Any) -> None:
-    """What a training begins with."""
+    """Add the arguments that say how a training begins."""
     train.add_argument("env", nargs="?", help="environment id, such as HalfCheetah-v5 or module:Env-v0")
     train.add_argument(
         "--resume", type=Path, metavar="RUN", help="go on with a run folder; --total-timesteps is its new budget"
@@ -123,7 +146,7 @@ def _add_start(train: Any) -> None:
 
 
 def _add_run_folder(train: Any) -> None:
-    """What it leaves, where and how often."""
+    """Add the arguments about files."""
     train.add_argument("--runs", type=Path, metavar="DIR", help=f"where run folders go (default: {RUNS})")
     train.add_argument(
         "--checkpoint-seconds", type=float, default=30.0, metavar="S", help="seconds between checkpoints (default: 30)"
@@ -151,7 +174,7 @@ def run_train(arguments: argparse.Namespace) -> int:
             f"{arguments.env} is a run folder: --resume {arguments.env} goes on with it, --config begins another such run"
         )
     if arguments.seeds is not None:
-        return run_seeds(arguments)
+        return _run_seeds(arguments)
     with contextlib.ExitStack() as until_the_end:
         model, folder = (resumed if arguments.resume else new)(arguments, until_the_end)
         status = _train(arguments, model, folder)
@@ -160,8 +183,11 @@ def run_train(arguments: argparse.Namespace) -> int:
         return status
 
 
+# --- one training -----------------------------------------------------------------------------------------------------
+
+
 def _row_seconds(arguments: argparse.Namespace) -> float:
-    """Between two rows of statistics."""
+    """Return the seconds between two rows of statistics."""
     if arguments.verbose:
         return 0.0
     return _ROW_SECONDS[sys.stdout is not None and sys.stdout.isatty()]
@@ -188,7 +214,11 @@ def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> i
 
 
 def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minutes: float | None) -> int:
-    """Train and save. An exit status: 0 where a report can follow, as after the first Ctrl-C, too."""
+    """Train and save.
+
+    Returns:
+        The exit status, 0 if a report can follow, as it does after the first Ctrl-C.
+    """
     left = max(0, model.settings.total_timesteps - model.num_timesteps)
     try:
         model.learn(left, callbacks, reset_num_timesteps=False, max_minutes=minutes)
@@ -211,14 +241,132 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
         with interrupts_wait():
             saved = folder.save_somewhere(model)
         say(f"training failed in generation {model.generation + 1}; what came before is saved in {saved}", file=sys.stderr)
-        if isinstance(error, WorkerError) and error.job is not None and error.generation:
-            say(f"to play that episode again: {replay_command(model, folder.shown, error)}", file=sys.stderr)
+        _tell_how_to_replay(model, folder, error)
         raise
     return 0 if saved.parent == folder.path else 1
 
 
 def _what_is_lost(model: FastES, folder: RunFolder) -> str:
-    """Of a training that ended in the middle of a generation."""
+    """Return what is lost of a training that ended in the middle of a generation."""
     lost = model.num_timesteps - folder.saved_timesteps
     gone = f"the {lost} since are" if lost else "what was running is"
     return f"The last checkpoint holds {folder.saved_timesteps} timesteps; {gone} lost."
+
+
+def _tell_how_to_replay(model: FastES, folder: RunFolder, error: Exception) -> None:
+    if isinstance(error, WorkerError) and error.job is not None and error.generation:
+        say(f"to play that episode again: {replay_command(model, folder.shown, error)}", file=sys.stderr)
+
+
+# --- several trainings ------------------------------------------------------------------------------------------------
+
+
+def _run_seeds(arguments: argparse.Namespace) -> int:
+    first, number = arguments.seed or 0, check_int("--seeds", arguments.seeds, 1, MOST_SEEDS)
+    if arguments.resume is not None:
+        raise ValueError("--seeds belongs to new runs: go on with each run by itself, as in fastes train --resume RUN")
+    with contextlib.ExitStack() as until_the_end:
+        place = absolute(place_of_runs(arguments))
+        models = make_models(lambda seed: new_model(arguments, seed), range(first, first + number))
+        for model in models:
+            until_the_end.enter_context(model)
+        runs = [Run(model, until_the_end.enter_context(new_folder(arguments, place, model))) for model in models]
+        status = _train_all(arguments, runs)
+        sys.stdout.flush()
+        for run in runs:
+            run.folder.note_losses()
+        return status
+
+
+def _train_all(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
+    for model, folder in runs:
+        note_start(model, folder, arguments.wrapper)
+    (first, folder), (last, last_folder) = runs[0], runs[-1]
+    one = f"seed {first.seed}, run folder {folder.shown}"
+    several = f"seeds {first.seed} to {last.seed}, run folders {folder.shown} to {last_folder.shown.name}"
+    tell_start(arguments, first, one if len(runs) == 1 else several)
+    bar, started = SeedsBar(len(runs), judging=most_judging(first)), time.perf_counter()
+    with StopOnSignal() as interrupt, one_pool([run.model for run in runs]), bar:
+        status = _learn_all(runs, [interrupt] if arguments.quiet else [bar, interrupt], arguments.max_minutes)
+        if status:
+            return status
+        interrupt.training_has_ended()
+        try:
+            report_all(runs, time.perf_counter() - started, interrupt.requested, bar)
+        except (KeyboardInterrupt, Terminated):
+            say(f"\nstopped before the report was whole; for that:\n{how_to_go_on(runs)}", file=sys.stderr)
+            raise
+    return INTERRUPTED if interrupt.requested else 0
+
+
+def _learn_all(runs: Sequence[Run], callbacks: Sequence[Callback], minutes: float | None) -> int:
+    """`_learn` for all runs side by side."""
+    failed: list[Run] = []
+    whole: list[Run] = []
+    try:
+        run_trainings(*[_learn_one(run, callbacks, minutes, failed, whole) for run in runs])
+    except KeyboardInterrupt:
+        left = to_go_on(runs, solved_among(whole), _with_timesteps)
+        say(f"\nstopped at once; each run's last checkpoint is whole{left}", file=sys.stderr)
+        return INTERRUPTED
+    except Terminated as ended:
+        _save_all(runs)
+        name = signal.Signals(ended.number).name
+        say(f"\n{name}: all runs are saved{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
+        with contextlib.suppress(OSError, FastESError):
+            draw_all(runs)
+        return ended.exit_status
+    except Exception as error:
+        with interrupts_wait():
+            _save_all(runs)
+        _tell_of_failure(runs, failed, error)
+        raise
+    return 0 if len(whole) == len(runs) else 1
+
+
+async def _learn_one(
+    run: Run, callbacks: Sequence[Callback], minutes: float | None, failed: list[Run], whole: list[Run]
+) -> None:
+    """Train and save one of several runs.
+
+    Args:
+        run: The run.
+        callbacks: Callbacks of all runs.
+        minutes: Longest time.
+        failed: Gets the run after an exception.
+        whole: Gets the run when its folder holds all of it.
+    """
+    model, folder = run
+    try:
+        budget = model.settings.total_timesteps
+        await model.learn_async(budget, [folder, *callbacks], reset_num_timesteps=False, max_minutes=minutes)
+    except Exception:
+        failed.append(run)
+        raise
+    with interrupts_wait():
+        if folder.save_somewhere(model).parent == folder.path:
+            whole.append(run)
+
+
+def _save_all(runs: Sequence[Run]) -> None:
+    """Save all runs, even if saving one fails; then raise the last error."""
+    with contextlib.ExitStack() as all_of_them:
+        for model, folder in runs:
+            all_of_them.callback(folder.save_somewhere, model)
+
+
+def _tell_of_failure(runs: Sequence[Run], failed: Sequence[Run], error: Exception) -> None:
+    for model, _ in failed:
+        say(f"training failed with seed {model.seed}, in its generation {model.generation + 1}", file=sys.stderr)
+    say(f"all {len(runs)} runs are saved as they were before{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
+    for model, folder in failed:
+        _tell_how_to_replay(model, folder, error)
+
+
+def _with_timesteps(runs: Sequence[Run]) -> str:
+    """Return `how_to_go_on` with the timesteps of each checkpoint."""
+    lines = how_to_go_on(runs).splitlines()
+    return "\n".join(
+        f"{line}  ({run.folder.saved_timesteps} of {run.model.num_timesteps} timesteps)"
+        for run, line in zip(runs, lines, strict=True)
+    )

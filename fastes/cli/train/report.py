@@ -1,19 +1,23 @@
-"""How a training ends: its last parameters against its best ones, and the commands that follow."""
+"""The report at the end of one training or several: last parameters against best ones, and the commands that follow."""
 
 from __future__ import annotations
 
 import math
 import re
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from fastes.checkpoints.locate import BEST, CHECKPOINT
+from fastes.cli.train.start import Run
 from fastes.errors import WorkerError
 from fastes.model import FastES
-from fastes.reports.progress_bar import ProgressBar
+from fastes.pools.pool import run_trainings
+from fastes.reports.progress_bar import ProgressBar, SeedsBar
+from fastes.runs.curves import plot_curves, read_curve
 from fastes.runs.run_folder import RunFolder
 from fastes.runs.video import can_draw
 from fastes.system.console import say
@@ -30,7 +34,15 @@ class Session(NamedTuple):
 
 
 def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool, bar: ProgressBar) -> None:
-    """bar: shows how far the judging is, and vanishes."""
+    """Report on one training.
+
+    Args:
+        model: The model.
+        folder: Its run folder.
+        session: Its counters when this command began.
+        interrupted: Whether Ctrl-C has ended it.
+        bar: Shows the progress of judging, and vanishes.
+    """
     say(_counts(model, session))
     if model.out_of_time:
         say(f"ended by --max-minutes, before its budget; to go on: {resume_command(model, folder.shown)}")
@@ -52,7 +64,7 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
 
 
 def _counts(model: FastES, session: Session) -> str:
-    """How much was trained: in all, and since the run was resumed."""
+    """Return how much was trained, in total and since the run was resumed."""
     whole = f"{model.num_timesteps} timesteps in {counted(model.generation, 'generation')}"
     if not session.generations:
         return f"{whole}, {session.seconds:.1f} s"
@@ -62,11 +74,12 @@ def _counts(model: FastES, session: Session) -> str:
 
 
 class Outcome(NamedTuple):
-    """Returns of the parameters, over the same noise-free episodes.
+    """Evaluations of a training's parameters over the same noise-free episodes.
 
-    last: of the last parameters.
-    best: of those that had the best evaluation in training; None if the last ones are these, solved, or have won a final
-        selection.
+    Attributes:
+        last: The last parameters.
+        best: The parameters of the best evaluation in training; None if the last ones are these, are solved, or have won a
+            final selection.
     """
 
     last: Evaluation
@@ -79,14 +92,14 @@ class Outcome(NamedTuple):
 
 
 def most_judging(model: FastES) -> int:
-    """Noise-free episodes that `choose_best` plays at most."""
+    """Return the largest number of noise-free episodes that `choose_best` plays."""
     return 2 * model.settings.target_episodes
 
 
 async def choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Outcome:
-    """Compare the last parameters with those of the best evaluation over the same seeds; best.zip gets the better ones.
+    """Compare the last parameters with the best ones over the same seeds, and write the better ones to best.zip.
 
-    The last ones of a training that ended by time are those that it was judged to be.
+    If max_minutes ended the training, the last parameters are those of `as_judged`.
     """
     with model.as_judged():
         return await _choose_best(model, folder, bar)
@@ -94,15 +107,14 @@ async def choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Out
 
 async def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Outcome:
     episodes, best = model.settings.target_episodes, None
-    seeds = (
-        model.training.fresh_seeds(episodes) if model.solved else np.arange(episodes, dtype=np.int64)
-    )  # the confirmation once more
+    # a solved model plays the episodes of its confirmation again
+    seeds = model.training.fresh_seeds(episodes) if model.solved else np.arange(episodes, dtype=np.int64)
     chosen = model.solved or _has_selected(model)
     has_best = not chosen and (folder.path / BEST).exists()
     bar.judge(model, (1 + has_best) * episodes)
     last = await model.play_seeds(seeds)
     if has_best:
-        with FastES.load(folder.path / BEST, n_workers=0) as best_model:  # no environment is built beside those that play
+        with FastES.load(folder.path / BEST, n_workers=0) as best_model:  # builds no environment
             fits = best_model.settings.normalize_obs == model.settings.normalize_obs
             if not fits:  # a resumed run may have changed it
                 if not model.evaluator.is_shared:
@@ -110,7 +122,7 @@ async def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Ou
                 best_model.use_env(model.source)
             evaluator = model.evaluator if fits else best_model.evaluator
             whose = best_model.theta, best_model.normalizer
-            playing = evaluator.evaluate(*whose, seeds, model.training.episode_settings()[1])  # as long as the last ones' are
+            playing = evaluator.evaluate(*whose, seeds, model.training.episode_settings()[1])  # of the same length
             best = await playing if fits else evaluator.run(playing)
     bar.judge(model, 0)
     outcome = Outcome(last, best)
@@ -120,10 +132,10 @@ async def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Ou
 
 
 def _tell(model: FastES, outcome: Outcome, is_last: bool) -> None:
-    """is_last: whether what was judged are the last parameters, and not those of a trial that was better."""
+    """Print the outcome. is_last: whether the judged parameters are the last ones and not those of a better trial."""
     last, best, selected = outcome.last, outcome.best, _has_selected(model)
     shown = f"{last.in_words()} over {counted(len(last.returns), 'noise-free episode')}"
-    about = _about_target(model, outcome.kept.mean)  # behind what best.zip holds
+    about = _about_target(model, outcome.kept.mean)  # goes after the parameters that best.zip holds
     if model.solved:
         say(f"solved: {shown} (target {model.target_return:g})")
         return
@@ -139,13 +151,13 @@ def _tell(model: FastES, outcome: Outcome, is_last: bool) -> None:
 
 
 def _has_selected(model: FastES) -> bool:
-    """Whether a final selection has chosen the present parameters."""
+    """Return whether a final selection has chosen the present parameters."""
     archive = model.training.archive
     return archive is not None and archive.has_selected(model.generation)
 
 
 def _about_target(model: FastES, mean: float) -> str:
-    """The target, in brackets: training itself has not confirmed it."""
+    """Return a note about a target that training has not confirmed."""
     if math.isinf(model.target_return):
         return ""
     if mean < model.target_return:
@@ -157,31 +169,132 @@ def _about_target(model: FastES, mean: float) -> str:
 
 
 def _module_id(model: FastES) -> str | None:
-    """The id of an environment that a module has to be imported for: a checkpoint names none, so the command line has to."""
+    """Return the id of an environment that a module registers: a checkpoint names no modules, so commands have to."""
     return model.source.name if ":" in model.source.name else None
 
 
 def _env_flag(model: FastES) -> str:
-    """--env for the commands that play a run, where they need it."""
+    """Return the flag --env for commands that play a run, if they need it."""
     name = _module_id(model)
     return f" --env {shlex.quote(name)}" if name else ""
 
 
 def play_command(model: FastES, folder: RunFolder) -> str:
-    """With a video where one can be drawn."""
+    """Return the command that plays a run, with a video if one can be drawn."""
     video = f" --video {re.split('[/:]', model.source.name)[-1]}.mp4" if can_draw(model) else ""
     return f"fastes play {shlex.quote(str(folder.shown))}{_env_flag(model)}{video}"
 
 
 def resume_command(model: FastES, path: Path) -> str:
-    """The command that goes on with the run."""
+    """Return the command that resumes a run."""
     name = _module_id(model)
     return f"fastes train {shlex.quote(name) + ' ' if name else ''}--resume {shlex.quote(str(path))}{model.pool_choice.flags()}"
 
 
 def replay_command(model: FastES, path: Path, error: WorkerError) -> str:
+    """Return the command that plays the episode of an error again."""
     return f"fastes replay {shlex.quote(str(path))} --generation {error.generation} --job {error.job}{_env_flag(model)}"
 
 
 def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+# --- several trainings ------------------------------------------------------------------------------------------------
+
+
+def report_all(runs: Sequence[Run], seconds: float, interrupted: bool, bar: SeedsBar) -> None:
+    """Report on several trainings: a table, a picture, and the commands that follow. See `report`."""
+    timesteps, generations = (sum(getattr(model, name) for model, _ in runs) for name in ("num_timesteps", "generation"))
+    say(f"{counted(len(runs), 'seed')}: {timesteps} timesteps in {counted(generations, 'generation')}, {seconds:.1f} s")
+    outcomes = {} if interrupted else _judge(runs, bar)
+    bar.close()
+    if interrupted:
+        say(f"stopped by Ctrl-C{to_go_on(runs, solved_among(runs))}")
+    else:
+        if late := [run for run in runs if run.model.out_of_time]:
+            say(f"{counted(len(late), 'seed')} ended by --max-minutes, before the budget; to go on:\n{how_to_go_on(late)}")
+        _print_table(runs, outcomes)
+    for model, folder in runs:
+        if not interrupted:
+            folder.note_result(outcomes[model.seed].kept)
+    picture = draw_all(runs)  # matplotlib takes seconds until it is imported
+    for run in runs:
+        if not interrupted and not run.model.out_of_time:
+            run.folder.finish()
+    say(f"no learning curves: they need matplotlib, {install_command('plots')}" if picture is None else f"curves: {picture}")
+    if not interrupted:
+        best = max(runs, key=lambda run: _rank(outcomes[run.model.seed]))
+        say(f"to play the best one back: {play_command(best.model, best.folder)}")
+
+
+def how_to_go_on(runs: Sequence[Run]) -> str:
+    """Return a line per run with the command that resumes it."""
+    return "\n".join(f"  seed {model.seed}: {resume_command(model, folder.shown)}" for model, folder in runs)
+
+
+def solved_among(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.model.solved]
+
+
+def to_go_on(runs: Sequence[Run], solved: Sequence[Run], how: Callable[[Sequence[Run]], str] = how_to_go_on) -> str:
+    """Return the end of a sentence about all runs, and a line for each that is not solved.
+
+    Args:
+        runs: All runs.
+        solved: The solved ones, for which nothing is left to do.
+        how: Makes the lines.
+    """
+    left = [run for run in runs if run not in solved]
+    said = f"; solved: {', '.join(f'seed {model.seed}' for model, _ in solved)}" if solved else ""
+    return f"{said}; to go on:\n{how(left)}" if left else said
+
+
+def _judge(runs: Sequence[Run], bar: SeedsBar) -> dict[int, Outcome]:
+    """Run `choose_best` for all runs side by side."""
+    outcomes = run_trainings(*[choose_best(model, folder, bar) for model, folder in runs])
+    return {run.model.seed: outcome for run, outcome in zip(runs, outcomes, strict=True)}
+
+
+def _rank(outcome: Outcome) -> float:
+    """Return the mean return, or -inf if it is NaN."""
+    mean = outcome.kept.mean
+    return -math.inf if math.isnan(mean) else mean
+
+
+def _print_table(runs: Sequence[Run], outcomes: dict[int, Outcome]) -> None:
+    model = runs[0].model
+    target = "" if math.isinf(model.target_return) else f" (target {model.target_return:g})"
+    say(f"what each {BEST} holds, over {counted(model.settings.target_episodes, 'noise-free episode')}{target}:")
+    rows = [("seed", "timesteps", "return", "worst", "solved", "run folder")]
+    for model, folder in runs:
+        kept = outcomes[model.seed].kept
+        solved = "yes" if model.solved else "no" if target else "-"
+        shown = f"{kept.mean:.1f} +- {kept.std:.1f}", f"{kept.worst:.1f}"
+        rows.append((str(model.seed), str(model.num_timesteps), *shown, solved, str(folder.shown)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        *numbers, path = row
+        print("  ".join([*(f"{text:>{width}}" for text, width in zip(numbers, widths, strict=False)), path]))
+    means = [outcomes[model.seed].kept.mean for model, _ in runs]
+    worst = min(runs, key=lambda run: _rank(outcomes[run.model.seed])).model.seed
+    say(f"median return {float(np.median(means)):.1f}")
+    say(f"worst return {outcomes[worst].kept.mean:.1f} (seed {worst})")
+
+
+def draw_all(runs: Sequence[Run]) -> Path | None:
+    """Draw each learning curve, and all of them in one picture, which is named after the run folders.
+
+    Returns:
+        Path of that picture; None without matplotlib.
+    """
+    curves = []
+    for its_model, its in runs:
+        if not its.draw(its_model):
+            return None
+        curve = read_curve(its.path, its.shown)
+        curves.append(curve._replace(name=f"seed {its_model.seed}", target=its_model.target_return))
+    (first, folder), (last, last_folder) = runs[0], runs[-1]
+    name = f"runs-{folder.path.name}-{last_folder.path.name}.png"
+    plot_curves(curves, folder.path.parent / name, f"{first.source.name}, seeds {first.seed} to {last.seed}")
+    return folder.shown.parent / name

@@ -1,4 +1,4 @@
-"""How a training begins: a model and its run folder, new or resumed."""
+"""The start of a training: a model and its run folder, new or resumed."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ RUNS = "runs"  # the folder of run folders, unless --runs says another
 
 
 class Run(NamedTuple):
-    """A training, and what it leaves."""
+    """A model that trains, and its run folder."""
 
     model: FastES
     folder: RunFolder
 
 
 def new(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> Run:
+    """Make a new model and its run folder, which until_the_end unlocks."""
     runs = absolute(place_of_runs(arguments))
     model = new_model(arguments, arguments.seed)
     try:
@@ -47,7 +48,7 @@ def new(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> R
 
 
 def new_folder(arguments: argparse.Namespace, runs: Path, model: FastES) -> RunFolder:
-    """The next free one of the model's environment. runs: where they go, as it was absolutely before the model was made."""
+    """Create the next free run folder of the model's environment. runs: absolute path of the parent of all run folders."""
     try:
         path = new_run_folder(runs, model.source.name)
     except OSError as error:
@@ -58,7 +59,7 @@ def new_folder(arguments: argparse.Namespace, runs: Path, model: FastES) -> RunF
 
 
 def new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
-    """As the flags say. seed: None for a drawn one, or that of --config."""
+    """Make the model that the flags describe. seed: None for that of --config, or a drawn one."""
     given: dict[str, Any] = {
         "preset": arguments.preset,
         "n_workers": arguments.workers,
@@ -89,12 +90,12 @@ def new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
 
 
 def place_of_runs(arguments: argparse.Namespace) -> Path:
-    """The folder of run folders."""
+    """Return the parent of all run folders."""
     return Path(RUNS) if arguments.runs is None else arguments.runs
 
 
 def absolute(path: Path) -> Path:
-    """An environment may leave the working directory: to be asked before one is built."""
+    """Make a path absolute. Environments may change the working directory, so call this before one is built."""
     try:
         return path.absolute()
     except FileNotFoundError as error:
@@ -102,6 +103,7 @@ def absolute(path: Path) -> Path:
 
 
 def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> Run:
+    """Load the model of --resume and take its run folder, which until_the_end unlocks."""
     of_new_runs = ("runs", "seed", "preset", "config", "env_kwargs", "population_scale")
     if any(getattr(arguments, name) not in (None, []) for name in of_new_runs):
         raise ValueError(
@@ -121,7 +123,7 @@ def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) 
     buildable(model, f"fastes train {{}} --resume {shlex.quote(str(arguments.resume))}")
     if model.settings.total_timesteps <= model.num_timesteps and folder.finished:
         raise ValueError(_spent(arguments, model))
-    for file in folder.files:  # before anything is written: what they refuse may be one of today's settings
+    for file in folder.files:  # before anything is written: a changed setting may not fit them
         file.check(model)
     if model.budget and model.num_timesteps < model.settings.total_timesteps != model.budget:
         _tell_of_stretched_schedules(model)
@@ -131,7 +133,7 @@ def resumed(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) 
 
 
 def _spent(arguments: argparse.Namespace, model: FastES) -> str:
-    """Why a run does not go on."""
+    """Return the error of a run whose budget is spent."""
     budget, made = model.settings.total_timesteps, model.num_timesteps
     if "total_timesteps" in given_settings(arguments):
         return (
@@ -145,7 +147,7 @@ def _spent(arguments: argparse.Namespace, model: FastES) -> str:
 
 
 def _tell_of_stretched_schedules(model: FastES) -> None:
-    """Schedules run towards the new budget, so that what had fallen may rise."""
+    """Say that schedules stretch over the new budget: values that had fallen may rise."""
     settings = model.settings
     remaining = 1.0 - model.num_timesteps / settings.total_timesteps
     values = [
@@ -158,7 +160,7 @@ def _tell_of_stretched_schedules(model: FastES) -> None:
 
 
 def _value_at(name: str, value: str, remaining: float) -> str:
-    """The value of a schedule when so much of the progress remains."""
+    """Return the value of a schedule. remaining: share of the progress that remains."""
     if name in COUNTED:
         return str(count_at(value, remaining))
     return f"{make_schedule(name, value, ANY_NUMBER)(remaining):.4g}"
@@ -176,7 +178,7 @@ def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFo
 
 
 def note_start(model: FastES, folder: RunFolder, wrappers: Sequence[str] = ()) -> None:
-    """In the run folder. wrappers: that were named on the command line."""
+    """Write config.toml. wrappers: those of the command line."""
     command = shlex.join(["fastes", *sys.argv[1:]])
     cluster = model.pool_choice.for_run_folder()
     started = time.strftime("%Y-%m-%d %H:%M:%S%z")
@@ -185,7 +187,7 @@ def note_start(model: FastES, folder: RunFolder, wrappers: Sequence[str] = ()) -
 
 
 def tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
-    """On the console. what: which seeds go to which folders."""
+    """Print what is trained. what: the seeds and their run folders."""
     settings = model.settings
     shown = textwrap.shorten(str(settings.obs_columns).replace(",", ", "), 60, placeholder=" ...")
     seen = f" of observations {shown}" if settings.obs_columns != ALL else ""

@@ -1,4 +1,4 @@
-"""Signals end a training: after the running generation, or at once."""
+"""Signals that end a training: after the running generation, or at once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ INTERRUPTED = 130
 
 
 class StopOnSignal(Callback):
-    """The first Ctrl-C ends training after the running generation, the second one at once. After training one is enough.
+    """Ends training after the running generation at the first Ctrl-C, and at once at the second one, or after training.
 
-    SIGTERM and SIGHUP raise Terminated at once: whoever sends them does not wait for long.
+    SIGTERM and SIGHUP raise Terminated at once: their sender does not wait for long.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class StopOnSignal(Callback):
             signal.signal(number, signal.SIG_IGN if self.terminated else handler)  # a second one must not change the status
 
     def training_has_ended(self) -> None:
-        """There is no generation to wait for."""
+        """Let the next Ctrl-C take effect at once."""
         self._trains = False
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
@@ -51,7 +51,7 @@ class StopOnSignal(Callback):
         print(f"\nCtrl-C: ending after this generation{after}; again to stop at once", file=sys.stderr)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        if not self.terminated:  # else the checkpoint is being written, and must be
+        if not self.terminated:  # otherwise the checkpoint is being written
             self.terminated = number
             raise Terminated(number)
 
@@ -59,6 +59,6 @@ class StopOnSignal(Callback):
         self._may_select = self._may_select or model.settings.archive_size > 0 or model.selection.is_open
 
     def on_generation(self, model: Model, record: Record) -> bool:  # noqa: ARG002
-        if self.terminated:  # somebody has caught the exception
+        if self.terminated:  # a callback has caught the exception
             raise Terminated(self.terminated)
         return not self.requested
