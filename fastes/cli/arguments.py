@@ -1,4 +1,4 @@
-"""What the commands' arguments share: the parser, and how workers and an environment's arguments are given."""
+"""The parser of all commands, and the arguments that several of them have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastes.settings.settings import setting_names
 
 
 class Parser(argparse.ArgumentParser):
-    """Takes negative numbers with an exponent, and answers a wrong flag with the one that was meant."""
+    """A parser that takes negative numbers with an exponent and suggests the right flag for a wrong one."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         given, refused = self._without_env_flag(_join_negative_numbers(sys.argv[1:] if args is None else args))
@@ -27,9 +27,12 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def _without_env_flag(self, given: Sequence[str]) -> tuple[list[str], list[str]]:
-        """The arguments, and --env of a command that has none: it would be taken for the beginning of --env-kwargs.
+        """Separate --env if the command has no such flag: argparse would read it as --env-kwargs.
 
-        Its value stays, as the environment that stands without a flag.
+        Its value stays, as the positional environment.
+
+        Returns:
+            The other arguments, and the flags that were separated.
         """
         flags, kept, refused = self._option_string_actions, list[str](), list[str]()
         for each in given:
@@ -42,7 +45,7 @@ class Parser(argparse.ArgumentParser):
         return kept, refused
 
     def _answered(self, unknown: Sequence[str]) -> str:
-        """Unknown flags with the values behind them, and what to do instead of each."""
+        """Return unknown flags with their values, and advice about each."""
         groups: list[list[str]] = []
         for each in unknown:
             if each.startswith("-") or not groups:
@@ -55,7 +58,7 @@ class Parser(argparse.ArgumentParser):
         return ", ".join(f"{' '.join(group)}{text}" for group, text in zip(groups, told, strict=True))
 
     def _answer(self, flag: str) -> str:
-        """What to do instead of an unknown one, to be put behind it."""
+        """Return advice about an unknown flag, which goes after it."""
         flags, setting = self._option_string_actions, flag.lstrip("-").replace("-", "_")
         if not flag.startswith("-") and re.fullmatch(r"[\w.]+:\w+", flag) and "--wrapper" in flags:
             return ": --wrapper takes one, and comes again for the next"
@@ -70,13 +73,13 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"{error.message}{hint}") from None
 
     def error(self, message: str) -> NoReturn:
-        """Without the usage, which has a screenful of flags."""
+        """Exit with a message, without the usage, which would fill the screen."""
         flag = "--help-all" if "--help-all" in self._option_string_actions else "--help"
         self.exit(2, f"{self.prog}: error: {message} ({self.prog} {flag} lists what there is)\n")
 
 
 def _join_negative_numbers(argv: Sequence[str]) -> list[str]:
-    """--flag -1e5 as --flag=-1e5: argparse takes a negative number with an exponent for a flag."""
+    """Turn --flag -1e5 into --flag=-1e5: argparse takes a negative number with an exponent for a flag."""
     joined: list[str] = []
     for argument in argv:
         if re.fullmatch(r"-[\d._]+([eE][+-]?\d+)?|-inf", argument) and joined and re.fullmatch(r"--[\w-]+", joined[-1]):
@@ -87,7 +90,7 @@ def _join_negative_numbers(argv: Sequence[str]) -> list[str]:
 
 
 class _ShortHelp(argparse.Action):
-    """Shows the flags that matter, and how to see the others. const: their names, in order."""
+    """Shows the main flags and how to see the others. const: names of the main flags, in order."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:  # noqa: ARG002
         actions = {action.dest: action for action in parser._actions}
@@ -102,7 +105,7 @@ class _ShortHelp(argparse.Action):
 
 
 def add_short_help(parser: Any, main: Sequence[str]) -> None:
-    """--help for the main arguments, by name, and --help-all for all."""
+    """Add --help, which shows the main arguments, and --help-all."""
     parser.add_argument("-h", "--help", action=_ShortHelp, nargs=0, const=tuple(main), help="show these flags and exit")
     parser.add_argument("--help-all", action="help", help="show all flags, the settings in groups, and exit")
 
@@ -122,14 +125,14 @@ def add_cluster(parser: Any) -> None:
 
 
 def find_modules_here(*names: str | None) -> None:
-    """Let the module of an id such as 'module:Env-v0', or of a wrapper, lie in the working directory."""
+    """Search the working directory, too, for the modules of ids such as 'module:Env-v0', and of wrappers."""
     if any(":" in (name or "") for name in names):
         with contextlib.suppress(FileNotFoundError):  # the working directory was deleted
-            sys.path.append(os.getcwd())  # last, so that none is taken for a package of that name
+            sys.path.append(os.getcwd())  # last, so that no file here hides an installed package
 
 
 def add_env_kwargs(parser: Any) -> None:
-    """The flag whose words `parse_env_kwargs` reads; one that is typed twice has the words of both."""
+    """Add the flag whose words `parse_env_kwargs` reads. If it is typed twice, the words add up."""
     parser.add_argument(
         "--env-kwargs",
         nargs="+",
@@ -151,7 +154,7 @@ def add_wrapper(parser: Any, whose: str = "") -> None:
 
 
 def parse_env_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
-    """KEY=VALUE strings as a dict; a value that is not JSON is a string."""
+    """Parse KEY=VALUE strings; a value that is not JSON is a string."""
     kwargs = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")

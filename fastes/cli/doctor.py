@@ -1,6 +1,6 @@
-"""fastes doctor: what this machine has, what of it works, and what installs the rest.
+"""fastes doctor: report on this machine, what works, and the commands that install the rest.
 
-Nothing but the standard library is needed to import this: it is asked where something else cannot be imported.
+Importing this module needs only the standard library: it has to work if another package cannot be imported.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from fastes.system.installation import install_command, package_root
 from fastes.system.memory import available_memory, in_bytes, memory_limit
 from fastes.zoo.launcher import CPU_TORCH
 
-_SECONDS = 150.0  # for all tries together, on a busy machine too
-_NAMED = 4  # packages of an extra
+_SECONDS = 150.0  # for all tries together, on a busy machine
+_NAMED = 4  # packages of an extra that are named
 _BOOT = "import sys; sys.path[:] = {path!r}; from fastes.cli.doctor_tries import answer; answer({name!r})"
 
 
 class Row(NamedTuple):
-    """A line of the report. broken: FastES needs it, and it is not there or does not work."""
+    """A line of the report. broken: whether training needs the part, and it is missing or does not work."""
 
     name: str
     text: str
@@ -58,12 +58,12 @@ def add_doctor(commands: Any) -> None:
 
 
 def main() -> int:
-    """The report where fastes.cli.main cannot be imported."""
+    """Report if fastes.cli.main cannot be imported."""
     fill_standard_descriptors()
     return run_doctor(argparse.Namespace())
 
 
-def run_doctor(arguments: argparse.Namespace) -> int:  # noqa: ARG001  it has none
+def run_doctor(arguments: argparse.Namespace) -> int:  # noqa: ARG001
     print(f"FastES {__version__} in {package_root()}")
     broken: list[str] = []
     with _folder_to_write() as folder, _Tries(folder) as tries:
@@ -142,7 +142,7 @@ def _training(tries: _Tries) -> Iterator[Row]:
 
 
 def _sources() -> Row:
-    """Whether the core is compiled from the sources that lie beside the package, where there are some."""
+    """Check that the core is compiled from the sources next to the package, if there are any."""
     from fastes import _core
 
     root = Path(package_root())
@@ -162,7 +162,7 @@ def _drawing(tries: _Tries) -> Iterator[Row]:
 
 
 def _ways() -> list[tuple[str, str]]:
-    """Name of a row and MUJOCO_GL of each way of drawing that there may be here; '' for MuJoCo's own choice."""
+    """Return the name of a row and MUJOCO_GL of each possible way of drawing; '' for MuJoCo's own choice."""
     if sys.platform != "linux" or not find_spec("mujoco"):
         return [("MuJoCo", "")]
     chosen = os.environ.get("MUJOCO_GL")
@@ -189,13 +189,13 @@ def _optional() -> Iterator[Row]:
 
 
 def _first(names: list[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Return the first names and the number of the others."""
     more = len(names) - _NAMED
     return f"{', '.join(names[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
 class _Tries:
-    """Processes that try things, all at once, in a folder where they may leave files. A context manager: it ends them."""
+    """Processes that try things side by side, in a folder for their files. Leaving the context ends them."""
 
     def __init__(self, folder: str) -> None:
         self.until = time.monotonic() + _SECONDS
@@ -228,7 +228,7 @@ class _Tries:
                 process.communicate()
 
     def told(self, row: str, module: str, extra: str, way: str = "") -> str:
-        """What came of something that needs a module of an extra. way: in which MuJoCo draws."""
+        """Return the result of a try that needs a module of an extra, in words. way: MuJoCo's way of drawing."""
         if row not in self._processes:
             return f"needs {module}: {install_command(extra)}"
         works, text = self.result(row)
@@ -241,7 +241,7 @@ class _Tries:
         return f"no: {lacks}: {packages_command(way)}"
 
     def result(self, row: str) -> tuple[bool, str]:
-        """Whether it works, and what was found or what went wrong."""
+        """Return whether a try worked, and what it found or what went wrong."""
         process = self._processes[row]
         if isinstance(process, OSError):
             return False, f"no process could be started to try it: {process}"
@@ -256,7 +256,7 @@ class _Tries:
 
 
 def _end_of(status: int, err: bytes) -> str:
-    """How a process ended that did not say what it found."""
+    """Return how a process has ended that printed no result."""
     how = f"exit status {status}"
     if status < 0:
         with contextlib.suppress(ValueError):  # a signal without a name
@@ -267,7 +267,7 @@ def _end_of(status: int, err: bytes) -> str:
 
 @contextlib.contextmanager
 def _folder_to_write() -> Iterator[str]:
-    """A folder for what a library leaves; the root where no folder can be written."""
+    """Yield a folder for a library's files, or the root if no folder can be written."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="fastes-doctor-", ignore_cleanup_errors=True)
     except OSError:

@@ -1,6 +1,6 @@
-"""What `fastes doctor` tries, each in a process of its own: a driver that crashes must not end it.
+"""The tries of `fastes doctor`, each in its own process, because a driver may crash.
 
-Each function returns what it found, in words, or raises what went wrong.
+Each function returns its finding in words, or raises an exception.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _GL_RENDERER = 0x1F01  # OpenGL's number for the name of what draws
 
 
 def answer(name: str) -> None:
-    """Try one thing and write a line of JSON, {"works": ..., "text": ...}, the last on stdout. Ends the process at once.
+    """Try one thing, write a line of JSON to stdout, {"works": ..., "text": ...}, and end the process at once.
 
-    Drivers that are taken down in the wrong order crash or complain at the end of a process that did draw.
+    Some drivers crash or complain when a process that has drawn ends normally.
     """
     try:
         works, text = True, TRIES[name]()
@@ -31,7 +31,7 @@ def answer(name: str) -> None:
 
 
 def kernels() -> str:
-    """All variants of the kernels that this processor runs give the same bits."""
+    """Check that all variants of the kernels that this processor runs give the same bits."""
     import numpy as np
 
     from fastes import _core
@@ -52,7 +52,7 @@ def kernels() -> str:
 
 
 def training() -> str:
-    """A worker process plays what this one plays."""
+    """Check that a worker process plays the same as this one."""
     from fastes.model import FastES
 
     found = []
@@ -66,6 +66,7 @@ def training() -> str:
 
 
 def shared_memory() -> str:
+    """Allocate shared memory."""
     from fastes.rollout.shared_block import anonymous_file, open_nameless
 
     os.close(anonymous_file(1 << 20))
@@ -75,21 +76,22 @@ def shared_memory() -> str:
 
 
 def mujoco() -> str:
-    """A frame as `fastes play --video` draws it; MUJOCO_GL says how."""
+    """Draw a frame as `fastes play --video` does; MUJOCO_GL says how."""
     env, frame = _drawn("InvertedPendulum-v5")
-    by = import_module("OpenGL.GL").glGetString(_GL_RENDERER)  # of the context that the environment has made
+    by = import_module("OpenGL.GL").glGetString(_GL_RENDERER)  # in the context of the environment
     env.close()
     return f"{frame}{f', by {by.decode()}' if by else ''}"
 
 
 def classic_control() -> str:
+    """Draw a frame with pygame."""
     env, frame = _drawn("CartPole-v1")
     env.close()
     return frame
 
 
 def _drawn(env_id: str) -> tuple[Any, str]:
-    """An environment, and how long it takes for a frame: the shortest of some, since other tries run beside this one."""
+    """Return an environment and its shortest time per frame: other tries run at the same time."""
     import gymnasium
 
     env: Any = gymnasium.make(env_id, render_mode="rgb_array")
@@ -105,7 +107,7 @@ def _drawn(env_id: str) -> tuple[Any, str]:
 
 
 def video() -> str:
-    """ffmpeg encodes H.264, as `fastes play --video` has it; nothing is written."""
+    """Check that ffmpeg encodes H.264, as `fastes play --video` needs it; nothing is written."""
     import imageio_ffmpeg
 
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", "64x64", "-r", "30"]

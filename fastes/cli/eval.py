@@ -16,7 +16,7 @@ from fastes.model import FastES
 from fastes.reports.progress_bar import Repeatedly
 from fastes.system.console import say
 
-_SECONDS = 0.2  # between looks at the steps
+_SECONDS = 0.2  # between updates of the bar
 
 
 def add_eval(commands: Any) -> None:
@@ -48,7 +48,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _bar(model: FastES, episodes: int) -> Iterator[None]:
-    """On a terminal, over the steps that are played; it vanishes."""
+    """Show a bar over the steps on a terminal; it vanishes at the end."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return

@@ -35,10 +35,12 @@ _COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status.
+    """Run a command.
 
-    Wrong arguments give 2, a failed training 1, Ctrl-C 130, SIGTERM 143. Where the console's output cannot be written, a
-    training goes on and gives what it gives otherwise; the other commands, whose output is their result, give 1.
+    Returns:
+        The exit status: 2 for wrong arguments, 1 for a failed training, 130 for Ctrl-C, 143 for SIGTERM. If the console's
+        output cannot be written, a training continues with its usual status; the other commands, whose output is their
+        result, return 1.
     """
     fill_standard_descriptors()
     try:
@@ -71,7 +73,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 @contextlib.contextmanager
 def _short_warnings(caller: str) -> Iterator[None]:
-    """Show warnings of FastES without the line of code that they point at. caller: the file that calls `main`."""
+    """Show warnings of FastES without the line of code. caller: the file that calls `main`."""
     before, package = warnings.formatwarning, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
     def shown(message: Any, category: Any, filename: str, lineno: int, line: str | None = None) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fastes.models.model import Model
     from fastes.runs.video import VideoWriter
 
-_FRAMES_SECONDS = 10.0
+_FRAMES_SECONDS = 10.0  # between lines in a file or a pipe
 
 
 def add_play(commands: Any) -> None:
@@ -62,7 +62,7 @@ def run_play(arguments: argparse.Namespace) -> int:
 
 
 class _Drawing:
-    """Says how far the drawing of a video is: a bar on a terminal, elsewhere a line every _FRAMES_SECONDS."""
+    """Shows the progress of a video: a bar on a terminal, elsewhere lines."""
 
     def __init__(self, model: Model, episodes: int) -> None:
         self.steps = most_steps(model, episodes)
@@ -84,7 +84,7 @@ class _Drawing:
         most = min(writer.most, math.ceil(self.steps / writer.every) if self.steps < math.inf else math.inf)
         limit = "" if most == math.inf else f"{most:.0f} frames at most ({most / writer.fps:.0f} s) "
         print(f"drawing {limit}to {writer.path}", flush=True)
-        disable = None if sys.stderr is not None else True  # not where nobody watches: a file, a pipe, or nothing
+        disable = None if sys.stderr is not None else True  # None: tqdm shows no bar in a file or a pipe
         self._bar = tqdm(total=None if most == math.inf else int(most), unit="frame", dynamic_ncols=True, disable=disable)
 
     def tell(self, frames: int) -> None:
@@ -94,7 +94,7 @@ class _Drawing:
             print(f"{frames} frames drawn", flush=True)
 
     def write(self, line: str) -> None:
-        """A line of its own, above the bar."""
+        """Print a line above the bar."""
         if self._bar is None or self._bar.disable:
             print(line, flush=True)
         else:

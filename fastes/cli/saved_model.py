@@ -1,4 +1,4 @@
-"""What eval, play and replay share: which trained policy, in which environment, over which episodes."""
+"""The model of eval, play, replay and --resume: its file, its environment, its episodes."""
 
 from __future__ import annotations
 
@@ -50,10 +50,11 @@ def add_env(parser: Any) -> None:
 
 
 def load_model(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
+    """Load the model that the arguments name, in the environment that they describe."""
     path = find_checkpoint(arguments.model, arguments.checkpoint)
     env: Any = arguments.env
     kwargs = parse_env_kwargs(arguments.env_kwargs)
-    folder = path.parent if path.name in RUN_FILES else None  # config.toml beside it says which wrappers there were
+    folder = path.parent if path.name in RUN_FILES else None  # its config.toml names the run's wrappers
     if (source := wrapped_source(folder, env, kwargs, arguments.wrapper)) is not None:
         return FastES.load(path, source, n_workers)
     command = shlex.join(["fastes", *arguments.typed]).replace("{", "{{").replace("}", "}}") + ("" if env else " --env {}")
@@ -67,7 +68,7 @@ def load_model(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
 
 
 def read_run(folder: Path) -> Config | None:
-    """What the configuration of a run folder says; None where there is none."""
+    """Read the configuration of a run folder, if there is one."""
     tables = read_config(folder / CONFIG)
     return None if tables is None else config_of_run(tables)
 
@@ -75,9 +76,16 @@ def read_run(folder: Path) -> Config | None:
 def wrapped_source(
     folder: Path | None, env: str | None, kwargs: Mapping[str, Any], wrappers: Sequence[str]
 ) -> EnvSource | None:
-    """An environment in the wrappers that were typed, or else those of the run in a folder; None where there are none.
+    """Return the source of an environment in its wrappers.
 
-    env, kwargs: that were typed; what they leave out is the run's.
+    Args:
+        folder: Run folder that supplies what the other arguments leave out.
+        env: Id on the command line.
+        kwargs: Arguments of the environment on the command line.
+        wrappers: Wrappers on the command line.
+
+    Returns:
+        None if there are no wrappers.
     """
     run = None if folder is None else read_run(folder)
     names = wrappers or (run.wrappers if run is not None and env in (None, run.env) else ())
@@ -93,12 +101,12 @@ def wrapped_source(
 
 
 def _with_kwargs(path: Path, kwargs: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The id of the checkpoint's environment, and its arguments with these in front; no id where it has none."""
+    """Return the id of the checkpoint's environment, if known, and its arguments updated by kwargs."""
     data = read_checkpoint(path).data.get("env")
     if isinstance(data, dict) and "id" in data:
         register_atari(str(data["id"]))
     if not isinstance(data, dict) or "id" not in data or data["id"] not in gymnasium.registry:
-        return None, {}  # the model says what is missing
+        return None, {}  # FastES.load says what is missing
     try:
         return str(data["id"]), {**plain_kwargs(data), **kwargs}
     except CannotRebuild:
@@ -113,16 +121,18 @@ def check_episodes(arguments: argparse.Namespace) -> None:
 
 
 def most_steps(model: Model, episodes: int) -> float:
-    """That so many noise-free episodes can have; infinity where they have no limit."""
+    """Return the most steps that a number of noise-free episodes can have; infinity without a limit."""
     model.note_episode_limit()
     longest = min(model.training.longest_episode(), model.training.episode_limit or STEP_GUARD)
     return episodes * longest if longest < STEP_GUARD else math.inf
 
 
 def buildable(model: FastES, command: str) -> FastES:
-    """The model, unless its environment cannot be built: better said now than by a worker.
+    """Return the model if its environment can be built; otherwise raise ValueError, before a worker fails.
 
-    command: what to type instead, with {} for the environment.
+    Args:
+        model: The model.
+        command: Command that the error proposes, with {} for the environment.
     """
     missing = model.source.factory
     if isinstance(missing, MissingEnv):
@@ -131,7 +141,7 @@ def buildable(model: FastES, command: str) -> FastES:
 
 
 def _how_to_name(name: str, command: str, reason: str) -> str:
-    """What to type so that an environment is found."""
+    """Return advice about an environment that was not found."""
     if MAY_NAME_CODE in reason:
         if "--env-kwargs" in command:
             return f"Where you know them, add --env {name}, and all of them to --env-kwargs"

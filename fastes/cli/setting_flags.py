@@ -1,4 +1,4 @@
-"""One flag for each setting, and how their values are read."""
+"""A flag for each setting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXAMPLE = """'{"alive_bonus": [0, 1]}', in quotes for the shell"""
 
 
 def add_settings(parser: Any) -> None:
-    """Their help shows what an environment without a preset gets, and in brackets what it gets with a network."""
+    """Add the flags. Their help shows the defaults of an environment without a preset, and those with a network."""
     general = load_preset(GENERAL)
     groups: dict[str, Any] = {}
     for item in grouped_fields():
@@ -30,7 +30,7 @@ def add_settings(parser: Any) -> None:
 
 def _add_setting(group: Any, item: Any, general: Mapping[str, Any]) -> None:
     flag, text = "--" + item.name.replace("_", "-"), described(item).help.replace("%", "%%")
-    if item.name == "policy":  # its values are the metavar
+    if item.name == "policy":  # the metavar shows its values
         text = text.partition("; ")[2]
     if item.name == "policy_kwargs":
         _add_policy_keys(group)
@@ -54,7 +54,7 @@ def _add_setting(group: Any, item: Any, general: Mapping[str, Any]) -> None:
 
 
 def _add_policy_keys(group: Any) -> None:
-    """A flag for each key of policy_kwargs, whose help shows the default of each policy that has it."""
+    """Add a flag for each key of policy_kwargs, whose help shows the default of each policy that has it."""
     for key in KEYS.values():
         told, kind = key.told, str(key.item.type)
         text = f"{told.help}{_whose_and_defaults(key)}".replace("%", "%%")
@@ -71,7 +71,7 @@ def _add_policy_keys(group: Any) -> None:
 
 
 def _whose_and_defaults(key: Key) -> str:
-    """The policies that have a key, and its defaults in brackets, for the end of its help."""
+    """Return the policies that have a key, and its defaults in brackets, for the end of its help."""
     (first, of_first), *others = key.policies_by_default()
     whose = "" if others or len(of_first) == len(POLICIES) else f", of {_listed(of_first)}"
     more = "".join(f"; {_words(default)} of {_listed(policies)}" for default, policies in others)
@@ -91,7 +91,7 @@ def _made_by(of_int: Callable[[int], Any]) -> Callable[[str], Any]:
 
 
 def _name_or_list(text: str) -> Any:
-    """A name, or JSON."""
+    """Parse a name, or a list in JSON."""
     if not text.lstrip().startswith("["):
         return text
     try:
@@ -101,12 +101,12 @@ def _name_or_list(text: str) -> Any:
 
 
 def _one_of(choices: Sequence[str]) -> str:
-    """As argparse shows choices. What is none of them is answered by the settings' own check, which suggests one."""
+    """Format choices as argparse does. The settings' own check refuses other values, with a suggestion."""
     return f"{{{','.join(choices)}}}"
 
 
 def _int(text: str) -> int:
-    """An int, also written 1e6 or 1_000_000."""
+    """Parse an int, also in the forms 1e6 and 1_000_000."""
     try:
         number = float(text.replace("_", ""))
         whole = number == int(number)
@@ -135,7 +135,7 @@ def _number_or_text(text: str) -> float | str:
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The settings whose flags were given."""
+    """Return the settings whose flags were given."""
     given = {}
     for item in fields(Settings):
         value = getattr(arguments, item.name, None)
