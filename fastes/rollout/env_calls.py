@@ -1,4 +1,4 @@
-"""Calls that change a training's environments: kept in order, sent to every process that plays, and made again in a new one."""
+"""Calls that change a training's environments: kept in order, sent to every process, and repeated on each new environment."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from fastes.errors import summary_of
 
 Env = gymnasium.Env[Any, Any]
 SET_ATTR, ENV_METHOD, SET_OPTIONS = "set_attr", "env_method", "set_options"
-FORGET = "forget_calls"  # an environment is built anew, without the calls before
-LEFT_OUT = "left out"  # a call that a checkpoint could not hold: it is not made, and its name says which it was
-_HEAD = 16  # bytes before a record: the number of the one that it follows, and its size
+FORGET = "forget_calls"  # environments are rebuilt, without the calls before
+LEFT_OUT = "left out"  # a call that a checkpoint could not hold: it is not made, and its name describes it
+_HEAD = 16  # bytes before a record: the number of the record before it, and its size
 
 
 class EnvCall(NamedTuple):
-    """A call that every environment is given.
+    """A call that is made on every environment.
 
-    kind: SET_ATTR, ENV_METHOD, SET_OPTIONS, FORGET or LEFT_OUT.
-    name: of the attribute or method.
-    arguments: (args, kwargs), pickled when the call was recorded: what is changed later changes nothing.
+    Attributes:
+        kind: SET_ATTR, ENV_METHOD, SET_OPTIONS, FORGET or LEFT_OUT.
+        name: The attribute or method.
+        arguments: (args, kwargs), pickled when the call was recorded, so that later changes to them have no effect.
     """
 
     kind: str
@@ -36,10 +37,11 @@ class EnvCall(NamedTuple):
     arguments: bytes
 
     def given(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Its arguments, a copy for each environment."""
+        """Unpickle the arguments: each environment gets a copy of its own."""
         return cloudpickle.loads(self.arguments)  # type: ignore[no-any-return]
 
     def in_words(self) -> str:
+        """Return the call as it would be written in Python."""
         if self.kind in (LEFT_OUT, FORGET):
             return self.name
         args, kwargs = self.given()
@@ -47,7 +49,7 @@ class EnvCall(NamedTuple):
         return f"{self.kind}({', '.join([repr(self.name), *shown] if self.name else shown)})"
 
     def to_json(self) -> dict[str, Any]:
-        """For a checkpoint, which holds plain JSON values, and of any other only which call it was."""
+        """Return the call for a checkpoint. If an argument is not a plain JSON value, only the call's text is stored."""
         if self.kind not in (LEFT_OUT, FORGET):
             args, kwargs = self.given()
             if all(map(_is_plain, (*args, *kwargs.values()))):
@@ -57,7 +59,11 @@ class EnvCall(NamedTuple):
 
     @classmethod
     def from_json(cls, record: object) -> EnvCall:
-        """The call that `to_json` wrote; ValueError for anything else."""
+        """Read a call that `to_json` wrote.
+
+        Raises:
+            ValueError: For anything else.
+        """
         if not isinstance(record, dict) or set(record) != {"kind", "name", "args", "kwargs"}:
             raise ValueError("it is no record of a call")
         kind, name, args, kwargs = record["kind"], record["name"], record["args"], record["kwargs"]
@@ -80,7 +86,7 @@ def _are_options(value: object) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether JSON gives exactly the same value back, and it is numbers, flags and words: no path, no module, no command."""
+    """Whether JSON returns exactly this value, made of numbers, flags and plain words: no path, module or command."""
     if type(value) is str:
         return re.fullmatch(r"[\w-]{0,64}", value) is not None
     if type(value) is float:
@@ -95,17 +101,21 @@ def _is_plain(value: Any) -> bool:
 
 
 class EnvCalls:
-    """The calls of a training, in order. They only become more: what was made before is known by how many there were."""
+    """The calls of a training, in order. Calls are only added, so their number identifies an earlier state."""
 
     def __init__(self, made: Sequence[EnvCall] = ()) -> None:
         self.made = tuple(made)
-        self._sent = len(self.made)  # environments may have been given so many
+        self._sent = len(self.made)  # calls that environments may already have been given
 
     def __len__(self) -> int:
         return len(self.made)
 
     def record(self, kind: str, name: str, *args: Any, **kwargs: Any) -> None:
-        """From the next request on, environments are given it. TypeError for arguments that cannot be sent to processes."""
+        """Add a call, which environments are given from the next request on.
+
+        Raises:
+            TypeError: If the arguments cannot be pickled.
+        """
         try:
             call = EnvCall(kind, name, cloudpickle.dumps((args, kwargs)))
             call.given()
@@ -119,43 +129,46 @@ class EnvCalls:
         self.made = (*kept, call)
 
     def sent(self, count: int | None = None) -> tuple[EnvCall, ...]:
-        """The calls that environments are given in the next request: all of them, or the first `count`."""
+        """Return the calls for the next request: all of them, or the first `count`."""
         self._sent = len(self.made)
         return self.made if count is None else self.made[:count]
 
     def restore(self, made: Sequence[EnvCall]) -> None:
-        """Have these and no others."""
+        """Replace all calls."""
         self.made, self._sent = tuple(made), len(made)
 
     def left_out(self) -> list[str]:
-        """In words: those that a checkpoint did not hold, and that were not forgotten since."""
+        """Return the texts of calls that the checkpoint could not hold and that were not forgotten since."""
         return [call.name for call in in_force(self.made) if call.kind == LEFT_OUT]
 
 
 def in_force(calls: Sequence[EnvCall]) -> Sequence[EnvCall]:
-    """The calls that a new environment has to be given."""
+    """Return the calls that a new environment needs: those after the last FORGET."""
     kinds = [call.kind for call in calls]
     return calls[len(kinds) - kinds[::-1].index(FORGET) :] if FORGET in kinds else calls
 
 
 class ResetOptions(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Begins each episode with options, which the environment's reset knows."""
+    """Passes options to reset at the start of each episode."""
 
     def __init__(self, env: Env, options: dict[str, Any] | None = None) -> None:
         super().__init__(env)
-        self._options = options  # no name that set_attr may mean, or get_attr
+        self._options = options  # private, so that set_attr and get_attr do not find it
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         return self.env.reset(seed=seed, options={**self._options, **(options or {})} if self._options else options)
 
 
 def make_call(env: Env, call: EnvCall) -> Env:
-    """Give an environment a call; returns the environment, which options put a wrapper around.
+    """Make a call on an environment.
 
-    An attribute is set in the outermost layer that has it, else in the innermost environment.
+    An attribute is set in the outermost layer that has it, or in the innermost environment if none has it.
+
+    Returns:
+        The environment; options put a wrapper around it.
 
     Raises:
-        ValueError: For any exception in the call, with the call's name.
+        ValueError: For any exception in the call, with the call's text.
     """
     if call.kind == LEFT_OUT:
         return env
@@ -184,7 +197,7 @@ def _owner_of(env: Env, name: str) -> Env:
 
 
 def made_on(env: Env, calls: Sequence[EnvCall]) -> Env:
-    """A new environment after these calls; it is closed where one fails."""
+    """Make all calls that are in force on a new environment, which is closed if one fails."""
     try:
         for call in in_force(calls):
             env = make_call(env, call)
@@ -195,9 +208,9 @@ def made_on(env: Env, calls: Sequence[EnvCall]) -> Env:
 
 
 class CallRecords:
-    """The calls of a pool's requests, each with a number, and the number of the one that it follows: 0 is none.
+    """The calls of a pool's requests as a tree: each record has a number and the number of the record before it, 0 for none.
 
-    A parent adds to them, and writes them to a file that its workers read: before a request that has them can be claimed.
+    The parent adds records and writes them to a file before a request that needs them can be claimed; its workers read them.
     """
 
     def __init__(self) -> None:
@@ -208,7 +221,7 @@ class CallRecords:
         self._at = 0
 
     def number(self, calls: tuple[EnvCall, ...]) -> int:
-        """The number of the last of these calls. New ones are added."""
+        """Return the number of the last of these calls. New calls are added."""
         known, number = self._last
         if calls is not known:
             if calls[: len(known)] != known:
@@ -224,7 +237,7 @@ class CallRecords:
         return number
 
     def write_to(self, fd: int, at: int) -> None:
-        """From now on to this file, from byte `at` on: those that there are, and each that comes."""
+        """Write all records, and each new one, to a file from byte `at` on."""
         self._fd, self._at = fd, at
         for record in self._records:
             self._write(record)
@@ -239,11 +252,11 @@ class CallRecords:
             left, self._at = left[written:], self._at + written
 
     def read_from(self, fd: int, at: int) -> None:
-        """In a worker: where its parent writes them."""
+        """Read the records that the parent writes to this file from byte `at` on."""
         self._fd, self._at = fd, at
 
     def _read(self, last: int) -> None:
-        """Up to that of this number; the parent may be writing a later one."""
+        """Read records up to this number; the parent may be writing a later one."""
         while len(self._records) < last:
             head = os.pread(self._fd, _HEAD, self._at)
             before, size = int.from_bytes(head[:8], "little"), int.from_bytes(head[8:], "little")
@@ -251,7 +264,7 @@ class CallRecords:
             self._at += _HEAD + size
 
     def way(self, have: int, want: int) -> list[EnvCall] | None:
-        """The calls that lead from one number to another; None if there is no such way."""
+        """Return the calls that lead from one record to another; None if the second does not follow from the first."""
         self._read(want)
         found = []
         while want > have:
@@ -262,12 +275,16 @@ class CallRecords:
 
 
 def calls_to_json(calls: EnvCalls) -> list[dict[str, Any]]:
-    """For a checkpoint."""
+    """Return the calls for a checkpoint."""
     return [call.to_json() for call in calls.made]
 
 
 def calls_from_json(records: object) -> tuple[EnvCall, ...]:
-    """The calls that `calls_to_json` wrote; ValueError for anything else."""
+    """Read calls that `calls_to_json` wrote.
+
+    Raises:
+        ValueError: For anything else.
+    """
     if not isinstance(records, list):
         raise ValueError(f"{reprlib.repr(records)} is no list of calls")
     return tuple(EnvCall.from_json(record) for record in records)

@@ -19,24 +19,27 @@ _USUAL, _LEAST, _GENERATIONS = 10_000, 1_000, 10
 
 
 def usual_limit(budget: int, episodes: int) -> int:
-    """Steps after which an episode is cut when neither its environment nor a setting has a limit: 10,000.
+    """Return the steps after which an episode is cut if neither its environment nor a setting has a limit.
 
-    With a smaller budget it is as many as let ten generations fit in, but at least 1,000.
+    Args:
+        budget: The training's environment steps, 0 for no limit.
+        episodes: The episodes of a generation.
 
-    budget: of the training, 0 for none.
-    episodes: of a generation.
+    Returns:
+        10,000; with a small budget, as many steps as let ten generations fit in, but at least 1,000.
     """
     return min(_USUAL, max(_LEAST, budget // (_GENERATIONS * episodes))) if budget else _USUAL
 
 
 class Episode(NamedTuple):
-    """How an episode went.
+    """The result of an episode, or of a candidate's episodes.
 
-    episode_return: undiscounted sum of rewards.
-    length: environment steps.
-    success: see `success_of`.
-    cut: 1 where a limit of FastES ended it and not the environment, else 0; of a candidate, how many of its episodes.
-    info: of the last step, as the environment gave it; None of a candidate.
+    Attributes:
+        episode_return: Undiscounted sum of rewards; a candidate's mean over its episodes.
+        length: Environment steps.
+        success: See `success_of`.
+        cut: 1 if a limit of FastES ended the episode and not the environment, else 0; a candidate's number of such episodes.
+        info: The last step's, as the environment returned it; None for a candidate.
     """
 
     episode_return: float
@@ -49,22 +52,17 @@ class Episode(NamedTuple):
 class EpisodeSettings(NamedTuple):
     """The settings that the episodes of a generation share.
 
-    max_steps: an episode ends there at the latest.
-    action_noise: standard deviation, before the action mapping.
-    sample: discrete actions are sampled from the policy's distribution instead of its mode.
-    per_candidate: how many a candidate has.
+    Attributes:
+        max_steps: Steps after which an episode is cut.
+        action_noise: Standard deviation of the noise on actions, before the action mapping.
+        sample: Whether discrete actions are sampled from the policy's distribution; its mode is taken otherwise.
+        per_candidate: Episodes per candidate.
     """
 
     max_steps: int = STEP_GUARD
     action_noise: float = 0.0
     sample: bool = False
     per_candidate: int = 1
-
-
-def _act_on(actor: Actor, flatten: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """The actor's action for an observation, which is flattened first if asked."""
-    act = actor.act
-    return act if flatten is None else lambda obs: act(flatten(obs))
 
 
 def run_episode(
@@ -77,16 +75,23 @@ def run_episode(
 ) -> Episode:
     """Play one episode from env.reset(seed=env_seed).
 
-    actor: its parameters, normaliser and counting are set.
-    settings: of the episode.
-    action_key: of the noise on its actions.
-    flatten: what flattens an observation; None if it stays as it is.
+    The seed also sets the global random state of Python, NumPy and torch, for environments that draw from it.
 
-    The global random state of Python, NumPy and torch starts from the seed, too, for environments that draw from it.
+    Args:
+        env: The environment.
+        actor: The policy; its parameters, normaliser and counters are set.
+        env_seed: int in [0, 2^32).
+        settings: Limits and noise.
+        action_key: The key of the noise on actions.
+        flatten: Flattens an observation; None to pass it to the actor as it is.
+
+    Raises:
+        TypeError, ValueError: If the environment returns something that cannot be used; the message says which part.
     """
     seed_global_random(env_seed)
     actor.begin_episode(action_key, settings.action_noise, settings.sample)
-    act, step = _act_on(actor, flatten), env.step
+    actor_acts, step = actor.act, env.step
+    act = actor_acts if flatten is None else lambda obs: actor_acts(flatten(obs))
     episode_return, length, cut = 0.0, 0, 0
     obs: Any = None
     info: Any = None

@@ -107,15 +107,15 @@ class PoolSpec:
     Attributes:
         source: Builds the environment.
         trainings: The needs of each training; `Request.training` is a position in it.
-        on_env_error: 'stop' lets an exception of the environment end the round, 'penalise' makes it a return of NaN.
-        step_timeout: Seconds after which a worker without an env.step counts as hung; None learns it from the episodes.
-        worker_max_episodes: Episodes after which a new process takes a worker's place; 0 for never.
-        env_shown: Whether the parent has built an environment: what that prints need not be shown again.
+        on_env_error: 'stop' lets an exception of the environment end the request, 'penalise' makes it a return of NaN.
+        step_timeout: Seconds without an env.step after which a worker counts as hung; None learns it from the episodes.
+        worker_max_episodes: Episodes after which a new process replaces a worker; 0 for never.
+        env_shown: Whether the parent has built an environment, so that workers do not repeat what building it prints.
         info_bytes: Room for the last info of each candidate's episode, 0 if no callback reads them.
-        info_keywords: The keys that come first if the room is short.
-        spaces: The observation and the action space of the parent's environment; None if it has none, or they cannot be
-            compared.
-        evaluations_first: Whether noise-free episodes begin before candidates that wait at the same time, as is best if the
+        info_keywords: The keys that are kept if the room is short.
+        spaces: The observation and action space of the parent's environment; None if it built none, or if the spaces cannot
+            be compared.
+        evaluations_first: Whether noise-free episodes begin before candidates that wait at the same time. That is best if the
             next generation waits for their results.
         first_worker: The number of the pool's first environment; the others follow.
     """
@@ -138,17 +138,17 @@ class PoolSpec:
         return list(dict.fromkeys((each.table_size, each.table_seed) for each in self.trainings if each.table_size))
 
     def table_of(self, training: int) -> int:
-        """The number of a training's noise table, a position in `tables`; -1 if it has none."""
+        """Return the position of a training's noise table in `tables`; -1 if it has none."""
         needs = self.trainings[training]
         return self.tables.index((needs.table_size, needs.table_seed)) if needs.table_size else -1
 
     def layout(self, n_workers: int) -> BlockLayout:
-        """The sizes of a block for n_workers workers."""
+        """Return the sizes of a block for n_workers workers."""
         parts = [each.layout(self.info_bytes, self.table_of(number)) for number, each in enumerate(self.trainings)]
         return BlockLayout(tuple(parts), n_workers, tuple(size for size, _ in self.tables))
 
     def block(self, n_workers: int, shared: bool = True) -> SharedBlock:
-        """A new block for a pool with n_workers workers, with the reference batches in it."""
+        """Make a block for a pool with n_workers workers, and copy the reference batches into it."""
         block = SharedBlock(self.layout(n_workers), shared=shared)
         for number, training in enumerate(self.trainings):
             if training.reference is not None:
@@ -156,7 +156,7 @@ class PoolSpec:
         return block
 
     def without_references(self) -> PoolSpec:
-        """The same for processes that have the reference batches in the block."""
+        """Return the spec without reference batches, for processes that find them in the block."""
         return replace(self, trainings=tuple(replace(each, reference=None) for each in self.trainings))
 
     def check_spaces(self, env: Any) -> None:
@@ -197,7 +197,7 @@ def _fits(policy: AnySpec, found: Pair) -> bool:
 
 
 def comparable(pair: Pair | None) -> Pair | None:
-    """The spaces; None if they differ from their own copies, as those of classes without a comparison do."""
+    """Return the spaces; None if they differ from their own copies, as spaces without `__eq__` do."""
     try:
         return pair if pair is not None and all(map(alike, pair, pickle.loads(cloudpickle.dumps(pair)))) else None
     except Exception:
@@ -214,11 +214,11 @@ class Request(NamedTuple):
         perturbations: The generation's; None for noise-free episodes.
         eval_seeds: Environment seeds of noise-free episodes, int64 (n,), n at most `TrainingNeeds.num_evals`.
         generation: The generation that theta is evaluated for, as the strategy counts, from 0; -1 for none.
-        first_pair: The pairs before it were in an earlier request of the same generation, and keep their numbers.
+        first_pair: The first pair to play; an earlier request of the generation had those before it.
         jobs: Numbers of the jobs to run, int64 (n,); None for all.
         training: The request's training, a position in `PoolSpec.trainings`.
-        strategy: An EvolutionStrategy in the state that drew the candidates, for pools whose nodes take its steps too.
-        calls: The calls that environments have been given when they play it, in order.
+        strategy: The EvolutionStrategy in the state that drew the candidates, for pools whose nodes repeat its steps.
+        calls: The calls that are made on environments before they play the request, in order.
     """
 
     theta: npt.NDArray[np.float32]
@@ -235,7 +235,7 @@ class Request(NamedTuple):
 
 
 class StepsPlayed(NamedTuple):
-    """Environment steps: of candidates, and of noise-free episodes."""
+    """Environment steps of candidates and of noise-free episodes."""
 
     candidates: int = 0
     evaluations: int = 0
@@ -245,7 +245,7 @@ class RequestScalars(NamedTuple):
     """The numbers of a request that are not arrays.
 
     Attributes:
-        ticket: The ticket under which its jobs were claimed; 0 if jobs are not claimed.
+        ticket: The ticket under which jobs were claimed; 0 if the pool claims none.
         generation: As the strategy counts, from 0; -1 for none.
         sigma: The standard deviation of the candidates' noise.
         obs_clip: The limit at which normalised observations are clipped.
@@ -260,7 +260,7 @@ class RequestScalars(NamedTuple):
 
     @classmethod
     def of(cls, slot: RequestSlot, ticket: int = 0) -> RequestScalars:
-        """Read them from a request's slot."""
+        """Read the numbers from a request's slot."""
         words, numbers = slot.words, slot.numbers
         steps, noise, per_candidate = int(words[MAX_STEPS]), float(numbers[ACTION_NOISE]), int(words[PER_CANDIDATE])
         episodes = EpisodeSettings(steps, noise, bool(words[SAMPLE]), per_candidate)
@@ -274,13 +274,13 @@ class Batch:
     Attributes:
         returns: Means over a candidate's episodes, float64 (n, 2); of noise-free episodes, float64 (n,).
         lengths: Total steps of a candidate's episodes, int64 of the same shape.
-        successes: Shares of a candidate's episodes, float64 of that shape, NaN if the environment does not report it.
-        cuts: The number of its episodes that were cut (see `Episode`), int64 of that shape.
+        successes: Fractions of a candidate's episodes, float64 of that shape, NaN if the environment reports none.
+        cuts: Episodes that were cut (see `Episode`), int64 of that shape.
         moments: Moments of a candidate's observations, float64 (2 * n, 2, obs_size); (0, 2, obs_size) for noise-free
             episodes; or their sums.
         busy_seconds: Seconds of playing, summed over workers.
         rerun: Jobs run again because their worker died.
-        penalised: The text of one of the exceptions that were made a return of NaN, or ''.
+        penalised: The text of an exception that was made a return of NaN, or ''.
         per_candidate: Episodes of each candidate.
         infos: The last step's info of each episode of each candidate, in job order; () if no callback reads them.
         has_masks: Whether one of the last infos of candidates had an action mask.
@@ -299,11 +299,11 @@ class Batch:
     has_masks: bool = False
 
     def moment_sums(self) -> MomentSums:
-        """Sums of `moments`."""
+        """Return the sums of `moments`."""
         return self.moments if isinstance(self.moments, MomentSums) else MomentSums.of(self.moments, self.lengths.ravel())
 
     def joined(self, later: Batch) -> Batch:
-        """With those of a later request of the same generation, whose pairs follow."""
+        """Append the results of a later request of the same generation."""
         return Batch(
             returns=np.concatenate([self.returns, later.returns]),
             lengths=np.concatenate([self.lengths, later.lengths]),
@@ -320,14 +320,22 @@ class Batch:
 
 
 def _moments_together(first: Batch, second: Batch) -> npt.NDArray[np.float64] | MomentSums:
-    """The moments of two batches, as sums if one of them has sums."""
+    """Join the moments of two batches; as sums if one of them has sums."""
     if isinstance(first.moments, np.ndarray) and isinstance(second.moments, np.ndarray):
         return np.concatenate([first.moments, second.moments])
     return first.moment_sums() + second.moment_sums()
 
 
 class EpisodeDescription(NamedTuple):
-    """Which episode went wrong, in words and for an exception's attributes."""
+    """An episode that failed: a text, and the attributes of its exception.
+
+    Attributes:
+        text: The episode in words.
+        generation: As in progress.csv, from 1; 0 for none.
+        job: Its number for `replay`. Evaluations follow the candidates.
+        env_seed: Its environment seed.
+        replay: The Python call that plays it again in one process.
+    """
 
     text: str
     generation: int
@@ -337,10 +345,7 @@ class EpisodeDescription(NamedTuple):
 
 
 def describe_episode(spec: PoolSpec, slot: RequestSlot, job: int, episode: int) -> EpisodeDescription:
-    """An episode of a job in words, with what plays it again in one process. Generations are numbered as in progress.csv.
-
-    Noise-free episodes of a generation are numbered after the room for its candidates.
-    """
+    """Describe an episode of a job."""
     generation = int(slot.words[GENERATION]) + 1
     if slot.layout.num_pairs:
         seed, told = int(slot.env_seed[job // 2, episode]), job
@@ -357,7 +362,14 @@ def describe_episode(spec: PoolSpec, slot: RequestSlot, job: int, episode: int) 
 
 
 def warn_of_penalty(known: set[str], summary: str, where: str, trace: str) -> None:
-    """Say once of each kind of exception that it was made a return of NaN. summary: its type, a colon, what it says."""
+    """Warn that an exception was made a return of NaN, once for each type of exception.
+
+    Args:
+        known: The types that were reported, to which this one is added.
+        summary: The type, a colon, the message.
+        where: The episode in words.
+        trace: The traceback.
+    """
     kind = summary.partition(":")[0]
     if kind in known:
         return
@@ -366,7 +378,7 @@ def warn_of_penalty(known: set[str], summary: str, where: str, trace: str) -> No
 
 
 def publish(slot: RequestSlot, request: Request) -> npt.NDArray[np.int64]:
-    """Write a request into its slot; returns its jobs in the order of claiming."""
+    """Write a request into its slot, and return its jobs in the order of claiming."""
     perturbations, normalizer, settings = request.perturbations, request.normalizer, request.episodes
     generation = request.generation if perturbations is None else perturbations.generation
     words, numbers = slot.words, slot.numbers
@@ -394,7 +406,7 @@ def publish(slot: RequestSlot, request: Request) -> npt.NDArray[np.int64]:
 
 
 def collect(slot: RequestSlot, request: Request, jobs: npt.NDArray[np.int64], rerun: int, penalised: str) -> Batch:
-    """Copy a finished request's results out of its slot. Those of single candidates stay without their pairs, (n,)."""
+    """Copy a finished request's results out of its slot; (n,) if it had single candidates instead of pairs."""
     paired = slot.layout.num_pairs and (request.jobs is None or len(jobs) == 2 * len(np.unique(jobs // 2)))
     shape = (-1, 2) if paired else (-1,)
     return Batch(
@@ -413,7 +425,7 @@ def collect(slot: RequestSlot, request: Request, jobs: npt.NDArray[np.int64], re
 
 
 def _infos_in(slot: RequestSlot, jobs: npt.NDArray[np.int64], per_candidate: int) -> tuple[tuple[Info, ...], ...]:
-    """The last infos of the jobs' episodes; () if the slot has no room for them."""
+    """Read the last infos of the jobs' episodes; () if the slot has no room for them."""
     if not slot.layout.num_pairs or not slot.layout.info_bytes:
         return ()
     return tuple(tuple(map(read_info, slot.infos[job, :per_candidate])) for job in jobs.tolist())

@@ -31,15 +31,15 @@ _NO_SCALARS = RequestScalars(0, -1, 0.0, 0.0, EpisodeSettings())
 
 
 class _Player:
-    """One training's actor, and what it was given last.
+    """One training's actor, and the request that it was last prepared for.
 
     Attributes:
         needs: The training's.
         actor: Plays its candidates and evaluations.
         load_parameters: Gives the actor what a job evaluates.
-        scalars: Those of the request whose normaliser and reference batch the actor has.
+        scalars: The request whose normaliser and reference batch the actor has.
         counted: The column of the worker's row in which the actor counts its steps.
-        folded: The ticket of an evaluation if the actor has the reference batch's statistics for its theta, else 0.
+        folded: The ticket of the evaluation for whose theta the actor has the reference batch's statistics, else 0.
     """
 
     def __init__(self, needs: TrainingNeeds, layout: SlotLayout, row: npt.NDArray[np.int64], reader: ObservationReader) -> None:
@@ -62,9 +62,9 @@ class JobRunner:
     Args:
         spec: The pool's.
         block: The memory of requests and results.
-        index: This runner's row of the block's `workers`, where it keeps what it is doing.
-        uninterruptible: A context in which nothing cuts short what is done: half an environment could not be closed.
-        notify: Gets what has to be said once of what the environment does.
+        index: This runner's row of the block's `workers`, in which it notes what it is doing.
+        uninterruptible: A context in which no signal interrupts building: half an environment could not be closed.
+        notify: Receives warnings about the environment, each of which is shown once.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class JobRunner:
         self._notify, self._told_of_floats = notify, False
         self.spec, self.block, self.row, self.uninterruptible = spec, block, block.workers[index], uninterruptible
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
-        self.wrap_evaluation_env: Callable[[Env], Any] = lambda env: env  # what noise-free episodes are played in
-        self.env, self._called = self._build(), 0  # and the number of the last call that it was given
+        self.wrap_evaluation_env: Callable[[Env], Any] = lambda env: env  # for noise-free episodes
+        self.env, self._called = self._build(), 0  # the number of the last call that was made on it
         try:
             reader = ObservationReader(self.env.observation_space, self._notify)
             self.flatten = reader.flatten
@@ -94,16 +94,12 @@ class JobRunner:
         tell_of_forks(self)
 
     def reset_after_fork(self) -> None:
-        """See forks.Owner: a forked copy that comes back from env.step or env.reset plays no further step."""
+        """End a forked copy that returns from env.step or env.reset: it would play the same episode once more."""
         for player in self._players:
             player.actor.refuse_with(lambda: end_copy(self._copies_end.what))
 
     def _begin(self, player: _Player, slot: RequestSlot, ticket: int) -> RequestScalars:
-        """Read what the jobs of a request share.
-
-        The actor takes over the request's normaliser, unless it has it from the last job. The environment is given the
-        request's calls, and no others.
-        """
+        """Prepare the actor and the environment for a request, unless the last job was of the same one."""
         if player.scalars.ticket != ticket:
             player.scalars = scalars = RequestScalars.of(slot, ticket)
             if player.needs.normalize_obs:
@@ -117,8 +113,14 @@ class JobRunner:
     def run(self, slot: RequestSlot, ticket: int, job: int, on_penalty: Callable[[Exception], None]) -> None:
         """Run a job that was claimed under a ticket, and write its results; the commit flag comes last.
 
-        on_penalty gets an exception that is made a return of NaN, before the job counts as done. Any other exception leaves
-        the job uncommitted and its number in the worker's row.
+        Args:
+            slot: The request's.
+            ticket: The ticket.
+            job: The job's number.
+            on_penalty: Gets an exception that is made a return of NaN, before the job counts as done.
+
+        Raises:
+            Exception: Any other. The job stays uncommitted, and its number in the worker's row.
         """
         started, row, candidate = time.perf_counter(), self.row, bool(slot.layout.num_pairs)
         player = self._players[slot.training]
@@ -149,7 +151,7 @@ class JobRunner:
             self._notify("floats", _change_of_floats(f"the environment {self.spec.source.name}", mode))
         slot.seconds[job] = time.perf_counter() - started
         _core.commit(slot.committed, job, ticket)
-        _core.commit(row, JOB, -1)  # whoever sees this sees the flag
+        _core.commit(row, JOB, -1)  # a process that sees this sees the flag, too
 
     def _run_candidate(self, player: _Player, slot: RequestSlot, job: int, scalars: RequestScalars) -> Episode:
         actor, pair, episodes = player.actor, job // 2, scalars.episodes.per_candidate
@@ -183,7 +185,7 @@ class JobRunner:
         return 0 < self.spec.worker_max_episodes <= self._episodes
 
     def renew(self) -> None:
-        """A new environment."""
+        """Build a new environment, and count its episodes from 0."""
         self._rebuild()
         self._episodes = 0
 
@@ -194,7 +196,7 @@ class JobRunner:
             self.env, self._called = self._build(), 0
 
     def _give_calls(self, wanted: int) -> None:
-        """Give the environment its calls up to a number. One that was given others is built again."""
+        """Make the calls up to a number on the environment, which is rebuilt if other calls were made on it."""
         way = self.block.calls.way(self._called, wanted)
         if way is None or FORGET in [call.kind for call in way]:
             self._rebuild()
@@ -214,7 +216,7 @@ class JobRunner:
         return env
 
     def close(self) -> None:
-        """Close the environment; what it raises is said, and changes nothing."""
+        """Close the environment; an exception in that becomes a warning."""
         close_env(self.env, self.spec.source.name)
 
 
@@ -222,19 +224,19 @@ Load = Callable[[_core.Actor, RequestSlot, int, float], None]
 
 
 def parameter_loader(layout: SlotLayout, policy: AnySpec) -> Load:
-    """The function that gives an actor a job's parameters. Chosen once: a plain search does nothing for the other kinds."""
+    """Return the function that loads a job's parameters into an actor. It is chosen once: a plain search runs no other code."""
     load: Load = load_with_options if layout.num_sigmas or layout.window_size else load_parameters
     return partial(load_and_fold, load) if policy.needs_reference else load
 
 
 def load_and_fold(load: Load, actor: _core.Actor, slot: RequestSlot, job: int, sigma: float) -> None:
-    """Load the parameters, and compute the statistics of the reference batch for them."""
+    """Load the parameters, and compute the reference batch's statistics for them."""
     load(actor, slot, job, sigma)
     actor.fold()
 
 
 def load_parameters(actor: _core.Actor, slot: RequestSlot, job: int, sigma: float) -> None:
-    """Give an actor what a job evaluates: theta + sigma * eps, theta - sigma * eps, or theta itself."""
+    """Load the parameters that a job evaluates: theta + sigma * eps, theta - sigma * eps, or theta itself."""
     if not slot.layout.num_pairs:
         actor.parameters[:] = slot.theta
         return
@@ -243,7 +245,7 @@ def load_parameters(actor: _core.Actor, slot: RequestSlot, job: int, sigma: floa
 
 
 def load_with_options(actor: _core.Actor, slot: RequestSlot, job: int, sigma: float) -> None:
-    """The same, with a sigma for each parameter, or with a window for each pair, if the slot has them."""
+    """Load the same with a sigma for each parameter, or with a window for each pair, if the slot has them."""
     layout, (pair, side) = slot.layout, divmod(job, 2)
     if not layout.num_pairs:
         actor.parameters[:] = slot.theta

@@ -1,4 +1,4 @@
-"""The info of an episode's last step as it travels in shared memory: JSON in the room of its job."""
+"""The info of an episode's last step, which is passed in shared memory as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-ROOM = 2048  # bytes for each episode
+ROOM = 2048  # bytes per episode
 LEFT_OUT = "fastes.left_out"  # the key of how many items did not fit
 _OWN = ("r", "l", "t")  # of SB3's and Gymnasium's info["episode"]: a report has its own
 _SCALARS = (bool, int, float, str)
@@ -22,9 +22,12 @@ def has_mask(info: Any) -> bool:
 
 
 def write_info(room: npt.NDArray[np.uint8], info: Any, keywords: Sequence[str]) -> None:
-    """Write the scalars of an info into the room of its episode, uint8 (n,).
+    """Write the scalars of an info.
 
-    keywords: the keys that come first; where the others do not fit, their number is written in their place.
+    Args:
+        room: The episode's, uint8 (n,).
+        info: The info.
+        keywords: The keys that are written first. If others do not fit, their number is written instead.
     """
     found = scalars_of(info)
     text = _as_json(found)
@@ -35,13 +38,13 @@ def write_info(room: npt.NDArray[np.uint8], info: Any, keywords: Sequence[str]) 
 
 
 def read_info(room: npt.NDArray[np.uint8]) -> Info:
-    """Read what `write_info` wrote; empty for an episode that failed."""
+    """Read what `write_info` wrote; {} for an episode that failed."""
     text = bytes(room).partition(b"\0")[0]
     return json.loads(text) if text else {}
 
 
 def scalars_of(info: Any) -> Info:
-    """An info's numbers, truth values and words, NumPy's and 0-d arrays included, and those of a Monitor in info['episode']."""
+    """Return an info's numbers, flags and strings, NumPy's and 0-d arrays included, and those of info['episode']."""
     if not isinstance(info, Mapping):
         return {}
     found = {key: scalar for key, value in info.items() if isinstance(key, str) and (scalar := _scalar(value)) is not None}
@@ -52,7 +55,7 @@ def scalars_of(info: Any) -> Info:
 
 
 def _scalar(value: Any) -> bool | int | float | str | None:
-    """The value if it is a scalar, else None."""
+    """Return the value if it is a scalar, else None."""
     if type(value) in _SCALARS:
         return value  # type: ignore[no-any-return]
     if isinstance(value, (np.generic, np.ndarray)) and value.shape == () and value.dtype.kind in "biufU":
@@ -66,7 +69,7 @@ def _as_json(info: Info) -> bytes:
 
 
 def _shortened(info: Info, keywords: Sequence[str], room: int) -> Info:
-    """As many items as fit, the keywords' first, and how many are left out."""
+    """Return as many items as fit, the keywords' first, and the number of the others."""
     kept: Info = {LEFT_OUT: len(info)}
     for key in (*(name for name in keywords if name in info), *info):
         longer = {**kept, key: info[key], LEFT_OUT: kept[LEFT_OUT] - (key not in kept)}

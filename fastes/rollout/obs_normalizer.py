@@ -16,19 +16,22 @@ from fastes.number_array import number_array
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 State = dict[str, Float64 | Int64]
-PREFIX = "normalizer."  # of its arrays among others
-EXACT_ABOVE = 1024  # candidates of a generation: so many are added up in job order, more exactly and in any order
+PREFIX = "normalizer."  # of its arrays' names in a checkpoint
+EXACT_ABOVE = 1024  # candidates of a generation: up to so many are summed in job order, more exactly and in any order
 _BITS = 32  # of a digit
 _LOWEST, _HIGHEST = -1088 // _BITS, 992 // _BITS  # digits of the smallest and of the largest float64
-_ROWS = 256  # jobs that are taken apart at a time: more would only take memory
+_ROWS = 256  # jobs that are split into digits at a time: more would only take memory
 
 
 @dataclass(frozen=True)
 class MomentSums:
-    """Sums of episodes' moments without any rounding, so that parts can be added in any order, wherever they were made.
+    """Sums of episodes' moments without any rounding, so that parts can be added in any order and on any machine.
 
-    digits: each value's sum is sum_k digits[k] * 2^(32 k), int64 (2, obs_size) for each k that occurs.
-    observations: how many were added. episodes: that they are of. skipped: episodes left out, as an observation was not finite.
+    Attributes:
+        digits: Each value's sum is sum_k digits[k] * 2^(32 k), int64 (2, obs_size) for each k that occurs.
+        observations: The number of observations.
+        episodes: The number of their episodes.
+        skipped: Episodes left out because an observation was not finite.
     """
 
     digits: Mapping[int, Int64]
@@ -38,7 +41,7 @@ class MomentSums:
 
     @classmethod
     def of(cls, moments: Float64, counts: Int64) -> MomentSums:
-        """Sum moments (jobs, 2, obs_size) and counts of observations (jobs,), of at most 2^30 jobs."""
+        """Sum the moments (jobs, 2, obs_size) and the numbers of observations (jobs,) of at most 2^30 jobs."""
         total = cls({}, 0, 0, 0)
         for at in range(0, len(counts), _ROWS):
             part, observed = moments[at : at + _ROWS], counts[at : at + _ROWS]
@@ -48,18 +51,15 @@ class MomentSums:
         return total
 
     def __add__(self, other: MomentSums) -> MomentSums:
-        """The sums over the episodes of both."""
+        """Return the sums over the episodes of both."""
         digits = dict(self.digits)
         for k, values in other.digits.items():
             digits[k] = digits[k] + values if k in digits else values
-        counts = (mine + theirs for mine, theirs in zip(self._counts(), other._counts(), strict=True))
-        return MomentSums(digits, *counts)
-
-    def _counts(self) -> tuple[int, int, int]:
-        return self.observations, self.episodes, self.skipped
+        observations, episodes = self.observations + other.observations, self.episodes + other.episodes
+        return MomentSums(digits, observations, episodes, self.skipped + other.skipped)
 
     def rounded(self, shape: tuple[int, ...]) -> Float64:
-        """The sums as float64 of this shape, each rounded once; infinite beyond the largest float."""
+        """Return the sums as float64 of this shape, each rounded once; infinite beyond the largest float."""
         if not self.digits:
             return np.zeros(shape)
         parts = []
@@ -71,7 +71,7 @@ class MomentSums:
 
 
 def _digits_of(values: Float64) -> dict[int, Int64]:
-    """k -> the digits of 2^(32 k), summed over the first axis of finite values; each is a whole number of less than 2^32."""
+    """Return k -> the digits of 2^(32 k), summed over the first axis. Each value's digit is a whole number below 2^32."""
     digits = {}
     top = math.frexp(float(np.abs(values).max(initial=0.0)))[1]
     for k in range(min(top // _BITS, _HIGHEST), _LOWEST - 1, -1):
@@ -85,7 +85,7 @@ def _digits_of(values: Float64) -> dict[int, Int64]:
 
 
 def _rounded(digits: list[int], places: list[int]) -> float:
-    """sum_j digits[j] * 2^places[j] of whole numbers, rounded once."""
+    """Return sum_j digits[j] * 2^places[j] of whole numbers, rounded once."""
     lowest = min(places)
     total = sum(digit << (place - lowest) for digit, place in zip(digits, places, strict=True))
     try:
@@ -95,7 +95,7 @@ def _rounded(digits: list[int], places: list[int]) -> float:
 
 
 def _usable(moments: Float64, counts: Int64) -> tuple[npt.NDArray[np.bool_], int]:
-    """Which jobs have observations that are all finite, (jobs,), and how many have others."""
+    """Return which jobs have finite observations only, (jobs,), and how many have others."""
     seen, finite = counts > 0, np.isfinite(moments)
     if finite.all():
         return seen, 0
@@ -104,11 +104,14 @@ def _usable(moments: Float64, counts: Int64) -> tuple[npt.NDArray[np.bool_], int
 
 
 class ObsNormalizer:
-    """Mean, std and count of every observation that candidates saw; workers get a snapshot each generation.
+    """Mean, std and count of all observations of candidates. Workers get a snapshot per generation.
 
-    mean, std: float64 (obs_size,), read-only. Without data the mean is 0 and the std 1. `given` is the way to set them.
-    clip: normalised observations are clipped to +-clip.
-    std_floor: no std is smaller, so that a nearly constant component is not blown up.
+    Attributes:
+        mean, std: float64 (obs_size,), read-only. Without data the mean is 0 and the std 1. `given` sets them.
+        count: The number of observations.
+        skipped: Episodes left out because an observation was not finite.
+        clip: Normalised observations are clipped to +-clip.
+        std_floor: The smallest std, so that a nearly constant component is not blown up.
     """
 
     def __init__(self, obs_size: int, clip: float = 5.0, std_floor: float = 1e-2) -> None:
@@ -116,7 +119,7 @@ class ObsNormalizer:
         self.count = 0
         self._mean: Float64 = _read_only(np.zeros(obs_size))
         self._squares: Float64 = _read_only(np.zeros(obs_size))
-        self.skipped = 0  # episodes left out because an observation was not finite
+        self.skipped = 0
 
     @property
     def mean(self) -> Float64:
@@ -134,9 +137,15 @@ class ObsNormalizer:
         return _read_only(np.maximum(np.sqrt(self.squares / self.count), self.std_floor))
 
     def given(self, mean: npt.ArrayLike, std: npt.ArrayLike, count: int) -> ObsNormalizer:
-        """One with this one's limits and these statistics, (obs_size,) each, as if of count observations.
+        """Return a normaliser with the same limits and these statistics.
 
-        ValueError for other shapes, values that are not finite, and a std below std_floor, which would be raised to it.
+        Args:
+            mean: (obs_size,).
+            std: (obs_size,).
+            count: The number of observations that they are taken to be of.
+
+        Raises:
+            ValueError: For another shape, a value that is not finite, or a std below std_floor, which would be raised to it.
         """
         given = (("mean", mean), ("std", std))
         values = [number_array(f"the values of {name}", value, "numbers, (n,)") for name, value in given]
@@ -162,15 +171,20 @@ class ObsNormalizer:
         return self.like({"mean": values[0], "squares": squares, "counts": counts})
 
     def merge(self, moments: Float64 | MomentSums, counts: Int64) -> None:
-        """Add episodes: moments (jobs, 2, obs_size), sums of obs - mean and of its square; counts (jobs,), observations."""
+        """Add episodes.
+
+        Args:
+            moments: Sums of obs - mean and of its square, float64 (jobs, 2, obs_size), or the sums over all jobs.
+            counts: Observations of each job, int64 (jobs,).
+        """
         mean, squares, self.count, self.skipped = self.merged(moments, counts)
         self._mean, self._squares = _read_only(mean), _read_only(squares)
 
     def merged(self, moments: Float64 | MomentSums, counts: Int64) -> tuple[Float64, Float64, int, int]:
-        """Mean, squares, count and skipped then; changes nothing.
+        """Return mean, squares, count and skipped after `merge`, without changing this normaliser.
 
-        Up to EXACT_ABOVE episodes are summed in job order, more exactly, which may be done in parts; then they are joined with
-        what was known (Chan et al. 1979, equation 2.1). An episode with a non-finite observation is left out.
+        Up to EXACT_ABOVE episodes are summed in job order; more are summed exactly, possibly in parts. The sums are joined with
+        the earlier statistics (Chan et al. 1979, equation 2.1). An episode with a non-finite observation is left out.
         """
         if not isinstance(moments, MomentSums) and len(moments) > EXACT_ABOVE:
             moments = MomentSums.of(moments, counts)
@@ -182,7 +196,7 @@ class ObsNormalizer:
         if added == 0:
             return self.mean, self.squares, self.count, skipped
         total = self.count + added
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is left out below
+        with np.errstate(over="ignore", invalid="ignore"):  # a result that is not finite is left out below
             shift = sums / added  # mean of the new observations, less self.mean
             spread = np.maximum(squares - sums * shift, 0.0)
             mean = self.mean + shift * (added / total)
@@ -192,7 +206,7 @@ class ObsNormalizer:
         return self.mean, self.squares, self.count, skipped + episodes
 
     def _summed_in_order(self, moments: Float64, counts: Int64) -> tuple[Float64, Float64, int, int, int]:
-        """Sums, sums of squares, observations, episodes, and all episodes left out so far."""
+        """Return sums, sums of squares, observations, episodes, and all episodes left out so far."""
         usable, skipped = _usable(moments, counts)
         total, episodes = np.zeros((2, self.obs_size)), int(np.count_nonzero(usable))
         if episodes < len(usable):
@@ -202,29 +216,28 @@ class ObsNormalizer:
         return total[0], total[1], int(counts.sum()), episodes, self.skipped + skipped
 
     def like(self, state: Mapping[str, npt.NDArray[Any]]) -> ObsNormalizer:
-        """One with this one's limits that continues from a `state()`."""
+        """Return a normaliser with the same limits that continues from a `state()`."""
         new = ObsNormalizer(self.obs_size, self.clip, self.std_floor)
         new.load_state(state)
         return new
 
     def named_state(self) -> State:
-        """Its state under the names that it has among the arrays of others."""
+        """Return the state under the names that it has in a checkpoint."""
         return {f"{PREFIX}{name}": array for name, array in self.state().items()}
 
     def state(self) -> State:
-        return _state(self.mean, self.squares, self.count, self.skipped)
+        """Return copies of the statistics."""
+        counts = np.array([self.count, self.skipped], dtype=np.int64)
+        return {"mean": self.mean.copy(), "squares": self.squares.copy(), "counts": counts}
 
-    def load_state(self, state: Mapping[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]) -> None:
+    def load_state(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Continue from a `state()`."""
         self._mean = _read_only(np.array(state["mean"], dtype=np.float64))
         self._squares = _read_only(np.array(state["squares"], dtype=np.float64))
         self.count, self.skipped = (int(n) for n in state["counts"])
 
 
 def _read_only(array: Float64) -> Float64:
-    """States of a training share it, and a write to std, which is computed, would be lost."""
+    """Protect an array: records of a training share it, and a write to std, which is computed, would be lost."""
     array.flags.writeable = False
     return array
-
-
-def _state(mean: Float64, squares: Float64, count: int, skipped: int) -> State:
-    return {"mean": mean.copy(), "squares": squares.copy(), "counts": np.array([count, skipped], dtype=np.int64)}

@@ -24,14 +24,14 @@ _ONE = -1  # stands for a single observation where others have the length of a b
 
 
 class Layout(NamedTuple):
-    """How an array comes into the shape of its space, and what that is in words."""
+    """A function that brings an array into the shape of its space, and a description of that."""
 
     arrange: Callable[[Array], Array]
     said: str
 
 
 def layout_of(given: Shape, shape: Shape) -> Layout | None:
-    """The layout of an array of a given shape for a space of this shape; None where its values have no certain place."""
+    """Return the layout that brings an array into a space's shape; None if it could be read in several ways, or in none."""
     if given == shape:
         return Layout(lambda array: array, "")
     if len(given) == len(shape) == 3:
@@ -51,16 +51,19 @@ def warn(_: str, said: str) -> None:
 class ObservationReader:
     """Reads observations of a space, in training and in `predict` alike.
 
-    read: the one of both that there is.
-    arrange: an array of the space's shape, of one of a Box, for what arrives in another layout or dtype.
-    flatten: the array (n,) of any observation; None for a Box, whose arrays are read as they are.
+    A layout that can mean one thing only is accepted. A choice outside of its space becomes all zeros, and a number outside is
+    read as it is; each is reported once. Anything else raises TypeError, ValueError or LookupError. Bounds are compared with
+    the first observation only: many environments leave them now and then, and nothing else uses them.
 
-    A layout that can only mean one thing is taken. Choices outside of their space set none of its places, and numbers outside
-    of it are taken as they are; both are said once. TypeError, ValueError or LookupError for anything else.
-    Bounds are compared with the first observation alone: most environments leave them now and then, and nothing else uses them.
+    Args:
+        space: The observation space.
+        notify: Receives the reports.
+        bounded: False if a wrapper changes the values, as SB3's VecNormalize does, so that bounds are not compared.
 
-    notify: receives it.
-    bounded: False where a wrapper shows other values than the space has, as SB3's VecNormalize does; bounds are not compared.
+    Attributes:
+        read: Turns an observation into an array: `arrange` or `flatten`.
+        arrange: For a Box: brings an array of another layout into the space's shape; else None.
+        flatten: For any other space: turns an observation into an array (n,); else None.
     """
 
     def __init__(self, space: Space, notify: Notify = warn, bounded: bool = True) -> None:
@@ -74,7 +77,7 @@ class ObservationReader:
         self.flatten: Read | None = None if is_box else self.read
 
     def say(self, where: str, kind: str, said: str) -> None:
-        """Once of each kind for each part of the space."""
+        """Report something, once for each kind and each part of the space."""
         if (where, kind) not in self._said:
             self._said.add((where, kind))
             self.notify(f"{where}: {kind}", said)
@@ -108,7 +111,7 @@ class ObservationReader:
         return read
 
     def _laid_out(self, value: Any, shape: tuple[int, ...], where: str) -> Array:
-        """An array of this shape, if there is one certain way to read it so."""
+        """Return the value as an array of this shape, if there is only one way to read it so."""
         array = np.asarray(value)
         if array.shape == shape:
             return array
@@ -130,7 +133,7 @@ class ObservationReader:
         return read
 
     def _compare(self, space: spaces.Box, array: Array, where: str) -> None:
-        """Say what of the first observation is outside of the space."""
+        """Report a value of the first observation that is outside of the space."""
         if array.dtype.kind not in "fiub":
             return
         with np.errstate(invalid="ignore"):
@@ -195,7 +198,7 @@ class ObservationReader:
 
 
 def _whole(value: Any, space: Space, where: str) -> int:
-    """A choice as an int."""
+    """Return a choice as an int."""
     try:
         return operator.index(value)
     except TypeError:
@@ -206,7 +209,11 @@ def _whole(value: Any, space: Space, where: str) -> int:
 
 
 def _cast(array: Array, dtype: Any) -> Array:
-    """Numbers in the dtype of their space, as they are where it cannot hold them. TypeError for anything but numbers."""
+    """Return numbers in the dtype of their space, or unchanged if it cannot hold them.
+
+    Raises:
+        TypeError: If the values are not numbers.
+    """
     dtype = np.dtype(dtype)
     if array.dtype == dtype:
         return array
@@ -226,15 +233,18 @@ class _Misfit(ValueError):
 
 
 def observation_rows(space: Space, observation: Any) -> tuple[list[Any], bool]:
-    """The observations that are meant, each as ObservationReader takes it, and whether it was just one.
+    """Split what was passed into single observations, as ObservationReader reads them.
 
     Shapes decide, in this order: one observation of the space; a batch, stacked along a new first axis in every array (a
     dict of arrays (n, ...), a tuple of such arrays, an int array (n,) for Discrete, as SB3's and Gymnasium's vector
     environments return them); a list, or an array of objects, of observations. For a Tuple space only a tuple is read
     as stacked: a list of tuples is a list of observations.
 
-    Layouts are those of `layout_of`. Choices (Discrete, MultiDiscrete) have to be whole numbers; those outside of the space are
-    the reader's to tell of. Raises ValueError that names the part that does not fit.
+    Returns:
+        The observations, and whether one was passed instead of a batch.
+
+    Raises:
+        ValueError: If a part does not fit; the message names it. Choices outside of the space are left to the reader.
     """
     try:
         if _is_listed(space, observation):
@@ -254,7 +264,7 @@ def observation_rows(space: Space, observation: Any) -> tuple[list[Any], bool]:
 
 
 def misfit(space: Space, observation: Any) -> str:
-    """Why an observation is not a single one of a space, and at which part; '' if it is one."""
+    """Return the reason why this is not a single observation of the space, with the part; '' if it is one."""
     try:
         lengths = _lengths(space, observation, "observation") or {_ONE}
     except _Misfit as found:
@@ -279,7 +289,11 @@ def _has_items(value: Any) -> bool:
 
 
 def _lengths(space: Space, value: Any, where: str) -> set[int]:
-    """The length of the batch that value is, or _ONE; nothing for a space without parts. Raises _Misfit."""
+    """Return the length of the batch, or _ONE; {} for a space without parts.
+
+    Raises:
+        _Misfit: If a part does not fit.
+    """
     if isinstance(space, spaces.Dict):
         if not isinstance(value, Mapping) or not set(space.spaces) <= set(value):
             got = f"has keys {sorted(map(str, value))}" if isinstance(value, Mapping) else f"is {_short(value)}"
@@ -333,9 +347,12 @@ def _length_of_leaf(space: Space, value: Any, where: str) -> int:
 
 
 def _row(space: Space, value: Any, index: Any) -> Any:
-    """One observation of a batch; with `...` the value is one itself."""
+    """Return one observation of a batch; the value itself if the index is `...`."""
     if isinstance(space, spaces.Dict):
-        return {**value, **{key: _row(part, value[key], index) for key, part in space.spaces.items()}}  # more keys are told of
+        return {
+            **value,
+            **{key: _row(part, value[key], index) for key, part in space.spaces.items()},
+        }  # the reader reports other keys
     if isinstance(space, spaces.Tuple):
         return tuple(_row(part, value[k], index) for k, part in enumerate(space.spaces))
     if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
@@ -348,18 +365,23 @@ def _short(value: Any) -> str:
 
 
 def advice_on_step(space: Any, flatten: Any, size: int, returned: Any) -> str:
-    """The fault of the last observation; '' if it has none, and the exception has another cause.
+    """Describe the fault of an observation that may have caused an exception.
 
-    flatten: see ObservationReader.
-    size: values of a flattened observation.
-    returned: the observation.
+    Args:
+        space: The observation space.
+        flatten: See ObservationReader.
+        size: Values of a flattened observation.
+        returned: The observation.
+
+    Returns:
+        A text; '' if the observation fits, so that the exception has another cause.
     """
     if flatten is None:
         return ""
     try:
         if len(flatten(returned)) == size:
             return ""
-    except Exception:  # this is what is to be told
+    except Exception:  # `misfit` says why
         pass
     what = misfit(space, returned)
     return f"env returned an observation that is not one of its observation_space: {what}; the space is {space}" if what else ""

@@ -1,4 +1,4 @@
-"""Acting outside of training: one observation or a batch, from the current parameters and statistics."""
+"""Acting outside of training, on one observation or a batch, with the current parameters and statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fastes.system.forks import tell_of_forks
 
 
 class Choice(np.ndarray[Any, np.dtype[Any]]):
-    """An array () with one choice, as SB3 gives it, that is a key of dicts as an int is: Gymnasium's tables ask for P[s][a]."""
+    """An array () with one choice, as SB3 returns it, that can be a dict's key, as an int can: Gymnasium has tables P[s][a]."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(self.item())
@@ -31,7 +31,7 @@ class Choice(np.ndarray[Any, np.dtype[Any]]):
 
 
 def single_action(action: Any) -> Any:
-    """One action as an array; a dict, a tuple and anything that is not a number stay as the user's function returns them."""
+    """Return one action as an array; a dict, a tuple or another object stays as the user's function returned it."""
     if isinstance(action, int):
         action = np.int64(action)
     if isinstance(action, (np.integer, np.bool_)):
@@ -40,7 +40,11 @@ def single_action(action: Any) -> Any:
 
 
 def _flags(episode_start: Any, rows: int) -> npt.NDArray[np.bool_]:
-    """Which rows begin an episode, (rows,); ValueError if the number of flags is not that of rows."""
+    """Return which rows begin an episode, (rows,).
+
+    Raises:
+        ValueError: If the number of flags is not that of rows.
+    """
     given = np.asarray(False if episode_start is None else episode_start, dtype=bool)
     if given.size not in (1, rows):
         raise ValueError(f"episode_start has shape {given.shape}: expected one flag, or ({rows},), one for each observation")
@@ -48,28 +52,39 @@ def _flags(episode_start: Any, rows: int) -> npt.NDArray[np.bool_]:
 
 
 class Predictor:
-    """An actor of this process that follows theta and the normaliser as they change."""
+    """Acts with the current theta and normaliser.
+
+    Args:
+        spec: Builds the actor.
+        normalize_obs: Whether observations are normalised.
+        seed: The seed of the noise on actions.
+
+    Attributes:
+        reference: The reference batch, if the policy needs one.
+        bounded: See ObservationReader.
+        lock: To be held around `act`, whose calls share memory.
+    """
 
     def __init__(self, spec: AnySpec, normalize_obs: bool, seed: int) -> None:
         self.spec, self.normalize_obs = spec, normalize_obs
-        self.reference: npt.NDArray[Any] | None = None  # of a policy that needs one
-        self.bounded = True  # see ObservationReader
+        self.reference: npt.NDArray[Any] | None = None
+        self.bounded = True
         self._actor = self._fresh_actor()
         self._actors = [self._actor]
-        self._remembers = bool(getattr(self._actor, "hooks", ()))  # then each row of a batch has an actor of its own
+        self._remembers = bool(getattr(self._actor, "hooks", ()))  # if so, each row of a batch has an actor of its own
         self._cells = cells_of(spec.layers)
         self._reader: ObservationReader | None = None
         self._loaded: tuple[npt.NDArray[np.float32] | None, int] = (None, -1)
         self.seed(seed)
-        self.lock = threading.RLock()  # to be held round `act`: its actors' memory is there once
+        self.lock = threading.RLock()
         tell_of_forks(self)
 
     def reset_after_fork(self) -> None:
-        """See forks.Owner: a thread that held the lock is not there in a copy."""
+        """Make a new lock: a thread that held the old one does not exist in a forked copy."""
         self.lock = threading.RLock()
 
     def seed(self, seed: int) -> None:
-        """Set the seed of the noise of actions that are not deterministic."""
+        """Seed the noise of actions that are not deterministic."""
         self._key = seed % 2**62 + 2**62
 
     def act(
@@ -85,11 +100,11 @@ class Predictor:
         """Compute the action for one observation, or the actions for a batch.
 
         An array of a Box's own shape is one observation; with one more axis in front it is a batch. For the other spaces see
-        fastes.rollout.observations.observation_rows.
+        `observation_rows`.
 
         Args:
             theta: The policy's parameters, float32 (num_params,).
-            normalizer: Normalises observations, if the policy was trained so.
+            normalizer: Normalises observations, if the policy was trained with that.
             observation: One, or a batch of n.
             noise: action_noise and whether to sample, as Actor.begin_episode takes them; each call and row draws its own.
             flat_space: The observation space if its observations are flattened first, None for a Box.
@@ -118,14 +133,14 @@ class Predictor:
         return np.array(actions, dtype=head.cast or head.dtype).reshape(len(actions), *head.shape), state
 
     def _fresh_actor(self) -> Actor:
-        """An actor at the beginning of an episode, whatever its policy was given with."""
+        """Make an actor that is at the beginning of an episode."""
         actor = self.spec.make_actor()
         with _core.UsualFloats():
             actor.begin_episode()
         return actor
 
     def _act_rows(self, rows: Any, noise: tuple[float, bool], episode_start: Any) -> list[Any]:
-        """One action after the other; rows of a policy with a memory act each with its own."""
+        """Compute one action per row; a policy with a memory has one memory per row."""
         if not self._remembers:
             self._actor.begin_episode(self._key, *noise)
             return [self._actor.act(row) for row in rows]
@@ -141,7 +156,7 @@ class Predictor:
         return actions
 
     def _recurrent_rows(self, rows: Any, noise: tuple[float, bool], state: Any, episode_start: Any) -> tuple[list[Any], State]:
-        """One action after the other, each from its row of the state."""
+        """Compute one action per row, each from its row of the state."""
         remembered = remembered_in(self._cells, state, len(rows))
         remembered[_flags(episode_start, len(rows))] = 0.0
         self._actor.begin_episode(self._key, *noise)
@@ -168,7 +183,7 @@ class Predictor:
         self._loaded = (theta, normalizer.count)
 
     def _rows(self, observation: Any, flat_space: Any) -> tuple[Any, bool]:
-        """Observations as rows, and whether there was just one."""
+        """Return observations as rows, and whether one was passed instead of a batch."""
         if flat_space is not None:
             return self._flat_rows(observation, flat_space)
         try:
@@ -202,13 +217,13 @@ class Predictor:
         return [flatten(row) for row in rows], single
 
     def _reader_of(self, space: spaces.Space[Any]) -> ObservationReader:
-        """One for each space: what it says, it says once."""
+        """Return the reader of a space, which is kept because it reports each thing once."""
         if self._reader is None or (self._reader.space, self._reader.bounded) != (space, self.bounded):
             self._reader = ObservationReader(space, _notify, self.bounded)
         return self._reader
 
 
 def _notify(what: str, said: str) -> None:
-    """Warn of a layout, except for images with their channels first, as SB3's VecTransposeImage and get_env() show them."""
+    """Warn about a layout, but not about images with their channels first, as SB3's VecTransposeImage returns them."""
     if not what.endswith(CHANNELS_FIRST):
         warn(what, said)

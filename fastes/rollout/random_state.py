@@ -12,7 +12,7 @@ import numpy as np
 
 @contextlib.contextmanager
 def global_random_kept() -> Iterator[None]:
-    """Episodes of this process leave the caller's global random state as it was, torch's too if it is in use."""
+    """Restore the caller's global random state afterwards; torch's, too, if it is imported."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     torch = sys.modules.get("torch")
     state = torch.get_rng_state() if torch else None
@@ -27,7 +27,7 @@ def global_random_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch adds in another order on more threads: one here, as in workers, and then as many as the caller had."""
+    """Let torch use one thread, as in workers: with more it sums in another order. The caller's number is restored."""
     torch = sys.modules.get("torch")
     threads = torch.get_num_threads() if torch else 1
     if torch is None or threads == 1:
@@ -41,7 +41,7 @@ def one_thread() -> Iterator[None]:
 
 
 def seed_global_random(seed: int) -> None:
-    """Start the global random state of Python, NumPy and, if it is in use, torch; seed: int in [0, 2^32)."""
+    """Seed the global random state of Python, NumPy and, if it is imported, torch. seed: int in [0, 2^32)."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     if "torch" in sys.modules:

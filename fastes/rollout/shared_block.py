@@ -1,4 +1,4 @@
-"""One anonymous block of memory that parent and workers map: what is in it, and where."""
+"""The block of memory that parent and workers share: its arrays and their positions."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ Arrays = dict[str, tuple[tuple[int, ...], str]]  # name -> (shape, dtype)
 # columns of a worker's row
 JOB = 0  # the job it runs, or -1
 EPISODE = 1  # which episode of that job
-SLOT = 2  # whose job it is
-STEPS = 3  # env.step calls of candidates so far: whoever watches sees that it goes on
+SLOT = 2  # the slot of that job
+STEPS = 3  # env.step calls of candidates so far, from which the parent sees that it plays
 READY = 4  # 1 once its environment is built
-LEAVE = 5  # 1 once it has to leave; written by the parent
-STAGE = 6  # OPEN once it leaves when it is asked to, CLOSED once its environment is closed
+LEAVE = 5  # 1 once it has to end; written by the parent
+STAGE = 6  # OPEN once it ends on request, CLOSED once its environment is closed
 CLAIMING = 7  # 1 from before it claims a job until it has noted which
-TICKET = 8  # under which the job was claimed
+TICKET = 8  # the ticket under which the job was claimed
 EVALUATION_STEPS = 9  # as STEPS, of noise-free episodes
-NOTICES = 10  # 1 once it has sent something to be said; the parent makes it 0
+NOTICES = 10  # 1 once it has sent a Notice; the parent sets it back to 0
 OPEN, CLOSED = 1, 2
 
 TICKET_SHIFT = 32  # a word of `unclaimed` is ticket << 32 | number of unclaimed jobs
@@ -46,7 +46,7 @@ GENERATION = 0  # as the strategy counts, from 0; -1 for no generation's
 MAX_STEPS = 1  # of the request's episodes
 SAMPLE = 2  # whether actions are sampled
 PER_CANDIDATE = 3  # episodes, at most as many as there is room for
-CALLS = 4  # number of the last call that its environments have been given
+CALLS = 4  # number of the last call that is made on its environments
 # and of its numbers
 SIGMA = 0  # of the candidates' noise
 OBS_CLIP = 1  # where normalised observations are clipped
@@ -57,14 +57,15 @@ ACTION_NOISE = 2
 class SlotLayout:
     """Sizes of the slot of one request.
 
-    num_params: of the policy.
-    obs_size: values of an observation.
-    num_pairs: room for the pairs of a generation, 0 for noise-free episodes of theta.
-    episodes: room for those of each candidate.
-    num_evals: room for noise-free episodes, 0 for candidates.
-    num_sigmas: num_params where each parameter has a sigma of its own, else 0.
-    window_size: parameters that a pair perturbs, 0 for all.
-    info_bytes: room for the last info of each candidate's episode, 0 for none.
+    Attributes:
+        num_params: Of the policy.
+        obs_size: Values of an observation.
+        num_pairs: Room for the pairs of a generation, 0 for noise-free episodes of theta.
+        episodes: Room for the episodes of each candidate.
+        num_evals: Room for noise-free episodes, 0 for candidates.
+        num_sigmas: num_params if each parameter has a sigma of its own, else 0.
+        window_size: Parameters that a pair perturbs, 0 for all.
+        info_bytes: Room for the last info of each candidate's episode, 0 for none.
     """
 
     num_params: int
@@ -81,7 +82,7 @@ class SlotLayout:
         return 2 * self.num_pairs + self.num_evals
 
     def arrays(self) -> Arrays:
-        """Name -> (shape, dtype), in the order in which they lie in the block."""
+        """Return name -> (shape, dtype), in the order of the arrays in the block."""
         jobs = self.num_jobs
         return {
             # written by the parent before it opens the request
@@ -96,7 +97,7 @@ class SlotLayout:
             "env_seed": ((self.num_pairs, self.episodes), "i8"),
             "action_key": ((self.num_pairs, self.episodes), "u8"),
             "eval_seed": ((self.num_evals,), "i8"),
-            "todo": ((jobs,), "i8"),  # the jobs that are to be claimed, the first of them last
+            "todo": ((jobs,), "i8"),  # the jobs to claim, in reverse order
             # one writer per job: the worker that runs it
             "returns": ((jobs,), "f8"),
             "lengths": ((jobs,), "i8"),
@@ -105,12 +106,12 @@ class SlotLayout:
             "seconds": ((jobs,), "f8"),
             "moments": ((2 * self.num_pairs, 2, self.obs_size), "f8"),
             "infos": ((2 * self.num_pairs, self.episodes, self.info_bytes), "u1"),  # JSON, see last_infos.py
-            "masks": ((jobs,), "u1"),  # 1 where the last info of a candidate had an action mask
+            "masks": ((jobs,), "u1"),  # 1 if the last info of a candidate had an action mask
             "committed": ((jobs,), "i8"),  # written last: the ticket under which the results were written
         }
 
     def size(self) -> int:
-        """The bytes of the slot."""
+        """Return the bytes of the slot."""
         return _size_of(self.arrays())
 
 
@@ -157,17 +158,17 @@ class BlockLayout:
         return sum(training.num_generations for training in self.trainings)
 
     def slots(self) -> list[tuple[int, SlotLayout]]:
-        """The training and the layout of each slot: all slots for candidates, then all for noise-free episodes."""
+        """Return the training and the layout of each slot: slots for candidates first, then those for noise-free episodes."""
         numbered = list(enumerate(self.trainings))
         candidates = [(number, each.candidates) for number, each in numbered for _ in range(each.num_generations)]
         return candidates + [(number, each.evaluation) for number, each in numbered for _ in range(each.num_evaluations)]
 
     def shared(self) -> Arrays:
-        """The arrays that all requests share."""
+        """Return the arrays that all requests share."""
         slots = sum(training.num_generations + training.num_evaluations for training in self.trainings)
         return {
             "unclaimed": ((slots, 8), "i8"),  # column 0, atomic: ticket << 32 | how many jobs of todo are unclaimed
-            # one writer a row: the worker itself, but for LEAVE
+            # one writer per row, the worker itself; except for LEAVE and NOTICES
             "workers": ((max(self.n_workers, 1), 16), "i8"),  # columns: see above
             **{f"table {number}": ((size,), "f4") for number, size in enumerate(self.tables)},
             **{
@@ -177,17 +178,17 @@ class BlockLayout:
         }
 
     def size(self) -> int:
-        """The bytes of the block."""
+        """Return the bytes of the block."""
         return max(_size_of(self.shared()) + sum(slot.size() for _, slot in self.slots()), mmap.PAGESIZE)
 
     def memory(self, actors: int) -> dict[str, int]:
-        """The memory that generations take.
+        """Compute the memory that generations take: the block, results once more (they are copied out), actors' parameters.
 
         Args:
-            actors: How many actors each training has.
+            actors: Actors per training.
 
         Returns:
-            Words for a part -> its bytes: the block, with results twice (they are copied out), and actors' parameters.
+            A part in words -> its bytes.
         """
         parts: Counter[str] = Counter()
         for size, count in Counter(self.tables).items():
@@ -214,19 +215,19 @@ class BlockLayout:
 
 
 def _room(shape: tuple[int, ...], dtype: str) -> int:
-    """Bytes of an array, up to where the next one may start."""
+    """Return the bytes from the start of an array to the next one."""
     return -(-math.prod(shape) * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT
 
 
 class RequestSlot:
-    """The arrays of one request, under the names of `SlotLayout.arrays`, and what it shares with the others.
+    """The arrays of one request, named as in `SlotLayout.arrays`, and those that it shares with other requests.
 
     Attributes:
         training: The number of the training whose requests it takes.
         unclaimed: The word of its unclaimed jobs, (1,).
         noise: The noise table of its candidates, float32 (table_size,); (0,) for none.
         reference: The reference batch of its policy, (n, *observation shape), if the policy needs one.
-        calls: The calls of environments of all requests.
+        calls: The calls that requests make on environments.
     """
 
     words: npt.NDArray[np.int64]
@@ -261,21 +262,21 @@ class RequestSlot:
 
 
 class SharedBlock:
-    """The arrays of a layout over a file without a name: gone when the last process that has it open ends.
+    """The arrays of a layout over a file without a name, which the system removes when the last process that has it open ends.
 
-    The parent makes it, workers open its descriptor `fd`.
+    The parent makes the block, and workers open its descriptor `fd`.
 
     Args:
         layout: The sizes.
         fd: The descriptor of a block that exists; None for a new one.
-        shared: False for a pool that has no workers, whose memory a forked copy of the process must not write into.
+        shared: False for a pool without workers, whose memory a forked copy of the process must not write to.
 
     Attributes:
-        slots: Those of the requests.
+        slots: One per request that can be open.
         unclaimed, workers: The arrays of `BlockLayout.shared`.
         tables: The noise tables, each float32 (size,).
         references: Each training's reference batch; (0,) for none.
-        calls: The calls that environments are given.
+        calls: The calls that requests make on environments.
     """
 
     def __init__(self, layout: BlockLayout, fd: int | None = None, shared: bool = True) -> None:
@@ -302,19 +303,19 @@ class SharedBlock:
             raise  # Ctrl-C, or no descriptor left for the mapping
 
     def close(self) -> None:
-        """Close the descriptor; the memory goes when the last array does."""
+        """Close the descriptor; the memory is freed with the last array."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
 def _size_of(arrays: Arrays) -> int:
-    """The bytes that arrays take together."""
+    """Return the bytes of several arrays."""
     return sum(_room(shape, dtype) for shape, dtype in arrays.values())
 
 
 def _laid(arrays: Arrays, memory: mmap.mmap, at: int) -> dict[str, npt.NDArray[Any]]:
-    """Arrays over memory from byte `at` on, by their names."""
+    """Return name -> array, over memory from byte `at` on."""
     laid = {}
     for name, (shape, dtype) in arrays.items():
         laid[name] = np.frombuffer(memory, dtype, math.prod(shape), at).reshape(shape)
@@ -323,7 +324,7 @@ def _laid(arrays: Arrays, memory: mmap.mmap, at: int) -> dict[str, npt.NDArray[A
 
 
 def anonymous_file(size: int) -> int:
-    """A descriptor of size bytes that really exist: a full memory or disk is an OSError here and never a SIGBUS later."""
+    """Return a descriptor of `size` reserved bytes: a full memory or disk is an OSError here, and never a SIGBUS later."""
     fd, _ = open_nameless()
     try:
         _reserve(fd, size)
@@ -336,7 +337,7 @@ def anonymous_file(size: int) -> int:
 
 
 def open_nameless() -> tuple[int, str]:
-    """A descriptor of an empty file that has no name, and what it is: 'memfd', or 'a file in /tmp' if there is none."""
+    """Return a descriptor of an empty file without a name, and its kind: 'memfd', or 'a file in /tmp'."""
     fill_standard_descriptors()
     try:
         return os.memfd_create("fastes", os.MFD_CLOEXEC), "memfd"
@@ -366,7 +367,7 @@ def _reserve(fd: int, size: int) -> None:
 
 
 def no_room(size: int, error: Exception) -> OSError:
-    """The error for a block of size bytes that cannot be made."""
+    """Return the error for a block of `size` bytes that cannot be made."""
     number, reason = getattr(error, "errno", None) or errno.ENOMEM, getattr(error, "strerror", None) or error
     return OSError(
         number, f"no room for {in_bytes(size)} of memory ({reason}): use a smaller noise table or population, or fewer workers"
