@@ -1,4 +1,4 @@
-"""Checks of what a checkpoint's fields and arrays say. Each raises CheckpointError."""
+"""Checks of a checkpoint's fields and arrays; each raises CheckpointError."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ import numpy.typing as npt
 
 from fastes.errors import CheckpointError
 
-MAX_COUNTER = 2**53  # of whatever is counted; the generation is drawn from as 32 bits
+MAX_COUNTER = 2**53  # of all counters; draws use the low 32 bits of the generation
 
-Kinds = Mapping[str, Callable[[Any], bool]]  # of a JSON object: for each key, what its value has to be
+Kinds = Mapping[str, Callable[[Any], bool]]  # key of a JSON object -> whether its value is of the right kind
 
 
 def damaged(place: str, value: object) -> CheckpointError:
-    """The error for a value that no training writes at a place of the JSON member, such as 'policy.head.size'."""
+    """Return the error for a value that no training writes at this place of the JSON member, such as 'policy.head.size'."""
     return CheckpointError(f"the checkpoint's {place!r} is {reprlib.repr(value)}: the file is damaged or was edited")
 
 
 def check_arrays(place: str, given: Mapping[str, npt.NDArray[Any]], expected: Mapping[str, npt.NDArray[Any]]) -> None:
-    """CheckpointError unless the arrays have the names, shapes and dtypes of the expected ones, and finite values.
+    """Check that arrays have the names, shapes and dtypes of the expected ones, and finite values.
 
-    place: of the arrays in the checkpoint, such as 'trainings.0'.
+    Args:
+        place: The arrays' place in the checkpoint, such as 'trainings.0'.
+        given: The checkpoint's.
+        expected: Those of the same name in a new training.
     """
     for name, array in expected.items():
         got = given.get(name)
@@ -52,9 +55,12 @@ def check_arrays(place: str, given: Mapping[str, npt.NDArray[Any]], expected: Ma
 
 
 def check_record(name: str, record: object, kinds: Kinds) -> dict[str, Any]:
-    """The record, or CheckpointError unless it is an object with exactly these keys, and each value is of its kind.
+    """Return the record if it is an object with exactly these keys, each value of its kind.
 
-    name: its place in the JSON member, such as 'policy.head'.
+    Args:
+        name: Its place in the JSON member, such as 'policy.head'.
+        record: The value at that place.
+        kinds: The keys, and checks of their values.
     """
     if not isinstance(record, dict):
         raise damaged(name, record)
@@ -73,14 +79,18 @@ def is_count(value: object, low: int = 0) -> bool:
 
 
 def is_number_or_none(value: object) -> bool:
-    """Whether a JSON value is a finite float, or the null that stands for one that there is not."""
+    """Whether a JSON value is a finite float, or null, which stands for none."""
     return value is None or (type(value) is float and math.isfinite(value))
 
 
 def require(mapping: Mapping[str, Any], key: str, kind: type | tuple[type, ...], within: str = "") -> Any:
-    """mapping[key] of a kind, or CheckpointError.
+    """Return mapping[key] if it is of a kind.
 
-    within: the place of the mapping in the JSON member, such as 'settings.'.
+    Args:
+        mapping: An object of the JSON member.
+        key: The key to look up.
+        kind: The type, or types, of its value.
+        within: The mapping's place in the JSON member, such as 'settings.'.
     """
     value = mapping.get(key)
     if not isinstance(value, kind):

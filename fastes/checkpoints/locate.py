@@ -1,4 +1,4 @@
-"""Which file a path to a checkpoint means: itself, with or without its suffix, or that of a run folder."""
+"""The file that a path to a checkpoint means: itself, with or without its suffix, or that of a run folder."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ import reprlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastes.checkpoints.file_format import RUN_FILES, checkpoint_path
 from fastes.errors import CheckpointError, shorten, writable
 from fastes.system.near_paths import in_words, names_in, what_is_beside
 
-BEST, CHECKPOINT = RUN_FILES
+RUN_FILES = BEST, CHECKPOINT = "best.zip", "checkpoint.zip"  # of a run folder: the best parameters, and the last ones
+
+
+def checkpoint_path(path: str | os.PathLike[str]) -> Path:
+    """Return the path with the suffix .zip, as SB3 writes it; ValueError for one that names no file."""
+    given, path = path, Path(path)
+    if path.name in ("", "..") or "\0" in str(path):
+        raise ValueError(f"{os.fspath(given)!r} names no file: expected a path such as 'model.zip'")
+    return path if path.suffix == ".zip" else path.with_name(path.name + ".zip")
 
 
 def find_checkpoint(path: str | os.PathLike[str], which: str = "best") -> Path:
-    """The checkpoint file that a path means.
+    """Return the checkpoint file that a path means.
 
-    path: of a file, with or without its suffix .zip, or of a run folder.
-    which: of a run folder 'best' (or the last one, before there is a best) or 'last'.
+    Args:
+        path: A file, with or without its suffix .zip, or a run folder.
+        which: The file of a run folder: 'best' (or the last one, if there is no best yet) or 'last'.
 
-    Raises CheckpointError that says what there is in its place.
+    Raises:
+        CheckpointError: There is none; the message says what is there instead.
     """
     try:
         for candidate in _candidates(path, which):
@@ -47,7 +56,7 @@ def is_run_folder(folder: Path) -> bool:
 
 
 def _in_place_of(path: Path, which: str) -> str:
-    """What a path is, or what is beside it."""
+    """Return what a path is instead of a checkpoint, or what lies near it, in words."""
     if not path.is_dir():
         return f": there is no such file or folder{what_is_beside(path)}"
     names = names_in(path)

@@ -1,4 +1,8 @@
-"""Checkpoint files of every version are read, and no code from them runs."""
+"""Reading a checkpoint file, which may be damaged or hostile: every part is checked, and no code from it runs.
+
+The whole layout is checked: the end record, the JSON member and, in format version 1, a safetensors member per group of arrays
+with a checksum per array. Memory stays within a few times the file's size.
+"""
 
 from __future__ import annotations
 
@@ -8,34 +12,46 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
 
-from fastes.checkpoints import version_1
-from fastes.checkpoints.file_format import DATA_MEMBER, FORMAT, RUN_FILES, Checkpoint
-from fastes.checkpoints.locate import find_checkpoint
+from fastes.checkpoints.file_format import (
+    ARRAYS_SUFFIX,
+    DATA_MEMBER,
+    FORMAT,
+    FORMAT_VERSION,
+    GROUPS,
+    Arrays,
+    Checkpoint,
+    checksum,
+)
+from fastes.checkpoints.locate import RUN_FILES, find_checkpoint
 from fastes.errors import CheckpointError
 from fastes.system.descriptors import fill_standard_descriptors
 
-Read = Callable[[zipfile.ZipFile, IO[bytes], dict[str, Any]], Checkpoint]
-READERS: Mapping[int, Read] = {1: version_1.read}  # format version -> what reads the rest of such a file
 _MAX_DATA_BYTES = 4 << 20
-_MAX_DEPTH = 64  # of nested JSON: what walks over it later recurses
+_MAX_DEPTH = 64  # of nested JSON, which later code walks recursively
 _MAX_FILE_BYTES = (2 << 30) - 1  # more would need zip64
-_END_RECORD, _ZIP64_LOCATOR = 22, 20  # bytes, without names and comments
+_END_RECORD, _ZIP64_LOCATOR, _LOCAL_HEADER = 22, 20, 30  # bytes, without names and comments
+_OF_THE_FORMAT = ("format", "format_version", "checksums")  # keys of the JSON member that belong to the file, not the training
+_EXPECTED = (zipfile.BadZipFile, SafetensorError, ValueError)
+_OF_DAMAGE = (None, errno.EINVAL)  # what zipfile raises, or the system if a file leads it before the beginning
 
 
 def read_checkpoint(path: str | os.PathLike[str] | IO[bytes]) -> Checkpoint:
-    """Read a checkpoint, or a binary file that is open, from its beginning.
+    """Read a checkpoint; nothing is written, and no code from the file runs.
 
-    path: as `find_checkpoint` takes it; of a run folder the best one is read.
+    Args:
+        path: As `find_checkpoint` takes it, a run folder for its best checkpoint; or an open binary file, read from its
+            beginning.
 
-    Raises CheckpointError that says what is wrong, TypeError for what is neither a path nor such a file.
-
-    Memory stays within a few times the file's size; nothing is written, and no code from the file runs.
+    Raises:
+        CheckpointError: The file is damaged or no checkpoint; the message says how.
+        TypeError: Neither a path nor such a file.
     """
     fill_standard_descriptors()
     if not isinstance(path, (str, os.PathLike)):
@@ -64,13 +80,9 @@ def _damage_is_said(what: object, hint: str) -> Iterator[None]:
         if error.errno in _OF_DAMAGE:
             raise CheckpointError(f"{what} is damaged or no checkpoint: {error}{hint}") from error
         raise CheckpointError(f"{what} cannot be read: {error.strerror}") from error
-    except Exception as error:  # whatever zipfile, json, safetensors or the memory has to say about hostile bytes
+    except Exception as error:  # zipfile, json and safetensors raise many kinds for hostile bytes
         reason = f"{type(error).__name__}: {error}" if not isinstance(error, _EXPECTED) else error
         raise CheckpointError(f"{what} is damaged or no checkpoint: {reason}{hint}") from error
-
-
-_EXPECTED = (zipfile.BadZipFile, SafetensorError, ValueError)
-_OF_DAMAGE = (None, errno.EINVAL)  # what zipfile raises, or the system where a file leads it before the beginning
 
 
 def _hint(path: Path) -> str:
@@ -86,7 +98,7 @@ def _read_zip(file: IO[bytes]) -> Checkpoint:
     with zipfile.ZipFile(file) as archive:
         if DATA_MEMBER not in archive.namelist():
             raise CheckpointError(f"not a FastES checkpoint: it has no member {DATA_MEMBER!r}")
-        # what it says of itself comes first: files of others and of newer versions may be laid out as they like
+        # the JSON member comes first: files of other programs and newer versions may have another layout
         info = archive.getinfo(DATA_MEMBER)
         if info.file_size > _MAX_DATA_BYTES or info.compress_type != zipfile.ZIP_STORED:
             raise CheckpointError(
@@ -94,11 +106,12 @@ def _read_zip(file: IO[bytes]) -> Checkpoint:
             )
         data = json.loads(archive.read(info), object_pairs_hook=_unique, parse_constant=_no_constant)
         _check_depth(data)
-        return _reader_of(data)(archive, file, data)
+        _check_version(data)
+        return _read_arrays(archive, file, data)
 
 
 def _check_end(file: IO[bytes]) -> None:
-    """The end record comes last and counts few members: a long directory would fill the memory."""
+    """Check that the end record comes last and counts few members: a long directory would fill the memory."""
     size = file.seek(0, os.SEEK_END)
     if size == 0:
         raise CheckpointError("the file is empty")
@@ -130,17 +143,15 @@ def _check_depth(data: Any) -> None:
     raise CheckpointError(f"the file is damaged or was edited: its JSON member is nested more than {_MAX_DEPTH} deep")
 
 
-def _reader_of(data: Any) -> Read:
+def _check_version(data: Any) -> None:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise CheckpointError("not a FastES checkpoint; Stable-Baselines3 models are loaded with their own classes")
     version = data.get("format_version")
-    if type(version) is not int or version not in READERS:
-        known = f"version {max(READERS)}" if len(READERS) == 1 else f"versions up to {max(READERS)}"
+    if type(version) is not int or version != FORMAT_VERSION:
         raise CheckpointError(
-            f"the file has format version {version!r}, this FastES reads {known}: load it with the "
+            f"the file has format version {version!r}, this FastES reads version {FORMAT_VERSION}: load it with the "
             "version that wrote it, or a newer one"
         )
-    return READERS[version]
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -152,3 +163,56 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Iterator[Any]:
     raise CheckpointError(f"the file is damaged or was edited: its JSON member has {name}")
+
+
+# --- the arrays of format version 1 -----------------------------------------------------------------------------------
+
+
+def _read_arrays(archive: zipfile.ZipFile, file: IO[bytes], data: dict[str, Any]) -> Checkpoint:
+    """Read the rest of a file whose JSON member is `data`; raises CheckpointError, and what zipfile and safetensors raise."""
+    if not isinstance(data.get("checksums"), dict):
+        raise CheckpointError("the file is damaged: its arrays have no checksums")
+    _check_layout(archive, file)
+    groups = [name.removesuffix(ARRAYS_SUFFIX) for name in archive.namelist() if name != DATA_MEMBER]
+    arrays = {group: load_tensors(archive.read(group + ARRAYS_SUFFIX)) for group in groups}  # checks the member's CRC-32
+    _check_arrays(data["checksums"], arrays)
+    return Checkpoint({key: value for key, value in data.items() if key not in _OF_THE_FORMAT}, arrays)
+
+
+def _check_layout(archive: zipfile.ZipFile, file: IO[bytes]) -> None:
+    """Check that members lie one after the other from the first byte to the directory, stored, known and once each."""
+    at, seen = 0, set()
+    for info in archive.infolist():
+        known = info.filename == DATA_MEMBER or info.filename in {group + ARRAYS_SUFFIX for group in GROUPS}
+        if not known or info.filename in seen:
+            kind = "twice" if known else "which is not a part of it"
+            raise CheckpointError(f"not a checkpoint that FastES wrote: it holds {info.filename!r}, {kind}")
+        stored = info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
+        if not stored or info.flag_bits or info.extra or info.comment:
+            raise CheckpointError(
+                f"member {info.filename!r} is compressed, encrypted or extended: FastES does not write such files"
+            )
+        if info.header_offset != at:
+            raise CheckpointError(f"member {info.filename!r} overlaps another, or has something hidden before it")
+        header = info.FileHeader(zip64=False)
+        file.seek(at)
+        if info.orig_filename != info.filename or file.read(len(header)) != header:
+            raise CheckpointError(f"the header of member {info.filename!r} differs from the directory: the file is damaged")
+        seen.add(info.filename)
+        at += _LOCAL_HEADER + len(info.filename.encode()) + info.file_size
+    if at != archive.start_dir:
+        raise CheckpointError("something is hidden between the last member and the directory")
+
+
+def _check_arrays(checksums: Mapping[str, Any], arrays: Mapping[str, Arrays]) -> None:
+    for group, names in checksums.items():
+        missing = sorted(set(names) - set(arrays.get(group, ()))) if isinstance(names, dict) else [names]
+        if group not in arrays or missing:
+            raise CheckpointError(f"arrays {missing} of {group!r} are missing: the file is damaged or was edited")
+    for group, members in arrays.items():
+        for name, array in members.items():
+            expected = checksums[group].get(name) if isinstance(checksums.get(group), dict) else None
+            if expected != checksum(array):
+                raise CheckpointError(
+                    f"array {name!r} of {group!r} does not match its checksum: the file is damaged or was edited"
+                )

@@ -1,4 +1,4 @@
-"""Checkpoint files are written whole or not at all."""
+"""Writing a checkpoint file, whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from fastes.checkpoints.file_format import (
     FORMAT_VERSION,
     MAX_BYTES,
     Checkpoint,
-    checkpoint_path,
     checksum,
     undated,
 )
+from fastes.checkpoints.locate import checkpoint_path
 from fastes.system.atomic_files import keep_previous, replace_file
 
 
 def write_anywhere(path: str | os.PathLike[str] | IO[bytes], checkpoint: Checkpoint) -> None:
-    """Write to a path, as `write_checkpoint` does, or into a file that is open, as `write_into` does."""
+    """Write to a path as `write_checkpoint` does, or into an open file as `write_into` does."""
     if isinstance(path, (str, os.PathLike)):
         write_checkpoint(path, checkpoint)
     else:
@@ -35,10 +35,13 @@ def write_anywhere(path: str | os.PathLike[str] | IO[bytes], checkpoint: Checkpo
 
 
 def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
-    """Write the whole file beside its place, flush it to disk, then rename: the path holds the old file or the new one.
+    """Write a temporary file, flush it to disk, then rename it: the path holds the old file or the new one.
 
-    The file that was there before stays as <name>.bak. Raises OSError when the folder cannot be written, ValueError for
-    more than 2 GB of arrays and for a path that names no file; the old file stays.
+    The old file stays as <name>.bak.
+
+    Raises:
+        OSError: The folder cannot be written.
+        ValueError: More than 2 GB of arrays, or a path that names no file.
     """
     path = checkpoint_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +50,7 @@ def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Pa
 
 
 def write_into(file: Any, checkpoint: Checkpoint) -> None:
-    """Write the whole file into one that is open, at its position, with one call of `write`. TypeError for what is none."""
+    """Write into an open binary file, at its position, with one call of `write`; TypeError for anything else."""
     if not callable(getattr(file, "write", None)) or isinstance(file, io.TextIOBase):
         raise TypeError(f"save() got {file!r:.99}: expected a path, or a file that is open for bytes, as by open(path, 'wb')")
     content = io.BytesIO()
@@ -56,7 +59,7 @@ def write_into(file: Any, checkpoint: Checkpoint) -> None:
 
 
 def write_zip(file: IO[bytes], checkpoint: Checkpoint) -> None:
-    """The whole file's content. Raises ValueError for more than 2 GB of arrays."""
+    """Write the file's content; ValueError for more than 2 GB of arrays."""
     sizes = {group: sum(array.nbytes for array in arrays.values()) for group, arrays in checkpoint.arrays.items()}
     if (total := sum(sizes.values())) > MAX_BYTES:
         named = ", ".join(f"{group!r} {size}" for group, size in sorted(sizes.items(), key=lambda item: -item[1]))

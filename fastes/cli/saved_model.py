@@ -13,8 +13,7 @@ from typing import Any
 import gymnasium
 
 from fastes.checkpoints.env_description import MAY_NAME_CODE, WRAPPERS, CannotRebuild, plain_kwargs
-from fastes.checkpoints.file_format import RUN_FILES
-from fastes.checkpoints.locate import find_checkpoint
+from fastes.checkpoints.locate import RUN_FILES, find_checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.arguments import add_env_kwargs, add_wrapper, find_modules_here, parse_env_kwargs
 from fastes.envs.import_hook import register_atari

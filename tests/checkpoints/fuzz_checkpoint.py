@@ -45,7 +45,7 @@ from training import assert_same_state, learn
 
 from fastes import CheckpointError, FastES
 from fastes.checkpoints import file_format
-from fastes.checkpoints.version_1 import GROUPS
+from fastes.checkpoints.file_format import GROUPS
 from fastes.checkpoints.writer import write_zip
 
 MAX_INPUT_BYTES, MAX_SECONDS, MAX_RSS_MB = 24_000, 10, 1500
@@ -430,13 +430,13 @@ INSTRUMENTED = (
         "errors",
         "envs.source",
         "policies.action_head",
-        *(f"policies.layers.{name}" for name in ("batch_norm", "convolution", "dense", "description", "recurrent")),
-        "policies.mlp",
+        "policies.layers",
+        "policies.named_policies",
         "policies.policy_keywords",
         "policies.policy_spec",
         "rollout.predictor",
     ),
-    *(f"checkpoints.{name}" for name in ("reader", "version_1", "field_checks", "policy_description", "env_description")),
+    *(f"checkpoints.{name}" for name in ("reader", "field_checks", "policy_description", "env_description")),
     *(f"es.{name}" for name in ("optimizers", "schedules", "strategy")),
     *("rollout.obs_normalizer", "settings.settings", "training.episode_cap", "training.population", "models.checkpointing"),
     *(f"training.{name}" for name in ("training", "selection", "evaluation", "archive", "counters")),
