@@ -35,17 +35,8 @@ from fastes.models.arguments import (
     refuse_arguments,
     spec_of,
 )
-from fastes.models.checkpointing import (
-    Copied,
-    Parts,
-    check_env_fits,
-    checkpoint_of,
-    pack,
-    read_parts,
-    selection_from,
-    unpack,
-    warn_of_functions,
-)
+from fastes.models.checkpointing import Parts, check_env_fits, checkpoint_of, read_parts, selection_from, warn_of_functions
+from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.reference_batch import draw_reference
 from fastes.policies.choose_policy import check_model_memory, check_no_class
 from fastes.policies.custom_policy import AnySpec, CustomPolicy
@@ -718,7 +709,7 @@ class Agent:
 
     @classmethod
     def from_copied(cls: type[_Agent], copied: Copied) -> _Agent:
-        """The copy that fastes.models.checkpointing has described."""
+        """The copy that fastes.models.model_copy has described."""
         parts = Parts(copied.checkpoint, copied.source, copied.spec, copied.settings)
         model = cls._from_parts(parts, copied.pool_choice, copied.verbose, copied.info_keywords)
         model.training.env_calls.restore(copied.env_calls)

@@ -23,7 +23,8 @@ from fastes.envs.closing import close_env
 from fastes.envs.source import EnvArgument, EnvSource
 from fastes.errors import check_int, check_name, level_outside, suggest
 from fastes.es.schedules import make_schedule
-from fastes.models.checkpointing import Copied, print_versions, read_parts, versions
+from fastes.models.checkpointing import print_versions, read_parts, versions
+from fastes.models.model_copy import Copied
 from fastes.models.parameters import named_parameters, theta_with
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.policy_keywords import POLICIES
