@@ -24,9 +24,14 @@ _PRESETS = {"Humanoid-v5": DEFAULT}  # whose network is the paper's; the others 
 
 
 class TrainingRate(NamedTuple):
-    """Environment steps per second of a stretch of training; evaluation_share of them were noise-free episodes.
+    """How fast workers play in a stretch of training.
 
-    utilisation: share of the wall time that workers spent in episodes; that in noise-free ones goes by their share of steps.
+    Attributes:
+        steps_per_second: Environment steps of the pool, also in generations that the end of the stretch cuts off.
+        evaluation_share: Share of these steps that noise-free episodes made.
+        utilisation: Share of the wall time that workers spent in episodes; noise-free ones by their share of steps.
+        episode_length: Mean steps of a candidate's episode.
+        sigma: Of the last generation.
     """
 
     steps_per_second: float
@@ -50,11 +55,11 @@ class StopAfter(Callback):
 
 def train_for(model: FastES, seconds: float) -> TrainingRate:
     """Continue training for some seconds, whole generations; the clock covers everything that `learn` does."""
-    before, before_eval = model.num_timesteps, model.eval_timesteps
+    before = model.evaluator.steps_played()
     stop, started = StopAfter(seconds), time.perf_counter()
     model.learn(_FOREVER, stop, reset_num_timesteps=False)
-    wall = time.perf_counter() - started
-    training, evaluation = model.num_timesteps - before, model.eval_timesteps - before_eval
+    wall, after = time.perf_counter() - started, model.evaluator.steps_played()
+    training, evaluation = after.candidates - before.candidates, after.evaluations - before.evaluations
     records, share = stop.records, evaluation / (training + evaluation)
     in_candidates = sum(r.utilisation * r.seconds for r in records) / sum(r.seconds for r in records)
     return TrainingRate(

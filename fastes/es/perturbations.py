@@ -76,7 +76,6 @@ class Perturbations:
         action_key: Key of the episode's action noise, uint64 (num_pairs, episodes).
         sigma_each: A sigma for each parameter, float32 (num_params,), or None.
         windows: The parameters that each pair perturbs, None for all.
-        drawn_as: Key of the draws, which may differ from the generation.
     """
 
     generation: int
@@ -88,7 +87,6 @@ class Perturbations:
     action_key: npt.NDArray[np.uint64]
     sigma_each: Float32 | None = None
     windows: Windows | None = None
-    drawn_as: int = 0
 
     @property
     def inverse_fraction(self) -> float:

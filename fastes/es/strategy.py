@@ -130,12 +130,11 @@ class LastTell(NamedTuple):
     This is how the workers of Salimans et al. 2017, algorithm 2, follow.
 
     Attributes:
-        progress_remaining, drawn_as: The arguments of `ask`.
+        progress_remaining: The argument of `ask`.
         fitness: The argument of `tell`, float64 (num_pairs, 2), read-only.
     """
 
     progress_remaining: float
-    drawn_as: int
     fitness: Float64
 
 
@@ -260,7 +259,7 @@ class EvolutionStrategy:
 
     def follow(self, last_tell: LastTell) -> Update:
         """Take the step that another strategy took from this state."""
-        self.ask(last_tell.progress_remaining, len(last_tell.fitness), last_tell.drawn_as)
+        self.ask(last_tell.progress_remaining, len(last_tell.fitness))
         return self.tell(last_tell.fitness)
 
     def restart(self, theta: npt.ArrayLike) -> None:
@@ -299,13 +298,12 @@ class EvolutionStrategy:
     def num_pairs(self) -> int:
         return self.population_size // 2
 
-    def ask(self, progress_remaining: float = 1.0, num_pairs: int | None = None, drawn_as: int | None = None) -> Perturbations:
+    def ask(self, progress_remaining: float = 1.0, num_pairs: int | None = None) -> Perturbations:
         """Return this generation's perturbations; a second call before `tell` returns the same ones.
 
         Args:
             progress_remaining: From 1 (start) to 0 (end of the budget), for schedules.
             num_pairs: Number of pairs, None for half of population_size. Fewer pairs are the first ones of more pairs.
-            drawn_as: The number that they are drawn with, None for the generation's.
 
         Returns:
             The candidates, theta + sigma eps_j and theta - sigma eps_j (mirrored sampling, Salimans et al. 2017, section 2).
@@ -317,22 +315,21 @@ class EvolutionStrategy:
             sigma, each = checked_value("sigma", self._sigma(progress_remaining)), None
         else:
             sigma, each = adaptation.mean, adaptation.each
-        number = generation if drawn_as is None else drawn_as
-        drawn = self._draw(number, count)[1]
+        drawn = self._draw(generation, count)[1]
         size, windows = self._window_size, None
         if size:
-            windows = draw_windows(self.seed, number, count, len(theta), size)
-        perturbations = Perturbations(generation, sigma, theta, self.table, *drawn, each, windows, number)
+            windows = draw_windows(self.seed, generation, count, len(theta), size)
+        perturbations = Perturbations(generation, sigma, theta, self.table, *drawn, each, windows)
         self._state = self._state._replace(perturbations=perturbations)
         return perturbations
 
-    def draw_ahead(self, num_pairs: int, drawn_as: int) -> None:
-        """Draw in advance what a later `ask` with these arguments returns; one with other arguments draws again."""
-        self._ahead = self._draw(drawn_as, num_pairs)
+    def draw_ahead(self, num_pairs: int) -> None:
+        """Draw the next generation's pairs while there is time for it. If `ask` wants another number, it draws again."""
+        self._ahead = self._draw(self.generation + 1, num_pairs)
 
-    def _draw(self, number: int, count: int) -> tuple[tuple[int, ...], Draws]:
+    def _draw(self, generation: int, count: int) -> tuple[tuple[int, ...], Draws]:
         """Return the key of a generation's draws, and the draws, from `draw_ahead` if its key is the same."""
-        key = self.seed, number, count, self.episodes, len(self.theta), self.table.size
+        key = self.seed, generation, count, self.episodes, len(self.theta), self.table.size
         return self._ahead if self._ahead is not None and self._ahead[0] == key else (key, draw_pairs(*key))
 
     def tell(self, returns: npt.ArrayLike | Sequence[float]) -> Update:
@@ -379,7 +376,7 @@ class EvolutionStrategy:
         if history is not None:
             history = history.after(perturbations, fitness, ratio)
         fitness.flags.writeable = False
-        last_tell = LastTell(self.progress_remaining, perturbations.drawn_as, fitness)
+        last_tell = LastTell(self.progress_remaining, fitness)
         self._state = _State(new_theta, optimizer, adapted, generation + 1, None, history, last_tell)
         return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, perturbations.sigma)
 

@@ -57,12 +57,11 @@ def replay_job(training: Training, evaluator: Evaluator, generation: int, job: i
         if job >= candidates:
             number = generation - 1
             of = next((pending for pending in training.pending if pending.generation == number), None)
-            drawn_as = number if of is None else of.drawn_as
             calls = training.env_calls.sent(None if of is None else of.calls)
             if of is not None:
                 theta, normalizer = of.theta, of.normalizer
             request = Request(
-                theta, normalizer, evaluation, eval_seeds=training.eval_seeds(drawn_as), generation=number, calls=calls
+                theta, normalizer, evaluation, eval_seeds=training.eval_seeds(number), generation=number, calls=calls
             )
             return pool.play_job(job - candidates, request)
         pool.place_table(table)

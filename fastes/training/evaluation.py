@@ -66,7 +66,6 @@ class PendingEvaluation(NamedTuple):
 
     Attributes:
         generation: The one whose candidates perturbed it, as the strategy counts, from 0.
-        drawn_as: The number that its environment seeds are drawn with.
         timesteps: num_timesteps that it had been trained with.
         theta: float32 (num_params,), read-only.
         normalizer: The statistics of its observations.
@@ -76,7 +75,6 @@ class PendingEvaluation(NamedTuple):
     """
 
     generation: int
-    drawn_as: int
     timesteps: int
     theta: Float32
     normalizer: ObsNormalizer
@@ -168,7 +166,6 @@ def _is_flag(value: object) -> bool:
 
 _KINDS: Kinds = {
     "generation": lambda value: is_count(value) and value < 2**32,
-    "drawn_as": lambda value: is_count(value) and value < 2**32,
     "timesteps": is_count,
     "already_reported": _is_flag,
     "calls": is_count,

@@ -90,7 +90,7 @@ class Player:
             pending.theta,
             pending.normalizer,
             training.episode_settings()[1],
-            eval_seeds=training.eval_seeds(pending.drawn_as),
+            eval_seeds=training.eval_seeds(pending.generation),
             generation=pending.generation,
             training=self.evaluator.place(self.number),
             calls=training.env_calls.sent(pending.calls),
@@ -105,7 +105,7 @@ class Player:
         ticket = self.begin_evaluation(training, pending)
         batch = await self.evaluator.opened().result(ticket)
         self.evaluator.running = [each for each in self.evaluator.running if each.ticket != ticket]
-        return FinishedEvaluation(pending, Evaluation(batch.returns, batch.lengths, training.eval_seeds(pending.drawn_as)))
+        return FinishedEvaluation(pending, Evaluation(batch.returns, batch.lengths, training.eval_seeds(pending.generation)))
 
     async def evaluate(self, training: Training, seeds: Int64, of: PendingEvaluation | Snapshot | None = None) -> Evaluation:
         """Play noise-free episodes, one for each environment seed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,50 @@ class Generation(NamedTuple):
 
     perturbations: Perturbations
     batch: Batch
+
+
+class Stretch(NamedTuple):
+    """The time from a training's last generation to this one, and what the whole pool has done in it.
+
+    Attributes:
+        seconds: Wall time.
+        steps: Environment steps of the generations that were committed, and of their evaluations.
+        busy_seconds: Time that workers spent in the episodes of these generations' candidates.
+    """
+
+    seconds: float
+    steps: int
+    busy_seconds: float
+
+
+class Pace:
+    """Measures how fast a pool works while several trainings commit generations in turn.
+
+    Args:
+        began: time.perf_counter() as they begin.
+    """
+
+    def __init__(self, began: float) -> None:
+        self._began = began
+        self._commits = deque[tuple[float, int, float]]()  # time, steps, busy seconds: those since the oldest of `_last`
+        self._last: dict[int, float] = {}  # time of the last commit of each training
+
+    def after(self, number: int, now: float, steps: int, busy_seconds: float) -> Stretch:
+        """Note a generation of a training that is committed.
+
+        Args:
+            number: The training's.
+            now: time.perf_counter().
+            steps: Environment steps of the generation, and of the evaluation that comes with it.
+            busy_seconds: Time that workers spent in its candidates' episodes.
+        """
+        since = self._last.get(number, self._began)
+        self._commits.append((now, steps, busy_seconds))
+        within = [each for each in self._commits if each[0] > since or each is self._commits[-1]]
+        self._last[number] = now
+        while self._commits[0][0] <= min(self._last.values()) and len(self._commits) > 1:
+            self._commits.popleft()
+        return Stretch(now - since, sum(each[1] for each in within), sum(each[2] for each in within))
 
 
 class Record(NamedTuple):
@@ -45,9 +90,9 @@ class Record(NamedTuple):
     episodes: of candidates so far.
     eval_timesteps: environment steps of noise-free episodes so far.
     jobs_rerun: episodes played again because their worker was lost.
-    seconds: wall time of the generation.
-    steps_per_second: of the generation, and of the evaluation that was told with it.
-    utilisation: share of the wall time that workers spent in the episodes of candidates, 0 to 1.
+    seconds: wall time since this training's last generation.
+    steps_per_second: in this time, of the generations of all trials and the evaluations that came with them.
+    utilisation: share of this time that workers spent in the episodes of all trials' candidates, 0 to 1.
     trial: the training that it is of, from 1, among several `trials`; timesteps, episodes and eval_timesteps are those of all.
     """
 
@@ -89,7 +134,7 @@ def make_record(
     others: int,
     episode_cap: int,
     n_workers: int,
-    seconds: float,
+    stretch: Stretch,
     trial: int,
 ) -> Record:
     """The statistics of a generation.
@@ -102,14 +147,13 @@ def make_record(
         others: Timesteps of the other trials until then.
         episode_cap: Steps at which the next generation's training episodes are cut.
         n_workers: Processes that play, for their utilisation.
-        seconds: Wall time that it took.
+        stretch: The time since this training's last generation.
         trial: The training's number, from 1.
     """
     perturbations, batch = generation
     finite = batch.returns[np.isfinite(batch.returns)]
     mean, std = mean_and_std(finite.tolist())
     steps, size, unknown = int(batch.lengths.sum()), batch.returns.size, math.nan
-    all_steps = steps + (finished.evaluation.timesteps if finished else 0)
     return Record(
         generation=perturbations.generation + 1,
         timesteps=counters.num_timesteps,
@@ -134,9 +178,9 @@ def make_record(
         episodes=counters.num_episodes,
         eval_timesteps=counters.eval_timesteps,
         jobs_rerun=batch.rerun,
-        seconds=seconds,
-        steps_per_second=_share(all_steps, seconds),
-        utilisation=min(_share(batch.busy_seconds, max(n_workers, 1) * seconds), 1.0),
+        seconds=stretch.seconds,
+        steps_per_second=_share(stretch.steps, stretch.seconds),
+        utilisation=min(_share(stretch.busy_seconds, max(n_workers, 1) * stretch.seconds), 1.0),
         trial=trial,
     )
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.checkpoints.field_checks import Kinds, check_record, damaged, is_count, is_number_or_none
+from fastes.checkpoints.field_checks import Kinds, check_record, damaged, is_count
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.training.counters import Counters
+from fastes.training.evaluation import Evaluation
 from fastes.training.training import Training
 
 TRIAL_EPISODES = 10  # noise-free episodes that score a trial after a rung
@@ -28,13 +29,11 @@ class Trial(NamedTuple):
         number: From 0.
         training: Its present state.
         rung_timesteps: Steps that its candidates have made in the running rung.
-        score: Mean return of the episodes that ended this rung for it; None before.
     """
 
     number: int
     training: Training
     rung_timesteps: int = 0
-    score: float | None = None
 
 
 class Rung(NamedTuple):
@@ -141,13 +140,13 @@ class Selection:
     def plays_on(self, number: int) -> bool:
         """Whether a trial has steps left in the running rung."""
         trial = self.trials[self.place_of(number)]
-        return trial.score is None and trial.rung_timesteps < self.part(self.rung)
+        return trial.rung_timesteps < self.part(self.rung)
 
     def episodes_to_come(self) -> int:
         """Noise-free episodes that are to score trials, in this rung and in later ones."""
         if not self.is_open:
             return 0
-        return TRIAL_EPISODES * (sum(trial.score is None for trial in self.trials) + sum(self.sizes[self.rung + 1 :]))
+        return TRIAL_EPISODES * (len(self.trials) + sum(self.sizes[self.rung + 1 :]))
 
     def seeds(self) -> npt.NDArray[np.int64]:
         """Environment seeds of the episodes that score the running rung, int64 (TRIAL_EPISODES,)."""
@@ -185,7 +184,7 @@ class Selection:
 
     def _part_left(self, trial: Trial) -> float:
         """Steps that a trial has left in the running rung."""
-        return max(0.0, self.part(self.rung) - trial.rung_timesteps) if trial.score is None else 0.0
+        return max(0.0, self.part(self.rung) - trial.rung_timesteps)
 
     def focused(self, number: int) -> Selection:
         """The selection that shows the trial of this number."""
@@ -200,24 +199,25 @@ class Selection:
         after = before._replace(training=training, rung_timesteps=before.rung_timesteps + played)
         return replace(self, trials=(*self.trials[:place], after, *self.trials[place + 1 :]))
 
-    def scored(self, number: int, score: float, timesteps: int) -> Selection:
-        """The selection once a trial's scoring episodes have played, of so many steps."""
-        place = self.place_of(number)
-        trial = self.trials[place]
-        training = trial.training._replace(counters=trial.training.counters.with_evaluation(timesteps))
-        after = trial._replace(training=training, score=score)
-        return replace(self, trials=(*self.trials[:place], after, *self.trials[place + 1 :]))
+    def after_rung(self, scored: Mapping[int, Evaluation], is_last: bool) -> Selection:
+        """The selection after a rung: the better trials go on from their own state.
 
-    def after_rung(self, is_last: bool) -> Selection:
-        """The selection once all trials of a rung are scored. is_last: whether one alone goes on, as the budget is spent."""
-        scores = {trial.number: -math.inf if trial.score is None else trial.score for trial in self.trials}
-        ranked = sorted(self.trials, key=lambda trial: (-scores[trial.number], trial.number))
+        Args:
+            scored: Each trial's noise-free episodes, by its number. The mean ranks it; of equal ones the first goes on.
+            is_last: Whether one alone goes on, as the budget is spent.
+        """
+        trials = []
+        for trial in self.trials:
+            counters = trial.training.counters.with_evaluation(scored[trial.number].timesteps)
+            trials.append(trial._replace(training=trial.training._replace(counters=counters)))
+        scores = {number: evaluation.mean for number, evaluation in scored.items()}
+        ranked = sorted(trials, key=lambda trial: (-scores[trial.number], trial.number))
         is_last = is_last or self.rung + 1 >= len(self.sizes)
         kept = 1 if is_last else self.sizes[self.rung + 1]
         order = tuple((trial.number + 1, scores[trial.number]) for trial in ranked)
         return replace(
             self._without(ranked[kept:]),
-            trials=tuple(trial._replace(rung_timesteps=0, score=None) for trial in ranked[:kept]),
+            trials=tuple(trial._replace(rung_timesteps=0) for trial in ranked[:kept]),
             focus=0,
             rung=min(self.rung + 1, len(self.sizes) - 1),
             last_rung=Rung(self.rung + 1, len(self.sizes), order, kept),
@@ -278,15 +278,7 @@ class Selection:
             "sizes": list(self.sizes),
             "fraction": self.fraction,
             "dropped": self.dropped.to_fields(),
-            "trials": [
-                {
-                    "number": trial.number,
-                    "rung_timesteps": trial.rung_timesteps,
-                    "score": trial.score if trial.score is not None and math.isfinite(trial.score) else None,
-                    "is_scored": trial.score is not None,
-                }
-                for trial in self.trials
-            ],
+            "trials": [{"number": trial.number, "rung_timesteps": trial.rung_timesteps} for trial in self.trials],
         }
 
     @classmethod
@@ -313,7 +305,7 @@ class Selection:
         if len(numbers) > 1 and len(numbers) != sizes[values["rung"]]:
             raise damaged(f"{place}.sizes", values["sizes"])
         trials = tuple(
-            Trial(record["number"], training, record["rung_timesteps"], _score_of(record))
+            Trial(record["number"], training, record["rung_timesteps"])
             for record, training in zip(records, trainings, strict=True)
         )
         dropped = Counters.from_fields(f"{place}.dropped", values["dropped"])
@@ -334,12 +326,6 @@ def trial_seed(seed: int, number: int) -> int:
     return (seed + number * _STRIDE) % 2**63
 
 
-def _score_of(record: Mapping[str, Any]) -> float | None:
-    if not record["is_scored"]:
-        return None
-    return -math.inf if record["score"] is None else float(record["score"])
-
-
 def _are_sizes(value: object) -> bool:
     if not isinstance(value, list) or not 0 < len(value) <= MOST_RUNGS:
         return False
@@ -357,9 +343,4 @@ _KINDS: Kinds = {
     "dropped": lambda value: isinstance(value, dict),
     "trials": lambda value: isinstance(value, list) and 0 < len(value) <= MOST_TRIALS,
 }
-_KINDS_OF_A_TRIAL: Kinds = {
-    "number": is_count,
-    "rung_timesteps": is_count,
-    "score": is_number_or_none,
-    "is_scored": lambda value: isinstance(value, bool),
-}
+_KINDS_OF_A_TRIAL: Kinds = {"number": is_count, "rung_timesteps": is_count}

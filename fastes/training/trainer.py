@@ -17,7 +17,7 @@ from fastes.training.evaluation import Evaluation, FinishedEvaluation
 from fastes.training.evaluator import Evaluator
 from fastes.training.final_selection import FinalSelection, episodes_of_selection, select
 from fastes.training.player import Player
-from fastes.training.record import Generation, Record, make_record
+from fastes.training.record import Generation, Pace, Record, make_record
 from fastes.training.selection import TRIAL_EPISODES, Rung, Selection
 from fastes.training.training import Training
 
@@ -91,7 +91,7 @@ class Trainer:
         self._listener: Listener = Silent()
         self._is_stopped = self._is_late = False
         self._pool_at_start = evaluator, evaluator.openings
-        self._began, self._committed_at = 0.0, dict[int, float]()  # seconds, of each trial's last generation
+        self._pace = Pace(time.perf_counter())
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class Trainer:
         self._listener, self.ends_at, self._is_stopped = listener, ends_at, False
         self.out_of_time, self._aside = False, None
         self._pool_steps, self._is_late = self.evaluator.steps_played(), False
-        self._began, self._committed_at = time.perf_counter(), {}
+        self._pace = Pace(time.perf_counter())
         while self.selection.is_open and not self._is_over:
             is_whole = await self._play_rung()
             if is_whole and not self._is_over:
@@ -158,7 +158,8 @@ class Trainer:
                 break
         with interrupts_wait():
             training, update = training.solved_by(finished[-1]) if solved else training.tell(batch, waiting)
-            after, now = self.selection.focused(number).with_training(training), time.perf_counter()
+            after = self.selection.focused(number).with_training(training)
+            steps = int(batch.lengths.sum()) + (finished[-1].evaluation.timesteps if finished else 0)
             record = make_record(
                 generation,
                 finished[-1] if finished else None,
@@ -167,11 +168,10 @@ class Trainer:
                 others=after.num_timesteps - training.counters.num_timesteps,
                 episode_cap=training.episode_settings()[0].max_steps,
                 n_workers=self.evaluator.pool.n_workers,
-                seconds=now - self._committed_at.get(number, self._began),
+                stretch=self._pace.after(number, time.perf_counter(), steps, batch.busy_seconds),
                 trial=number + 1,
             )
             after = after.with_training(training.reporting(record, batch, finished))
-            self._committed_at[number] = now
             self._become(after.decided(number) if solved else after)
             if solved:
                 self._drop(StepsPlayed(candidates=int(batch.lengths.sum())))
@@ -300,14 +300,11 @@ class Trainer:
             if self._is_solved:
                 return
         selection = self.selection
-        unscored = [trial for trial in selection.trials if trial.score is None]
-        self._listener.on_phase(f"scoring rung {selection.rung + 1} of {len(selection.sizes)}", TRIAL_EPISODES * len(unscored))
-        scored = await side_by_side(
-            *[self._player(trial.number).evaluate(trial.training, selection.seeds()) for trial in unscored]
-        )
-        for trial, evaluation in zip(unscored, scored, strict=True):
-            selection = selection.scored(trial.number, evaluation.mean, evaluation.timesteps)
-        selection = selection.after_rung(is_last)
+        trials = selection.trials
+        self._listener.on_phase(f"scoring rung {selection.rung + 1} of {len(selection.sizes)}", TRIAL_EPISODES * len(trials))
+        seeds = selection.seeds()
+        scored = await side_by_side(*[self._player(trial.number).evaluate(trial.training, seeds) for trial in trials])
+        selection = selection.after_rung({trial.number: each for trial, each in zip(trials, scored, strict=True)}, is_last)
         self._become(selection)
         if selection.last_rung is not None:
             self._listener.on_rung(selection.last_rung)

@@ -136,7 +136,7 @@ class Training:
 
     def draw_ahead(self) -> None:
         """Draw the next generation's pairs while this process has nothing else to do, as many as this one has."""
-        self.strategy.draw_ahead(self.num_pairs, self.generation + 1)
+        self.strategy.draw_ahead(self.num_pairs)
 
     @property
     def num_pairs(self) -> int:
@@ -179,9 +179,9 @@ class Training:
 
     # --- evaluations ------------------------------------------------------------------------------------------------
 
-    def eval_seeds(self, drawn_as: int) -> npt.NDArray[np.int64]:
+    def eval_seeds(self, generation: int) -> npt.NDArray[np.int64]:
         """Environment seeds of a generation's evaluation, int64 (eval_episodes,)."""
-        return draw_eval_seeds(self.seed, drawn_as, self.settings.eval_episodes)
+        return draw_eval_seeds(self.seed, generation, self.settings.eval_episodes)
 
     def fresh_seeds(self, episodes: int) -> npt.NDArray[np.int64]:
         """Environment seeds that no training episode of this run has."""
@@ -201,7 +201,7 @@ class Training:
         if generation % self.settings.eval_every or any(pending.theta is theta for pending in self.pending):
             return ()
         timesteps, calls = self.counters.num_timesteps, len(self.env_calls)
-        return (PendingEvaluation(generation, generation, timesteps, theta, self.normalizer, _NO_RETURNS, calls=calls),)
+        return (PendingEvaluation(generation, timesteps, theta, self.normalizer, _NO_RETURNS, calls=calls),)
 
     def due(self, batch: Batch) -> tuple[tuple[PendingEvaluation, ...], tuple[PendingEvaluation, ...]]:
         """Once the running generation's candidates have played: the evaluations to be processed with it, and later ones."""

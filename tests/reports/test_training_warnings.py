@@ -52,7 +52,7 @@ def generation(candidates: Any, evaluation: Any) -> Played:
     if not evaluated.size:
         return Played(batch, None)
     theta, finite = np.zeros(3, np.float32), returns[np.isfinite(returns)]
-    pending = PendingEvaluation(0, 0, 0, theta, ObsNormalizer(1), finite)
+    pending = PendingEvaluation(0, 0, theta, ObsNormalizer(1), finite)
     return Played(
         batch, FinishedEvaluation(pending, Evaluation(evaluated, np.ones(evaluated.shape, np.int64), np.zeros(0, np.int64)))
     )

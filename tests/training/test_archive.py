@@ -63,7 +63,7 @@ class Watch:
 def told(archive_of: FastES, timesteps: int, mean: float) -> FinishedEvaluation:
     """An evaluation after so many timesteps, which are its generation's number, too."""
     theta = np.full(archive_of.num_params, timesteps, np.float32)
-    pending = PendingEvaluation(timesteps, timesteps, timesteps, theta, archive_of.normalizer, np.zeros(0))
+    pending = PendingEvaluation(timesteps, timesteps, theta, archive_of.normalizer, np.zeros(0))
     return FinishedEvaluation(pending, Evaluation(np.array([mean]), np.array([1]), np.array([0])))
 
 

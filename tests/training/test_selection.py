@@ -24,13 +24,23 @@ from fastes.runs.run_config import PROGRESS
 from fastes.runs.run_folder import RunFolder
 from fastes.training.evaluator import Evaluator
 from fastes.training.player import Player
-from fastes.training.record import Generation, Record
+from fastes.training.record import Generation, Pace, Record, Stretch
 from fastes.training.selection import Rung, Selection, rung_sizes, trial_seed
 from fastes.training.trainer import Silent, Trainer, trainings_of
 from fastes.training.training import Training
 
 TOY, BUDGET = "Toy-v0", 2000
 TRIALS: dict[str, Any] = {**SETTINGS, "trials": 4, "rungs": 2, "trials_fraction": 0.6}
+
+
+class Watch(Callback):
+    """The records of a training."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def on_generation(self, model: FastES, record: Record) -> None:
+        self.records.append(record)
 
 
 class Rungs(Callback):
@@ -467,8 +477,6 @@ def test_other_trials_are_refused_while_several_are_left(name: str, halfway: Pat
         (("trials", 1, "number"), 0),
         (("trials", 1, "number"), 4),
         (("trials", 1, "rung_timesteps"), -5),
-        (("trials", 1, "score"), "good"),
-        (("trials", 1, "is_scored"), 1),
         (("trials",), []),
         (("dropped",), {}),
         (("dropped", "num_timesteps"), 0.5),
@@ -497,3 +505,27 @@ def test_the_listener_gets_what_callbacks_get() -> None:
     assert names == {name for name in vars(CallbackListener) if name.startswith("on_")}
     assert names <= {name for name in vars(Callback) if name.startswith("on_")}
     assert MANY > BUDGET
+
+
+def test_the_pace_of_trials_is_that_of_the_whole_pool() -> None:
+    """Two trials that commit in turn: the time of each generation holds one of either, until one goes on alone."""
+    pace, turns = Pace(0.0), ((0, 10), (1, 20), (0, 30), (1, 40), (0, 50), (0, 60))
+    found = [pace.after(number, now, steps, 0.5) for now, (number, steps) in enumerate(turns, start=1)]
+    assert found == [
+        Stretch(1.0, 10, 0.5),
+        Stretch(2.0, 30, 1.0),
+        Stretch(2.0, 50, 1.0),
+        Stretch(2.0, 70, 1.0),
+        Stretch(2.0, 90, 1.0),
+        Stretch(1.0, 60, 0.5),
+    ]
+    assert pace.after(0, 6, 5, 0.0).seconds == 0.0, "a clock that stands still"
+
+
+def test_a_trial_reports_the_speed_of_all() -> None:
+    watch = Watch()
+    with FastES(TOY, **{**TRIALS, "trials": 2, "trials_fraction": 1.0}) as model:
+        model.learn(BUDGET, watch)
+    played = sum(record.episode_length * 2 * model.strategy.num_pairs for record in watch.records)
+    told = sum(record.steps_per_second * record.seconds for record in watch.records if record.trial == 2)
+    assert told > 0.7 * played, "of both, not of its own"

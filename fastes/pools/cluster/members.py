@@ -165,7 +165,7 @@ class Member:
             self._held.move_to_end(before)
         self._hold(key, parameters.theta_key)
         if last is not None and before is not None and follows:
-            return Step(before, last.progress_remaining, last.drawn_as, last.fitness, key)
+            return Step(before, last.progress_remaining, last.fitness, key)
         return FullState(cloudpickle.dumps(strategy), key)
 
     def _hold(self, key: bytes, theta_key: bytes) -> None:
@@ -201,7 +201,7 @@ def request_message(open_: OpenTicket, parameters: Theta | CachedState | Step | 
     if perturbations is not None:
         window = 0 if perturbations.windows is None else perturbations.windows.size
         progress = 1.0 if request.strategy is None else request.strategy.progress_remaining
-        numbers = perturbations.table.seed, perturbations.drawn_as, perturbations.num_pairs
+        numbers = perturbations.table.seed, perturbations.num_pairs
         draws = Draws(*numbers, perturbations.sigma, window, progress)
     generation = request.generation if perturbations is None else perturbations.generation
     return RequestMessage(

@@ -41,14 +41,13 @@ class Step(NamedTuple):
 
     Attributes:
         before: The key of the state that the node holds.
-        progress_remaining, drawn_as, fitness: The arguments of `ask` and `tell` that lead to the next state, see
+        progress_remaining, fitness: The arguments of `ask` and `tell` that lead to the next state, see
             es.strategy.LastTell; fitness is float64 (num_pairs, 2).
         key: The key of the next state.
     """
 
     before: bytes
     progress_remaining: float
-    drawn_as: int
     fitness: Float64
     key: bytes
 
@@ -64,7 +63,6 @@ class Draws(NamedTuple):
     """The arguments of the draws of a generation's candidates; see es.perturbations.
 
     seed: of the noise table and of all draws.
-    drawn_as: the number that they are drawn with.
     num_pairs: of the generation, those included that were played before.
     sigma: standard deviation of the noise; the mean, if each parameter has its own.
     window_size: parameters that a pair perturbs, 0 for all.
@@ -72,7 +70,6 @@ class Draws(NamedTuple):
     """
 
     seed: int
-    drawn_as: int
     num_pairs: int
     sigma: float
     window_size: int

@@ -61,9 +61,7 @@ class RayPool(Pool):
         self._nodes: Membership | None = None
         self._tickets: dict[int, OpenTicket] = {}
         self._parameters: dict[int, Parameters] = {}
-        self._keys: dict[
-            tuple[int, int, int, int], bytes
-        ] = {}  # training, seed, drawn_as, generation -> key of a state that was submitted
+        self._keys: dict[tuple[int, int, int], bytes] = {}  # training, seed, generation -> key of a state that was submitted
         self._sums: dict[Any, _Asked] = {}
         self._last_ticket = self._last_range = 0
         self._tables: NoiseTables | None = None
@@ -120,12 +118,12 @@ class RayPool(Pool):
         self._last_ticket += 1
         open_ = OpenTicket(self._last_ticket, request, self.spec)
         scalars, before, strategy = self._follows(request), None, request.strategy
-        if scalars and strategy is not None and (last := strategy.last_tell) is not None:
-            before = self._keys.get((request.training, strategy.seed, last.drawn_as, strategy.generation - 1))
+        if scalars and strategy is not None and strategy.last_tell is not None:
+            before = self._keys.get((request.training, strategy.seed, strategy.generation - 1))
         self._parameters[open_.number] = parameters = Parameters(open_, scalars, before)
         if parameters.strategy is not None and request.perturbations is not None:
-            followed = parameters.strategy  # guesses have the same draws, and another number of their generation
-            self._keys[request.training, followed.seed, request.perturbations.drawn_as, followed.generation] = parameters.key
+            followed = parameters.strategy
+            self._keys[request.training, followed.seed, followed.generation] = parameters.key
             while len(self._keys) > _KEYS:
                 self._keys.pop(next(iter(self._keys)))
         self._tickets[open_.number] = open_

@@ -36,9 +36,7 @@ class Strategy(Protocol):
 
     def state(self) -> Mapping[str, npt.NDArray[Any]]: ...
 
-    def ask(
-        self, progress_remaining: float = ..., num_pairs: int | None = ..., drawn_as: int | None = ...
-    ) -> Perturbations: ...
+    def ask(self, progress_remaining: float = ..., num_pairs: int | None = ...) -> Perturbations: ...
 
     def follow(self, last_tell: Any) -> Any: ...
 
@@ -174,7 +172,7 @@ class KnownRequests:
                 perturbations = _drawn(message, draws, wanted, table, self._spec.trainings[message.training].episodes)
             else:
                 strategy = self._replicas.find(wanted, self._table(message.training), message.training)
-                perturbations = strategy.ask(draws.progress_remaining, draws.num_pairs, draws.drawn_as)
+                perturbations = strategy.ask(draws.progress_remaining, draws.num_pairs)
                 theta = perturbations.theta
         except NotHeld:
             return StateMismatch(0, "")
@@ -207,10 +205,8 @@ class KnownRequests:
 def _drawn(message: RequestMessage, draws: Draws, wanted: Theta, table: NoiseTable, episodes: int) -> Perturbations:
     """A generation's candidates, as EvolutionStrategy.ask draws them."""
     size = len(wanted.theta)
-    drawn = draw_pairs(draws.seed, draws.drawn_as, draws.num_pairs, episodes, size, table.size)
+    drawn = draw_pairs(draws.seed, message.generation, draws.num_pairs, episodes, size, table.size)
     windows = None
     if draws.window_size:
-        windows = draw_windows(draws.seed, draws.drawn_as, draws.num_pairs, size, draws.window_size)
-    return Perturbations(
-        message.generation, draws.sigma, wanted.theta, table, *drawn, wanted.sigma_each, windows, draws.drawn_as
-    )
+        windows = draw_windows(draws.seed, message.generation, draws.num_pairs, size, draws.window_size)
+    return Perturbations(message.generation, draws.sigma, wanted.theta, table, *drawn, wanted.sigma_each, windows)
