@@ -10,7 +10,7 @@ from pathlib import Path
 
 import fastes
 from fastes import _core
-from fastes.system.cpus import available_cpus
+from fastes.system.limits import available_cpus
 
 PACKAGES = ("numpy", "gymnasium", "mujoco", "torch", "stable-baselines3", "sb3-contrib")
 

@@ -107,7 +107,7 @@ def _use_installed_core() -> None:
         return
     import sys
 
-    from fastes.system.installation import installed_copy
+    from fastes.system.installed_core import installed_copy
 
     __path__[:] = [installed_copy(__path__[0])]
     for name in [name for name in sys.modules if name.startswith("fastes.")]:

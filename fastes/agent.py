@@ -54,12 +54,10 @@ from fastes.rollout.job import StepsPlayed
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
-from fastes.settings.preset_fit import misfit, registered_target, tell_of_misfit, tell_of_target
+from fastes.settings.preset_fit import misfit, registered_target, tell_of_misfit, tell_of_target, warn_of_step_length
 from fastes.settings.preset_loader import choose_settings, preset_for
 from fastes.settings.settings import Settings
-from fastes.settings.step_length import warn_of_step_length
-from fastes.system.console import output_lasts
-from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.console import fill_standard_descriptors, output_lasts
 from fastes.system.forks import keep_unused, tell_of_forks
 from fastes.system.one_thread import OneThread
 from fastes.training.evaluation import Evaluation, PendingEvaluation
@@ -146,10 +144,10 @@ class Agent:
             name = source.preset_name(shown.observation_space)
             odd = misfit(name, source, shown.observation_space, shown.action_space)
             chosen = choose_settings(name, preset, changes, verbose, not odd)
-            tell_of_misfit(name, odd, source, preset, chosen, stacklevel=level_outside())
+            tell_of_misfit(name, odd, source, preset, chosen)
             spec = spec_of(policy, chosen, shown)
             under = preset if preset is not None else preset_for("" if odd else name, changes)
-            warn_of_step_length(under, chosen, changes, spec.num_params, stacklevel=level_outside())
+            warn_of_step_length(under, chosen, changes, spec.num_params)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             selection = _new_selection(source, spec, chosen, seed, shown)
             self._set_up(source, selection, PoolChoice(n_workers, cluster), verbose, keywords)
@@ -389,7 +387,7 @@ class Agent:
             evaluator.tell_as(self.evaluator)
             self.source, self.evaluator, self.pool = source, evaluator, pool
             self.trainer.move(self.selection.in_new_env(), evaluator)
-        tell_of_target(source, self.settings, stacklevel=level_outside())
+        tell_of_target(source, self.settings)
 
     # --- learning ---------------------------------------------------------------------------------------------------
 
@@ -686,10 +684,10 @@ class Agent:
         if seed is not None and seed != self.seed:
             self.use_seed(seed)
         if other_env:
-            tell_of_target(self.source, self.settings, stacklevel=level_outside())
+            tell_of_target(self.source, self.settings)
         if changes:  # what an environment differs in is looked up in its module, which loading does not need otherwise
             under = preset_for("" if self.source.differences else self.source.name, {"policy": self.settings.policy})
-            warn_of_step_length(under, self.settings, changes, self.num_params, stacklevel=level_outside())
+            warn_of_step_length(under, self.settings, changes, self.num_params)
 
     @classmethod
     def from_config(cls: type[_Agent], path: str | os.PathLike[str], env: Any = None, **changes: Any) -> _Agent:

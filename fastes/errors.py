@@ -15,15 +15,17 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 
 
 class FastESError(Exception):
-    """Base of every error that FastES raises beside ValueError and TypeError."""
+    """Base of every error that FastES raises, except ValueError and TypeError."""
 
 
 class WorkerError(FastESError):
-    """An environment or a custom policy raised an exception: what it said, where it was, and the way there.
+    """An environment or a custom policy raised an exception; the message has its text, its place and the traceback.
 
-    __cause__ is that exception, None where it could not be sent from a worker process.
-    Attributes: generation (as in progress.csv; 0 outside of any), job (None while the environment was built) and env_seed
-    say which episode it was.
+    Attributes:
+        __cause__: That exception; None if it could not be sent from a worker process.
+        generation: Generation of the episode, as in progress.csv; 0 outside of any.
+        job: Job of the episode; None while the environment was built.
+        env_seed: Seed of the episode.
     """
 
     def __init__(self, message: str, generation: int = 0, job: int | None = None, env_seed: int | None = None) -> None:
@@ -32,11 +34,11 @@ class WorkerError(FastESError):
 
 
 class WorkerCrashed(WorkerError):
-    """The same job, or the start of a worker, lost its process three times."""
+    """The process was lost three times with the same job, or at the start of a worker."""
 
 
 class WorkerTimeout(WorkerCrashed):
-    """The last of these times the environment did not return from a step or reset."""
+    """As WorkerCrashed, and the last time because the environment did not return from a step or reset."""
 
 
 class ClusterError(FastESError):
@@ -44,7 +46,7 @@ class ClusterError(FastESError):
 
 
 class NestedTraining(FastESError):
-    """A worker was about to start workers, or a training while it imported a module."""
+    """A worker was about to start workers, or to start a training while it imported a module."""
 
 
 class CheckpointError(FastESError):
@@ -70,15 +72,18 @@ def blame_policy(error: Exception) -> None:
 
 
 def origin_of(error: Exception) -> str:
-    """What raised an exception in an episode: 'policy' or 'environment'."""
+    """Return the origin of an exception in an episode: 'policy' or 'environment'."""
     return str(getattr(error, "fastes_origin", "environment"))
 
 
 def suggest(name: object, choices: Iterable[str], key: Callable[[str], str] = str, likeness: float = 0.6) -> str:
-    """'; did you mean X?' for the closest of choices, or the empty string.
+    """Return '; did you mean X?' with the closest of choices, or the empty string.
 
-    key: what is compared of each; a choice with the same one is the only one that is named.
-    likeness: that a choice needs, as difflib measures it, from 0 to 1.
+    Args:
+        name: The unknown name.
+        choices: The names that there are.
+        key: Returns the part of a name that is compared. A choice with the same part is the only one that is suggested.
+        likeness: The least similarity of a choice, as difflib measures it, from 0 to 1.
     """
     asked, known = key(str(name)), {key(choice): choice for choice in choices}
     nearest = [asked] if asked in known else difflib.get_close_matches(asked, known, n=3, cutoff=likeness)
@@ -87,7 +92,7 @@ def suggest(name: object, choices: Iterable[str], key: Callable[[str], str] = st
 
 
 def summary_of(error: BaseException) -> str:
-    """An exception's type and what it says; any text can be written and sent, lone surrogates are escaped."""
+    """Return an exception's type and message; lone surrogates are escaped, so that the text can be written and sent."""
     try:
         said = str(error)
     except Exception as failed:
@@ -96,12 +101,12 @@ def summary_of(error: BaseException) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """An exception's traceback, as Python shows it; any text of it can be written and sent."""
+    """Return an exception's traceback as Python shows it, with lone surrogates escaped."""
     return writable("".join(traceback.format_exception(error)))
 
 
 def frames_of(error: BaseException) -> str:
-    """`trace_of` without its last line, where that says no more than `summary_of`, which stands above it in messages."""
+    """Return `trace_of` without its last line if that only repeats `summary_of`, which stands above it in messages."""
     trace, last = trace_of(error), [writable(line) for line in traceback.format_exception_only(error)]
     if len(last) == 1 and last[0].rstrip("\n").endswith(summary_of(error)) and trace.endswith(last[0]):
         return trace[: -len(last[0])].rstrip("\n")
@@ -109,7 +114,7 @@ def frames_of(error: BaseException) -> str:
 
 
 def writable(text: str) -> str:
-    """A text with its lone surrogates escaped, which no encoding can write."""
+    """Return a text with its lone surrogates escaped, which no encoding can write."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -117,7 +122,7 @@ _INSIDE = ("fastes", "dataclasses")  # settings are checked when a dataclass is 
 
 
 def level_outside() -> int:
-    """The stacklevel by which a warning of the function that asks points at the line outside of FastES that led to it."""
+    """Return the stacklevel with which a warning of the calling function points at the line that called FastES."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
         frame, level = frame.f_back, level + 1
@@ -125,7 +130,7 @@ def level_outside() -> int:
 
 
 def file_outside() -> str:
-    """The file of the code that called FastES; '' if there is none."""
+    """Return the file of the code that called FastES; '' if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
         frame = frame.f_back
@@ -133,28 +138,28 @@ def file_outside() -> str:
 
 
 def shown(value: object, most: int = 200) -> str:
-    """What an argument is, for a message: without the addresses of functions and objects, and of no more characters."""
+    """Return an argument for a message, without addresses of objects. most: the longest text, in characters."""
     text = _ADDRESS.sub("", repr(value))
     return text if len(text) <= most else f"{text[:most]}..."
 
 
 def shorten(error: Exception) -> str:
-    """What an error says, without megabytes of a file that it quotes."""
+    """Return an error's message without megabytes of a file that it quotes."""
     return f"{error!s:.500}"
 
 
 def check_seed(seed: object) -> int:
-    """An int in [0, 2^63), or an error that says so."""
+    """Return a seed as an int from 0 to 2^63 - 1. Raises TypeError or ValueError."""
     return check_int("seed", seed, 0, 2**63 - 1)
 
 
 def whole(value: object) -> object:
-    """A float that is a whole number as an int, since scripts write 1e6; anything else as it is."""
+    """Return a whole float as an int, since scripts write 1e6; anything else as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def check_int(name: str, value: object, low: int, high: int | None = None) -> int:
-    """value as an int of at least low (and at most high); bool is not an int here."""
+    """Return a value as an int from low to high. Raises TypeError, also for a bool, or ValueError."""
     try:
         if _is_bool(value):  # NumPy 2.0 takes its own for an index
             raise TypeError
@@ -168,12 +173,12 @@ def check_int(name: str, value: object, low: int, high: int | None = None) -> in
 
 
 def _is_bool(value: object) -> bool:
-    """Whether it is a truth value of Python or NumPy, which is not imported for this."""
+    """Return whether a value is a bool of Python or NumPy, which is not imported for this."""
     return type(value).__name__ in ("bool", "bool_")
 
 
 def check_flag(name: str, value: object) -> bool:
-    """A truth value, of Python or NumPy, or 0 or 1; TypeError for anything else."""
+    """Return a bool of Python or NumPy, or 0 or 1, as a bool. Raises TypeError for anything else."""
     if isinstance(value, bool):
         return value
     with contextlib.suppress(TypeError):
@@ -183,7 +188,7 @@ def check_flag(name: str, value: object) -> bool:
 
 
 def check_name(name: str, value: object) -> str:
-    """A text; TypeError for anything else."""
+    """Return a text as it is. Raises TypeError for anything else."""
     if not isinstance(value, str):
         raise TypeError(f"{name} = {value!r:.200} is a {type(value).__name__}: expected a text")
     return value

@@ -1,4 +1,4 @@
-"""What a user gives as numbers, as an array, or an error that says what is none."""
+"""Numbers from a user as an array, or an error that says which value is not a number."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ _NONE = (str, bytes, complex, type(None))  # no real numbers, though NumPy turns
 
 
 def number_array(name: str, value: Any, expected: str, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
-    """A new array of real numbers, of an array, a tensor, or lists of numbers; infinite beyond the largest of the dtype.
+    """Return a new array of real numbers; numbers beyond the largest of the dtype become infinite.
 
-    name, expected: for the errors: ValueError for nested lists of different lengths, TypeError for anything but numbers, such
-    as None and text.
+    Args:
+        name: Name of the argument, for errors.
+        value: An array, a tensor, or lists of numbers, of any shape.
+        expected: The expected value, for errors.
+        dtype: Of the new array.
+
+    Raises:
+        ValueError: Nested lists have different lengths.
+        TypeError: A value is not a number, such as None or a text.
     """
     try:
         array = np.asarray(_without_gradient(value))
@@ -35,7 +42,7 @@ def number_array(name: str, value: Any, expected: str, dtype: npt.DTypeLike = np
 
 
 def _without_gradient(value: Any) -> Any:
-    """Tensors of torch that want a gradient are no arrays, nor are those of bfloat16, which NumPy does not have."""
+    """Return torch's tensors, alone or in a list, in a form that NumPy takes: without gradients, bfloat16 as float32."""
     if isinstance(value, (list, tuple)):
         return [_without_gradient(item) if hasattr(item, "detach") else item for item in value]
     if not hasattr(value, "detach"):
@@ -45,7 +52,7 @@ def _without_gradient(value: Any) -> Any:
 
 
 def _first_odd(array: npt.NDArray[Any]) -> tuple[tuple[int, ...], Any] | None:
-    """Place and value of the first item that is no number."""
+    """Return place and value of the first item that is not a number."""
     for place, item in np.ndenumerate(array):
         try:
             if isinstance(item, _NONE) or not isinstance(_as_float(item), float):

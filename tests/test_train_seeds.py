@@ -256,7 +256,7 @@ def test_an_interrupt_leaves_every_model_whole(n_workers: int) -> None:
 
 
 def test_too_little_memory_is_told_of_with_all_tables(monkeypatch: pytest.MonkeyPatch, no_process: None) -> None:
-    monkeypatch.setattr("fastes.system.memory.available_memory", lambda: 10**9)
+    monkeypatch.setattr("fastes.system.limits.available_memory", lambda: 10**9)
     settings = {**COMMON, "noise_table_size": 100_000_000}
     with pytest.raises(OSError, match=r"3 noise tables of 100,000,000 values.*1 GB available"):
         train_seeds(toy(), 3, total_timesteps=100, n_workers=2, **settings)

@@ -13,7 +13,7 @@ from benchmarks.machine import describe
 from benchmarks.speed.timing import median_ratio
 from benchmarks.tables import against_aim, markdown_table, median_and_range
 from fastes import Callback, FastES
-from fastes.system.cpus import available_cpus
+from fastes.system.limits import available_cpus
 from fastes.training.record import Record
 
 AIMS = {"HalfCheetah-v5": 0.97}  # of the local pool's speed

@@ -13,7 +13,7 @@ from benchmarks.speed.timing import median_ratio
 from benchmarks.tables import against_aim, markdown_table, median_and_range
 from fastes import Callback, FastES
 from fastes.settings.preset_loader import DEFAULT, preset_for
-from fastes.system.cpus import available_cpus
+from fastes.system.limits import available_cpus
 from fastes.training.record import Record
 
 # env -> share of the bare loops that training is meant to reach

@@ -28,7 +28,7 @@ from fastes.policies.named_policies import CUSTOM_POLICIES, layers_like
 from fastes.policies.obs_columns import ALL, COLUMN_BYTES, columns_of
 from fastes.policies.policy_keywords import POLICIES, action_keywords, names_convolutions, plain_policy_kwargs
 from fastes.policies.policy_spec import PolicySpec
-from fastes.system.memory import check_memory
+from fastes.system.limits import check_memory
 
 _CASTS = ("", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64")
 _MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds

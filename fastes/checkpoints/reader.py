@@ -31,7 +31,7 @@ from fastes.checkpoints.file_format import (
 )
 from fastes.checkpoints.locate import RUN_FILES, find_checkpoint
 from fastes.errors import CheckpointError
-from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.console import fill_standard_descriptors
 
 _MAX_DATA_BYTES = 4 << 20
 _MAX_DEPTH = 64  # of nested JSON, which later code walks recursively

@@ -25,12 +25,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastes import __version__
-from fastes.system.cpus import affinity_cpus, available_cpus, cpu_quota
-from fastes.system.descriptors import fill_standard_descriptors
-from fastes.system.drawing_libraries import WAYS, has_libraries, packages_command
-from fastes.system.extras import needed, optional_parts
-from fastes.system.installation import install_command, package_root
-from fastes.system.memory import available_memory, in_bytes, memory_limit
+from fastes.cli.extras import needed, optional_parts
+from fastes.system.console import fill_standard_descriptors
+from fastes.system.installation import WAYS, has_libraries, install_command, package_root, packages_command
+from fastes.system.limits import affinity_cpus, available_cpus, available_memory, cpu_quota, in_bytes, memory_limit
 from fastes.zoo.launcher import CPU_TORCH
 
 _SECONDS = 150.0  # for all tries together, on a busy machine

@@ -20,8 +20,7 @@ from fastes.cli.replay import add_replay, run_replay
 from fastes.cli.train.command import add_train, run_train
 from fastes.cli.train.stop_on_signal import INTERRUPTED
 from fastes.errors import FastESError, file_outside
-from fastes.system.console import fitted, let_go, output_is_the_result, output_lasts, say
-from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.console import fill_standard_descriptors, fitted, let_go, output_is_the_result, output_lasts, say
 from fastes.system.interrupts import Terminated
 
 _COMMANDS = {

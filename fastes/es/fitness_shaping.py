@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fastes import _core
 from fastes.errors import FastESError, shown, suggest
 from fastes.es.perturbations import Perturbations
-from fastes.portable_math import log
+from fastes.es.portable_math import log
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.system.cpus import available_cpus
-from fastes.system.memory import check_memory
+from fastes.system.limits import available_cpus, check_memory
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]

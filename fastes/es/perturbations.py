@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.es.noise_table import Float32, Int64, NoiseTable, Windows, parts
-from fastes.system.memory import check_memory
+from fastes.system.limits import check_memory
 
 Draws = tuple[Int64, Int64, npt.NDArray[np.uint64]]  # noise_index, env_seed and action_key of pairs
 

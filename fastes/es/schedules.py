@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastes.errors import check_int, shown, whole
-from fastes.portable_math import exp, log
+from fastes.es.portable_math import exp, log
 from fastes.setting_fields import plain
 
 Schedule = Callable[[float], float]

@@ -35,7 +35,7 @@ from fastes.policies.policy_keywords import head_from, plain_policy_kwargs
 from fastes.policies.policy_spec import PolicySpec, obs_shape_of
 from fastes.rollout.env_calls import EnvCall, EnvCalls, calls_from_json, calls_to_json
 from fastes.settings.settings import FIXED, FUNCTIONS, Settings, setting_names
-from fastes.system.memory import check_memory
+from fastes.system.limits import check_memory
 from fastes.training.selection import Selection
 from fastes.training.training import Training
 

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from fastes.errors import blame_policy
 from fastes.policies.action_head import ActionHead
 from fastes.policies.custom_policy import CustomActor, CustomPolicy, CustomSpec, Float32, check_memory_of, hook_of, pickled_copy
-from fastes.system.memory import check_memory
+from fastes.system.limits import check_memory
 
 PolicyFunction = Callable[[Float32, Float32], Any]
 

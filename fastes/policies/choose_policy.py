@@ -16,7 +16,7 @@ from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.obs_columns import ALL, ObsColumns
 from fastes.policies.policy_keywords import IMAGE_POLICIES, RECURRENT_POLICIES
 from fastes.policies.policy_spec import PolicySpec
-from fastes.system.memory import check_memory
+from fastes.system.limits import check_memory
 
 _PIXELS, _INPUTS = 1_000, 10_000  # the most inputs, of an image and of any other observation, without a warning
 

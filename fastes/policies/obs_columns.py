@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from fastes.system.memory import check_memory
+from fastes.system.limits import check_memory
 
 ALL = "all"
 _NUMBER = re.compile("[0-9]{1,10}")

@@ -16,7 +16,7 @@ from fastes.pools.pool import NoiseTables, Pool, close_at_exit
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed, collect, publish
 from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, RequestSlot, SharedBlock
 from fastes.system.forks import tell_of_forks
-from fastes.system.memory import check_memory
+from fastes.system.limits import check_memory
 
 _ADVICE = "use fewer candidates, a smaller noise_table_size, fewer workers, or smaller observations (such as resized frames)"
 

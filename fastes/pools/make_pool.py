@@ -11,7 +11,7 @@ from fastes.pools.pool import LocalPool, Pool
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.serial_pool import SerialPool
 from fastes.pools.vector_pool import VectorPool
-from fastes.system.cpus import available_cpus
+from fastes.system.limits import available_cpus
 
 _MOST_WORKERS = 4096
 

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.rollout.env_calls import CallRecords
-from fastes.system.descriptors import fill_standard_descriptors
-from fastes.system.limits import OUT_OF_DESCRIPTORS
-from fastes.system.memory import in_bytes
+from fastes.system.console import fill_standard_descriptors
+from fastes.system.limits import OUT_OF_DESCRIPTORS, in_bytes
 
 _NOT_SUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # what systems and file systems without fallocate say
 _ALIGNMENT = 64  # a cache line: arrays start on one

@@ -29,8 +29,7 @@ from fastes.reports.monitor_files import EVALUATIONS, MONITOR, EvaluationsFile, 
 from fastes.runs.curves import plot_curves, read_curve
 from fastes.runs.run_config import CONFIG, CURVE, FINAL_SELECTION, NOTES, PROGRESS, read_config, without_surrogates
 from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
-from fastes.system.console import losses
-from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.console import fill_standard_descriptors, losses
 from fastes.system.forks import tell_of_forks
 from fastes.training.evaluation import Evaluation
 from fastes.training.final_selection import FinalSelection

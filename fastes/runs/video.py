@@ -21,9 +21,8 @@ from fastes.envs.returned import is_over, observation_and_info, reward_of
 from fastes.errors import EnvironmentUnavailable, FastESError
 from fastes.models.model import Model
 from fastes.rollout.random_state import global_random_kept, seed_global_random
-from fastes.system.drawing_libraries import has_libraries, packages_command
 from fastes.system.forks import CopiesEndHere
-from fastes.system.installation import install_command
+from fastes.system.installation import has_libraries, install_command, packages_command
 
 Frame = npt.NDArray[np.uint8]
 

@@ -33,8 +33,7 @@ from typing import Any, NamedTuple, Protocol, TextIO
 import numpy as np
 
 from fastes.errors import suggest
-from fastes.system.console import lasting
-from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.console import fill_standard_descriptors, lasting
 from fastes.system.installation import install_command
 
 DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50

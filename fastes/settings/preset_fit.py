@@ -1,26 +1,42 @@
-"""Whether an environment is the one that its id's preset was made for, and whether the id's target means something there."""
+"""Checks that settings fit: the preset the environment, the target the id, the first steps the perturbations."""
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium import spaces
 
 from fastes.envs.as_registered import in_few_words, registered
 from fastes.envs.likeness import same
 from fastes.envs.source import EnvSource
-from fastes.settings.preset_loader import all_presets, preset_for
+from fastes.errors import level_outside
+from fastes.es.fitness_shaping import shape_returns
+from fastes.es.schedules import make_schedule
+from fastes.settings.preset_loader import all_presets, load_preset, preset_for
 from fastes.settings.settings import Settings
 
 Space = gymnasium.Space[Any]
+LEAST = 0.01  # of a perturbation's length; the presets have 0.036 to 0.55
+FAR = 10.0  # times the preset's, or that part of it
+_NUMBERS = ("learning_rate", "sigma")
+_OF_STEPS = (*_NUMBERS, "optimizer", "shaping", "momentum")
+_ALIKE = ("optimizer", "shaping")  # settings without which a preset's numbers are no guide
+_MOST_PAIRS = 32  # of large populations the signal makes a step longer than noise alone would
+
+
+# --- the preset and the environment ---------------------------------------------------------------------------------
 
 
 def misfit(name: str, source: EnvSource, observations: Space, actions: Space) -> str:
-    """How an environment differs from the one that the preset of its name was made for, in words; '' if it does not.
+    """Return in words how an environment differs from the one that the preset of its name was made for; '' if it does not.
 
-    The preset of all games was made for no single one, and asks for images alone; the general recipes ask for nothing.
+    The preset of all games was made for no single one, and asks only for images; the general recipes ask for nothing.
     """
     made_for = all_presets().get(name, {}).get("made_for")
     if made_for is None:
@@ -33,12 +49,12 @@ def misfit(name: str, source: EnvSource, observations: Space, actions: Space) ->
         if not found and not same(registered(source.spec).kwargs, made_for.get("kwargs", {})):
             found.append(f"{name} registered with {registered(source.spec).kwargs}")
     for key, space in (("observations", observations), ("actions", actions)):
-        if (shown := in_words(space)) != made_for[key]:
+        if (shown := _in_words(space)) != made_for[key]:
             found.append(f"{key} {shown} ({made_for[key]} as registered)")
     return in_few_words(found)
 
 
-def in_words(space: Space) -> str:
+def _in_words(space: Space) -> str:
     """Return the part of a space that decides the policy: shape and dtype, and the bounds if all are finite and alike."""
     if isinstance(space, spaces.Box):
         bounded = space.is_bounded() and space.low.size and (space.low == space.low.flat[0]).all()
@@ -55,19 +71,24 @@ def _entry_point(entry_point: Any) -> str:
 
 
 def registered_target(source: EnvSource, settings: Settings) -> float | None:
-    """The registered reward_threshold, or None if it says nothing here, as when episodes are cut before the id cuts them."""
+    """Return the registered reward_threshold; None if it does not apply, as when episodes are cut earlier than by the id."""
     limit, cut = source.episode_limit, settings.max_episode_steps
     return None if limit is not None and 0 < cut < limit else source.reward_threshold
 
 
-def tell_of_misfit(name: str, odd: str, source: EnvSource, preset: str | None, settings: Settings, stacklevel: int) -> None:
-    """UserWarning if a preset or the id's target is not taken: which settings are, and how to use it all the same.
+def tell_of_misfit(name: str, odd: str, source: EnvSource, preset: str | None, settings: Settings) -> None:
+    """Warn if a preset or the id's target is not used: of the settings that are, and how to use it all the same.
 
-    odd: what `misfit` has said. preset: that was asked for. settings: that are taken. stacklevel: counted from the caller.
+    Args:
+        name: The environment's id.
+        odd: The result of `misfit`.
+        source: The environment's source.
+        preset: The preset that was asked for.
+        settings: The settings that are used.
     """
     said, anyway = [], []
     if odd and preset is None:
-        said.append(f"the settings of {_general(settings)!r} are used in place of its preset's")
+        said.append(f"the settings of {preset_for('', {'policy': settings.policy})!r} are used in place of its preset's")
         anyway.append(f"preset={name!r} (--preset {name})")
     spec = gymnasium.registry.get(source.name) if source.spec is None else source.spec  # a copied object keeps its id alone
     threshold = None if spec is None else spec.reward_threshold
@@ -75,25 +96,74 @@ def tell_of_misfit(name: str, odd: str, source: EnvSource, preset: str | None, s
         said.append(f"its reward_threshold of {threshold:g} is no target")
         anyway.append(f"target_return={threshold:g} (--target-return {threshold:g})")
     if said:
-        differences = [*source.differences, *_cut(source, settings)]
-        has = odd or in_few_words(differences) or "wrappers that may change rewards"
+        cut = settings.max_episode_steps
+        cuts = [f"max_episode_steps = {cut} ({source.episode_limit} as registered)"] if cut else []
+        has = odd or in_few_words([*source.differences, *cuts]) or "wrappers that may change rewards"
         them = "it" if len(anyway) == 1 else "both"
         warnings.warn(
             f"{name} has {has}: {', and '.join(said)}. To use {them} all the same, pass {' and '.join(anyway)}",
             UserWarning,
-            stacklevel=1 + stacklevel,
+            stacklevel=level_outside(),
         )
 
 
-def tell_of_target(source: EnvSource, settings: Settings, stacklevel: int) -> None:
-    """The same for a model that has its settings already."""
-    tell_of_misfit(source.name, "", source, "", settings, 1 + stacklevel)
+def tell_of_target(source: EnvSource, settings: Settings) -> None:
+    """Warn of an unused target of a model that has its settings already."""
+    tell_of_misfit(source.name, "", source, "", settings)
 
 
-def _general(settings: Settings) -> str:
-    return preset_for("", {"policy": settings.policy})
+# --- the length of steps --------------------------------------------------------------------------------------------
 
 
-def _cut(source: EnvSource, settings: Settings) -> list[str]:
-    cut = settings.max_episode_steps
-    return [f"max_episode_steps = {cut} ({source.episode_limit} as registered)"] if cut else []
+def step_length(settings: Settings, num_params: int) -> float | None:
+    """Return the length of a first step over that of a perturbation, sigma * sqrt(num_params), while returns are noise.
+
+    None if a function decides it. Adam moves each parameter by its learning rate, ClipUp all of them by that length
+    together; SGD moves them by a sum of perturbations, each weighted by its shaped return.
+    """
+    if any(callable(getattr(settings, name)) for name in _OF_STEPS):
+        return None
+    rate, sigma = (make_schedule(name, getattr(settings, name))(1.0) for name in _NUMBERS)
+    if settings.optimizer == "adam":
+        return rate / sigma
+    if settings.optimizer == "clipup":
+        return rate / (sigma * math.sqrt(num_params))
+    pairs = min(settings.population_size // 2, _MOST_PAIRS)
+    returns = np.random.default_rng(0).standard_normal((pairs, 2))
+    shaped = shape_returns(returns, sigma, settings.shaping, settings.top_fraction)
+    return rate * shaped.scale * float(np.linalg.norm(shaped.weights)) / (1.0 - settings.momentum) / sigma
+
+
+def warn_of_step_length(preset: str, settings: Settings, changes: Mapping[str, Any], num_params: int) -> None:
+    """Warn if the user's learning rate or sigma is far from the preset's, or if steps are too short to learn.
+
+    Args:
+        preset: Name of the settings that would be used without the changes.
+        settings: The settings that are used.
+        changes: The user's settings.
+        num_params: The number of the policy's parameters.
+    """
+    if not any(name in changes for name in _OF_STEPS) or (length := step_length(settings, num_params)) is None:
+        return
+    tuned = Settings().changed(**load_preset(preset))
+    usual = step_length(replace(settings, **{name: getattr(tuned, name) for name in _NUMBERS}), num_params)
+    alike = all(getattr(settings, name) == getattr(tuned, name) for name in _ALIKE)
+    far = alike and usual and any(name in changes for name in _NUMBERS) and not usual / FAR <= length <= usual * FAR
+    if not far and length >= LEAST:
+        return
+    given = " and ".join(f"{name} = {getattr(settings, name)}" for name in _OF_STEPS if name in changes)
+    instead = f"preset {preset!r} has " + " and ".join(f"{name} = {getattr(tuned, name)}" for name in _NUMBERS)
+    beside = f", whose steps are {_percent(usual)} of one" if alike and usual else ""
+    result = "training will hardly move" if length < max(LEAST, usual or 0.0) else "training may not settle"
+    gradients = "Learning rates of gradient methods are no guide to those of ES: l" if "learning_rate" in changes else "L"
+    warnings.warn(
+        f"{given}: a step is {_percent(length)} of a perturbation's length, so {result}; {instead}{beside}. "
+        f"{gradients}eave it out, or begin at the preset's",
+        UserWarning,
+        stacklevel=level_outside(),
+    )
+
+
+def _percent(share: float) -> str:
+    percent = 100.0 * share
+    return f"{percent:.2g} %" if percent < 10.0 else f"{percent:.0f} %"

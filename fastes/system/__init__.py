@@ -1,1 +1,1 @@
-"""What the operating system gives and takes: signals, forks, descriptors, memory, files, consoles."""
+"""The operating system: signals, forks, standard streams, limits, files, installed libraries."""

@@ -1,7 +1,7 @@
-"""Files that are replaced as a whole: a process that is killed leaves the old one or the new one, and the next one clears up.
+"""Replacement of whole files: a killed process leaves the old file or the new one, and the next process clears up.
 
-While a file is written it has a name of its own, or none, and a lock that the kernel lets go of when its process ends. So
-what a killed process left behind can be told from what somebody is writing, whatever became of process ids.
+While a file is written it has a name of its own, or none, and a lock that the kernel releases when its process ends. So the
+leftovers of a killed process differ from a file that is being written, without process ids.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.console import fill_standard_descriptors
 
 _LEFTOVER = re.compile(
     r"\.(.+)\.(?:([0-9a-f]{8})-[0-9a-f]{16}|\d+-[0-9a-f]{8})\.(?:tmp|bak)"
 )  # the second: of earlier versions
-_FOREIGN_SECONDS = 86400.0  # so old may a file of another computer be: a lock may not reach from one to the other
+_FOREIGN_SECONDS = 86400.0  # the age at which another computer's file is a leftover: its lock may not be seen here
 _MAX_NAME = 200  # bytes of a file's name that a temporary one takes over
 
 
 def replace_file(path: Path, write: Callable[[IO[bytes]], object], before: Callable[[], None] | None = None) -> None:
-    """Write a file beside its place, flush it to disk, then rename.
+    """Write a file next to its place, flush it to disk, then rename it.
 
-    before: called between the two.
+    Args:
+        path: Its place.
+        write: Fills the file; called twice if the system has no files without a name.
+        before: Called before the rename.
 
-    write: fills the file; it is called once more where a file without a name cannot be had.
-
-    Raises OSError, and whatever `write` and `before` raise; the old file stays then.
+    Raises:
+        OSError: The file cannot be written. The old one stays then, as it does if `write` or `before` raises.
     """
     fill_standard_descriptors()
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
@@ -59,7 +61,7 @@ def replace_file(path: Path, write: Callable[[IO[bytes]], object], before: Calla
 
 
 def _written(temporary: Path, folder: int, write: Callable[[IO[bytes]], object]) -> IO[bytes]:
-    """The whole file, open and so locked. It gets its name when it is whole, where the system can."""
+    """Return the whole file, open and so locked. It gets its name once it is whole, if the system can do that."""
     file: IO[bytes]
     try:
         file = open(os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=folder), "wb")  # noqa: SIM115
@@ -76,13 +78,13 @@ def _written(temporary: Path, folder: int, write: Callable[[IO[bytes]], object])
 
 
 def _named(temporary: Path) -> IO[bytes]:
-    """A new file with a name, locked."""
+    """Return a new file with a name, locked."""
     while True:
         file = open(temporary, "xb")  # noqa: SIM115
         _lock(file)
         if temporary.exists():
             return file
-        file.close()  # somebody took it for left behind before it was locked
+        file.close()  # another process took it for a leftover before it was locked
 
 
 @contextlib.contextmanager
@@ -96,7 +98,7 @@ def _closed_on_error(file: IO[bytes]) -> Iterator[None]:
 
 
 def _lock(file: IO[bytes]) -> None:
-    with contextlib.suppress(OSError):  # a file system without locks: what is left there stays
+    with contextlib.suppress(OSError):  # a file system without locks: leftovers stay there
         fcntl.flock(file, fcntl.LOCK_EX)
 
 
@@ -107,10 +109,10 @@ def _fill(file: IO[bytes], write: Callable[[IO[bytes]], object]) -> None:
 
 
 def keep_previous(path: Path) -> None:
-    """Make <name>.bak the file that is there now, if any.
+    """Make the present file, if any, <name>.bak.
 
-    The link on the way has one name for all who save: whatever is found there is a whole earlier file, left by a process
-    that was killed or about to be renamed by another, so whoever comes takes it further.
+    The link on the way has one name for all processes that save. A file of that name is a whole earlier file, which a killed
+    process has left or another one is about to rename, so any process may rename it.
     """
     if not path.exists():
         return
@@ -136,14 +138,14 @@ def _copy(path: Path, file: IO[bytes]) -> None:
 
 def _take_further(link: Path, backup: Path) -> None:
     try:
-        with contextlib.suppress(FileNotFoundError):  # somebody else did
+        with contextlib.suppress(FileNotFoundError):  # another process has done it
             os.replace(link, backup)
     finally:
-        link.unlink(missing_ok=True)  # rename() leaves it where both names are links to one file
+        link.unlink(missing_ok=True)  # rename() leaves it if both names are links to one file
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Remove what killed processes left when they replaced the file of this name, or any: nobody has it open."""
+    """Remove files that killed processes left when they replaced the file of this name, or any file of the folder."""
     stem = None if name is None else _stem(name)
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -152,7 +154,7 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
 
 
 def _remove_if_left(path: Path, ours: bool) -> None:
-    with contextlib.suppress(OSError):  # somebody is writing it, it has its name by now, or the folder is read-only
+    with contextlib.suppress(OSError):  # a process is writing it, it has its name by now, or the folder is read-only
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,7 +165,7 @@ def _remove_if_left(path: Path, ours: bool) -> None:
 
 
 def keep_aside(path: Path) -> Path:
-    """Rename what cannot be understood to <name>.damaged, or <name>.damaged.2, ...; returns the new name."""
+    """Rename a file that cannot be read to <name>.damaged, or <name>.damaged.2, ...; return the new name."""
     number, aside = 1, path.with_name(f"{path.name}.damaged")
     while os.path.lexists(aside):
         number += 1
@@ -191,7 +193,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def append_whole(path: Path, content: bytes, start: bytes = b"") -> None:
-    """Append to a file. start: what comes before, in a new one. Raises OSError when it cannot; nothing of it stays then."""
+    """Append to a file. start: the first bytes of a new file. Raises OSError if it fails; the file is as before then."""
     fill_standard_descriptors()
     with open(path, "ab", buffering=0) as file:
         size = file.tell()

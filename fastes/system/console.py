@@ -1,4 +1,4 @@
-"""Console output that is worth less than a training: a full disk or a reader that went away ends nothing."""
+"""The standard streams: closed ones are opened on /dev/null, and a full disk or a reader that has gone ends no training."""
 
 from __future__ import annotations
 
@@ -16,12 +16,39 @@ from fastes.system.forks import tell_of_forks
 _COMMAND = re.compile(r"(?<=: )(?:fastes|pip) .*$")
 
 
+def fill_standard_descriptors() -> None:
+    """Open 0, 1 and 2 on /dev/null if they are closed, as after `fastes train <&- >&- 2>&-`.
+
+    Call it before anything is opened. A new descriptor is the lowest free one: a checkpoint, a socket or shared memory would
+    become 1 or 2, and everything that a C library prints would go there.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            with contextlib.suppress(OSError):  # no /dev/null, or no descriptor left
+                opened = os.open(os.devnull, os.O_RDWR)
+                if opened == number:
+                    os.set_inheritable(opened, True)
+                else:  # another thread was quicker
+                    os.close(opened)
+
+
+def give_standard_files() -> None:
+    """Open sys.stdin, sys.stdout and sys.stderr if they are None, as in a program that was started with them closed."""
+    fill_standard_descriptors()
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
+
+
 class Lasting:
     """A text stream whose failures are kept and not raised; characters that it cannot encode are escaped.
 
     On a terminal that has a BottomLine, text goes above that line.
 
-    lost: why something could not be written, the empty string as long as everything could.
+    Attributes:
+        lost: Why something could not be written; the empty string as long as everything could.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -41,7 +68,7 @@ class Lasting:
         try:
             if self.stream is not None:
                 self._write(self.stream, text)
-        except (OSError, ValueError, RuntimeError) as error:  # a file that is closed; a signal's handler in another write
+        except (OSError, ValueError, RuntimeError) as error:  # a closed file; a signal's handler in another write
             self._lose(error)
         return len(text)
 
@@ -79,7 +106,7 @@ class Lasting:
 
 
 class Result(Lasting):
-    """A text stream that takes the result of a command: what cannot be written is an error in words."""
+    """A text stream for the result of a command: OSError in words if it cannot be written."""
 
     def write(self, text: str) -> int:
         if self.stream is None:
@@ -93,11 +120,9 @@ class Result(Lasting):
 
 
 class BottomLine:
-    """The last line of a terminal, which is written again and again; what else this process writes there goes above it.
+    """The last line of a terminal, which is written again and again; other output of this process goes above it.
 
-    stream: of the terminal.
-
-    A text that has no line end yet has the last line to itself: the bottom line waits for its end.
+    A text without a line end keeps the last line for itself: the bottom line waits for its end.
     """
 
     shown: BottomLine | None = None  # a terminal has one bottom
@@ -110,18 +135,18 @@ class BottomLine:
 
     @property
     def columns(self) -> int:
-        """That a text may have."""
+        """The number of columns that a text may have."""
         return columns_of(self._stream) - 1  # the last one would move the cursor to the next line
 
     def show(self, text: str) -> None:
-        """Put text, of one line, in the place of the text before."""
+        """Replace the line by a text of one line."""
         with self._lock:
             BottomLine.shown, self._text = self, text
             if not self._is_busy:
                 self._draw(text)
 
     def end(self, stays: bool) -> None:
-        """What is written from now on comes below what is shown, or in its place. stays: which."""
+        """End the line. stays: whether it remains on the terminal, above later output."""
         with self._lock:
             BottomLine.shown = None
             if self._width and stays:
@@ -133,7 +158,7 @@ class BottomLine:
 
     @contextlib.contextmanager
     def made_way(self, text: str) -> Iterator[None]:
-        """The line is empty while another text is written, and shown again once that ends."""
+        """Clear the line while another text is written in the block, and show it again if that text has ended."""
         with self._lock:
             if self._width:
                 self._draw("")
@@ -144,9 +169,9 @@ class BottomLine:
                 self._draw(self._text)
 
     def _draw(self, text: str) -> None:
-        """Over what is there. Spaces clear the rest: not every terminal knows an escape sequence for that.
+        """Write over the line. Spaces clear the rest: not every terminal knows an escape sequence for that.
 
-        The cursor waits at its beginning: what the terminal itself shows there, such as ^C, is written over.
+        The cursor waits at its beginning, so that the line covers anything that the terminal shows, such as ^C.
         """
         text = text[: self.columns]
         self._stream.put(f"\r{text.ljust(min(self._width, self.columns))}\r")
@@ -154,12 +179,12 @@ class BottomLine:
         self._width = len(text)
 
     def reset_after_fork(self) -> None:
-        """See forks.Owner: two processes would write over each other."""
+        """Show nothing in a forked copy: two processes would write over each other."""
         BottomLine.shown = None
 
 
 def columns_of(terminal: TextIO) -> int:
-    """How wide it is; 80 where it does not tell."""
+    """Return the width of a terminal; 80 if it is unknown."""
     try:
         return os.get_terminal_size(terminal.fileno()).columns or 80
     except (OSError, ValueError):
@@ -173,7 +198,7 @@ def say(text: str, file: TextIO | None = None) -> None:
 
 
 def fitted(text: str, stream: TextIO | None) -> str:
-    """Text as a stream is to have it: on a terminal lines that are too long are broken between words.
+    """Return text for a stream: on a terminal, long lines are broken between words.
 
     A command at the end of a line stays whole, for copying.
     """
@@ -191,25 +216,25 @@ def _broken(line: str, columns: int) -> str:
 
 
 def lasting(stream: Any) -> Any:
-    """The stream, or one for it that survives its failures."""
+    """Return a stream that survives the failures of the given one."""
     return stream if isinstance(stream, Lasting) else Lasting(stream)
 
 
 @contextlib.contextmanager
 def output_lasts() -> Iterator[None]:
-    """sys.stdout and sys.stderr survive their failures meanwhile, whoever writes to them."""
+    """Let sys.stdout and sys.stderr survive their failures in the block."""
     before, ours = (sys.stdout, sys.stderr), (lasting(sys.stdout), lasting(sys.stderr))
     sys.stdout, sys.stderr = ours
     try:
         yield
-    finally:  # another one that was put there meanwhile stays
+    finally:  # a stream that was set meanwhile stays
         sys.stdout = before[0] if sys.stdout is ours[0] else sys.stdout
         sys.stderr = before[1] if sys.stderr is ours[1] else sys.stderr
 
 
 @contextlib.contextmanager
 def output_is_the_result() -> Iterator[None]:
-    """OSError when something cannot be written to sys.stdout."""
+    """Raise OSError if something cannot be written to sys.stdout in the block."""
     before = sys.stdout
     stream = before.stream if isinstance(before, Lasting) else before
     result = Result(stream)
@@ -217,7 +242,7 @@ def output_is_the_result() -> Iterator[None]:
     try:
         yield
         _check(result)
-    except SystemExit:  # argparse has printed what was asked for
+    except SystemExit:  # argparse has printed a help
         _check(result)
         raise
     finally:
@@ -226,24 +251,24 @@ def output_is_the_result() -> Iterator[None]:
 
 def _check(result: Result) -> None:
     result.flush()
-    if result.lost:  # somebody has caught it
+    if result.lost:  # the error was caught
         raise OSError(result.lost)
 
 
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook: its output is seen, though no stream of it is a terminal."""
+    """Return whether this process is a notebook's kernel: users see its output, though no stream is a terminal."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell is not None and "IPKernelApp" in shell.config
 
 
 def losses() -> list[str]:
-    """What could not be written to sys.stdout and sys.stderr, in words."""
+    """Return why sys.stdout and sys.stderr could not be written, in words."""
     return [stream.lost for stream in (sys.stdout, sys.stderr) if isinstance(stream, Lasting) and stream.lost]
 
 
 def let_go() -> None:
-    """What the process's streams could not write is dropped: the interpreter would complain of it when it ends."""
+    """Drop text that the process's streams could not write: the interpreter would complain of it at exit."""
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is None:
             continue

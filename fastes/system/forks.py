@@ -1,4 +1,4 @@
-"""Forked copies of this process: what belongs to the one that made it, and a copy must neither use nor end."""
+"""Forked copies of this process must neither use nor end the things that belong to the process itself."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ from weakref import WeakSet
 
 
 class Owner(Protocol):
-    """Holds what two processes cannot share: other processes, sockets, memory, environments."""
+    """An object with things that two processes cannot share: other processes, sockets, memory, environments."""
 
     def reset_after_fork(self) -> None:
-        """In a forked copy: let go of it, without a word to whoever is at its other end; it is made anew when it is needed."""
+        """Drop them in a forked copy, without a message to their other ends. They are made again when they are needed."""
 
 
 _owners: WeakSet[Owner] = WeakSet()
 _left: list[object] = []
-TOLD = "fastes: a process that"  # how what `end_copy` says begins
+TOLD = "fastes: a process that"  # the beginning of the message of `end_copy`
 
 
 def tell_of_forks(owner: Owner) -> None:
-    """Forked copies of this process call owner.reset_after_fork() before anything else."""
+    """Let forked copies of this process call owner.reset_after_fork() before anything else."""
     _owners.add(owner)
 
 
 def keep_unused(*left: object) -> None:
-    """Hold on to the parent's things in a copy: their finalisers might end what the parent goes on using."""
+    """Keep references to the parent's things in a copy: their finalisers might end things that the parent uses."""
     _left.extend(left)
 
 
 class CopiesEndHere:
-    """A block in which the user's code runs. A process that it forks ends where it leaves the block, and not before.
+    """A block in which the user's code runs. A process that the code forks ends when it leaves the block.
 
     Processes of multiprocessing and subprocess end, or become another program, inside. Any other would play the same episodes
-    once more, and answer in the place of the process that it is a copy of.
+    once more, and answer instead of the process of which it is a copy.
 
-    what: the user's code, in words.
+    Args:
+        what: The user's code, in words.
     """
 
     __slots__ = ("_pid", "what")
@@ -52,7 +53,7 @@ class CopiesEndHere:
         return self
 
     def check(self) -> None:
-        """End this process where it is a copy that was forked in the block: between two calls of the user's code."""
+        """End this process if it is a copy that was forked in the block: between two calls of the user's code."""
         if os.getpid() != self._pid:
             end_copy(self.what)
 
@@ -62,9 +63,11 @@ class CopiesEndHere:
 
 
 def end_copy(what: str, error: BaseException | None = None) -> NoReturn:
-    """End this process, which `what` has forked, with one line on stderr; without handlers, finalisers and buffers.
+    """End this process, a forked copy, with one line on stderr; without handlers, finalisers and buffers, which are copies.
 
-    These are copies of the other process's. error: what it has raised. SystemExit says how to end, and without a line.
+    Args:
+        what: The user's code that has forked it, in words.
+        error: The exception that the code has raised. SystemExit gives the exit status, without a line.
     """
     if isinstance(error, SystemExit) and not isinstance(error.code, str):
         os._exit(error.code if isinstance(error.code, int) else int(error.code is not None))

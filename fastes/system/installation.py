@@ -1,22 +1,36 @@
-"""How FastES came to this machine: what adds an extra to it, and where its compiled core is when the source hides it."""
+"""Commands that install what is missing: an extra of FastES, in the way in which FastES came, and libraries for drawing."""
 
 from __future__ import annotations
 
 import os
+import platform
 import shlex
-import sys
+from collections.abc import Mapping
 
-_SOURCES = (".py", ".pyi", ".toml")
-_CORE = (".pyx", ".pxi", ".pxd", ".c", ".h", ".inc")
+# values of MUJOCO_GL on Linux; without a screen only the first two work
+WAYS = ("egl", "osmesa", "glfw")
+# way -> libraries, any of each group
+_LIBRARIES = {"egl": (("EGL",), ("OpenGL", "GL", "GLESv2")), "osmesa": (("OSMesa",),), "glfw": (("GL",),)}
+# distribution -> its command that installs a package, and way -> packages. EGL's are the library, OpenGL, and a driver that
+# draws with the processor: in a slim container none of the three brings another.
+_PACKAGES = {
+    "debian": ("apt-get install", {"egl": "libegl1 libopengl0 libgl1-mesa-dri", "osmesa": "libosmesa6", "glfw": "libgl1"}),
+    "fedora": (
+        "dnf install",
+        {"egl": "mesa-libEGL libglvnd-opengl mesa-dri-drivers", "osmesa": "mesa-libOSMesa", "glfw": "mesa-libGL"},
+    ),
+    "alpine": ("apk add", {"egl": "mesa-egl mesa-gl mesa-dri-gallium", "osmesa": "mesa-osmesa", "glfw": "mesa-gl"}),
+}
+_NAMES = {"debian": "Debian, Ubuntu", "fedora": "Fedora", "alpine": "Alpine"}
 
 
 def package_root() -> str:
-    """The folder that has the package: a checkout, or site-packages."""
+    """Return the folder that has the package: a checkout, or site-packages."""
     return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def install_command(extra: str) -> str:
-    """The pip command that adds an extra, in the way in which FastES was installed: from a checkout, a file or an index."""
+    """Return the pip command that adds an extra, in the way in which FastES was installed: a checkout, a file or an index."""
     root = package_root()
     if os.path.isfile(os.path.join(root, "pyproject.toml")):  # the checkout itself is imported
         return f"pip install -e {_requirement(root, extra)}"
@@ -24,7 +38,7 @@ def install_command(extra: str) -> str:
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 
-    notes = [found.read_text("direct_url.json") for found in distributions(name="fastes", path=[root])]  # beside the package
+    notes = [found.read_text("direct_url.json") for found in distributions(name="fastes", path=[root])]  # of pip's
     origin = _origin(next(iter(notes), None))
     url, vcs = str(origin.get("url", "")), origin.get("vcs_info")
     folder = url2pathname(urlsplit(url).path)
@@ -36,7 +50,7 @@ def install_command(extra: str) -> str:
 
 
 def _origin(text: str | None) -> dict[str, object]:
-    """What pip has noted of where a package came from; nothing for one from an index."""
+    """Return pip's note on the origin of a package, an empty one if it came from an index."""
     import json
 
     try:
@@ -54,51 +68,35 @@ def _requirement(folder: str, extra: str) -> str:
     return shlex.quote(f"{'.' if here else folder}[{extra}]")
 
 
-def has_core(package: str) -> bool:
-    """Whether a folder of the package has the compiled core."""
-    return any(name.startswith("_core.") and name.endswith((".so", ".pyd")) for name in os.listdir(package))
+def has_libraries(way: str) -> bool:
+    """Return whether the libraries are installed with which MuJoCo draws in a way. EGL may still lack a driver."""
+    from ctypes.util import find_library
+
+    return all(any(find_library(name) for name in group) for group in _LIBRARIES.get(way, ()))
 
 
-def installed_copy(source: str) -> str:
-    """The folder of the package that pip has installed, for source without a core; ImportError where none is the same.
+def packages_command(way: str, release: Mapping[str, str] | None = None) -> str:
+    """Return the command that installs the libraries for a way of drawing, on this distribution or on each known one.
 
-    The installed one is the same when its Python files are, and nothing under src/ is newer than its core.
+    Args:
+        way: One of WAYS.
+        release: os-release of a distribution; None for this machine's.
+
+    >>> packages_command("osmesa", {"ID": "ubuntu", "ID_LIKE": "debian"})
+    'apt-get install libosmesa6'
+    >>> packages_command("osmesa", {})
+    'apt-get install libosmesa6 (Debian, Ubuntu); dnf install mesa-libOSMesa (Fedora); apk add mesa-osmesa (Alpine)'
     """
-    for entry in sys.path:
-        package = os.path.join(os.path.abspath(entry), "fastes")
-        if os.path.isdir(package) and not os.path.samefile(package, source) and has_core(package):
-            if other := _difference(source, package):
-                raise ImportError(
-                    f"{other} is not as pip has installed it in {package}, and {source} has no compiled core: install it again "
-                    "(pip install .), or install the source itself (pip install -e .)"
-                )
-            return package
-    raise ImportError(
-        f"{source} is FastES's source, without its compiled core: install it (pip install . or, to change it, pip install -e .)"
-    )
+    known = _this_release() if release is None else release
+    commands = {name: f"{install} {packages[way]}" for name, (install, packages) in _PACKAGES.items()}
+    for name in f"{known.get('ID', '')} {known.get('ID_LIKE', '')}".split():
+        if name in commands:
+            return commands[name]
+    return "; ".join(f"{command} ({_NAMES[name]})" for name, command in commands.items())
 
 
-def _difference(source: str, package: str) -> str | None:
-    """A file of the source that is newer than the installed package, or another; None where all are the same."""
-    ours, theirs = _contents(source), _contents(package)
-    for name in sorted({*ours, *theirs}):
-        if ours.get(name) != theirs.get(name):
-            return os.path.join(source, name)
-    core = max(os.path.getmtime(os.path.join(package, name)) for name in os.listdir(package) if name.startswith("_core."))
-    folder = os.path.join(os.path.dirname(source), "src")
-    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-        if name.endswith(_CORE) and os.path.getmtime(os.path.join(folder, name)) > core:
-            return os.path.join(folder, name)
-    return None
-
-
-def _contents(package: str) -> dict[str, bytes]:
-    """Name within the package -> content of each file of its source."""
-    found = {}
-    for folder, _, names in os.walk(package):
-        for name in names:
-            if name.endswith(_SOURCES):
-                path = os.path.join(folder, name)
-                with open(path, "rb") as file:
-                    found[os.path.relpath(path, package)] = file.read()
-    return found
+def _this_release() -> Mapping[str, str]:
+    try:
+        return platform.freedesktop_os_release()
+    except OSError:
+        return {}

@@ -1,4 +1,4 @@
-"""Signals that ask this process to stop: holding them back for a moment, and keeping their handlers."""
+"""Signals that ask this process to stop: hold them back for a moment, and keep their handlers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,16 @@ class Terminated(BaseException):
 
     @property
     def exit_status(self) -> int:
-        """What shells report of a process that this signal ended: 143 for SIGTERM."""
+        """The status that shells report for a process that this signal has ended: 143 for SIGTERM."""
         return 128 + self.number
 
 
 @contextlib.contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """Handlers of signals run afterwards, not meanwhile: what is done here is done whole.
+    """Run the handlers of all signals after the block, not in it, so that no exception of a handler leaves it half done.
 
-    Those of all signals: what an alarm's handler raises, as time limits have it, leaves as little half done as Ctrl-C.
-
-    Blocking the signals in this thread would not do: another thread (of NumPy's BLAS, say) takes them then, and Python runs
-    the handler in the main thread all the same.
+    To block the signals in this thread would not suffice: another thread (NumPy's BLAS has some) takes them then, and Python
+    still runs the handler in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():  # no handler runs here
         yield
@@ -53,7 +51,7 @@ def interrupts_wait() -> Iterator[None]:
 
 
 def _meet(held: Sequence[Callable[[], object]]) -> None:
-    """Call every handler; then raise what one of them raised, first of all what is no mere Exception: a request to end."""
+    """Call every handler; then raise one of their exceptions, preferably a request to end (not an Exception)."""
     raised: list[BaseException] = []
     for handler in held:
         try:
@@ -65,7 +63,7 @@ def _meet(held: Sequence[Callable[[], object]]) -> None:
 
 
 def _restore(handlers: Mapping[int, Any]) -> None:
-    """Set handlers; a signal that comes in between raises only when all are set."""
+    """Set handlers; a signal in between raises only when all are set."""
     raised: BaseException | None = None
     while True:
         try:
@@ -80,7 +78,7 @@ def _restore(handlers: Mapping[int, Any]) -> None:
 
 @contextlib.contextmanager
 def born_blocked() -> Iterator[None]:
-    """A process that is started here has these signals blocked until it unblocks them."""
+    """Let a process that is started in the block begin with the stop signals blocked."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
@@ -90,8 +88,8 @@ def born_blocked() -> Iterator[None]:
 
 @contextlib.contextmanager
 def handlers_kept() -> Iterator[None]:
-    """What an environment installs as a handler of these signals is taken back."""
-    if threading.current_thread() is not threading.main_thread():  # nobody can install one here
+    """Remove the handlers of stop signals that an environment installs in the block."""
+    if threading.current_thread() is not threading.main_thread():  # no handler can be installed here
         yield
         return
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}

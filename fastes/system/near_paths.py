@@ -1,4 +1,4 @@
-"""What there is in place of a path that is missing, for error messages."""
+"""Existing paths near one that is missing, for error messages."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LIKENESS = 0.5  # of names, as difflib measures it
 
 
 def what_is_beside(path: Path) -> str:
-    """'; runs contains: CartPole-v1 and Hopper-v5' for a missing runs/Hoper-v5, names like the missing one first.
+    """Return '; runs contains: CartPole-v1 and Hopper-v5' for a missing runs/Hoper-v5, names like the missing one first.
 
-    Of the first folder above the path that exists. Empty where it cannot be read.
+    The folder is the first one above the path that exists. Empty if it cannot be read.
     """
     missing, folder = path.name, path.parent
     while not folder.is_dir() and folder != folder.parent:
@@ -32,7 +32,7 @@ def _shown(folder: Path) -> str:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Names of a folder's entries that are not hidden, runs 2 and 10 in this order; of a large folder the first ones."""
+    """Return the names of a folder's entries that are not hidden, as `in_order`; only the first ones of a large folder."""
     found: list[str] = []
     with contextlib.suppress(OSError, ValueError), os.scandir(folder) as entries:
         found += [entry.name for entry in islice(entries, _MOST_READ) if not entry.name.startswith(".")]
@@ -40,16 +40,16 @@ def names_in(folder: Path) -> list[str]:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Sorted, numbers within them by what they are worth."""
-    return sorted(names, key=lambda name: [(int(part), "") if part.isdecimal() else (-1, part) for part in _parts(name)])
+    """Return names sorted, numbers in them by value: run-2 before run-10."""
 
+    def parts(name: str) -> list[tuple[int, str]]:
+        return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
-def _parts(name: str) -> list[str]:
-    return re.split(r"(\d+)", name)
+    return sorted(names, key=parts)
 
 
 def in_words(names: list[str]) -> str:
-    """'a, b and c', or the first ones and how many more there are."""
+    """Return 'a, b and c', or the first few names and the number of further ones."""
     shown, more = [_written(name) for name in names[:_MOST_SHOWN]], len(names) - _MOST_SHOWN
     if more > 0:
         shown.append(f"{more} more")
@@ -57,5 +57,5 @@ def in_words(names: list[str]) -> str:
 
 
 def _written(name: str) -> str:
-    """Any name as text that can be printed on one line."""
+    """Return a name as text that can be printed on one line."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in name)

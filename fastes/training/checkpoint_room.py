@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from fastes.checkpoints.file_format import MAX_BYTES, Arrays
 from fastes.rollout.obs_normalizer import PREFIX
 from fastes.settings.settings import Settings
-from fastes.system.memory import in_bytes
+from fastes.system.limits import in_bytes
 
 
 def check_room(settings: Settings, arrays: Callable[[], Arrays]) -> None:

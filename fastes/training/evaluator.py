@@ -22,7 +22,7 @@ from fastes.rollout.job import PoolSpec, Request, StepsPlayed, TrainingNeeds, co
 from fastes.rollout.last_infos import ROOM
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import Settings
-from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.console import fill_standard_descriptors
 from fastes.system.forks import tell_of_forks
 from fastes.training.archive import FINAL_EPISODES
 from fastes.training.evaluation import Evaluation

@@ -8,7 +8,7 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-from fastes.system.descriptors import give_standard_files
+from fastes.system.console import give_standard_files
 from fastes.system.installation import install_command
 
 NAME = "fastes"

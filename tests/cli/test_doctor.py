@@ -20,8 +20,8 @@ import fastes
 from fastes import _core
 from fastes.cli import doctor, doctor_tries
 from fastes.cli.doctor import Row
+from fastes.cli.extras import Package, Part
 from fastes.cli.main import main
-from fastes.system.extras import Package, Part
 
 COMMAND = [sys.executable, "-m", "fastes", "doctor"]
 

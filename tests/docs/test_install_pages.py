@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from fastes.settings.preset_loader import tomllib
-from fastes.system.drawing_libraries import packages_command
+from fastes.system.installation import packages_command
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from fastes.cli import extras
+from fastes.cli.extras import NOT_OF_USERS, Package, Part, applies, needed, optional_parts, parsed, satisfies
 from fastes.settings.preset_loader import tomllib
-from fastes.system import extras
-from fastes.system.extras import NOT_OF_USERS, Package, Part, applies, needed, optional_parts, parsed, satisfies
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from training import assert_same, train
 
 from fastes import Settings
+from fastes.es.portable_math import exp, log
 from fastes.es.schedules import make_schedule
-from fastes.portable_math import exp, log
 
 POSITIVE = st.floats(1e-150, 1e150)
 

@@ -10,9 +10,9 @@ import pytest
 from faults import caught_warnings
 
 from fastes import FastES
+from fastes.settings.preset_fit import LEAST, step_length, warn_of_step_length
 from fastes.settings.preset_loader import DEFAULT, GENERAL, all_presets, load_preset
 from fastes.settings.settings import Settings
-from fastes.settings.step_length import LEAST, step_length, warn_of_step_length
 
 SIZES = {"Humanoid-v5": 782, "HumanoidStandup-v5": 782, "Walker2d-v5": 108, "BipedalWalker-v3": 100, "Pusher-v5": 168}
 
@@ -20,7 +20,7 @@ SIZES = {"Humanoid-v5": 782, "HumanoidStandup-v5": 782, "Walker2d-v5": 108, "Bip
 def said_of(preset: str, num_params: int = 100, **changes: Any) -> str:
     settings = Settings().changed(**{**load_preset(preset), **changes})
     with caught_warnings() as messages:
-        warn_of_step_length(preset, settings, changes, num_params, stacklevel=1)
+        warn_of_step_length(preset, settings, changes, num_params)
     return "".join(messages)
 
 

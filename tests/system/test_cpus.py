@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastes import FastES
-from fastes.system.cpus import available_cpus
+from fastes.system.limits import available_cpus
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastes.system import drawing_libraries
-from fastes.system.drawing_libraries import has_libraries, packages_command
+from fastes.system.installation import has_libraries, packages_command
 
 
 @pytest.mark.parametrize(
@@ -43,5 +42,5 @@ def test_no_distribution_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_egl_needs_opengl_besides(way: str, there: set[str], has: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing_libraries.ctypes.util, "find_library", lambda name: name if name in there else None)
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: name if name in there else None)
     assert has_libraries(way) == has

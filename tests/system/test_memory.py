@@ -30,7 +30,7 @@ from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec
 from fastes.rollout.shared_block import anonymous_file, open_nameless
 from fastes.sb3.policy import Policy
-from fastes.system.memory import available_memory, check_memory, in_bytes, memory_limit
+from fastes.system.limits import available_memory, check_memory, in_bytes, memory_limit
 
 GB = 10**9
 
@@ -127,7 +127,7 @@ def test_the_check_names_the_largest_parts(memory_of: Callable[[int], None]) -> 
 @pytest.fixture
 def memory_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Makes this process believe that so many bytes are available."""
-    return lambda size: monkeypatch.setattr("fastes.system.memory.available_memory", lambda: size)
+    return lambda size: monkeypatch.setattr("fastes.system.limits.available_memory", lambda: size)
 
 
 class Wide(gymnasium.Env[Any, Any]):
@@ -171,7 +171,7 @@ def test_trials_that_do_not_fit_are_not_made(
         size = model.num_params * 16
         model.save(tmp_path / "m")
     memory_of(3 * size)
-    monkeypatch.setattr("fastes.system.memory._WORTH_A_LOOK", 0)
+    monkeypatch.setattr("fastes.system.limits._WORTH_A_LOOK", 0)
     expected = r"not enough memory: .* [\d,]+ parameters in each of 5 trials.*, or fewer trials"
     with pytest.raises(OSError, match=expected):
         FastES(partial(Wide, 1_000), n_workers=0, **settings)

@@ -24,7 +24,7 @@ from benchmarks.reliability.chaos.follow import Failed, Follower
 from benchmarks.reliability.chaos.training import Plan
 from benchmarks.tables import markdown_table
 from fastes.settings.settings import setting_names
-from fastes.system.cpus import available_cpus
+from fastes.system.limits import available_cpus
 
 AIM = 0.05
 _CHECKPOINT_SECONDS = 2.0  # a kill should meet a training whose last checkpoint is not where its stretch began

@@ -36,7 +36,7 @@ from fastes.pools.cluster.replica import KnownRequests
 from fastes.pools.processes.process_pool import ProcessPool, spare_workers
 from fastes.rollout.job import Batch, PoolSpec
 from fastes.rollout.obs_normalizer import MomentSums
-from fastes.system.memory import check_memory
+from fastes.system.limits import check_memory
 
 _ADVICE = "use a node with more, a smaller noise_table_size, or fewer candidates"
 _ROOM = 1 << 29  # bytes that ranges beyond the second may take

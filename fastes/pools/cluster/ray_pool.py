@@ -23,7 +23,7 @@ from fastes.pools.pool import NoiseTables, Pool, close_at_exit
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
 from fastes.system.forks import keep_unused, tell_of_forks
 from fastes.system.interrupts import interrupts_wait
-from fastes.system.memory import check_memory, in_bytes
+from fastes.system.limits import check_memory, in_bytes
 
 _TICK = 0.25  # seconds between looks for jobs that are late
 _LARGE = 1 << 16  # bytes from which on a message goes through Ray's store

@@ -40,7 +40,7 @@ from fastes.rollout.shared_block import (
     SharedBlock,
     anonymous_file,
 )
-from fastes.system.descriptors import fill_standard_descriptors
+from fastes.system.console import fill_standard_descriptors
 from fastes.system.forks import TOLD
 from fastes.system.interrupts import born_blocked
 

@@ -1,4 +1,4 @@
-"""What the package and its extras need, as its metadata says, and what of that is not installed."""
+"""The packages that FastES and its extras need, by its metadata, and which of them are installed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SAME_MODULE = (
 
 
 class Requirement(NamedTuple):
-    """extras: of that distribution. version: what of it will do, as '>=2.0,<3'. marker: when it counts."""
+    """A line of Requires-Dist: a distribution, its extras, its versions, as '>=2.0,<3', and the marker when it counts."""
 
     name: str
     extras: tuple[str, ...]
@@ -44,7 +44,7 @@ class Requirement(NamedTuple):
 
 
 class Package(NamedTuple):
-    """A distribution that is needed. wanted: which versions, as '>=2.0'. there: the one that is installed, '' for none."""
+    """A distribution that is needed, in versions such as '>=2.0'. there: the installed version, '' if there is none."""
 
     name: str
     wanted: str
@@ -56,7 +56,7 @@ class Package(NamedTuple):
 
 
 class Part(NamedTuple):
-    """An extra, and the packages that it needs and FastES does not need without it."""
+    """An extra, and the packages that only it needs."""
 
     extra: str
     packages: tuple[Package, ...]
@@ -67,18 +67,18 @@ class Part(NamedTuple):
 
 
 def needed() -> list[Package]:
-    """What the package needs without any extra; PackageNotFoundError where it has no metadata."""
+    """Return the packages that FastES needs without any extra. Raises PackageNotFoundError if it has no metadata."""
     return [_package(each) for each in _requirements(PACKAGE) if applies(each.marker)]
 
 
 def optional_parts() -> list[Part]:
-    """Each extra for users, in the order of the metadata; PackageNotFoundError where there is none."""
+    """Return each extra for users, in the order of the metadata. Raises PackageNotFoundError if there is no metadata."""
     extras = metadata.metadata(PACKAGE).get_all("Provides-Extra") or []
     return [_part(extra) for extra in extras if extra not in NOT_OF_USERS]
 
 
 def _part(extra: str) -> Part:
-    known = {PACKAGE, *(_plain(package.name) for package in needed())}  # an extra of ours asks for extras of these
+    known = {PACKAGE, *(_plain(package.name) for package in needed())}  # our extras ask for extras of these
     found: dict[str, Package] = {}
     for each in _of_extra(PACKAGE, extra):
         package = _package(each)
@@ -92,7 +92,7 @@ def _package(requirement: Requirement) -> Package:
 
 
 def _of_extra(package: str, extra: str) -> Iterator[Requirement]:
-    """What an extra adds to a package, and what the extras add that it names itself."""
+    """Yield the requirements that an extra adds to a package, with those of the extras that it names."""
     for each in _requirements(package):
         if applies(each.marker, extra) and not applies(each.marker):
             yield each
@@ -101,7 +101,7 @@ def _of_extra(package: str, extra: str) -> Iterator[Requirement]:
 
 
 def _requirements(package: str) -> list[Requirement]:
-    """Those of an installed package, none of one that is missing."""
+    """Return the requirements of a package, none if it is not installed."""
     try:
         return [parsed(line) for line in metadata.requires(package) or ()]
     except metadata.PackageNotFoundError:
@@ -111,7 +111,7 @@ def _requirements(package: str) -> list[Requirement]:
 
 
 def parsed(line: str) -> Requirement:
-    """A line of a distribution's Requires-Dist."""
+    """Return a line of a distribution's Requires-Dist in parts."""
     match = _REQUIREMENT.match(line)
     if match is None:
         raise ValueError(f"{line!r} is no requirement: expected a name, [extras], versions and a marker behind ';'")
@@ -120,7 +120,7 @@ def parsed(line: str) -> Requirement:
 
 
 def applies(marker: str, extra: str = "") -> bool:
-    """Whether a marker holds here, where an extra is asked for or none is. Conditions that we do not know count as met."""
+    """Return whether a marker holds here, with an extra or without. Unknown conditions count as fulfilled."""
     values = {
         "extra": _plain(extra),
         "python_version": "{}.{}".format(*sys.version_info),
@@ -148,10 +148,7 @@ def _holds(node: ast.expr, values: Mapping[str, str]) -> bool:
 
 
 def satisfies(version: str, wanted: str) -> bool:
-    """Whether a version is one of those wanted, by its numbers: those of 2.0rc1 and 2.0+cpu are 2.0's.
-
-    `~=` is a lower bound alone.
-    """
+    """Return whether the numbers of a version are wanted: 2.0rc1 and 2.0+cpu count as 2.0, `~=` as a lower bound."""
     for order, bound in _BOUND.findall(wanted):
         if bound.endswith(".*"):
             holds = f"{version}.".startswith(bound[:-1]) == (order == "==")
@@ -163,7 +160,7 @@ def satisfies(version: str, wanted: str) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """(2, 13) of '2.13.0+cpu': zeros at the end change nothing."""
+    """Return (2, 13) for '2.13.0+cpu': zeros at the end change nothing."""
     match = re.match(r"\d+(\.\d+)*", version)
     numbers = [int(part) for part in match[0].split(".")] if match else [0]
     while len(numbers) > 1 and numbers[-1] == 0:
@@ -172,7 +169,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _installed(name: str) -> str:
-    """The version of a distribution, or of another one that brings the same module; '' where there is none."""
+    """Return the version of a distribution, or of another one with the same module; '' if neither is installed."""
     same = next((group for group in _SAME_MODULE if _plain(name) in group), set())
     for each in (name, *sorted(same)):
         try:
@@ -183,5 +180,5 @@ def _installed(name: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name as all spellings of it are compared."""
+    """Return a name in the form in which all its spellings are equal."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,4 +1,4 @@
-"""Logarithm and exponential of sums, products and quotients alone: the same bits on every machine, which no libm promises."""
+"""Logarithm and exponential from sums, products and quotients: the same bits on every machine, which libm does not promise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10  # the
 
 
 def log(x: Float64) -> Float64:
-    """Natural logarithm of numbers > 0: x = 2^e m, m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(s)."""
+    """Return the natural logarithm of numbers > 0: x = 2^e m, m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(s)."""
     m, e = np.frexp(x)
     small = m < math.sqrt(0.5)
     m, e = np.where(small, 2.0 * m, m), np.where(small, e - 1, e)
@@ -26,7 +26,7 @@ def log(x: Float64) -> Float64:
 
 
 def exp(x: float) -> float:
-    """e^x of a number between -1e6 and 700: below -745 it is 0.
+    """Return e^x for a number between -1e6 and 700; below -745 it is 0.
 
     x = k ln 2 + r, |r| <= ln(2)/2; e^r by its Taylor series.
     """
