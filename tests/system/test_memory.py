@@ -141,7 +141,7 @@ class Wide(gymnasium.Env[Any, Any]):
 
 def test_a_policy_that_does_not_fit_is_not_made(memory_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
     memory_of(4 * GB)
-    monkeypatch.setattr("fastes.policies.policy_spec.initial_theta", lambda *_: pytest.fail("it was made"))
+    monkeypatch.setattr("fastes.policies.policy_spec.PolicySpec.initial_theta", lambda *_: pytest.fail("it was made"))
     with pytest.raises(OSError, match=r"10\.\d GB needed \(.*640,004,\d+ parameters.*\), 4 GB available; use a smaller policy"):
         FastES(Wide, "MlpPolicy", n_workers=0)
     with pytest.raises(OSError, match="parameters"):
