@@ -28,7 +28,7 @@ from fastes.es.optimizers import OPTIMIZERS
 from fastes.settings.preset_loader import choose_settings, load_preset, preset_for
 from fastes.settings.settings import Settings
 from fastes.training.record import Record
-from fastes.zoo import search_space
+from fastes.zoo import hyperparams as search_space
 
 if TYPE_CHECKING:
     import optuna

@@ -27,9 +27,8 @@ from typing import Any, NamedTuple
 from fastes import __version__
 from fastes.cli.extras import needed, optional_parts
 from fastes.system.console import fill_standard_descriptors
-from fastes.system.installation import WAYS, has_libraries, install_command, package_root, packages_command
+from fastes.system.installation import CPU_TORCH, WAYS, has_libraries, install_command, package_root, packages_command
 from fastes.system.limits import affinity_cpus, available_cpus, available_memory, cpu_quota, in_bytes, memory_limit
-from fastes.zoo.launcher import CPU_TORCH
 
 _SECONDS = 150.0  # for all tries together, on a busy machine
 _NAMED = 4  # packages of an extra that are named

@@ -7,6 +7,7 @@ import platform
 import shlex
 from collections.abc import Mapping
 
+CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 # values of MUJOCO_GL on Linux; without a screen only the first two work
 WAYS = ("egl", "osmesa", "glfw")
 # way -> libraries, any of each group

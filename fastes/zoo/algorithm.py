@@ -1,30 +1,55 @@
-"""FastES as the Zoo holds an algorithm: it gets a VecEnv, and schedules as objects."""
+"""FastES as an algorithm of the Zoo, which gives it a VecEnv, and schedules as objects."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
+
+import gymnasium
 
 from fastes import model
 from fastes.agent import CallbackArgument
+from fastes.envs.source import Env, EnvSource, make_env_source
 from fastes.envs.vector.sb3_vec_env import is_vec_env, keywords_of
 from fastes.errors import FastESError
 from fastes.reports.callbacks import Callback
 from fastes.reports.monitor_files import MonitorFile
 from fastes.settings.preset_loader import DEFAULT, GENERAL, preset_for
 from fastes.settings.settings import SCHEDULES
-from fastes.zoo.environments import single_environments
+from fastes.zoo.hyperparams import convert, sample
+
+_FACTORY = "_fastes_factory"  # attribute of a VecEnv
+
+
+def register(name: str) -> None:
+    """Make FastES an algorithm of the Zoo in this process, under a name: to train, load, and tune.
+
+    The Zoo has no plugins. Its tables are changed in place, since its modules have imported them by name.
+    """
+    from rl_zoo3 import exp_manager
+    from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
+    from rl_zoo3.utils import ALGOS
+
+    if name in ALGOS:
+        return
+    ALGOS[name] = FastES
+    HYPERPARAMS_SAMPLER[name] = sample
+    HYPERPARAMS_CONVERTER[name] = convert
+    exp_manager.make_vec_env = remembering(exp_manager.make_vec_env)
 
 
 class FastES(model.FastES):
     """fastes.FastES, made from the Zoo's VecEnv and hyper-parameters.
 
-    env: the Zoo's VecEnv.
-    n_workers: None lets FastES's own workers build its environments where they can, one a usable core, and else drives the
-        VecEnv as it is; 0 drives it as it is.
-    preset: the settings under the ones given; the default, so that an entry of a hyper-parameter file is all there is.
-
-    The others: see fastes.FastES.
+    Args:
+        env: The Zoo's VecEnv.
+        policy: See fastes.FastES.
+        n_workers: None for one process per usable core, which builds the environments if that is possible; otherwise, and for
+            0, the VecEnv itself is driven.
+        preset: Name of the settings to start from: 'default', so that an entry of a hyper-parameter file is complete.
+        named: Other arguments of fastes.FastES.
     """
 
     _given: Any = None
@@ -32,26 +57,30 @@ class FastES(model.FastES):
     def __init__(
         self, env: Any, policy: Any = None, *, n_workers: int | None = None, preset: str = DEFAULT, **named: Any
     ) -> None:
-        source = single_environments(env) if n_workers != 0 else None
+        source = single_environments(env, n_workers)
         named.setdefault("info_keywords", keywords_of(env) if is_vec_env(env) else ())
         if preset == GENERAL:
             policy, preset = _general_or_network(policy, named)
         super().__init__(source or env, policy, n_workers=n_workers, preset=preset, **plain_schedules(named))
+        self._keep(env, source)
+
+    def _keep(self, env: Any, source: EnvSource | None) -> None:
+        """Remember the VecEnv that the Zoo has given, if environments of it are used."""
         self._given = env if source is not None or self.source.vector_env is not None else None
 
     @classmethod
     def load(cls, path: Any, env: Any = None, n_workers: int | None = None, **named: Any) -> FastES:
-        """See fastes.FastES.load; hyper-parameters may come with it, as for training that goes on."""
+        """See fastes.FastES.load. The Zoo adds hyper-parameters if training is to continue."""
         named.pop("preset", None)
         named.setdefault("info_keywords", keywords_of(env) if is_vec_env(env) else ())
-        source = single_environments(env) if env is not None and n_workers != 0 else None
+        source = single_environments(env, n_workers)
         model: Any = super().load(path, source or env, n_workers, **plain_schedules(named))
-        model._given = env if source is not None or model.source.vector_env is not None else None
+        model._keep(env, source)
         return model  # type: ignore[no-any-return]
 
     @property
     def env(self) -> Any:
-        """The VecEnv that was given, which its owner closes; without one, see fastes.FastES.env."""
+        """The VecEnv that was given, which its owner closes; without one see fastes.FastES.env."""
         return super().env if self._given is None else self._given
 
     @env.deleter
@@ -60,13 +89,13 @@ class FastES(model.FastES):
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """See fastes.FastES.set_env."""
-        source = single_environments(env) if self.pool_choice.n_workers != 0 else None
+        source = single_environments(env, self.pool_choice.n_workers)
         super().set_env(source or env, force_reset)
-        self._given = env if source is not None or self.source.vector_env is not None else None
+        self._keep(env, source)
 
     @property
     def n_envs(self) -> int:
-        """Environments in the VecEnv that was given: the Zoo divides periods of callbacks by them."""
+        """Number of environments in the VecEnv that was given: the Zoo divides periods of callbacks by it."""
         return int(self._given.num_envs) if self._given is not None else super().n_envs
 
     def get_env(self) -> Any:
@@ -76,10 +105,9 @@ class FastES(model.FastES):
     def learn(
         self, total_timesteps: float | None = None, callback: CallbackArgument = None, *arguments: Any, **named: Any
     ) -> FastES:
-        """See fastes.FastES.learn. Ends the workers: the Zoo closes nothing but `env`.
+        """See fastes.FastES.learn. It ends the workers, since the Zoo closes only `env`.
 
-        ValueError and AssertionError come as FastESError: a study of the Zoo would hide them as trials that diverged, which
-        trials of FastES do not.
+        ValueError and AssertionError become FastESError: a study of the Zoo would hide them as trials that diverged.
         """
         callbacks = [monitor_file(self._given), callback] if self.source.vector_env is None else callback
         try:
@@ -92,20 +120,20 @@ class FastES(model.FastES):
 
 
 def _general_or_network(policy: Any, named: Mapping[str, Any]) -> tuple[Any, str]:
-    """Policy and preset of an entry with `general`, whose linear policy stays in it when -params ask for hidden layers."""
+    """Return policy and preset for an entry with `general`, whose linear policy gives way if -params ask for a network."""
     linear = policy in (None, "LinearPolicy")
     preset = preset_for("", named if linear else {**named, "policy": policy})
     return (None if linear and preset == DEFAULT else policy), preset
 
 
 def monitor_file(vec_env: Any) -> Callback:
-    """What writes a line for each candidate where the Zoo's plots read, in place of the first environment, which is unused."""
+    """Return a callback that writes the monitor file that the Zoo's plots read, which its unused first environment has."""
     writer = vec_env.get_attr("results_writer")[0] if vec_env is not None else None
     return Callback() if writer is None else MonitorFile(writer.file_handler.name)
 
 
 def plain_schedules(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings with the schedules that the Zoo has made of numbers and 'lin_A' as these again: checkpoints hold those."""
+    """Turn the Zoo's schedule objects back into numbers and 'lin_A', which checkpoints can hold."""
     changed = dict(settings)
     for name in SCHEDULES:
         kind = type(settings.get(name)).__name__
@@ -114,3 +142,43 @@ def plain_schedules(settings: dict[str, Any]) -> dict[str, Any]:
         elif kind == "SimpleLinearSchedule":
             changed[name] = f"lin_{float(settings[name](1.0))!r}"
     return changed
+
+
+def remembering(make_vec_env: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap SB3's make_vec_env so that its DummyVecEnvs know how to build one of their environments without Monitor.
+
+    A VecEnv with `monitor_kwargs` does not, because its monitor files need the environment's infos.
+    """
+
+    @functools.wraps(make_vec_env)
+    def make(env_id: Any, *arguments: Any, **named: Any) -> Any:
+        vec_env = make_vec_env(env_id, *arguments, **named)
+        if type(vec_env).__name__ == "DummyVecEnv" and not arguments and not named.get("monitor_kwargs"):
+            factory = functools.partial(build_one, env_id, named.get("env_kwargs"), named.get("wrapper_class"))
+            vars(vec_env)[_FACTORY] = factory
+        return vec_env
+
+    return make
+
+
+def build_one(
+    env_id: str | Callable[..., Env], env_kwargs: Mapping[str, Any] | None, wrapper: Callable[[Env], Env] | None
+) -> Env:
+    """Build an environment as make_vec_env does, without Monitor, Gymnasium's checker and a window."""
+    kwargs = {key: value for key, value in (env_kwargs or {}).items() if key != "render_mode"}
+    make = functools.partial(gymnasium.make, env_id) if isinstance(env_id, str) else env_id
+    env: Env = make(**kwargs, disable_env_checker=True)
+    return env if wrapper is None else wrapper(env)
+
+
+def single_environments(vec_env: Any, n_workers: int | None = None) -> EnvSource | None:
+    """Return the source of environments like those of a VecEnv.
+
+    Returns:
+        None without workers, and for a VecEnv with wrappers or processes of its own, which is driven itself.
+    """
+    factory = getattr(vec_env, "__dict__", {}).get(_FACTORY)
+    if factory is None or n_workers == 0:
+        return None
+    source = make_env_source(vec_env)
+    return replace(source, factory=None if source.rebuilds else factory, vector_env=None)

@@ -1,4 +1,4 @@
-"""The Zoo's hyper-parameter file of FastES, as a module: `hyperparams` has an entry for each preset, made from it."""
+"""FastES's hyper-parameters in the Zoo: `hyperparams` has an entry per preset, and `sample` is what `train -optimize` draws."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ N_ENVS = 8
 
 
 def entry(preset: str) -> dict[str, Any]:
-    """A preset as an entry: n_timesteps and n_envs are the Zoo's, the others settings of FastES.
+    """Make an entry of a preset: n_timesteps and n_envs are the Zoo's, the others settings of FastES.
 
-    Training goes on when the target is reached, so that learning curves are as long as those of other algorithms, and every
-    trial of a study reaches its evaluations. A learning rate between two numbers comes by the preset's name, since the Zoo
-    reads a schedule of one number alone. So does all of `general`, which gives way where a network is asked for.
+    Training continues after the target is reached, so that learning curves are as long as those of other algorithms, and
+    every trial of a study reaches its evaluations. An entry names its preset for a learning rate between two numbers, since the
+    Zoo reads only schedules of one number, and for `general`, which gives way if a network is asked for.
     """
     settings = {"total_timesteps": Settings().total_timesteps, **load_preset(preset)}
     if preset == GENERAL:
@@ -27,8 +27,51 @@ def entry(preset: str) -> dict[str, Any]:
 
 
 def __getattr__(name: str) -> Any:
-    """`hyperparams`, anew each time: the Zoo changes the entry that it reads."""
+    """Make `hyperparams` at each access, because the Zoo changes the entry that it reads."""
     if name == "hyperparams":
         others = {preset: entry(preset) for preset in all_presets() if preset != DEFAULT}
-        return {"default": entry(GENERAL), **others}  # the Zoo's word for what an environment without an entry gets
+        return {"default": entry(GENERAL), **others}  # for an environment without an entry
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "linear": ("LinearPolicy", {}),
+    "tiny": ("MlpPolicy", {"net_arch": [16, 16]}),
+    "small": ("MlpPolicy", {"net_arch": [32, 32]}),
+    "medium": ("MlpPolicy", {"net_arch": [64, 64]}),
+}
+# OpenAI-ES and ARS: both steps need their own learning rates, which one range covers
+_METHODS: dict[str, dict[str, Any]] = {
+    "openai_es": {"shaping": "centered_ranks", "optimizer": "adam", "momentum": 0.9},
+    "ars": {"shaping": "standardized", "optimizer": "sgd", "momentum": 0.0},
+}
+
+
+def sample(trial: Any, n_actions: int, n_envs: int, additional_args: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+    """Draw the settings of a trial, with the Zoo's signature of a sampler. trial: optuna.Trial."""
+    return convert({"method": trial.suggest_categorical("method", list(_METHODS)), **draw_common(trial)})
+
+
+def draw_common(trial: Any) -> dict[str, Any]:
+    """Draw the settings that all methods have. benchmarks/learning/tune.py uses it, too."""
+    return {
+        "network": trial.suggest_categorical("network", list(_NETWORKS)),
+        "population_size_pow": trial.suggest_int("population_size_pow", 3, 7),
+        "top_fraction": trial.suggest_float("top_fraction", 0.1, 1.0),
+        "sigma": trial.suggest_float("sigma", 0.01, 1.0, log=True),
+        "learning_rate": trial.suggest_float("learning_rate", 0.003, 0.5, log=True),
+    }
+
+
+def convert(drawn: dict[str, Any]) -> dict[str, Any]:
+    """Make settings of the values that a study has stored for a trial, with or without a method."""
+    settings = dict(drawn)
+    method = _METHODS[settings.pop("method")] if "method" in settings else {}
+    policy, policy_kwargs = _NETWORKS[settings.pop("network")]
+    return {
+        "policy": policy,
+        "policy_kwargs": dict(policy_kwargs),
+        "population_size": 2 ** settings.pop("population_size_pow"),
+        **method,
+        **settings,
+    }

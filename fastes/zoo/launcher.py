@@ -1,4 +1,4 @@
-"""Which of the Zoo's commands to run, with FastES registered, and with what arguments in front of the user's."""
+"""python -m fastes.zoo: a command of the Zoo, with FastES registered and as the default algorithm."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import sys
 from collections.abc import Sequence
 
 from fastes.system.console import give_standard_files
-from fastes.system.installation import install_command
+from fastes.system.installation import CPU_TORCH, install_command
 
 NAME = "fastes"
 HYPERPARAMS = "fastes.zoo.hyperparams"  # --conf-file takes a module that has `hyperparams`
-CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 # command -> module of the Zoo, and its function; None for one that is a script
 COMMANDS = {
@@ -34,7 +33,14 @@ each has its own --help. --algo is {NAME} where it is left out.
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command of the Zoo: its name, then what the Zoo takes. Returns the exit status; the Zoo's errors pass through."""
+    """Run a command of the Zoo. Errors of the Zoo pass through.
+
+    Args:
+        arguments: The command's name, and its arguments.
+
+    Returns:
+        The exit status.
+    """
     give_standard_files()
     command = arguments[0] if arguments else ""
     if command not in COMMANDS:
@@ -43,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0 if asked else 2
     module, function = COMMANDS[command]
     try:
-        from fastes.zoo.registration import register
+        from fastes.zoo.algorithm import register
 
         register(NAME)
         entry = getattr(importlib.import_module(module), function) if function else None
@@ -63,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def defaults(command: str, arguments: Sequence[str]) -> list[str]:
-    """What stands before the user's arguments, so that theirs win."""
+    """Return arguments that go before the user's, so that the user's win."""
     if command not in _WITH_ALGO:
         return []
     parser = argparse.ArgumentParser(add_help=False)

@@ -31,7 +31,7 @@ from fastes.runs.run_config import CONFIG
 from fastes.runs.run_folder import RunFolder
 from fastes.setting_fields import described
 from fastes.settings.preset_loader import tomllib
-from fastes.zoo import search_space
+from fastes.zoo import hyperparams as search_space
 
 modest = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 FIELDS = {item.name: item for item in fields(Settings)}

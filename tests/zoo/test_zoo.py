@@ -21,7 +21,8 @@ from processes import children, environment
 from fastes import Callback, FastES, FastESError, Settings
 from fastes.settings.preset_loader import all_presets, load_preset
 from fastes.system.installation import install_command
-from fastes.zoo import launcher, search_space
+from fastes.zoo import hyperparams as search_space
+from fastes.zoo import launcher
 from fastes.zoo.algorithm import FastES as ZooFastES
 
 CARTPOLE = ["--env", "CartPole-v1", "-f", "logs", "--seed", "1"]
@@ -41,7 +42,7 @@ def zoo() -> Any:
     pytest.importorskip("rl_zoo3")
     from rl_zoo3 import exp_manager
 
-    from fastes.zoo.registration import register
+    from fastes.zoo.algorithm import register
 
     register("fastes")
     return exp_manager
@@ -84,7 +85,6 @@ def test_without_the_zoo_the_launcher_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "rl_zoo3", None)
-    monkeypatch.delitem(sys.modules, "fastes.zoo.registration", raising=False)
     assert launcher.main(["train"]) == 1
     told = capsys.readouterr().err
     assert f"'rl_zoo3': {install_command('zoo')}" in told
@@ -233,7 +233,7 @@ def test_workers_and_lanes_train_the_same(zoo: Any, vec_env: Any) -> None:
 
 
 def test_workers_start_no_torch_and_no_checker(zoo: Any, vec_env: Any) -> None:
-    from fastes.zoo.environments import single_environments
+    from fastes.zoo.algorithm import single_environments
 
     source = single_environments(vec_env)
     assert source is not None
