@@ -25,7 +25,7 @@ from fastes.policies.torch_policy import TorchSpec
 from fastes.rollout.predictor import Predictor
 from fastes.system.installation import install_command
 from fastes.system.one_thread import OneThread
-from fastes.weights.exported import exported, onnx_bytes
+from fastes.weights.exported import Exported, exported, onnx_bytes
 
 # fmt: off
 _OF_TORCH = (
@@ -128,7 +128,7 @@ class Policy:
         observations are normalised mean, std and clip; where a part is read columns; of a Box low and high; of choices nvec and
         start. `fastes.import_policy` takes it, and a file of it. ValueError for policies that are more than dense layers.
         """
-        return exported(self._model).arrays()
+        return self._exported().arrays()
 
     def to_torch(self) -> Any:
         """A torch module: observations (n, *observation shape) -> actions, as predict(deterministic=True) gives them.
@@ -136,7 +136,7 @@ class Policy:
         Normalisation, bounds and choices are in it. Its parameters have the names of state_dict. ValueError for policies that
         are more than dense layers.
         """
-        of = exported(self._model)
+        of = self._exported()
         from fastes.weights.torch_module import ActionModule
 
         return ActionModule(of)
@@ -146,7 +146,7 @@ class Policy:
 
         Needs the package onnx (extra onnx), ImportError without. ValueError for policies that are more than dense layers.
         """
-        of = exported(self._model)
+        of = self._exported()
         try:
             import onnx
         except ImportError as error:
@@ -157,6 +157,10 @@ class Policy:
                 file.write(written)
         else:
             path.write(written)
+
+    def _exported(self) -> Exported:
+        model = self._model
+        return exported(model.policy_spec, model.settings, model.theta, model.normalizer)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 

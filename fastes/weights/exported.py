@@ -1,4 +1,4 @@
-"""A policy of dense layers as plain arrays: everything between an observation and its action without noise."""
+"""A policy of dense layers as plain arrays and as an ONNX model: all that lies between an observation and its action."""
 
 from __future__ import annotations
 
@@ -7,24 +7,29 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.models.model import Model
 from fastes.models.parameters import named_parameters
 from fastes.policies.action_head import ActionHead
+from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import Dense
 from fastes.policies.policy_spec import PolicySpec
 from fastes.policies.torch_policy import TorchSpec
+from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.settings.settings import Settings
 
 Array = npt.NDArray[Any]
 _OUTPUTS = {"clip": "unit", "squash": "tanh", "bins": "bins", "categorical": "logits", "binary": "logits"}
 
 
 class Exported(NamedTuple):
-    """What a policy does with observations (n, *obs_shape), which are flattened.
+    """The computation of a policy.
 
-    columns: values of them that it reads, None for all.
-    mean, std: float64 (columns,), None where they are not normalised: (observation - mean) / std, clipped to +-clip.
-    layers: (weight (outputs, inputs), bias (outputs,) or None) of each, float32, with the activation between them.
-    head: how outputs become actions.
+    Attributes:
+        obs_shape: Shape of an observation, which is flattened.
+        columns: Indices of its values that the policy reads, None for all.
+        mean, std, clip: Normalisation (observation - mean) / std, clipped to +-clip; float64 (columns,), None without.
+        layers: Weight (outputs, inputs) and bias (outputs,) or None of each layer, float32.
+        activation: Activation between layers.
+        head: How outputs become actions.
     """
 
     obs_shape: tuple[int, ...]
@@ -38,11 +43,11 @@ class Exported(NamedTuple):
 
     @property
     def outputs(self) -> str:
-        """What those of the last layer are, as import_policy names it."""
+        """Meaning of the last layer's outputs, as import_policy names it."""
         return _OUTPUTS[self.head.kind]
 
     def arrays(self) -> dict[str, Array]:
-        """As numpy.savez takes them, and import_policy: parameters by name, and all else by the names above."""
+        """Return arrays for numpy.savez and import_policy: parameters by name, all else by the names above."""
         found: dict[str, Any] = {}
         for i, (weight, bias) in enumerate(self.layers):
             found[f"layers.{i}.weight"] = weight
@@ -62,26 +67,32 @@ class Exported(NamedTuple):
         return {name: np.array(value) for name, value in found.items()}
 
 
-def exported(model: Model) -> Exported:
-    """What a model does. ValueError for a policy that is more than dense layers."""
-    spec = model.policy_spec
+def exported(spec: AnySpec, settings: Settings, theta: Array, normalizer: ObsNormalizer) -> Exported:
+    """Return the computation of a policy; ValueError for one that is more than dense layers.
+
+    Args:
+        spec: The policy's.
+        settings: The training's.
+        theta: Parameters, float32 (num_params,).
+        normalizer: Statistics of observations.
+    """
     if not isinstance(spec, PolicySpec) or not all(isinstance(layer, Dense) for layer in spec.layers):
         is_torch = isinstance(spec, TorchSpec)
         module = "model.policy_spec.module_with(model.theta) is its module"
         instead = module if is_torch else "policy.state_dict() has its parameters under torch's names"
         raise ValueError(
-            f"a {model.settings.policy} is more than dense layers and cannot be exported: expected an MlpPolicy or a "
+            f"a {settings.policy} is more than dense layers and cannot be exported: expected an MlpPolicy or a "
             f"LinearPolicy. {instead}"
         )
-    named = named_parameters(spec, model.theta)
+    named = named_parameters(spec, theta)
     layers = [(named[f"layers.{i}.weight"], named.get(f"layers.{i}.bias")) for i in range(len(spec.layers))]
-    normalizer = model.normalizer if model.settings.normalize_obs else None
+    mean, std, clip = (normalizer.mean, normalizer.std, normalizer.clip) if settings.normalize_obs else (None, None, 0.0)
     return Exported(
         spec.obs_shape,
         np.array(spec.columns, dtype=np.int64) if spec.columns else None,
-        None if normalizer is None else normalizer.mean,
-        None if normalizer is None else normalizer.std,
-        0.0 if normalizer is None else normalizer.clip,
+        mean,
+        std,
+        clip,
         layers,
         spec.layers[0].activation if len(layers) > 1 else "tanh",
         spec.head,
@@ -90,12 +101,12 @@ def exported(model: Model) -> Exported:
 
 # --- as an ONNX model -------------------------------------------------------------------------------------------------
 
-_OPSET, _IR = 17, 8  # of 2022: what runtimes of today and of some years ago read
+_OPSET, _IR = 17, 8  # of 2022: older runtimes read them, too
 _ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu", "elu": "Elu"}
 
 
 class _Graph:
-    """Nodes one behind the other, each of what the one before gives and of constants."""
+    """A chain of nodes, each of which takes the value of the one before and constants."""
 
     def __init__(self, onnx: Any, name: str) -> None:
         self.onnx, self.last = onnx, name
@@ -103,7 +114,7 @@ class _Graph:
         self.constants: list[Any] = []
 
     def add(self, kind: str, *constants: npt.ArrayLike | None, **attributes: Any) -> str:
-        """A node of the last value and constants; the name of its value, which is the last one now."""
+        """Add a node that takes the last value and constants; return the name of its value, the new last one."""
         inputs = [self.last, *("" if each is None else self.constant(np.asarray(each)) for each in constants)]
         return self.put(kind, inputs, **attributes)
 
@@ -122,7 +133,12 @@ class _Graph:
 
 
 def onnx_bytes(of: Exported, onnx: Any) -> bytes:
-    """The model as a file has it. onnx: the package. Input `observation`, output `action`."""
+    """Return the content of an ONNX file.
+
+    Args:
+        of: The policy. Its input `observation` is float32 (n, *obs_shape), its output `action` (n, *action shape).
+        onnx: The package.
+    """
     graph = _Graph(onnx, "observation")
     _observe(graph, of)
     for i, (weight, bias) in enumerate(of.layers):
@@ -149,7 +165,7 @@ def onnx_bytes(of: Exported, onnx: Any) -> bytes:
 
 
 def _observe(graph: _Graph, of: Exported) -> None:
-    """What the first layer reads."""
+    """Add the nodes from an observation to the input of the first layer."""
     graph.add("Flatten", axis=1)
     if of.columns is not None:
         graph.add("Gather", of.columns, axis=1)
@@ -162,7 +178,7 @@ def _observe(graph: _Graph, of: Exported) -> None:
 
 
 def _act(graph: _Graph, of: Exported) -> str:
-    """Actions (n, size) of the last layer's outputs; their dtype."""
+    """Add the nodes from the last layer's outputs to actions (n, size); return the actions' dtype."""
     head = of.head
     if head.kind == "categorical":
         _choose(graph, head.nvec)
@@ -187,7 +203,7 @@ def _act(graph: _Graph, of: Exported) -> str:
 
 
 def _choose(graph: _Graph, nvec: tuple[int, ...]) -> None:
-    """The largest logit of each component, int64 (n, components)."""
+    """Add nodes that give the largest logit of each component, int64 (n, components)."""
     logits, ends, chosen = graph.last, np.cumsum(nvec), []
     for begin, end in zip(ends - np.array(nvec), ends, strict=True):
         graph.last = logits

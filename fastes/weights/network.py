@@ -1,4 +1,4 @@
-"""A network of dense layers that another library has trained, and the policy that gives the same actions."""
+"""A network that another library has trained, and the policy that gives the same actions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import numpy.typing as npt
 from fastes.errors import suggest
 from fastes.number_array import number_array
 from fastes.policies.action_head import ActionHead, actions_in_words
+from fastes.policies.layers import ACTIVATIONS
 from fastes.policies.policy_keywords import head_from
 
 Float64 = npt.NDArray[np.float64]
-OUTPUTS = {  # what the last layer's outputs are -> the action_mapping that makes actions of them
+OUTPUTS = {  # meaning of the last layer's outputs -> the action_mapping that makes actions of them
     "actions": "clip",
     "unit": "clip",
     "tanh": "squash",
@@ -26,14 +27,19 @@ OUTPUTS_IN_WORDS = (
     "outputs='actions' (the actions themselves, clipped to their bounds), 'tanh' (their tanh spans the bounds), or 'unit' "
     "(-1 to 1 spans the bounds)"
 )
-_ACTIVATIONS = ("tanh", "relu", "elu")
-NO_CLIP = 1e30  # standard deviations: as good as none
-_KNOWN_WELL = 1_000_000  # observations that statistics count as where nothing says how many they are of
+NO_CLIP = 1e30  # standard deviations: as good as no clipping
+_KNOWN_WELL = 1_000_000  # number of observations behind statistics, if it is not said
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of observations, float64 (n,): what is subtracted, and what is divided by. clip: +- so many of the latter."""
+    """Statistics of observations, which reach the policy as (observation - mean) / std, clipped to +- clip.
+
+    Attributes:
+        mean, std: float64 (n,).
+        clip: In standard deviations.
+        count: Number of observations that they stand for.
+    """
 
     mean: Float64
     std: Float64
@@ -45,11 +51,12 @@ class Statistics:
 class Front:
     """Layers in front of the dense ones: convolutions of an image, or LSTM cells.
 
-    policy: the name of a policy that has such.
-    layers: the parameters of each under torch's names, float64.
-    kwargs: policy_kwargs for them.
-    inputs: values of an observation that they read beside an image.
-    features: dense layers that belong to what sees the image.
+    Attributes:
+        policy: Name of a policy that has such layers.
+        layers: The parameters of each under torch's names, float64.
+        kwargs: policy_kwargs for them.
+        inputs: Number of values of an observation that they read in addition to an image.
+        features: Number of dense layers that belong to the image's features.
     """
 
     policy: str
@@ -61,17 +68,19 @@ class Front:
 
 @dataclass(frozen=True)
 class Network:
-    """Dense layers, an activation between them, and what goes in and comes out.
+    """Dense layers with an activation between them, and the meaning of inputs and outputs.
 
-    weights: of each layer, float64 (outputs, inputs). biases: (outputs,), or None.
-    activation: between layers.
-    outputs: what those of the last layer are, one of OUTPUTS; 'logits' for actions that are choices; None for unknown.
-    statistics: of observations, None where these are not normalised.
-    action_space: that it was trained in; None for unknown.
-    actions: what else says which actions those were: 'low', 'high', 'nvec' and 'start' of an ActionHead, as far as known.
-    columns: values of an observation that it reads, empty for all.
-    num_bins: of 'bins'.
-    front: what is in front of these layers, None for nothing.
+    Attributes:
+        weights: Weight of each layer, float64 (outputs, inputs).
+        biases: Bias of each layer, float64 (outputs,), or None.
+        activation: Activation between layers.
+        outputs: Meaning of the last layer's outputs, one of OUTPUTS; 'logits' for choices; None if unknown.
+        statistics: Statistics of observations, None if these are not normalised.
+        action_space: The space that it was trained in; None if unknown.
+        actions: Further facts about its actions: 'low', 'high', 'nvec' and 'start' of an ActionHead, as far as known.
+        columns: Indices of the values of an observation that it reads, empty for all.
+        num_bins: Values per component of 'bins', else 0.
+        front: The layers in front of these, None for none.
     """
 
     weights: tuple[Float64, ...]
@@ -95,13 +104,13 @@ class Network:
 
     @property
     def policy(self) -> str:
-        """The name of a policy that can be the same."""
+        """The name of a policy that can act as it does."""
         if self.front is not None:
             return self.front.policy
         return "LinearPolicy" if len(self.weights) == 1 else "MlpPolicy"
 
     def policy_kwargs(self, use_bias: bool) -> dict[str, Any]:
-        """What such a policy needs."""
+        """Return the policy_kwargs of such a policy."""
         kwargs: dict[str, Any] = {"action_mapping": OUTPUTS[self.outputs or "logits"], "use_bias": use_bias}
         if self.num_bins:
             kwargs["num_bins"] = self.num_bins
@@ -111,7 +120,7 @@ class Network:
         return kwargs | {"net_arch": hidden, "activation_fn": self.activation} if hidden else kwargs
 
     def settings(self) -> dict[str, Any]:
-        """Settings under which observations reach it as they did."""
+        """Return the settings under which observations reach it as they did in training."""
         columns: Any = list(self.columns) or "all"
         if self.statistics is None:
             return {"obs_columns": columns, "normalize_obs": False}
@@ -119,7 +128,7 @@ class Network:
         return {"obs_columns": columns, "normalize_obs": True, **normalized}
 
     def fitted(self, head: ActionHead) -> Network:
-        """The same for an action space, whose bounds -1 to 1 stand for here. ValueError for other actions."""
+        """Return the network for an action space, whose bounds are -1 to 1 of the outputs; ValueError for other actions."""
         size = len(self.weights[-1])
         if size != head.num_outputs:
             raise ValueError(f"the policy has {size} outputs, the environment needs {head.num_outputs}, {head.outputs}")
@@ -130,7 +139,7 @@ class Network:
                     f"{actions_in_words(head)}: pass the environment that it was trained in, with its wrappers"
                 )
         chooses = head.kind in ("categorical", "binary")
-        if chooses and self.outputs in (None, "actions"):  # 'actions' are what plain arrays are, unless something else is said
+        if chooses and self.outputs in (None, "actions"):  # plain arrays are 'actions' by default
             return replace(self, outputs="logits")
         if self.outputs is None:
             raise ValueError(f"the policy does not say what its outputs are: pass {OUTPUTS_IN_WORDS}")
@@ -145,7 +154,7 @@ class Network:
         return self._spanning(head) if self.outputs == "actions" else self
 
     def _spanning(self, head: ActionHead) -> Network:
-        """Outputs that are actions, as numbers that span the bounds from -1 to 1: (action - middle) / half of the span."""
+        """Return a network whose outputs span the bounds from -1 to 1: (action - middle) / half of the span."""
         half, middle = head.spans()
         half[half == 0.0] = 1.0  # of bounds that are equal: any output is that action
         *biases, bias = self.biases
@@ -154,7 +163,7 @@ class Network:
         return replace(self, weights=(*self.weights[:-1], self.weights[-1] / half[:, None]), biases=(*biases, bias))
 
     def parameters(self) -> dict[str, Float64]:
-        """Those of a policy with biases where it has any, by the names of FastES.get_parameters."""
+        """Return the parameters by the names of FastES.get_parameters; all layers have a bias, or none has."""
         front = () if self.front is None else self.front.layers
         named = {f"layers.{i}.{name}": value for i, layer in enumerate(front) for name, value in layer.items()}
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True), len(front)):
@@ -171,7 +180,7 @@ def checked_network(
     statistics: Statistics | None = None,
     **more: Any,
 ) -> Network:
-    """A network of layers (weight, bias or None), as arrays or tensors. ValueError for shapes that do not follow each other."""
+    """Return a network of layers (weight, bias or None), arrays or tensors; ValueError for shapes that do not match."""
     weights: list[Float64] = []
     biases: list[Float64 | None] = []
     for i, (weight, bias) in enumerate(layers):
@@ -193,9 +202,9 @@ def checked_network(
     if outputs is not None and not (isinstance(outputs, str) and outputs in OUTPUTS):
         raise ValueError(f"outputs = {outputs!r:.100}: expected one of {tuple(OUTPUTS)}{suggest(outputs, OUTPUTS)}")
     name = activation if isinstance(activation, str) else getattr(activation, "__name__", repr(activation))
-    if name.lower() not in _ACTIVATIONS:
+    if name.lower() not in ACTIVATIONS:
         raise ValueError(
-            f"activation_fn = {activation!r}: a FastES policy has one of {_ACTIVATIONS} between its layers. "
+            f"activation_fn = {activation!r}: a FastES policy has one of {ACTIVATIONS} between its layers. "
             "fastes.TorchPolicy(module) takes any network"
         )
     network = Network(tuple(weights), tuple(biases), name.lower(), outputs, statistics, **more)
@@ -203,13 +212,13 @@ def checked_network(
 
 
 def _is_finite(values: Float64) -> bool:
-    """In float32, which policies compute in."""
+    """Whether all values are finite in float32, in which policies compute."""
     with np.errstate(over="ignore"):
         return bool(np.isfinite(values.astype(np.float32)).all())
 
 
 def statistics_or_none(mean: Any, std: Any, clip: Any) -> Statistics | None:
-    """Those that were given, None where none were. ValueError for a part of them."""
+    """Return statistics, or None if none were given; ValueError for mean without std, or the reverse."""
     if mean is None and std is None and clip is None:
         return None
     if mean is None or std is None:
@@ -219,7 +228,7 @@ def statistics_or_none(mean: Any, std: Any, clip: Any) -> Statistics | None:
 
 
 def checked_statistics(mean: Any, std: Any, clip: Any = None, count: int = _KNOWN_WELL) -> Statistics:
-    """Statistics (n,); std may be infinite where a component counts for nothing. ValueError for other values."""
+    """Return statistics (n,); std may be infinite for a component that counts for nothing. ValueError for other values."""
     given = (("mean", mean), ("std", std))
     means, stds = (number_array(f"the values of {name}", value, "numbers, (n,)") for name, value in given)
     if means.ndim != 1 or means.shape != stds.shape:
@@ -238,7 +247,7 @@ def checked_statistics(mean: Any, std: Any, clip: Any = None, count: int = _KNOW
 
 
 def _without_constants(network: Network, statistics: Statistics) -> Network:
-    """A component that is divided by infinity is 0 for the policy: its weights may be, too."""
+    """Return the network with statistics; weights of components that are divided by infinity become 0."""
     if network.front is not None and network.front.features:
         raise ValueError("mean and std were given for a policy that sees images: those are not normalised here")
     if statistics.mean.shape != (network.inputs,):
