@@ -12,7 +12,6 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.envs.source import EnvSource
 from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import State
-from fastes.pools.make_pool import PoolChoice
 from fastes.rollout.job import StepsPlayed
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import Settings
@@ -28,7 +27,6 @@ class Model(Protocol):
 
     source: EnvSource
     evaluator: Evaluator
-    pool_choice: PoolChoice
     verbose: int
     max_minutes: float
 

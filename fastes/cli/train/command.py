@@ -18,6 +18,7 @@ from fastes.checkpoints.locate import is_run_folder
 from fastes.cli.arguments import add_cluster, add_env_kwargs, add_short_help, add_workers, add_wrapper
 from fastes.cli.setting_flags import add_settings
 from fastes.cli.train.report import (
+    Run,
     Session,
     draw_all,
     how_to_go_on,
@@ -31,7 +32,6 @@ from fastes.cli.train.report import (
 )
 from fastes.cli.train.start import (
     RUNS,
-    Run,
     absolute,
     new,
     new_folder,

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fastes.checkpoints.locate import BEST, CHECKPOINT
-from fastes.cli.train.start import Run
 from fastes.errors import WorkerError
 from fastes.model import FastES
 from fastes.pools.pool import run_trainings
@@ -23,6 +22,13 @@ from fastes.runs.video import can_draw
 from fastes.system.console import say
 from fastes.system.installation import install_command
 from fastes.training.evaluation import Evaluation
+
+
+class Run(NamedTuple):
+    """A model that trains, and its run folder."""
+
+    model: FastES
+    folder: RunFolder
 
 
 class Session(NamedTuple):

@@ -10,12 +10,13 @@ import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastes.checkpoints.locate import find_checkpoint
 from fastes.cli.arguments import find_modules_here, parse_env_kwargs
 from fastes.cli.saved_model import buildable, read_run, wrapped_source
 from fastes.cli.setting_flags import given_settings
+from fastes.cli.train.report import Run
 from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.es.schedules import ANY_NUMBER, count_at, make_schedule
 from fastes.model import FastES
@@ -27,13 +28,6 @@ from fastes.settings.settings import COUNTED, SCHEDULES
 from fastes.system.console import say
 
 RUNS = "runs"  # the folder of run folders, unless --runs says another
-
-
-class Run(NamedTuple):
-    """A model that trains, and its run folder."""
-
-    model: FastES
-    folder: RunFolder
 
 
 def new(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> Run:
