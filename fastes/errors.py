@@ -8,6 +8,7 @@ import operator
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterable
 from types import FrameType
 
@@ -127,6 +128,11 @@ def level_outside() -> int:
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
         frame, level = frame.f_back, level + 1
     return level
+
+
+def warn_user(text: str, category: type[Warning] = RuntimeWarning) -> None:
+    """Warn, at the line outside of FastES that led to the warning."""
+    warnings.warn(text, category, stacklevel=level_outside())
 
 
 def file_outside() -> str:

@@ -1,4 +1,4 @@
-"""The base of the pools of one machine: requests and results are in one block of memory."""
+"""The base of the pools of one machine, whose requests and results are in one block of memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.errors import FastESError
+from fastes.errors import FastESError, WorkerError
 from fastes.es.noise_table import NoiseTable
 from fastes.pools.pool import NoiseTables, Pool, close_at_exit
-from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed, collect, publish
+from fastes.rollout.job import Batch, EpisodeDescription, PoolSpec, Request, StepsPlayed, collect, publish
 from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, RequestSlot, SharedBlock
 from fastes.system.forks import tell_of_forks
 from fastes.system.limits import check_memory
@@ -23,21 +23,22 @@ _ADVICE = "use fewer candidates, a smaller noise_table_size, fewer workers, or s
 
 @dataclass
 class OpenRequest:
-    """A request that was submitted and is not collected.
+    """A request that was submitted and not yet collected.
 
-    number: of its slot.
-    slot: its arrays.
-    request: what was asked.
-    jobs: in the order of claiming, int64 (n,).
-    first_ticket: a commit flag of at least this is of this request.
-    ticket: under which its jobs are claimed; later ones run what a lost worker has left.
-    rerun: jobs run again.
-    penalised: see Batch.
-    error: what `collect` will raise.
-    finished: whether all jobs are done, or there is an error.
-    crashes: how often a job has lost its worker.
-    submitted: the pool's time then.
-    missing: a job that had no result at the last look.
+    Attributes:
+        number: The number of its slot.
+        slot: Its arrays.
+        request: The request.
+        jobs: Its jobs in the order of claiming, int64 (n,).
+        first_ticket: The ticket that `submit` returned. A commit flag of at least this value is this request's.
+        ticket: The ticket under which jobs are claimed now: a new one for the jobs of a lost worker.
+        rerun: Jobs run again.
+        penalised: See Batch.
+        error: The exception that `collect` will raise.
+        finished: Whether all jobs are done, or there is an error.
+        crashes: Job -> how often its worker was lost.
+        submitted: The pool's time of submission.
+        missing: A job that had no result at the last look.
     """
 
     number: int
@@ -55,11 +56,11 @@ class OpenRequest:
     missing: int | None = None
 
     def still_waiting_for_last_missing(self) -> bool:
-        """Whether the job that had no result at the last look still has none. If so, the other jobs need no look."""
+        """Whether the job that had no result at the last look still has none, so that the others need no look."""
         return self.missing is not None and _core.committed(self.slot.committed, self.missing) < self.first_ticket
 
     def uncommitted(self) -> npt.NDArray[np.int64]:
-        """The jobs without a result, in the order of claiming."""
+        """Return the jobs without a result, in the order of claiming."""
         return _core.uncommitted(self.slot.committed, self.jobs, self.first_ticket)
 
 
@@ -71,7 +72,7 @@ class OpenRequests:
         self._last_ticket = 0
 
     def new_ticket(self) -> int:
-        """One above all before."""
+        """Return a ticket above all earlier ones."""
         self._last_ticket += 1
         return self._last_ticket
 
@@ -79,7 +80,7 @@ class OpenRequests:
         """Publish a request in a free slot of its training and kind.
 
         Raises:
-            FastESError: If there is none.
+            FastESError: If no slot is free.
         """
         taken = {open_.number for open_ in self._open.values()}
         candidates, training = request.perturbations is not None, request.training
@@ -99,32 +100,49 @@ class OpenRequests:
         return ticket in self._open
 
     def tickets(self) -> Set[int]:
-        """The tickets of all requests."""
+        """Return the tickets of all requests."""
         return self._open.keys()
 
     def unfinished(self) -> list[OpenRequest]:
-        """The oldest first."""
+        """Return the requests that are not finished, the oldest first."""
         return [open_ for open_ in self._open.values() if not open_.finished]
 
     def at(self, number: int, ticket: int) -> OpenRequest | None:
-        """The request that has a slot, and gave out a ticket."""
+        """Return the request that has a slot and issued a ticket; None if it is gone."""
         found = (open_ for open_ in self._open.values() if open_.number == number and open_.first_ticket <= ticket)
         return next(found, None)
 
     def collect(self, ticket: int) -> Batch:
-        """Close a finished request: its results, or its error raised."""
+        """Remove a finished request, and return its results or raise its error."""
         open_ = self._open.pop(ticket)
         if open_.error is not None:
             raise open_.error
         return collect(open_.slot, open_.request, open_.jobs, open_.rerun, open_.penalised)
 
     def forget(self) -> None:
-        """All of them."""
+        """Remove all requests."""
         self._open.clear()
 
 
+def episode_error(episode: EpisodeDescription, summary: str, origin: str, trace: str) -> WorkerError:
+    """Return the error for an exception in an episode.
+
+    Args:
+        episode: The episode.
+        summary: The exception's type and message.
+        origin: 'environment' or 'policy'.
+        trace: The exception's traceback.
+    """
+    return WorkerError(
+        f"{summary}\n[in the {origin}: {episode.text}; to play this episode again in one process: {episode.replay}]\n\n{trace}",
+        episode.generation,
+        episode.job,
+        episode.env_seed,
+    )
+
+
 class BlockPool(Pool):
-    """A pool whose requests are in a block of memory of this machine. By itself it keeps them until one is waited for."""
+    """A pool whose requests are in a block of memory of this machine. This base stores them; a subclass plays them."""
 
     n_workers = 0
     is_remote = False
@@ -156,12 +174,12 @@ class BlockPool(Pool):
         return self._block
 
     def _use(self, spec: PoolSpec, block: SharedBlock) -> None:
-        """Be open. A forked copy may still have requests of its parent."""
+        """Open with a block. Requests that a forked copy still has of its parent are dropped."""
         self._requests.forget()
         self.spec, self._block, self._tables = spec, block, NoiseTables(spec, block.tables)
 
     def check_memory(self, spec: PoolSpec, n_processes: int, actors: int) -> None:
-        """Compare what a spec needs with the machine's free memory, before anything is allocated.
+        """Compare the memory that a spec needs with the machine's free memory, before anything is allocated.
 
         Raises:
             OSError: If there is too little.
@@ -202,7 +220,7 @@ class BlockPool(Pool):
             block.close()
 
     def reset_after_fork(self) -> None:
-        """In a forked copy of this process: release what belongs to the parent. The copy can open the pool again."""
+        """Release the parent's memory in a forked copy, which can open the pool again."""
         block, self._block, self._tables = self._block, None, None
         if block is not None:
             block.close()

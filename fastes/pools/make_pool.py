@@ -1,4 +1,4 @@
-"""The one place that chooses a pool: from what the user said about where episodes are to be played."""
+"""Chooses the pool from the user's arguments: worker processes, this process, a vector environment, or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _MOST_WORKERS = 4096
 
 
 class PoolChoice(NamedTuple):
-    """The user's arguments about where to play, unchecked.
+    """The user's arguments that choose a pool, unchecked.
 
     Attributes:
-        n_workers: Processes; 0 for none, None for one per usable core.
-        cluster: The address of a Ray cluster, whose nodes play instead; None for none.
+        n_workers: Worker processes; 0 to play in this process, None for one per usable core.
+        cluster: The address of a Ray cluster whose nodes play; None for this machine.
     """
 
     n_workers: int | None = None
     cluster: str | None = None
 
     def flags(self) -> str:
-        """The end of a command that plays on the same cluster; '' without one."""
+        """Return the flags for a command that plays on the same cluster; '' without one."""
         return "" if self.cluster is None else f" --cluster {shlex.quote(self.cluster)}"
 
     def for_run_folder(self) -> dict[str, str]:
-        """Entries of a run folder's configuration."""
+        """Return the entries for a run folder's configuration."""
         return {} if self.cluster is None else {"cluster": self.cluster}
 
 
@@ -70,5 +70,5 @@ def make_pool(source: EnvSource, choice: PoolChoice) -> Pool:
 
 
 def make_local_pool(source: EnvSource) -> LocalPool:
-    """Make the pool that plays in this process: on the user's vector environment, or on one that it builds."""
+    """Make the pool that plays in this process, on the user's vector environment or on one that it builds."""
     return SerialPool() if source.vector_env is None else VectorPool(source.vector_env)

@@ -37,15 +37,13 @@ _Result = TypeVar("_Result")
 class Pool(Protocol):
     """Plays the jobs of several requests at once.
 
-    `make_pool` makes a model's pool, once. `open` gets it ready for a training, and `close` ends that; it can be opened again,
-    also for something else.
-
-    It serves the trainings of `PoolSpec.trainings`, which may differ in policy, population and most settings; a request
-    names its training. A request's results depend on no other request.
+    `make_pool` makes a model's pool, once. `open` prepares it for the trainings of a spec, and `close` ends that; it can be
+    opened again for another spec. Trainings may differ in policy, population and most settings; a request names its training,
+    and its results depend on no other request.
 
     A request is submitted, waited for, and collected. As many may be open as its training has room for. The oldest request's
-    candidates are played first, and noise-free episodes when no candidate is left; these first if the spec says so. After an
-    error the pool can be used again.
+    candidates are played first, and noise-free episodes when no candidate is left; or these first, if the spec says so. After
+    an error the pool can be used again.
 
     Attributes:
         spec: The environment, and the needs of each training.
@@ -58,12 +56,12 @@ class Pool(Protocol):
     @property
     @abstractmethod
     def n_workers(self) -> int:
-        """Processes that play candidates at this moment; 0 if this process plays them."""
+        """Processes that play candidates now; 0 if this process plays them."""
 
     @property
     @abstractmethod
     def in_words(self) -> str:
-        """The place where episodes are played, for the console."""
+        """The place that plays episodes, for the console."""
 
     @property
     @abstractmethod
@@ -72,7 +70,7 @@ class Pool(Protocol):
 
     @abstractmethod
     def open(self, spec: PoolSpec) -> None:
-        """Start everything that takes time to start. The pool is closed before.
+        """Start everything that takes time to start. The pool has to be closed.
 
         Raises:
             OSError: If a generation needs more memory than the machine has left.
@@ -81,12 +79,12 @@ class Pool(Protocol):
 
     @abstractmethod
     def place_table(self, table: NoiseTable, training: int = 0) -> None:
-        """Have a training's noise table in the pool's memory, where its candidates are drawn from.
+        """Place a training's noise table in the pool's memory, from which its candidates are drawn.
 
         The first call draws the values; further ones, and other trainings that share the table, cost nothing.
 
         Args:
-            table: The training's. Its values stay in the pool's memory until its `release`.
+            table: The training's. Its values stay in the pool's memory until it is released.
             training: The training's number.
 
         Raises:
@@ -95,7 +93,7 @@ class Pool(Protocol):
 
     @abstractmethod
     def submit(self, request: Request) -> int:
-        """Begin a request's jobs as workers become free.
+        """Queue a request's jobs for the workers.
 
         Returns:
             The request's ticket.
@@ -105,12 +103,12 @@ class Pool(Protocol):
         """
 
     def knows(self, ticket: int) -> bool:
-        """Whether a request waits to be collected. An exception in `wait` makes a pool forget all requests."""
+        """Whether a request waits to be collected. After an exception in `wait` a pool knows no request."""
         return ticket in self.tickets()
 
     @abstractmethod
     def tickets(self) -> Set[int]:
-        """The tickets of all requests that wait to be collected."""
+        """Return the tickets of all requests that wait to be collected."""
 
     @abstractmethod
     def forget(self) -> None:
@@ -143,12 +141,12 @@ class Pool(Protocol):
         return self.collect(ticket)
 
     async def play(self, request: Request) -> Batch:
-        """Submit a request and return its `result`."""
+        """Submit a request and wait for its `result`."""
         return await self.result(self.submit(request))
 
     @abstractmethod
     def steps_played(self) -> StepsPlayed:
-        """Environment steps so far, with those of running episodes and of lost ones. Any thread may ask."""
+        """Return the environment steps so far, with those of running and of lost episodes. Any thread may call this."""
 
     @abstractmethod
     def close(self) -> None:
@@ -156,7 +154,7 @@ class Pool(Protocol):
 
 
 class LocalPool(Pool, Protocol):
-    """A pool that works in this process, so that a debugger sees a job that it plays."""
+    """A pool that plays in this process, so that a debugger can follow a job."""
 
     @abstractmethod
     def play_job(self, job: int, request: Request) -> Episode:
@@ -171,8 +169,121 @@ class LocalPool(Pool, Protocol):
         """
 
 
+class Waiting(Protocol):
+    """An event that a suspended training waits for."""
+
+    def is_over(self) -> bool:
+        """Whether the training can continue."""
+
+    def requests(self) -> Iterator[tuple[Pool, int]]:
+        """Yield the unfinished requests; nothing changes before one of them finishes."""
+
+
+class Unfinished:
+    """Awaitable: suspends a training until a request is finished."""
+
+    __slots__ = ("pool", "ticket")
+
+    def __init__(self, pool: Pool, ticket: int) -> None:
+        self.pool, self.ticket = pool, ticket
+
+    def is_over(self) -> bool:
+        return self.pool.is_finished(self.ticket)
+
+    def requests(self) -> Iterator[tuple[Pool, int]]:
+        yield self.pool, self.ticket
+
+    def __await__(self) -> Generator[Waiting, None, None]:
+        yield self
+
+
+class Condition:
+    """Awaitable: suspends a training until a function returns True because of trainings that run side by side with it."""
+
+    __slots__ = ("is_over",)
+
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        self.is_over = is_over
+
+    def requests(self) -> Iterator[tuple[Pool, int]]:
+        return iter(())
+
+    def __await__(self) -> Generator[Waiting, None, None]:
+        if not self.is_over():
+            yield self
+
+
+class _Any:
+    """Suspends trainings that run side by side until one of them can continue."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self, waiting: Iterable[Waiting]) -> None:
+        self.waiting = tuple(waiting)
+
+    def is_over(self) -> bool:
+        return any(each.is_over() for each in self.waiting)
+
+    def requests(self) -> Iterator[tuple[Pool, int]]:
+        return itertools.chain.from_iterable(each.requests() for each in self.waiting)
+
+    def __await__(self) -> Generator[Waiting, None, None]:
+        yield self
+
+
+async def side_by_side(*trainings: Coroutine[Any, Any, _Result]) -> list[_Result]:
+    """Run coroutines side by side: while one waits for its request, the others continue.
+
+    Args:
+        trainings: Coroutines that await requests, conditions, and each other in this way.
+
+    Returns:
+        Their results, in their order.
+
+    Raises:
+        BaseException: The first exception of a training or of the pool. It ends all of them.
+    """
+    results: dict[int, _Result] = {}
+    waiting: dict[int, Waiting] = {}
+    ready = list(range(len(trainings)))
+    with contextlib.ExitStack() as at_the_end:
+        for training in trainings:
+            at_the_end.callback(training.close)
+        while ready or waiting:
+            for number in ready:
+                waiting.pop(number, None)
+                try:
+                    waiting[number] = trainings[number].send(None)
+                except StopIteration as end:
+                    results[number] = end.value
+            ready = [number for number, each in waiting.items() if each.is_over()]
+            if waiting and not ready:
+                await _Any(waiting.values())
+                ready = [number for number, each in waiting.items() if each.is_over()]
+    return [results[number] for number in range(len(trainings))]
+
+
+def run_trainings(*trainings: Coroutine[Any, Any, _Result]) -> list[_Result]:
+    """Run trainings `side_by_side` to their end: this drives the coroutines and waits on the pool for them.
+
+    Raises:
+        BaseException: The first exception of a training or of the pool. It ends all trainings.
+    """
+    together = side_by_side(*trainings)
+    with contextlib.closing(together), _core.UsualFloats():  # the calling script may have set another mode
+        while True:
+            try:
+                waiting: Waiting = together.send(None)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            while not waiting.is_over():
+                requests = list(waiting.requests())
+                pool = requests[0][0]
+                pool.wait([ticket for its_pool, ticket in requests if its_pool is pool])
+
+
 class NoiseTables:
-    """Places trainings' noise tables in a pool's memory.
+    """Places the noise tables of trainings in a pool's memory; equal tables share it.
 
     Args:
         spec: The pool's.
@@ -215,116 +326,3 @@ def _close_all() -> None:
         if pid == os.getpid():
             with contextlib.suppress(Exception):
                 pool.close()
-
-
-class Waiting(Protocol):
-    """What a suspended training waits for."""
-
-    def is_over(self) -> bool:
-        """Whether the training can go on."""
-
-    def requests(self) -> Iterator[tuple[Pool, int]]:
-        """The unfinished requests of which one has to finish before that can change."""
-
-
-class Unfinished:
-    """Awaitable: suspends a training until a request is finished."""
-
-    __slots__ = ("pool", "ticket")
-
-    def __init__(self, pool: Pool, ticket: int) -> None:
-        self.pool, self.ticket = pool, ticket
-
-    def is_over(self) -> bool:
-        return self.pool.is_finished(self.ticket)
-
-    def requests(self) -> Iterator[tuple[Pool, int]]:
-        yield self.pool, self.ticket
-
-    def __await__(self) -> Generator[Waiting, None, None]:
-        yield self
-
-
-class Condition:
-    """Awaitable: suspends a training until a function returns True, which others that run beside it have to bring about."""
-
-    __slots__ = ("is_over",)
-
-    def __init__(self, is_over: Callable[[], bool]) -> None:
-        self.is_over = is_over
-
-    def requests(self) -> Iterator[tuple[Pool, int]]:
-        return iter(())
-
-    def __await__(self) -> Generator[Waiting, None, None]:
-        if not self.is_over():
-            yield self
-
-
-class _Any:
-    """Suspends trainings that run side by side until one of them can go on."""
-
-    __slots__ = ("waiting",)
-
-    def __init__(self, waiting: Iterable[Waiting]) -> None:
-        self.waiting = tuple(waiting)
-
-    def is_over(self) -> bool:
-        return any(each.is_over() for each in self.waiting)
-
-    def requests(self) -> Iterator[tuple[Pool, int]]:
-        return itertools.chain.from_iterable(each.requests() for each in self.waiting)
-
-    def __await__(self) -> Generator[Waiting, None, None]:
-        yield self
-
-
-async def side_by_side(*trainings: Coroutine[Any, Any, _Result]) -> list[_Result]:
-    """Run coroutines side by side: while one waits for its request, the others go on.
-
-    Args:
-        trainings: Coroutines that await requests, conditions, and each other in this way.
-
-    Returns:
-        Their results, in their order.
-
-    Raises:
-        BaseException: The first exception of a training or of the pool. It ends all of them.
-    """
-    results: dict[int, _Result] = {}
-    waiting: dict[int, Waiting] = {}
-    ready = list(range(len(trainings)))
-    with contextlib.ExitStack() as at_the_end:
-        for training in trainings:
-            at_the_end.callback(training.close)
-        while ready or waiting:
-            for number in ready:
-                waiting.pop(number, None)
-                try:
-                    waiting[number] = trainings[number].send(None)
-                except StopIteration as end:
-                    results[number] = end.value
-            ready = [number for number, each in waiting.items() if each.is_over()]
-            if waiting and not ready:
-                await _Any(waiting.values())
-                ready = [number for number, each in waiting.items() if each.is_over()]
-    return [results[number] for number in range(len(trainings))]
-
-
-def run_trainings(*trainings: Coroutine[Any, Any, _Result]) -> list[_Result]:
-    """Run trainings `side_by_side` to their end: the driver of all coroutines, which waits on the pool for them.
-
-    Raises:
-        BaseException: The first exception of a training or of the pool. It ends all trainings.
-    """
-    together = side_by_side(*trainings)
-    with contextlib.closing(together), _core.UsualFloats():  # whatever the script that calls this has set
-        while True:
-            try:
-                waiting: Waiting = together.send(None)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            while not waiting.is_over():
-                requests = list(waiting.requests())
-                pool = requests[0][0]
-                pool.wait([ticket for its_pool, ticket in requests if its_pool is pool])

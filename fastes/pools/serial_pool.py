@@ -1,15 +1,14 @@
-"""The pool without processes, for debugging and for notebooks."""
+"""The pool without worker processes, for debugging and notebooks."""
 
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Collection, Iterator
 
 from fastes import _core
 from fastes.envs.worker_number import numbered
-from fastes.errors import WorkerError, frames_of, level_outside, origin_of, summary_of, trace_of
-from fastes.pools.block_pool import BlockPool, OpenRequest
+from fastes.errors import frames_of, origin_of, summary_of, trace_of, warn_user
+from fastes.pools.block_pool import BlockPool, OpenRequest, episode_error
 from fastes.pools.pool import LocalPool
 from fastes.rollout.episode import Episode
 from fastes.rollout.job import EpisodeDescription, PoolSpec, Request, describe_episode, warn_of_penalty
@@ -21,7 +20,7 @@ from fastes.system.interrupts import handlers_kept
 
 
 class SerialPool(BlockPool, LocalPool):
-    """Plays the same jobs as ProcessPool, one after the other, in this process."""
+    """Plays jobs one after the other in this process, with the same results as ProcessPool."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +34,7 @@ class SerialPool(BlockPool, LocalPool):
         self._use(spec, spec.block(0, shared=False))
 
     def wait(self, tickets: Collection[int]) -> None:
-        """Run the jobs of the first of these requests, one after the other, unless one of them is finished."""
+        """Run all jobs of the oldest of these requests, unless one of them is finished."""
         if any(self.is_finished(ticket) for ticket in tickets):
             return
         try:
@@ -53,7 +52,6 @@ class SerialPool(BlockPool, LocalPool):
         open_.finished = True
 
     def play_job(self, job: int, request: Request) -> Episode:
-        """One job of a request: the mean return of its episodes, and their total length. Errors come as they are."""
         open_ = self._requests.add(request, self.block.slots)
         slot = open_.slot
         try:
@@ -73,7 +71,7 @@ class SerialPool(BlockPool, LocalPool):
     def _notify(self, kind: str, said: str) -> None:
         if kind not in self._warned:
             self._warned.add(kind)
-            warnings.warn(said, RuntimeWarning, stacklevel=level_outside())
+            warn_user(said)
 
     def _run(self, runner: JobRunner, job: int, open_: OpenRequest) -> None:
         def penalise(error: Exception) -> None:
@@ -85,16 +83,10 @@ class SerialPool(BlockPool, LocalPool):
             if runner.is_worn:
                 runner.renew()
         except Exception as error:
-            runner.close()  # who knows what state it is in
+            runner.close()  # its environment may be in any state
             self._runner = None
-            where = self._describe(job, open_)
-            open_.error = WorkerError(
-                f"{summary_of(error)}\n[in the {origin_of(error)}: {where.text}; to play this episode again: "
-                f"{where.replay}]\n\n{frames_of(error)}",
-                where.generation,
-                where.job,
-                where.env_seed,
-            )
+            episode = self._describe(job, open_)
+            open_.error = episode_error(episode, summary_of(error), origin_of(error), frames_of(error))
             open_.error.__cause__ = error
 
     def _describe(self, job: int, open_: OpenRequest) -> EpisodeDescription:
@@ -108,7 +100,7 @@ class SerialPool(BlockPool, LocalPool):
             runner.close()
 
     def reset_after_fork(self) -> None:
-        """In a forked copy: it builds an environment of its own."""
+        """Let a forked copy build an environment of its own."""
         super().reset_after_fork()
         if self._runner is not None:
             keep_unused(self._runner.env)

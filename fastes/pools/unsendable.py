@@ -1,4 +1,4 @@
-"""Words for the part of an environment's description that cannot be sent to workers: pickle does not name it."""
+"""Finds the part of an environment's description that cannot be pickled for workers: pickle's own error does not name it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEPTH = 4
 
 
 def cannot_be_sent(source: EnvSource, error: Exception) -> Exception:
-    """A TypeError that says what of a source cannot be pickled, and why; the error itself if that is something else."""
+    """Return a TypeError that names the part of a source that cannot be pickled; the error itself if another part failed."""
     for what, value in (
         (f"the environment factory {source.name!r}", source.factory),
         ("env_kwargs", dict(source.make_kwargs)),
@@ -39,7 +39,7 @@ def _is_unsendable(value: Any) -> bool:
 
 
 def _culprit(value: Any) -> str:
-    """The innermost part that cannot be pickled, and the way to it."""
+    """Describe the innermost part that cannot be pickled, with its path from the value."""
     way: list[str] = []
     for _ in range(_DEPTH):
         found = next(((name, part) for name, part in _parts(value) if _is_unsendable(part)), None)
@@ -52,7 +52,7 @@ def _culprit(value: Any) -> str:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """The parts that pickle takes along with a value, with names."""
+    """Yield the names and values of the parts that pickle stores with a value."""
     if inspect.isfunction(value):
         variables = inspect.getclosurevars(value)
         for name, part in {**variables.globals, **variables.nonlocals}.items():

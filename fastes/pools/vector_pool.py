@@ -1,4 +1,4 @@
-"""The pool that drives a vector environment: each environment plays one candidate, all step together, in this process."""
+"""The pool that drives a vector environment in this process: each environment plays one candidate, all step together."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Job:
         number: The job's, in its slot.
         players: The actors of the request's training.
         scalars: The request's.
-        is_candidate: Whether it is no noise-free episode.
+        is_candidate: Whether the job is a candidate's, and not a noise-free episode.
     """
 
     def __init__(self, request: OpenRequest, number: int, players: _Players) -> None:
@@ -49,7 +49,7 @@ class Job:
         self.is_candidate = bool(request.slot.layout.num_pairs)
 
     def replay_number(self) -> int:
-        """Its number as errors and `replay` have it."""
+        """Return the job's number in errors and for `replay`."""
         return self.number if self.is_candidate else 2 * self.players.needs.num_pairs + self.number
 
 
@@ -59,8 +59,8 @@ class _Players:
     Attributes:
         needs: The training's.
         actors: One per environment.
-        can_act: Whether each of them can act: one that needs a reference batch has to be given it first.
-        load_parameters: Gives an actor what a job evaluates.
+        can_act: Whether each of them can act: one that needs a reference batch has to get it first.
+        load_parameters: Loads the parameters that a job evaluates into an actor.
     """
 
     def __init__(self, needs: TrainingNeeds, layout: SlotLayout, count: int, reader: ObservationReader) -> None:
@@ -72,13 +72,13 @@ class _Players:
                 actor.arrange_with(reader.arrange)
 
     def acts_as(self, dtype: np.dtype[Any] | None) -> bool:
-        """Whether its actors are those of the kernels, and give actions of a dtype."""
+        """Whether the actors are the compiled ones, and their actions have a dtype."""
         head = self.needs.policy.head
         return type(self.actors[0]) is _core.Actor and head is not None and np.dtype(head.dtype) == dtype
 
 
 class _Start(NamedTuple):
-    """An episode to begin: its environment seed, the key of its action noise, its settings, and its job."""
+    """An episode to begin: its environment seed, the key of the noise on its actions, its settings, and its job."""
 
     seed: int
     key: int
@@ -87,18 +87,18 @@ class _Start(NamedTuple):
 
 
 class VectorPool(BlockPool, LocalPool):
-    """Plays the jobs of ProcessPool in a vector environment; a job stays in the environment that began it.
+    """Plays jobs in a vector environment; a job stays in the environment that began it.
 
-    An environment whose episode is over starts the next one at once if it can (VectorEnv.restarts_alone); else
-    environments wait for each other, and then all start together. Every episode starts from its own seed, so that the number
-    of environments changes no result, unless wrappers mix what they show, as VecNormalize's statistics do, or environment or
-    policy draw from Python's, NumPy's or torch's global random state, which all environments share.
+    An environment whose episode is over starts the next one at once if it can (VectorEnv.restarts_alone); otherwise
+    environments wait for each other, and all start together. Each episode has its own seed, so that the number of environments
+    changes no result. There are two exceptions: wrappers that mix observations, as VecNormalize's statistics do, and
+    environments or policies that draw from a global random state, which all environments share.
     """
 
     def __init__(self, vector_env: VectorEnv) -> None:
         super().__init__()
         self.vector_env = vector_env
-        self._players: list[_Players] = []  # of each training
+        self._players: list[_Players] = []  # one per training
 
     def open(self, spec: PoolSpec) -> None:
         """Allocate the memory, and make an actor per training and environment."""
@@ -113,27 +113,27 @@ class VectorPool(BlockPool, LocalPool):
         ]
         dtype = vector_env.action_space.dtype
         self._actions = (vector_env.num_envs, *_shape_of(vector_env.action_space)), dtype
-        self._is_known = False  # whether the reader has looked at an observation
+        self._is_known = False  # whether the reader has seen an observation
         self._in_one_call = self._flatten is None and all(players.acts_as(dtype) for players in self._players)
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
         self._use(spec, block)
 
     def reset_after_fork(self) -> None:
-        """In a forked copy: if it comes back from the environment's step, it plays no further one."""
+        """End a forked copy that returns from the environment's step: it would play the same episodes once more."""
         super().reset_after_fork()
         for actor in (actor for players in self._players for actor in players.actors):
             actor.refuse_with(lambda: end_copy(self._copies_end.what))
 
     def close(self) -> None:
-        """Let go of the memory. The environment is its owner's to close."""
+        """Release the memory. The environment stays open: it is the user's."""
         super().close()
         self._players = []
 
     def wait(self, tickets: Collection[int]) -> None:
-        """Run all open requests together, noise-free episodes first, unless one of these is finished.
+        """Run all open requests together, unless one of these is finished.
 
-        Those have no adaptive cap: the longest episode should not be the last to start. Evaluation only leaves running
-        statistics of wrappers as they are.
+        Noise-free episodes begin first: they have no adaptive cap, and the longest episode should not start last. Without
+        candidates among the requests, running statistics of wrappers are frozen.
         """
         if any(self.is_finished(ticket) for ticket in tickets):
             return
@@ -153,10 +153,6 @@ class VectorPool(BlockPool, LocalPool):
             open_.finished = True
 
     def play_job(self, job: int, request: Request) -> Episode:
-        """One job of a request, in the first environment: the mean return of its episodes, and their total length.
-
-        Raises WorkerError for an exception in the environments.
-        """
         open_ = self._requests.add(request, self.block.slots)
         try:
             self._play([self._job(open_, job)])
@@ -189,12 +185,12 @@ class VectorPool(BlockPool, LocalPool):
                 ) from error
 
     def _is_as_read(self, observations: npt.NDArray[Any]) -> bool:
-        """Whether kernels read them as they are; a dtype's name says nothing of the order of bytes."""
+        """Whether kernels can read the observations as they are. A dtype's name does not tell the order of bytes."""
         dtype = observations.dtype
         return observations.shape[1:] == self._shape and dtype.isnative and dtype.name in _core.OBS_DTYPES
 
     def act(self, actors: list[_core.Actor]) -> npt.NDArray[Any]:
-        """The actions of all environments, (num_envs, *action shape), by an actor for each."""
+        """Compute the actions of all environments, (num_envs, *action shape), with one actor per environment."""
         observations = self.vector_env.observations()
         actions = np.empty(*self._actions)
         if self._in_one_call and self._is_known and isinstance(observations, np.ndarray) and self._is_as_read(observations):
@@ -213,7 +209,11 @@ class VectorPool(BlockPool, LocalPool):
 
 
 def _shape_of(space: spaces.Space[Any]) -> tuple[int, ...]:
-    """The shape of an action, or ValueError for a space whose actions are not arrays (a CallablePolicy may act in any)."""
+    """Return the shape of an action.
+
+    Raises:
+        ValueError: If actions of the space are not arrays.
+    """
     if space.shape is None:
         raise ValueError(
             f"action space {space} has no shape: expected one in a vector environment. Pass the environment's id, or a "
@@ -223,10 +223,14 @@ def _shape_of(space: spaces.Space[Any]) -> tuple[int, ...]:
 
 
 class _Run:
-    """Jobs on the environments.
+    """Plays jobs on the environments.
 
-    Arrays and lists have an item per environment, such as `job`, the one that it plays, or None, and `actors`, the one that
-    acts in it, which is of that job's training, or of the last one's.
+    Arrays and lists have one item per environment.
+
+    Attributes:
+        waiting_jobs: Jobs that no environment plays yet.
+        job: The job that the environment plays, or None.
+        actors: The actor in it, of that job's training, or of the last job's.
     """
 
     def __init__(self, pool: VectorPool, jobs: Sequence[Job]) -> None:
@@ -234,27 +238,28 @@ class _Run:
         self.actors = list(jobs[0].players.actors)
         self.waiting_jobs = deque(jobs)
         for job in jobs:
-            job.slot.seconds[job.number] = 0.0  # the first job's gets the time that the environment took for all
+            job.slot.seconds[job.number] = 0.0  # the first job gets the time of all
         self.seconds = jobs[0].slot.seconds[jobs[0].number : jobs[0].number + 1]
         count = self.vector_env.num_envs
         self.job: list[Job | None] = [None] * count
-        self.begun: list[int] = [0] * count  # ticket of the request whose normaliser and reference batch an actor has
+        self.begun: list[int] = [0] * count  # the ticket whose normaliser and reference batch the actor has
         self.episode = np.zeros(count, dtype=np.int64)
         self.playing = np.zeros(count, dtype=bool)
         self.total = np.zeros(count)
         self.length = np.zeros(count, dtype=np.int64)
-        self.returns, self.lengths = np.zeros(count), np.zeros(count, dtype=np.int64)  # of the job's episodes that are over
+        self.returns, self.lengths = np.zeros(count), np.zeros(count, dtype=np.int64)  # sums over the job's finished episodes
         self.successes, self.cuts = np.zeros(count), np.zeros(count, dtype=np.int64)
         self.limit = np.zeros(count, dtype=np.int64)
         self.to_start: dict[int, _Start] = {}
         self.counted, self.uncounted = pool.block.workers[0], np.zeros(1, dtype=np.int64)
 
     def to_the_end(self) -> None:
+        """Play all jobs."""
         first = self.waiting_jobs[0]
         for index in range(self.vector_env.num_envs):
             self._take_job(index)
             if self.job[index] is None and not first.players.can_act[index]:
-                self._prepare(index, first)  # it acts all the same: all environments step together
+                self._prepare(index, first)  # it has to act: all environments step together
         self._start_all()
         while self.playing.any():
             self._step()
@@ -266,7 +271,7 @@ class _Run:
                 self._start_all()
 
     def _whole(self) -> contextlib.AbstractContextManager[None]:
-        """Ctrl-C waits for an answer of other processes: it would be taken for that to the next call."""
+        """Hold Ctrl-C back while other processes answer: the next call would read their answer to this one."""
         return interrupts_wait() if self.vector_env.in_processes else contextlib.nullcontext()
 
     def _step(self) -> None:
@@ -299,7 +304,7 @@ class _Run:
             self._plan_episode(index, job)
 
     def _prepare(self, index: int, job: Job) -> None:
-        """Give an environment's actor what a job evaluates."""
+        """Prepare an environment's actor for a job."""
         players, actor, scalars = job.players, self.actors[index], job.scalars
         if self.begun[index] != scalars.ticket:
             self._begin_request(actor, job)
@@ -323,7 +328,7 @@ class _Run:
         self.to_start[index] = _Start(seed, key, job.scalars.episodes, job)
 
     def _start_all(self) -> None:
-        """Start an episode in every environment; one without a job gets any."""
+        """Start an episode in every environment; one without a job gets the first job's seed."""
         first = next(iter(self.to_start.values()))
         seed_global_random(first.seed % 2**32)
         with self._whole():
@@ -337,7 +342,7 @@ class _Run:
             counts = job.players.needs.normalize_obs and job.is_candidate
             actor.count_moments(counts)
             if counts and self.episode[index]:
-                actor.observation_moments[:] = job.slot.moments[job.number]  # go on where the last episode ended
+                actor.observation_moments[:] = job.slot.moments[job.number]  # continue the sums of the last episode
             self.playing[index] = True
             self.total[index], self.length[index], self.limit[index] = 0.0, 0, start.settings.max_steps
         self.to_start.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from fastes.envs.likeness import alike
 from fastes.envs.source import EnvSource, Pair
+from fastes.errors import warn_user
 from fastes.es.perturbations import Perturbations
 from fastes.policies.action_head import BOX_MAPPINGS, make_action_head
 from fastes.policies.custom_policy import AnySpec
@@ -374,7 +374,7 @@ def warn_of_penalty(known: set[str], summary: str, where: str, trace: str) -> No
     if kind in known:
         return
     known.add(kind)
-    warnings.warn(f"{summary}: this episode ranks worst [{where}]\n{trace}", RuntimeWarning, stacklevel=2)
+    warn_user(f"{summary}: this episode ranks worst [{where}]\n{trace}")
 
 
 def publish(slot: RequestSlot, request: Request) -> npt.NDArray[np.int64]:

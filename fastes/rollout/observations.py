@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from fastes.errors import level_outside, shown
+from fastes.errors import shown, warn_user
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -45,7 +44,7 @@ def layout_of(given: Shape, shape: Shape) -> Layout | None:
 
 
 def warn(_: str, said: str) -> None:
-    warnings.warn(said, RuntimeWarning, stacklevel=level_outside())
+    warn_user(said)
 
 
 class ObservationReader:

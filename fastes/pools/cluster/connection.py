@@ -7,11 +7,10 @@ import logging
 import os
 import re
 import socket
-import warnings
 from typing import Any
 
 from fastes.envs.source import EnvSource
-from fastes.errors import ClusterError, level_outside
+from fastes.errors import ClusterError, warn_user
 from fastes.system.installation import install_command
 from fastes.system.interrupts import handlers_kept
 
@@ -83,11 +82,9 @@ class Connection:
         """Warn where this process is connected to another address than the one that was named."""
         connected = str(self.ray.get_runtime_context().gcs_address)
         if connected != cluster:
-            warnings.warn(
+            warn_user(
                 f"this process is connected to the Ray cluster at {connected} already, and trains there: cluster = {cluster!r} "
                 "is not looked for; call ray.shutdown() first to use that one",
-                RuntimeWarning,
-                stacklevel=level_outside(),
             )
 
     def actor_on(self, node_id: str, kind: type, num_cpus: int, threads: int) -> Any:

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import math
 import time
-import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import cloudpickle
 
 from fastes.envs.worker_imports import own_registrations
-from fastes.errors import ClusterError, level_outside
+from fastes.errors import ClusterError, warn_user
 from fastes.pools.cluster.connection import Connection
 from fastes.pools.cluster.messages import (
     CachedState,
@@ -339,7 +338,7 @@ class Membership:
         member.state, member.reason = "refused", reason
         member.calls.clear()
         self._asked(partial(self.ray.kill, member.actor))
-        warnings.warn(f"{member.name} is not used: {reason}", RuntimeWarning, stacklevel=level_outside())
+        warn_user(f"{member.name} is not used: {reason}")
         if not self._has_played and all(each.state == "refused" for each in self._members.values()):
             raise ClusterError(self._no_node())
 
@@ -359,7 +358,7 @@ class Membership:
             member.calls.clear()  # else the next of them that fails would have it forgotten, and its actor made anew
             self._members[member.node_id] = member
         said = f"{member.name} is lost; others play its jobs, results do not change"
-        warnings.warn(said, RuntimeWarning, stacklevel=level_outside())
+        warn_user(said)
         LOG.info("%s: %s", said, reason)
 
     def _wait_without_nodes(self, seconds: float) -> None:
@@ -369,7 +368,7 @@ class Membership:
             lines = [f"waiting for a node of the cluster {self.cluster!r}, for {WAIT_FOR_NODES:.0f} s at most"]
             for member in self._members.values():
                 lines.append(f"{member.name} {member.reason or 'has not joined (are its CPUs in use?)'}")
-            warnings.warn("\n".join(lines), RuntimeWarning, stacklevel=level_outside())
+            warn_user("\n".join(lines))
         if seconds >= WAIT_FOR_NODES:
             raise ClusterError(
                 f"{self._no_node()}, for {seconds:.0f} seconds now. What was learned before this generation stays: save it, "

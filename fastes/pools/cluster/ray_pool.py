@@ -6,7 +6,6 @@ import logging
 import pickle
 import statistics
 import time
-import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Set
 from functools import partial
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastes.errors import ClusterError, FastESError, level_outside
+from fastes.errors import ClusterError, FastESError, warn_user
 from fastes.es.noise_table import NoiseTable
 from fastes.pools.cluster.members import LOG, ClusterLost, Member, Membership, Parameters
 from fastes.pools.cluster.messages import Failed, Int64, Played, Range, Reply, StateMismatch, runs_of, unpack
@@ -209,7 +208,7 @@ class RayPool(Pool):
 
     def _take(self, nodes: Membership, member: Member, reply: Reply, size: int) -> None:
         for said in reply.warned:
-            warnings.warn(f"{member.name}: {said}", RuntimeWarning, stacklevel=level_outside())
+            warn_user(f"{member.name}: {said}")
         for answer in reply.answers:
             owner = member.answered(answer.number)
             if owner is None or self._tickets.get(owner.number) is not owner:
@@ -241,7 +240,7 @@ class RayPool(Pool):
         if member.distrust(open_.number, answer.number) and answer.why:
             member.failures += 1
             said = f"{member.name}: {answer.why}; it is sent all of them, results do not change"
-            warnings.warn(said, RuntimeWarning, stacklevel=level_outside())
+            warn_user(said)
 
     def _ask_for_sums(self, nodes: Membership, open_: OpenTicket) -> None:
         for node_id, jobs in open_.sums_to_ask_for().items():

@@ -1,4 +1,4 @@
-"""No worker may start workers, nor a training while it imports a module: each of them would do the same again."""
+"""Refuses trainings that would start workers without end: in a worker, and in a module that a worker imports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BOOTSTRAP = "<frozen importlib"
 
 
 class _Importing(NamedTuple):
-    """A module that is being imported: its name and file, and its importer in words."""
+    """A module that is being imported: its name, its file, and its importer in words."""
 
     name: str
     file: str
@@ -23,13 +23,13 @@ class _Importing(NamedTuple):
 
 
 def refuse_training() -> None:
-    """NestedTraining when a module that a worker imports starts a training, with or without workers."""
+    """Raise NestedTraining if a module that a worker imports starts a training, with or without workers."""
     if MARK in os.environ and (found := _being_imported()) is not None:
         _refuse_import(found)
 
 
 def refuse_workers() -> None:
-    """NestedTraining in a worker, and in what its environment has started."""
+    """Raise NestedTraining in a worker, and in processes that its environment has started."""
     if MARK not in os.environ:
         return
     if (found := _being_imported()) is not None:
@@ -49,7 +49,7 @@ def _refuse_import(found: _Importing) -> None:
         f"{standard_name(found.name, found.file) or _GUARD}"
     )
     if is_worker():
-        report_and_end(error)  # whoever catches exceptions around `learn` would go on, and save an untrained model
+        report_and_end(error)  # a script that catches exceptions around `learn` would continue, and save an untrained model
     raise error
 
 
@@ -60,7 +60,7 @@ _GUARD = (
 
 
 def _being_imported() -> _Importing | None:
-    """The innermost module whose import this call is part of."""
+    """Return the innermost module whose import this call is part of; None if it is part of none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "<module>" and (importer := _importer_of(frame)) is not None:
@@ -74,9 +74,9 @@ def _being_imported() -> _Importing | None:
 
 
 def _importer_of(module: FrameType) -> FrameType | None:
-    """The frame that imports a module's frame, None if it is run and not imported. A loader's frame may lie between."""
+    """Return the frame that imports a module's frame; None if the module is run and not imported."""
     frame = module.f_back
-    if frame is not None and not _of_importlib(frame):
+    if frame is not None and not _of_importlib(frame):  # a loader's
         frame = frame.f_back
     if frame is None or not _of_importlib(frame):
         return None
@@ -92,7 +92,7 @@ def _of_importlib(frame: FrameType) -> bool:
 
 
 def _first_outside(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame that is not FastES's own."""
+    """Return the innermost frame that is not FastES's own."""
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     return frame

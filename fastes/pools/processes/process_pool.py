@@ -6,7 +6,6 @@ import contextlib
 import pickle
 import selectors
 import sys
-import warnings
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
@@ -14,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.errors import WorkerError, level_outside
-from fastes.pools.block_pool import BlockPool, OpenRequest
+from fastes.errors import WorkerError, warn_user
+from fastes.pools.block_pool import BlockPool, OpenRequest, episode_error
 from fastes.pools.processes.nested_training import refuse_workers
 from fastes.pools.processes.worker_failures import TICK, HangDetector, WorkerFailures
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, LOOK, WORN, Failed, Notice
@@ -37,15 +36,15 @@ from fastes.system.limits import explained
 
 _Made = TypeVar("_Made")
 _SEVERAL = 4  # workers
-_MANY = 8  # candidates a worker: the last ones of a generation are a small part of it then
+_MANY = 8  # candidates per worker: the last ones of a generation are a small part of it then
 
 
 def spare_workers(spec: PoolSpec, n_workers: int) -> int:
-    """The number of further workers, after n_workers, that play noise-free episodes alone.
+    """Return the number of further workers that play noise-free episodes alone.
 
-    If a generation gives each worker few episodes, one that is at a long evaluation makes the others wait for a second turn. A
-    spare process plays that evaluation instead, and takes a little time from every core. Few workers need none: evaluations
-    fill the time at the end of their generations.
+    If a generation gives each worker few episodes, a worker in a long evaluation delays the whole generation. A spare process
+    plays that evaluation instead, and takes a little time from every core. Few workers need no spare ones: evaluations fill the
+    time at the end of their generations.
     """
     candidates = sum(2 * each.num_pairs * each.num_generations for each in spec.trainings)
     if n_workers < _SEVERAL or not candidates or candidates >= _MANY * n_workers:
@@ -57,8 +56,8 @@ class ProcessPool(BlockPool):
     """Plays requests on worker processes, which are replaced when they die.
 
     Args:
-        n_workers: Processes that play anything.
-        spare: Further processes that play noise-free episodes alone; None for what `spare_workers` says.
+        n_workers: Processes that play candidates and noise-free episodes.
+        spare: Further processes that play noise-free episodes alone; None for the number of `spare_workers`.
     """
 
     spec: PoolSpec
@@ -78,16 +77,16 @@ class ProcessPool(BlockPool):
 
         Raises:
             OSError: If memory, descriptors or processes run out.
-            NestedTraining: In a worker.
+            NestedTraining: If this process is a worker.
         """
         self.n_processes = self.n_workers + (spare_workers(spec, self.n_workers) if self._spare is None else self._spare)
         self.check_memory(spec, self.n_processes, actors=self.n_processes)
         refuse_workers()
         self._printed, self._warned = set[str](), set[str]()
         self._offer = 0  # number of the last one
-        self._interrupted = False  # by an exception, before workers and requests could be let go of
+        self._interrupted = False  # by an exception, before workers and requests could be released
         self._orphans = False  # whether a lost worker may have left a job that it had claimed
-        self._lost_at = 0  # a ticket of that moment
+        self._lost_at = 0  # a ticket from that moment
         self._hang_detector, self._failures = HangDetector(spec.step_timeout), WorkerFailures(spec, self.n_processes)
         self._selector = self._with_limits_named(selectors.DefaultSelector)
         try:
@@ -118,9 +117,10 @@ class ProcessPool(BlockPool):
             warn_of_late(self.spec.source.name, late)
 
     def reset_after_fork(self) -> None:
-        """In a forked copy. The epoll set is shared: nothing is taken out of it.
+        """Release the workers in a forked copy.
 
-        The copy closes its ends of the sockets, or workers would not see their parent hang up.
+        The copy closes its ends of the sockets, or workers would not see their parent hang up. The epoll set is shared with the
+        parent, so nothing is removed from it.
         """
         workers = list(self._workers.values())
         self._workers.clear()
@@ -152,26 +152,30 @@ class ProcessPool(BlockPool):
         return open_.first_ticket
 
     def _open_jobs(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> None:
-        """Let workers claim them."""
+        """Let workers claim jobs of a request."""
         open_.slot.todo[: len(jobs)] = jobs[::-1]
         _core.commit(open_.slot.unclaimed, 0, open_.ticket << TICKET_SHIFT | len(jobs))  # from here on they can be claimed
         self._offer += 1
-        wanted = len(jobs) + len(jobs) // 4 + 1  # some more: one that is slow to wake should not be waited for
+        wanted = len(jobs) + len(jobs) // 4 + 1  # some more, as one may be slow to wake
         for worker in self._workers.values():
             plays_them = worker.index < self.n_workers or not open_.slot.layout.num_pairs
             if plays_them and wanted and worker.offer(self._offer):
                 wanted -= worker.ready
 
     def wait(self, tickets: Collection[int]) -> None:
-        """Also raises WorkerError where a worker cannot build its environment, WorkerCrashed (WorkerTimeout when it hung) where
-        workers are lost again and again outside any episode, and none is finished; requests are forgotten then.
+        """Return once one of these requests is finished. After an exception all requests are forgotten.
+
+        Raises:
+            WorkerError: If a worker cannot build its environment.
+            WorkerCrashed: If workers are lost again and again outside any episode, and none is finished.
+            WorkerTimeout: The same, if the last one hung.
         """
         self._interrupted = True
         self._failures.begin_waiting()
         try:
-            timeout = 0.0  # whoever died while nobody watched is met first
+            timeout = 0.0  # workers that have died since the last call are handled first
             while timeout == 0.0 or not self._is_any_finished(tickets):
-                if len(self._workers) < self.n_processes:  # an error has ended them
+                if len(self._workers) < self.n_processes:  # an error has ended some
                     self.start()
                 if self._handle_events(timeout):
                     break
@@ -179,26 +183,32 @@ class ProcessPool(BlockPool):
             if self.spec.on_env_error == PENALISE or self.block.workers[:, NOTICES].any():
                 self.block.workers[:, NOTICES] = 0
                 for worker in list(self._workers.values()):
-                    self._receive(worker)  # what was sent before its job counted as done
+                    self._receive(worker)  # messages that were sent before the last job was done
         except BaseException:
             self.forget()
             raise
         self._interrupted = False
 
     def collect(self, ticket: int) -> Batch:
-        """Also raises WorkerCrashed (WorkerTimeout when it hung) when one job loses its worker three times."""
+        """Return a finished request's results, and free its slot.
+
+        Raises:
+            WorkerError: For an environment's exception.
+            WorkerCrashed: If one job has lost its worker three times.
+            WorkerTimeout: The same, if the last one hung.
+        """
         open_ = self._requests[ticket]
         if open_.error is None:
             self._hang_detector.learn(float(open_.slot.seconds[open_.jobs].max()), open_.submitted)
         return self._requests.collect(ticket)
 
     def forget(self) -> None:
-        """Drop every request, and end every worker, whatever it does: none may write into a slot that is given to another."""
+        """Drop all requests, and end all workers, even during an episode: none may write to the slot of a later one."""
         if self._block is None:  # in a forked copy
             self._requests.forget()
             return
         self._interrupted = True
-        for slot in self._block.slots:  # a job that is claimed later would be played in the slot of another request
+        for slot in self._block.slots:  # so that no job is claimed any more
             _core.commit(slot.unclaimed, 0, 0)
         self._requests.forget()
         self._failures.forget()
@@ -206,7 +216,7 @@ class ProcessPool(BlockPool):
         self._interrupted = False
 
     def _is_any_finished(self, tickets: Collection[int]) -> bool:
-        """Look at the open requests, and open again what lost workers have left."""
+        """Look at the open requests, and reopen jobs that lost workers have left."""
         for open_ in self._requests.unfinished():
             if _core.committed(open_.slot.unclaimed, 0) & UNCLAIMED or (
                 not self._orphans and open_.still_waiting_for_last_missing()
@@ -220,11 +230,11 @@ class ProcessPool(BlockPool):
         return any(self.is_finished(ticket) for ticket in tickets)
 
     def _may_have_orphans(self, open_: OpenRequest) -> bool:
-        """A request of which a lost worker had claimed a job; which one shows when none is unclaimed."""
+        """Whether a lost worker may have claimed a job of the request. The job is known when none is unclaimed."""
         return open_.ticket <= self._lost_at
 
     def _orphans_among(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
-        """The jobs that no worker is at; None while one is about to claim a job.
+        """Return the jobs that no worker plays; None while a worker is about to claim one.
 
         Rows are read before flags: a worker that has finished a job sets the flag before it clears its row.
         """
@@ -239,7 +249,7 @@ class ProcessPool(BlockPool):
         return np.array([job for job in jobs.tolist() if job in left], dtype=np.int64)
 
     def _open_again(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> None:
-        """Under a new ticket."""
+        """Reopen jobs under a new ticket."""
         open_.rerun += len(jobs) - (_core.committed(open_.slot.unclaimed, 0) & UNCLAIMED)  # those were never begun
         open_.ticket = self._requests.new_ticket()
         self._open_jobs(open_, jobs)
@@ -265,18 +275,18 @@ class ProcessPool(BlockPool):
         return worker
 
     def _with_limits_named(self, make: Callable[[], _Made]) -> _Made:
-        """The result of make(). When descriptors or processes run out, the error names the limit."""
+        """Return make(). If descriptors or processes run out, the error names the limit."""
         try:
             return make()
         except (OSError, RuntimeError) as error:
             raise explained(error, self.n_processes, len(self._workers)) from error
 
     def _has(self, worker: Worker) -> bool:
-        """Whether it was not ended meanwhile, as by an error in what another has sent."""
+        """Whether a worker is still the pool's: an error in another's message may have ended it."""
         return self._workers.get(worker.index) is worker
 
     def _show(self, worker: Worker) -> None:
-        """Pass on what a worker wrote to stderr; a line that many workers write appears once."""
+        """Show what a worker wrote to stderr; a line that many workers write appears once."""
         lines, open_ = worker.read_stderr()
         for line in lines:
             if line and line not in self._printed:
@@ -287,11 +297,11 @@ class ProcessPool(BlockPool):
             self._release(worker.stderr)
 
     def _release(self, channel: Any) -> None:
-        with contextlib.suppress(KeyError, ValueError, OSError):  # it is released or closed already
+        with contextlib.suppress(KeyError, ValueError, OSError):  # already released or closed
             self._selector.unregister(channel)
 
     def _end(self, worker: Worker) -> None:
-        """Reap one that has hung up, hangs or is stopped; how it died is its own exit status, where it has one."""
+        """Reap a worker that has hung up, hangs or is stopped. If it ends by itself, its exit status tells the cause."""
         if worker.killed_for:
             self._see_off([worker])
             return
@@ -310,7 +320,7 @@ class ProcessPool(BlockPool):
         worker.reap()
 
     def _see_off(self, workers: list[Worker]) -> list[Worker]:
-        """Ask workers to close their environments and to leave, and reap them; returns those that had to be killed."""
+        """Ask workers to close their environments and to end, and reap them. Returns those that had to be killed."""
         for worker in workers:
             self._release(worker.connection)
             worker.ask_to_leave()
@@ -321,7 +331,7 @@ class ProcessPool(BlockPool):
         return late
 
     def kill(self) -> None:
-        """End every worker, whatever it does; the next request starts new ones."""
+        """End all workers, even during an episode; the next request starts new ones."""
         with interrupts_wait():
             late = self._see_off(list(self._workers.values()))
             warn_of_late(self.spec.source.name, late)  # before an interrupt that waits is raised
@@ -329,11 +339,11 @@ class ProcessPool(BlockPool):
     # --- what workers do --------------------------------------------------------------------------------------------
 
     def wake_by(self, fd: int) -> None:
-        """Let `wait` also return while this descriptor can be read, for a caller that has something else to do then."""
+        """Let `wait` return also if this descriptor can be read, for a caller that has something else to do then."""
         self._selector.register(fd, selectors.EVENT_READ)
 
     def _handle_events(self, timeout: float) -> bool:
-        """Wait at most `timeout` seconds for an event, and handle all of them; returns whether `wake_by`'s was one."""
+        """Wait at most `timeout` seconds for events, and handle them. Returns whether `wake_by`'s was one."""
         is_woken = False
         for key, _ in self._selector.select(timeout):
             if key.data is None:
@@ -354,13 +364,21 @@ class ProcessPool(BlockPool):
         return is_woken
 
     def _receive(self, worker: Worker, is_there: bool = False) -> bool:
-        """Take what it has sent; False when it hung up. is_there: something has come, or its end."""
+        """Handle the messages of a worker.
+
+        Args:
+            worker: The worker.
+            is_there: Whether a message, or the end of the connection, is known to be there.
+
+        Returns:
+            False if the worker has hung up.
+        """
         try:
             while self._has(worker) and (is_there or worker.has_sent()):
                 is_there, message = False, worker.connection.recv_bytes()
                 if len(message) == OFFER_BYTES:
                     worker.idle_after = int.from_bytes(message, "little")
-                    worker.offer(self._offer)  # it was late where there is a newer one
+                    worker.offer(self._offer)  # if there is a newer one
                 elif message == WORN:
                     self._renew(worker)
                 elif message != LOOK:
@@ -374,17 +392,17 @@ class ProcessPool(BlockPool):
             self._handle_failure(worker, message)
         elif message.kind not in self._warned:
             self._warned.add(message.kind)
-            warnings.warn(message.text, RuntimeWarning, stacklevel=level_outside())
+            warn_user(message.text)
 
     def _handle_failure(self, worker: Worker, failed: Failed) -> None:
         cause = None
-        with contextlib.suppress(Exception):  # it may load in the worker alone
+        with contextlib.suppress(Exception):  # its class may exist in the worker only
             cause = pickle.loads(failed.exception) if failed.exception else None
         if failed.job in (BUILDING, LOADING):
             doing = "while it was built" if failed.job == BUILDING else "while a worker imported what builds it"
             self._show(worker)
             trace = failed.trace
-            if output := worker.last_output():  # what comes before the environment is built is not shown
+            if output := worker.last_output():  # lines from before the environment is built are not shown
                 trace = f"{trace}\nThe worker's last output:\n{output}"
             where = f"{self.spec.source.name}, {doing}"
             raise WorkerError(
@@ -392,7 +410,7 @@ class ProcessPool(BlockPool):
             ) from cause
         open_ = self._requests.at(failed.slot, failed.ticket)
         if open_ is None or open_.error is not None:
-            return  # its request has met another error
+            return  # its request has another error
         episode = describe_episode(self.spec, open_.slot, failed.job, failed.episode)
         if failed.penalised:
             open_.penalised = failed.summary
@@ -400,18 +418,12 @@ class ProcessPool(BlockPool):
             return
         if open_.finished:
             return  # another worker was found to have done the job
-        error = WorkerError(
-            f"{failed.summary}\n[in the {failed.origin}: {episode.text}; to play this episode again in one process: "
-            f"{episode.replay}]\n\n{failed.trace}",
-            episode.generation,
-            episode.job,
-            episode.env_seed,
-        )
+        error = episode_error(episode, failed.summary, failed.origin, failed.trace)
         error.__cause__ = cause
         self._fail(open_, error)
 
     def _fail(self, open_: OpenRequest, error: WorkerError) -> None:
-        """End a request with an error; the others continue. Workers start again: the state of their environments is unknown."""
+        """End a request with an error; the others continue, with new workers: environments may be in any state."""
         open_.error, open_.finished = error, True
         _core.commit(open_.slot.unclaimed, 0, 0)
         self.kill()
@@ -419,11 +431,11 @@ class ProcessPool(BlockPool):
             self._open_again(other, other.uncommitted())
 
     def _generation(self) -> int:
-        """The last one that a request is of."""
+        """Return the newest generation among the requests, from 0; -1 for none."""
         return max((int(open_.slot.words[GENERATION]) for open_ in self._requests.unfinished()), default=-1)
 
     def _replace(self, worker: Worker) -> None:
-        """Reap a worker that is dead or has to die, and start another in its place."""
+        """Reap a worker that is dead or has to die, and start a new one."""
         self._show(worker)
         with interrupts_wait():
             self._end(worker)
@@ -431,7 +443,7 @@ class ProcessPool(BlockPool):
         open_, job = self._unfinished_job(worker)
         failure = self._failures.record(worker, open_, job, self._generation() + 1, self.block.slots)
         if failure.error is None:
-            warnings.warn(failure.message, RuntimeWarning, stacklevel=level_outside())
+            warn_user(failure.message)
             self.start()
         elif open_ is None or failure.ends_all:
             raise failure.error
@@ -439,18 +451,18 @@ class ProcessPool(BlockPool):
             self._fail(open_, failure.error)
 
     def _renew(self, worker: Worker) -> None:
-        """Let one that holds no job close its environment and end, and start another in its place."""
+        """Let a worker without a job close its environment and end, and start a new one."""
         with interrupts_wait():
             late = self._see_off([worker])
         warn_of_late(self.spec.source.name, late)
         self.start()
 
     def _note_orphans(self) -> None:
-        """A lost worker may have claimed a job of any request that is open now."""
+        """Note that a lost worker may have claimed a job of any request that is open now."""
         self._orphans, self._lost_at = True, self._requests.new_ticket()
 
     def _unfinished_job(self, worker: Worker) -> tuple[OpenRequest | None, int]:
-        """The job that a dead worker had claimed and not committed, and its request; None for none."""
+        """Return the job that a dead worker had claimed and not committed, with its request; (None, -1) for none."""
         job, number, ticket = (int(worker.row[column]) for column in (JOB, SLOT, TICKET))
         open_ = self._requests.at(number, ticket) if job >= 0 else None
         if open_ is not None and not open_.finished and open_.slot.committed[job] < open_.first_ticket:

@@ -1,6 +1,6 @@
-"""A worker process: build the environment once, then claim and run jobs until the parent hangs up.
+"""A worker process: builds the environment once, then claims and runs jobs until the parent hangs up.
 
-Started by worker_process.py in a fresh interpreter, so scripts need no `__main__` guard, notebooks work, and no lock is forked.
+worker_process.py starts it in a fresh interpreter, so scripts need no `__main__` guard, notebooks work, and no lock is forked.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from fastes.system.console import output_lasts
 from fastes.system.forks import CopiesEndHere
 from fastes.system.interrupts import STOP_SIGNALS
 
-_STAY_SECONDS = 0.001
+_STAY_SECONDS = 0.001  # on each core
 
 
 class Leave(BaseException):
@@ -74,18 +74,18 @@ def main(arguments: tuple[int, ...]) -> None:
     die_first_when_memory_is_short()
     os.set_inheritable(given.connection_fd, False)
     connection = Connection(given.connection_fd)
-    os.register_at_fork(after_in_child=connection.close)  # what an environment forks hears and says nothing
+    os.register_at_fork(after_in_child=connection.close)  # a process that an environment forks must not use it
     with report_errors_to_parent(given.connection_fd), CopiesEndHere("the import of what builds the environment"):
         start: Start = cloudpickle.loads(os.pread(given.start_fd, given.start_size, 0))
     os.set_inheritable(given.start_fd, False)
     hung_up = contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError)
     with output_lasts(), hung_up, CopiesEndHere(f"the environment {start.spec.source.name}"):
         serve(connection, start, given)
-    signal.signal(LEAVE_SIGNAL, signal.SIG_IGN)  # it may come yet, while Python takes its handlers back: it leaves already
+    signal.signal(LEAVE_SIGNAL, signal.SIG_IGN)  # it may still come while Python restores its handlers
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Linux kills this process when its parent ends; elsewhere the closed pipe does."""
+    """Let Linux kill this process when its parent ends; on other systems the closed pipe ends it."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
@@ -94,9 +94,9 @@ def die_with_parent(parent_pid: int) -> None:
 
 
 def leave_signals_to_parent(handler: Callable[[int, object], None]) -> None:
-    """Ctrl-C, termination and hang-up reach the whole process group, and the parent ends the generation first.
+    """Do not end by Ctrl-C, SIGTERM and SIGHUP, which reach the whole process group: the parent commits its generation first.
 
-    SIGTERM has a handler, and is not ignored: programs that an environment starts would inherit that.
+    SIGTERM and SIGHUP get a handler: programs that an environment starts would inherit that they are ignored.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -107,12 +107,12 @@ _TO_END = (signal.SIGTERM, signal.SIGHUP)
 
 
 def watch_forks() -> None:
-    """Let processes that an environment forks handle signals in the default way."""
+    """Let processes that an environment forks handle SIGTERM and SIGHUP in the default way."""
     os.register_at_fork(before=hold_signals, after_in_parent=let_signals_come, after_in_child=take_signals_back)
 
 
 def hold_signals() -> None:
-    """While an environment forks: Python drops what comes to the copy before it runs, and env.close would wait for its end."""
+    """Block signals during a fork: Python drops one that reaches the copy before it runs, and env.close would wait for ever."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _TO_END)
 
 
@@ -121,29 +121,30 @@ def let_signals_come() -> None:
 
 
 def take_signals_back() -> None:
-    """A process that an environment has forked ends by them, as a started process does: env.close may rely on it."""
+    """Let a forked process end by these signals, as a started process does: env.close may rely on it."""
     for number in _TO_END:
         signal.signal(number, signal.SIG_DFL)
     let_signals_come()
 
 
 class Signals:
-    """Handles signals: one raises Leave if the parent has asked for it in this worker's row, and else does nothing.
+    """Handles signals: raises Leave if the parent has asked for that in this worker's row, and does nothing otherwise.
 
     Attributes:
-        masked: Whether Leave is held back: building and closing the environment must not be cut short.
+        masked: Whether Leave is held back, because building and closing an environment must not be interrupted.
     """
 
     def __init__(self, row: npt.NDArray[np.int64]) -> None:
         self.row, self.pid, self.masked = row, os.getpid(), True
 
     def listen(self) -> None:
+        """Install the handlers."""
         leave_signals_to_parent(self._handle)
         signal.signal(LEAVE_SIGNAL, self._handle)
 
     @contextlib.contextmanager
     def uninterruptible(self) -> Iterator[None]:
-        """Hold Leave back meanwhile. The row's flag still says that the parent has asked."""
+        """Hold Leave back meanwhile. The row's flag keeps the parent's request."""
         before, self.masked = self.masked, True
         try:
             yield
@@ -157,7 +158,7 @@ class Signals:
 
 
 def die_first_when_memory_is_short() -> None:
-    """A worker can be replaced, its parent cannot."""
+    """Make the system end this process before its parent, which cannot be replaced."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
         adjustment = min(int(file.read()) + 500, 1000)
         file.seek(0)
@@ -180,33 +181,33 @@ def serve(connection: Connection, start: Start, given: Arguments) -> None:
             if runner is not None:
                 if index >= start.n_workers and len(available()) <= start.n_workers:
                     runner.wrap_evaluation_env = Roaming
-                signals.masked = False  # half an environment could not be closed
+                signals.masked = False  # the environment is whole now, and can be closed
                 work(connection, runner, row, signals, kinds_of(start, index))
         finally:
             signals.masked = True
     except Leave:
         pass
     finally:
-        if os.getpid() == signals.pid:  # and no process that the environment has forked
+        if os.getpid() == signals.pid:  # this is no process that the environment has forked
             signals.listen()
             try:
                 if runner is not None:
                     runner.close()
             finally:
                 _core.commit(row, STAGE, CLOSED)
-                connection.close()  # what is left behind, a thread say, must not keep it
+                connection.close()  # a thread that is left behind must not keep it
 
 
 def available() -> list[int]:
-    """The cores that this process may run on; none if the system does not say."""
+    """Return the cores that this process may run on; [] if the system does not tell."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 class Roaming:
-    """An environment whose process goes from core to core while it is played.
+    """An environment whose process moves from core to core while it plays.
 
-    Each core has a worker. The system would leave this process on one of them, whose candidates the whole generation would
-    have to wait for; so it takes a little time from every core.
+    Each core has a worker. The system would leave this process on one core, and the whole generation would wait for the
+    candidates there. So it takes a little time from every core.
     """
 
     def __init__(self, env: Any) -> None:
@@ -225,14 +226,14 @@ class Roaming:
         return self._env.step(action)
 
     def __del__(self) -> None:
-        """The episode is over."""
+        """Allow all cores again: the episode is over."""
         with contextlib.suppress(OSError):
             if self._cores:
                 os.sched_setaffinity(0, self._cores)
 
 
 def kinds_of(start: Start, index: int) -> list[range]:
-    """The slots whose jobs a worker plays, in the order in which it looks at them; noise-free episodes alone for some."""
+    """Return the slots whose jobs a worker plays, in the order of claiming. Spare workers play noise-free episodes alone."""
     number, all_slots = start.layout.num_generations, len(start.layout.slots())
     candidates, evaluations = range(number), range(number, all_slots)
     if index >= start.n_workers:
@@ -243,10 +244,10 @@ def kinds_of(start: Start, index: int) -> list[range]:
 def build(
     connection: Connection, spec: PoolSpec, registrations: bytes, block: SharedBlock, index: int, signals: Signals
 ) -> JobRunner | None:
-    """Build what runs jobs. If that raises, report the exception to the parent and return None."""
+    """Build the environment and the actors. If that raises, report the exception to the parent and return None."""
 
     def notify(kind: str, text: str) -> None:
-        if os.getpid() == signals.pid:  # a process that the environment has forked has no parent to tell
+        if os.getpid() == signals.pid:  # a process that the environment has forked must not send
             connection.send(Notice(kind, text))
             _core.commit(block.workers[index], NOTICES, 1)
 
@@ -257,7 +258,7 @@ def build(
                 warnings.simplefilter("ignore")
             runner = JobRunner(spec, block, index, signals.uninterruptible, notify)
         limit_threads()
-        close_before_end(signals.uninterruptible()(runner.close))  # a signal to leave would cut it short
+        close_before_end(signals.uninterruptible()(runner.close))
     except Exception as error:
         connection.send(failure(BUILDING, 0, error))
         return None
@@ -280,7 +281,7 @@ def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], 
     block = runner.block
     while not row[LEAVE]:
         offer = connection.recv_bytes()
-        signals.listen()  # whatever the environment has installed
+        signals.listen()  # the environment may have installed handlers
         owes_a_look = False
         while (claimed := claim(block, row, kinds)) is not None:
             number, ticket, job = claimed
@@ -295,7 +296,7 @@ def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], 
                 runner.run(slot, ticket, job, report)
             except Exception as error:
                 connection.send(_failed(claimed, row, error))
-                return  # what comes next may be a job of another request, and nobody knows what state the environment is in
+                return  # the environment may be in any state, and the next job of another request
             if row[LEAVE]:
                 return  # the environment has swallowed the exception, or taken over the signal
             if runner.is_worn:
@@ -309,8 +310,8 @@ def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], 
 def claim(block: SharedBlock, row: npt.NDArray[np.int64], kinds: list[range]) -> tuple[int, int, int] | None:
     """Claim a job and note it in the worker's row.
 
-    The parent can distinguish the jobs that a dead worker leaves from those that other workers hold: a worker sets CLAIMING
-    before it claims, and clears it once its row names the job.
+    CLAIMING is set before the claim and cleared once the row names the job, so that the parent can distinguish jobs that a
+    dead worker has left from those that other workers hold.
 
     Returns:
         The number of the job's slot, its ticket, and the job; None if no job is left.

@@ -14,18 +14,18 @@ from fastes.rollout.job import EpisodeDescription, PoolSpec, describe_episode
 from fastes.rollout.shared_block import EPISODE, EVALUATION_STEPS, JOB, STEPS, RequestSlot
 
 TICK = 0.25  # seconds between looks
-_PAUSE = 1.0  # a look that comes later than this after the last one counts as this: the parent itself was stopped or starved
+_PAUSE = 1.0  # the most that a look counts: if more time has passed since the last, the parent itself was stopped or starved
 _FACTOR = 20.0
 _FLOOR = 60.0
 _UNLEARNED = 600.0  # for the first episodes, and for building an environment
 HUNG = "hung"
 _MAX_CRASHES = 3  # of one job, or of a worker's row while it builds its environment
-_MAX_FRUITLESS = 6  # for each worker, where no episode was ever finished
-_MAX_IDLE = 6  # of a worker's row in a row, outside any episode, while nobody finishes one
+_MAX_FRUITLESS = 6  # per worker, if no episode was ever finished
+_MAX_IDLE = 6  # of a worker's row, outside any episode, while no worker finishes one
 
 
 class _Seen(NamedTuple):
-    """How a worker was when it was last looked at: (job, steps, ready), how long it has been so, and whether stopped."""
+    """A worker at the last look: (job, steps, ready), the seconds since that changed, and whether it was stopped."""
 
     state: tuple[int, int, bool]
     waited: float
@@ -33,11 +33,14 @@ class _Seen(NamedTuple):
 
 
 class HangDetector:
-    """Finds workers that are alive and do not work.
+    """Finds workers that are alive and do not work: stopped by a signal, in an env.step that never returns, or silent.
 
-    timeout: seconds that a worker in an episode may go without an env.step; None learns it: 20 times the longest job so
-    far, at least 60 s, and 600 s before the first. Time is counted as this process sees it, so that a training that was
-    suspended as a whole, or starved, blames no worker.
+    Time is counted as this process sees it, so that no worker is blamed if the whole training was suspended or starved.
+
+    Args:
+        timeout: Seconds without an env.step after which a worker in an episode is hung. None learns it: 20 times the longest
+            job so far, at least 60 s, and 600 s before the first.
+        clock: Returns seconds.
     """
 
     def __init__(self, timeout: float | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,18 +52,20 @@ class HangDetector:
 
     @property
     def counted(self) -> float:
-        """Seconds that this process has seen pass, until now."""
+        """Seconds that this process has seen pass."""
         return self._counted + min(self.clock() - self._looked_at, _PAUSE)
 
     def learn(self, seconds: float, begun: float) -> None:
-        """A job took so long by the wall clock; no longer than what was counted since it was asked for.
+        """Note the seconds of a job; at most those counted since its request.
 
-        begun: what was counted then.
+        Args:
+            seconds: By the wall clock.
+            begun: `counted` at the time of the request.
         """
         self._longest = max(self._longest, min(seconds, self.counted - begun))
 
     def forget(self) -> None:
-        """Hold no worker, and so no part of the pool's memory."""
+        """Drop all workers, and with them the pool's memory."""
         self._seen = {}
 
     @property
@@ -71,9 +76,14 @@ class HangDetector:
         return max(_FLOOR, _FACTOR * self._longest) if self._longest else _UNLEARNED
 
     def check(self, workers: Collection[Worker], awaited: bool = True) -> list[tuple[Worker, str]]:
-        """(worker, what is wrong with it) of each that has to be replaced; looks at most once a TICK.
+        """Look at the workers, at most once per TICK.
 
-        awaited: whether a request has jobs that are not done. If no worker is at one of them, all workers are late.
+        Args:
+            workers: The pool's.
+            awaited: Whether a request has jobs that are not done. If no worker is at one of them, all workers are late.
+
+        Returns:
+            The workers that have to be replaced, each with its fault.
         """
         now = self.clock()
         passed = min(now - self._looked_at, _PAUSE)
@@ -101,16 +111,17 @@ class HangDetector:
 
 
 def _is_busy(worker: Worker) -> bool:
-    """Whether it has something to do: a job, its environment to build, or an offer of jobs that it has not answered."""
+    """Whether it has something to do: a job, an environment to build, or an offer that it has not answered."""
     return int(worker.row[JOB]) >= 0 or not worker.ready or worker.owes_an_answer
 
 
 class WorkerFailure(NamedTuple):
-    """A worker was lost.
+    """The loss of a worker.
 
-    message: in words.
-    error: what to give up with; None where a new worker takes its place.
-    ends_all: whether all requests end with it, and not that of the job alone.
+    Attributes:
+        message: The loss in words.
+        error: The error to give up with; None if a new worker replaces the lost one.
+        ends_all: Whether the error ends all requests, and not only the job's.
     """
 
     message: str
@@ -119,33 +130,38 @@ class WorkerFailure(NamedTuple):
 
 
 class WorkerFailures:
-    """Counts the failures of a pool of n_processes workers."""
+    """Counts the losses of a pool's workers.
+
+    Args:
+        spec: The pool's.
+        n_processes: The number of its workers.
+    """
 
     def __init__(self, spec: PoolSpec, n_processes: int) -> None:
         self.spec, self.n_processes = spec, n_processes
         self._unbuilt: Counter[int] = Counter()  # of a worker's row, while it built its environment
         self._idle: Counter[int] = Counter()  # of a worker's row, outside any episode, since one was finished
-        self._done_then = 0  # what `_commits` was at the last of these
+        self._done_then = 0  # `_commits` at the last of these
         self._fruitless = 0  # episodes that lost their worker before any was finished
 
     def begin_waiting(self) -> None:
-        """A training waits for a request: what was in the way of building an environment may be over."""
+        """Forget losses during building: a training waits again, and their cause may be over."""
         self._unbuilt.clear()
 
     def forget(self) -> None:
-        """All requests are over, and all workers will be others."""
+        """Forget losses outside any episode: all requests are over, and all workers will be new."""
         self._idle.clear()
 
     def record(
         self, worker: Worker, open_: OpenRequest | None, job: int, generation: int, slots: Sequence[RequestSlot]
     ) -> WorkerFailure:
-        """Record that a worker died at a job of a request, or outside any episode (None).
+        """Record the death of a worker.
 
         Args:
-            worker: The dead one.
-            open_: The request.
+            worker: The dead worker.
+            open_: The request whose job it played; None outside any episode.
             job: The number of the job.
-            generation: The running one, from 1; 0 for none.
+            generation: The running generation, from 1; 0 for none.
             slots: Those of all requests.
         """
         how, episode, again, done = worker.how_it_died(), None, "", _commits(slots)
@@ -169,10 +185,10 @@ class WorkerFailures:
         return WorkerFailure(message, _error(worker, lost, episode, generation), open_ is None)
 
     def _outside(self, worker: Worker, done: int) -> tuple[int, int]:
-        """How often its row has lost a worker outside any episode, and how often it may.
+        """Return how often its row has lost a worker outside any episode, and how often it may.
 
-        A worker that is ready may be killed at any time, through no job's fault. But if that happens again and again, and no
-        worker finishes an episode in between, the next one will not either.
+        A worker that is ready may be killed at any time, which is no job's fault. But if that happens again and again, and no
+        worker finishes an episode in between, the pool gives up.
         """
         if not worker.ready:
             self._unbuilt[worker.index] += 1
@@ -185,12 +201,12 @@ class WorkerFailures:
 
 
 def _commits(slots: Sequence[RequestSlot]) -> int:
-    """Grows with every job that is finished: its flag is set to a ticket above those before."""
+    """Return a number that grows with every finished job, whose flag is set to a ticket above those before."""
     return sum(int(slot.committed.sum()) for slot in slots)
 
 
 def _error(worker: Worker, lost: str, episode: EpisodeDescription | None, generation: int) -> WorkerCrashed:
-    """The exception for workers that are lost again and again. lost: a sentence."""
+    """Return the error for workers that are lost again and again. lost: a sentence."""
     kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
     again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""
     output = worker.last_output()

@@ -1,4 +1,4 @@
-"""Messages of a worker to its parent, also before it could import anything else. Imports little for that."""
+"""Messages between a worker and its parent. Imports little: the first message may be that nothing else can be imported."""
 
 from __future__ import annotations
 
@@ -17,34 +17,42 @@ from typing import NamedTuple, NoReturn
 from fastes.errors import frames_of, origin_of, summary_of, writable
 
 MARK = "FASTES_WORKER"  # an environment variable of workers and of all that they start
-# One that environments leave alone, where there is one. Not one of the last two: under qemu-user there are none.
+# A signal that environments do not use, if the system has one. qemu-user lacks the last two.
 LEAVE_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal.SIGTERM
-LOOK = b""  # what tells the parent that a job is done, of a request that has none left to claim: it may be finished
-WORN = b"worn"  # that a worker has played as many episodes as one may, and waits for its end
-READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr, not shown
-BUILDING = -1  # stands for a job while the environment was built
-LOADING = -2  # and before, while the worker imported what builds it
+LOOK = b""  # to the parent: a job is done, and its request, which has none left to claim, may be finished
+WORN = b"worn"  # to the parent: this worker has played as many episodes as one may, and waits for its end
+READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr that is not shown
+BUILDING = -1  # the job of a Failed while the environment was built
+LOADING = -2  # and before that, while the worker imported the code that builds it
 _closing: list[Callable[[], object]] = []
-_line = (-1, -1)  # the connection's descriptor, and the process whose it is
+_line = (-1, -1)  # the connection's descriptor, and the process that it belongs to
 
 
 class Notice(NamedTuple):
-    """A warning for the user about what the environment does; its job continues. kind: each is shown once."""
+    """A warning about the environment; the job continues.
+
+    Attributes:
+        kind: Each kind is shown once.
+        text: The warning.
+    """
 
     kind: str
     text: str
 
 
 class Failed(NamedTuple):
-    """An exception in an episode.
+    """An exception in an episode, or before the first one.
 
-    job, episode: which one; job is BUILDING or LOADING outside of any.
-    slot, ticket: whose job it is.
-    summary: its type and what it says.
-    trace: where it came from.
-    exception: pickled, b'' if it cannot be.
-    penalised: the job is done all the same, with a return of NaN.
-    origin: 'environment' or 'policy'.
+    Attributes:
+        job: The job; BUILDING or LOADING before the first one.
+        episode: The number of the job's episode.
+        summary: The exception's type and message.
+        trace: Its traceback.
+        exception: The pickled exception; b'' if it cannot be pickled or is large.
+        origin: 'environment' or 'policy'.
+        penalised: Whether the job is done with a return of NaN.
+        slot: The number of the job's slot.
+        ticket: The ticket under which it was claimed.
     """
 
     job: int
@@ -52,34 +60,35 @@ class Failed(NamedTuple):
     summary: str
     trace: str
     exception: bytes
-    penalised: bool
     origin: str
+    penalised: bool = False
     slot: int = 0
     ticket: int = 0
 
 
-def failure(job: int, episode: int, error: Exception, penalised: bool = False) -> Failed:
-    """The message, small enough to go through the pipe at once: a worker that is stopped halfway must not hold its parent."""
+def failure(job: int, episode: int, error: Exception) -> Failed:
+    """Make a message that is small enough to be sent at once: a worker that is stopped halfway must not block its parent."""
     try:
         pickled = pickle.dumps(error)
         pickle.loads(pickled)
     except Exception:
         pickled = b""
     summary, trace = _shortened(summary_of(error), 2000), _shortened(frames_of(error), 6000)
-    return Failed(job, episode, summary, trace, pickled if len(pickled) <= 6000 else b"", penalised, origin_of(error))
+    return Failed(job, episode, summary, trace, pickled if len(pickled) <= 6000 else b"", origin_of(error))
 
 
 def _shortened(text: str, limit: int) -> str:
-    """The beginning and the end of a text of at most limit bytes in ASCII."""
+    """Return a text of at most `limit` bytes: its beginning and its end, in ASCII, if it is longer."""
     text = text.encode("ascii", "backslashreplace").decode() if len(text.encode()) > limit else text
     return text if len(text) <= limit else f"{text[: limit // 3]}\n[...]\n{text[-limit // 2 :]}"
 
 
 @contextlib.contextmanager
 def report_errors_to_parent(connection_fd: int) -> Iterator[None]:
-    """Tell the parent of an exception in the block, with which this process ends.
+    """Report an exception in the block to the parent, and end this process.
 
-    connection_fd: this process's end of a multiprocessing Connection.
+    Args:
+        connection_fd: This process's end of a multiprocessing Connection.
     """
     global _line
     _line = connection_fd, os.getpid()
@@ -101,7 +110,7 @@ def is_worker() -> bool:
 
 
 def report_and_end(error: Exception) -> NoReturn:
-    """Report an exception to the parent and end this worker at once, so that no code that catches it runs."""
+    """Report an exception to the parent and end this worker at once, so that no handler of the user's can catch it."""
     report(error)
     for close in _closing:
         with contextlib.suppress(BaseException):
@@ -110,11 +119,11 @@ def report_and_end(error: Exception) -> NoReturn:
 
 
 def report(error: Exception) -> None:
-    """Send a Failed of no job, unless this is a forked copy. By hand: importing multiprocessing may be what does not work."""
+    """Send a Failed without a job, unless this is a forked copy. Importing multiprocessing may fail, so this does without."""
     if not is_worker():
         return
     failed = failure(LOADING, 0, error)
-    if error.__traceback__ is None:  # it was not raised: the way to here is what tells
+    if error.__traceback__ is None:  # it was not raised: show the way to here
         failed = failed._replace(trace=_shortened(writable("".join(traceback.format_stack(sys._getframe(1)))), 6000))
     if advice := standard_name_among(error.__traceback__):
         failed = failed._replace(summary=f"{failed.summary}\n{advice}")
@@ -126,7 +135,7 @@ def report(error: Exception) -> None:
 
 
 def standard_name(name: str, file: str) -> str:
-    """Advice if a module has taken the name of one of the standard library; '' if it has not."""
+    """Return advice if a module's file shadows one of the standard library; else ''."""
     top = name.partition(".")[0]
     if top not in sys.stdlib_module_names or os.path.abspath(file).startswith(sysconfig.get_path("stdlib") + os.sep):
         return ""
@@ -134,7 +143,7 @@ def standard_name(name: str, file: str) -> str:
 
 
 def standard_name_among(trace: TracebackType | None) -> str:
-    """The same for the modules in whose import an exception came."""
+    """Return the same advice for the modules whose import raised an exception."""
     while trace is not None:
         code = trace.tb_frame.f_code
         if code.co_name == "<module>" and not code.co_filename.startswith("<"):

@@ -1,4 +1,4 @@
-"""A worker process as the parent sees it: started in a fresh interpreter, spoken to over a socket, watched, ended."""
+"""A worker process from the parent's side: starts it in a fresh interpreter, sends and receives messages, and ends it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -25,6 +24,7 @@ import cloudpickle
 from fastes import _core
 from fastes.envs.worker_imports import own_registrations
 from fastes.envs.worker_number import WORKER_INDEX
+from fastes.errors import warn_user
 from fastes.pools.processes.worker_messages import LEAVE_SIGNAL, MARK, READY_MARK
 from fastes.pools.unsendable import cannot_be_sent
 from fastes.rollout.job import PoolSpec
@@ -60,15 +60,15 @@ with report_errors_to_parent({fd}): from fastes.pools.processes.worker import ma
 main({arguments!r})
 """
 OFFER_BYTES = 8
-_OFFER_HEAD = OFFER_BYTES.to_bytes(4, "big")  # a message's length: how multiprocessing's connections begin one
+_OFFER_HEAD = OFFER_BYTES.to_bytes(4, "big")  # the length, with which multiprocessing's connections begin a message
 _MAX_LINE = 1 << 16  # bytes of a worker's unfinished line that are kept
-_READS = 16  # chunks of output taken at a time: whoever writes without end must not hold the parent up
-CLOSE_SECONDS = 10.0  # for env.close, and to finish building what is to be closed, on a busy machine too
-SHORT_SECONDS = 1.0  # the same, for a worker that hung already
+_READS = 16  # chunks of output read at a time: a worker that writes without end must not block the parent
+CLOSE_SECONDS = 10.0  # for env.close, after building is finished, on a busy machine too
+_SHORT_SECONDS = 1.0  # the same for a worker that was found to hang
 END_SECONDS = 1.0  # for a process to end once its environment is closed: one with threads left behind never does
 _TICK = 0.05
 _TICK_WITHOUT_PIDFD = 0.005
-_DEATH_SECONDS = 2.0  # for a killed process to end; one in the kernel's hands (a lost network disk) may not
+_DEATH_SECONDS = 2.0  # for a killed process to end; one that waits in the kernel (for a lost network disk) may not
 
 
 class Arguments(NamedTuple):
@@ -89,9 +89,15 @@ class Arguments(NamedTuple):
 
 
 class Start(NamedTuple):
-    """The spec, the shared memory, the kernels to use, and what the parent has registered in Gymnasium.
+    """The data that all workers of a pool start with.
 
-    n_workers: rows of the block from this one on belong to workers that play noise-free episodes alone.
+    Attributes:
+        spec: The pool's, without reference batches.
+        layout: The layout of the shared memory.
+        memory_fd: Its descriptor.
+        kernels: The kernels' variant.
+        registrations: The environments that the parent has registered in Gymnasium, pickled.
+        n_workers: Workers whose index is not below this play noise-free episodes alone.
     """
 
     spec: PoolSpec
@@ -103,7 +109,7 @@ class Start(NamedTuple):
 
 
 class Payload:
-    """Every worker's Start, pickled once, in a file without a name: no pipe can fill up with it."""
+    """The pickled Start of all workers, in a file without a name, since a pipe could fill up."""
 
     def __init__(self, spec: PoolSpec, block: SharedBlock, n_workers: int) -> None:
         own = spec.without_references()
@@ -115,7 +121,7 @@ class Payload:
         self.fd = anonymous_file(self.size)
         with open(self.fd, "wb", closefd=False) as file:
             file.write(content)
-        block.calls.write_to(self.fd, self.size)  # behind it
+        block.calls.write_to(self.fd, self.size)  # after the Start
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -124,14 +130,27 @@ class Payload:
 
 
 class Worker:
-    """A worker process. index: its row of the block's `workers`."""
+    """A worker process.
+
+    Args:
+        index: Its row of the block's `workers`.
+        spec: The pool's.
+        block: The shared memory.
+        payload: The data that it starts with.
+
+    Attributes:
+        sent_offer: The last offer that was sent to it.
+        idle_after: The last offer after which it found no job left.
+        killed_for: The reason why the parent killed it; '' if it did not.
+        stderr_tail: The last lines that it wrote to stderr.
+    """
 
     def __init__(self, index: int, spec: PoolSpec, block: SharedBlock, payload: Payload) -> None:
         self.index, self.row = index, block.workers[index]
         self.row[[JOB, CLAIMING, READY, LEAVE, STAGE]] = -1, 0, 0, 0, 0
         self._show_lines = not spec.env_shown
-        self.sent_offer = self.idle_after = 0  # the last offer it was told of, and the last after which it found nothing left
-        self.killed_for = ""  # why the parent killed it
+        self.sent_offer = self.idle_after = 0
+        self.killed_for = ""
         self.stderr_tail: deque[str] = deque(maxlen=30)
         self._partial = b""
         fill_standard_descriptors()  # an environment, or a callback, may have closed them since
@@ -160,16 +179,16 @@ class Worker:
 
     @property
     def stage(self) -> int:
-        """Its environment's stage: 0 before it is built, OPEN or CLOSED."""
+        """The stage of its environment: 0 before it is built, OPEN or CLOSED."""
         return int(_core.committed(self.row, STAGE))
 
     @property
     def owes_an_answer(self) -> bool:
-        """Whether it has not answered the last offer that it was sent: it plays, or should begin to."""
+        """Whether it has not answered the last offer: it plays, or should begin to."""
         return self.idle_after < self.sent_offer
 
     def offer(self, number: int) -> bool:
-        """Send it word that there are jobs, unless it has not answered the last offer: messages must not pile up.
+        """Tell it that there are jobs, unless it has not answered the last offer: messages must not pile up.
 
         Returns:
             Whether the message was sent.
@@ -185,11 +204,11 @@ class Worker:
         return True
 
     def has_sent(self) -> bool:
-        """Whether a message waits, or the end of all messages. Connection.poll takes a selector for each call."""
+        """Whether a message, or the end of the connection, can be received. Connection.poll would make a selector per call."""
         return bool(self._poll.poll(0))
 
     def is_stopped(self) -> bool:
-        """Whether SIGSTOP or the like has stopped it; a debugger does not count."""
+        """Whether a signal such as SIGSTOP has stopped it; a debugger does not count."""
         if not hasattr(os, "waitid"):
             return False
         with contextlib.suppress(ChildProcessError):
@@ -197,7 +216,7 @@ class Worker:
         return False
 
     def how_it_died(self) -> str:
-        """In words, once it is dead."""
+        """Describe its end, once it is dead."""
         if self.killed_for:
             return self.killed_for
         status = self.process.returncode
@@ -210,11 +229,11 @@ class Worker:
         return f"died by signal {-status}"
 
     def read_stderr(self) -> tuple[list[str], bool]:
-        """The lines that came since the last call, without those of a start whose output the parent has shown itself.
+        """Read what it wrote to stderr since the last call.
 
-        But with what is said of copies that the start has forked.
-
-        And whether more may come: an environment may close or redirect it.
+        Returns:
+            The lines to show, and whether more may come: an environment may close or redirect stderr. Lines from before the
+            environment was built are left out if the parent has built one itself, except those about forked copies.
         """
         lines, open_ = [], True
         with contextlib.suppress(BlockingIOError):
@@ -234,11 +253,11 @@ class Worker:
         return [line for line in lines[:shown_from] if line.startswith(TOLD)] + lines[shown_from:], open_
 
     def last_output(self) -> str:
-        """The end of what it wrote to stderr, an unfinished line too."""
+        """Return the last lines that it wrote to stderr, with an unfinished one."""
         return "\n".join([*self.stderr_tail, self._partial.decode(errors="replace")])
 
     def ask_to_leave(self) -> None:
-        """Whatever it does: to close its environment and end. One that has none yet is killed."""
+        """Ask it to close its environment and to end, even during an episode. Kill it if it has no environment yet."""
         _core.commit(self.row, LEAVE, 1)
         self.connection.close()
         if self.stage:
@@ -250,7 +269,7 @@ class Worker:
         return self.process.poll() is not None
 
     def wait(self, seconds: float) -> None:
-        """Until it has ended, or for so long."""
+        """Wait until it has ended, for at most this long."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=seconds)
 
@@ -264,7 +283,7 @@ class Worker:
         self._close_descriptors()
 
     def reset_after_fork(self) -> None:
-        """See forks.Owner: a forked copy is not its parent, and has neither to wait for it nor to kill it."""
+        """Release it in a forked copy, which is not its parent, and must neither wait for it nor kill it."""
         self.process.returncode = 0
         self._close_descriptors()
 
@@ -277,13 +296,17 @@ class Worker:
 
 
 def see_off(workers: Sequence[Worker], show: Callable[[Worker], None]) -> list[Worker]:
-    """Wait, for all of them together, until workers that were asked to leave have ended, or kill them.
+    """Wait until workers that were asked to leave have ended, or kill them. `reap` has to follow.
 
-    show: passes on what a worker writes meanwhile. Returns those whose environment was not closed in time, without those that
-    hung before. `reap` has to follow.
+    Args:
+        workers: They share one time limit.
+        show: Shows what a worker writes meanwhile.
+
+    Returns:
+        Workers that were killed because closing their environment took too long, without those that hung before.
     """
     asked_at = time.monotonic()
-    limits = {worker: asked_at + (CLOSE_SECONDS if _is_well(worker) else SHORT_SECONDS) for worker in workers}
+    limits = {worker: asked_at + (CLOSE_SECONDS if _is_well(worker) else _SHORT_SECONDS) for worker in workers}
     closed: set[Worker] = set()
     late: list[Worker] = []
     while limits:
@@ -310,7 +333,7 @@ def _is_well(worker: Worker) -> bool:
 
 
 def _wait_for_any(workers: Iterable[Worker]) -> None:
-    """Until one of them has ended, or for a moment."""
+    """Wait until one of them has ended, or for a moment."""
     ends = [worker.pidfd for worker in workers]
     if min(ends, default=0) >= 0:
         wait(ends, _TICK)
@@ -319,18 +342,21 @@ def _wait_for_any(workers: Iterable[Worker]) -> None:
 
 
 def warn_of_late(name: str, late: Sequence[Worker]) -> None:
-    """One warning for all of an environment's workers that had to be killed. name: the environment's."""
+    """Warn once about all workers that had to be killed.
+
+    Args:
+        name: The environment's.
+        late: The workers.
+    """
     if late:
-        warnings.warn(
+        warn_user(
             f"env.close of {name} did not return within {CLOSE_SECONDS:g} s in {len(late)} of the workers, or the environment "
             "was still being built; they were killed: what it has started may go on",
-            RuntimeWarning,
-            stacklevel=3,
         )
 
 
 def _open_pidfd(pid: int) -> int:
-    """A descriptor that becomes readable when the process ends, -1 where the system has none: its pipe tells, too."""
+    """Return a descriptor that becomes readable when the process ends; -1 if the system has none, since its pipe tells, too."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -341,7 +367,7 @@ def _popen(command: list[str], fds: tuple[int, ...], folder: str | None, index: 
     """Start a worker from a thread that lives as long as this process: Linux counts the end of its thread as its parent's."""
 
     def start() -> subprocess.Popen[bytes]:
-        with born_blocked():  # until it has said that it leaves them to its parent
+        with born_blocked():  # until it has installed its handlers
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -360,9 +386,9 @@ def _popen(command: list[str], fds: tuple[int, ...], folder: str | None, index: 
 
 @cache
 def _spawner() -> SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
-    """A queue of functions for a thread that outlives the interpreter's exit handlers, which close environments.
+    """Return the queue of a thread that runs functions, and that outlives the interpreter's exit handlers.
 
-    That of an executor ends before, and its workers with it.
+    These close environments. An executor's thread would end before, and its workers with it.
     """
     asked: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
     threading.Thread(target=_serve, args=(asked,), name="fastes-spawner", daemon=True).start()
