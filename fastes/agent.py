@@ -41,8 +41,8 @@ from fastes.models.reference_batch import draw_reference
 from fastes.policies.choose_policy import check_model_memory, check_no_class
 from fastes.policies.custom_policy import AnySpec, CustomPolicy
 from fastes.policies.layers import State
-from fastes.pools.make_pool import PoolChoice, make_pool
-from fastes.pools.pool import Pool
+from fastes.pools.make_pool import make_local_pool, make_pool
+from fastes.pools.pool import Pool, PoolChoice
 from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback, CallbackList, CallbackListener, as_callback
 from fastes.reports.console_log import ConsoleLog
@@ -540,7 +540,7 @@ class Agent:
         with self.alone("replay()"):
             self.note_episode_limit()
             self.evaluator.close()  # the environment that is built for it is the only one
-            return replay_job(self.training_of(trial), self.evaluator, generation, job)
+            return replay_job(make_local_pool(self.evaluator.source), self.training_of(trial), self.evaluator, generation, job)
 
     def training_of(self, trial: int | None) -> Training:
         """The training of a trial, from 1; the only one for None. ValueError if several are left, or it is not."""
@@ -796,7 +796,7 @@ def _new_selection(source: EnvSource, spec: AnySpec, settings: Settings, seed: i
         env: An environment in which a policy that needs a reference batch can draw it.
     """
     check_model_memory(spec, settings.archive_size, settings.trials)
-    reference = draw_reference(spec, source, env, seed, settings.on_env_error) if spec.needs_reference else None
+    reference = draw_reference(spec, source, env, seed, settings.on_env_error)
     with _core.UsualFloats():
         first = Training.start(settings, spec, seed, source.episode_limit, reference)
         others = (trial_seed(seed, number) for number in range(1, settings.trials))

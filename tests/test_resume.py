@@ -21,7 +21,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
 from fastes.cli.train.report import choose_best, resume_command
 from fastes.cli.train.start import note_start
-from fastes.pools.make_pool import PoolChoice
+from fastes.pools.pool import PoolChoice
 from fastes.reports.progress_bar import ProgressBar
 from fastes.runs.run_config import read_config
 from fastes.runs.run_folder import RunFolder

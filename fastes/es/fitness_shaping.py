@@ -1,4 +1,4 @@
-"""Fitness shaping: from the returns of a generation to the weight of each pair, and to the gradient."""
+"""Fitness shaping: from the returns of a generation to the weight of each pair in the gradient."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import FastESError, shown, suggest
-from fastes.es.perturbations import Perturbations
 from fastes.es.portable_math import log
 
 Float32 = npt.NDArray[np.float32]
@@ -82,22 +81,6 @@ def shape_returns(returns: Float64, sigma: float, shaping: str | ShapingFunction
 def num_kept(num_pairs: int, top_fraction: float) -> int:
     """Return how many of the pairs count."""
     return max(1, math.ceil(top_fraction * num_pairs - 1e-9))
-
-
-def estimate_gradient(perturbations: Perturbations, shaped: Shaped, weight_decay: float) -> Float32:
-    """g = scale / share * sum_j w_j eps_j - weight_decay * theta, float32 (num_params,).
-
-    `share` is the fraction of the parameters that each pair perturbs. If each parameter has its own sigma, its sum is
-    multiplied by sigma_i over the mean sigma, as in PGPE: a parameter with twice the sigma takes twice the step.
-    """
-    theta = perturbations.theta
-    gradient = perturbations.table.weighted_sum(perturbations.noise_index, shaped.weights, len(theta), perturbations.windows)
-    gradient *= np.float32(shaped.scale * perturbations.inverse_fraction)
-    if perturbations.sigma_each is not None:
-        gradient *= perturbations.sigma_each / np.float32(perturbations.sigma)
-    if weight_decay:
-        gradient -= np.float32(weight_decay) * theta
-    return gradient
 
 
 def _centered_ranks(returns: Float64, _: Float64) -> Float64:

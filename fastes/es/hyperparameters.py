@@ -7,11 +7,13 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from fastes.errors import check_int, suggest
-from fastes.es.fitness_shaping import SHAPINGS, ShapingFunction, checked_shaping, missing_shaping
+from fastes.es.fitness_shaping import SHAPINGS, ShapingFunction, checked_shaping, missing_shaping, rule_of
 from fastes.es.optimizers import OPTIMIZERS, MissingOptimizer, OptimizerFactory, checked_optimizer
 from fastes.es.schedules import POSITIVE, ScheduleSetting, scheduled
-from fastes.es.sigma_adaptation import ADAPTATIONS, LARGEST_RATE, check_adaptation
 from fastes.setting_fields import checked_fields, setting
+
+ADAPTATIONS = ("none", "scalar", "per_parameter")
+_SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-30, 1e30  # of those that adapt: floor and ceiling are then ordinary float32 numbers
 
 
 def _population_size(name: str, value: object) -> int:
@@ -58,7 +60,7 @@ class Hyperparameters:
         "speed of sigma_adaptation; a sigma changes by at most 20 % per generation",
         "evolution",
         above=0.0,
-        high=LARGEST_RATE,
+        high=1000.0,
     )
     learning_rate: ScheduleSetting = setting(
         0.02,
@@ -124,11 +126,32 @@ class Hyperparameters:
 
     def __post_init__(self) -> None:
         checked_fields(self)
-        check_adaptation(self.sigma_adaptation, self.sigma, self.shaping)
+        _check_adaptation(self.sigma_adaptation, self.sigma, self.shaping)
 
     def hyperparameters(self) -> dict[str, Any]:
         """Return these fields alone, by name."""
         return {item.name: getattr(self, item.name) for item in fields(Hyperparameters)}
+
+
+def _check_adaptation(kind: str, sigma: ScheduleSetting, shaping: str | ShapingFunction) -> None:
+    """Raise ValueError for an adaptation that cannot work with these settings."""
+    if kind == "none":
+        return
+    if callable(sigma) or isinstance(sigma, str):
+        raise ValueError(
+            f"sigma = {sigma!r} is a schedule, and sigma_adaptation = {kind!r} changes sigma as well: expected a number for "
+            "sigma, or sigma_adaptation='none'"
+        )
+    if rule_of(shaping).within_pairs:
+        raise ValueError(
+            f"sigma_adaptation = {kind!r} compares pairs with each other, and shaping = {shaping!r} keeps only the "
+            "difference within each: expected another shaping, or sigma_adaptation='none'"
+        )
+    if not _SMALLEST_SIGMA <= sigma <= _LARGEST_SIGMA:
+        raise ValueError(
+            f"sigma = {sigma!r} cannot be adapted (sigma_adaptation = {kind!r}): expected {_SMALLEST_SIGMA:g} to "
+            f"{_LARGEST_SIGMA:g}"
+        )
 
 
 # --- names of other packages for ES -----------------------------------------------------------------------------------

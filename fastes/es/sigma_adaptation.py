@@ -9,18 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastes.es.fitness_shaping import Shaped, ShapingFunction, rule_of
+from fastes.es.fitness_shaping import Shaped
 from fastes.es.perturbations import Perturbations
 from fastes.es.schedules import ScheduleSetting
 
 Float32 = npt.NDArray[np.float32]
 Sigma = npt.NDArray[Any]  # float32, one for each parameter, or float64 (1,)
 
-ADAPTATIONS = ("none", "scalar", "per_parameter")
-LARGEST_RATE = 1000.0
 LEAST_CHANGE, LARGEST_CHANGE = 0.8, 1.2  # factors of a generation
 FLOOR, CEILING = 0.01, 10.0  # of the initial sigma
-_SMALLEST, _LARGEST = 1e-30, 1e30  # initial sigmas whose floor and ceiling are ordinary float32 numbers
 
 
 class SigmaAdaptation:
@@ -80,28 +77,8 @@ class SigmaAdaptation:
 
 
 def make_adaptation(kind: str, sigma: ScheduleSetting, rate: float, num_params: int) -> SigmaAdaptation | None:
-    """Return the adaptation of a sigma, None if it does not adapt; `check_adaptation` checks the arguments."""
+    """Return the adaptation of a sigma, None if it does not adapt; Hyperparameters have checked the arguments."""
     return None if kind == "none" else SigmaAdaptation(kind, float(sigma), rate, num_params)  # type: ignore[arg-type]
-
-
-def check_adaptation(kind: str, sigma: ScheduleSetting, shaping: str | ShapingFunction) -> None:
-    """Raise ValueError for an adaptation that cannot work with these settings."""
-    if kind == "none":
-        return
-    if callable(sigma) or isinstance(sigma, str):
-        raise ValueError(
-            f"sigma = {sigma!r} is a schedule, and sigma_adaptation = {kind!r} changes sigma as well: expected a number for "
-            "sigma, or sigma_adaptation='none'"
-        )
-    if rule_of(shaping).within_pairs:
-        raise ValueError(
-            f"sigma_adaptation = {kind!r} compares pairs with each other, and shaping = {shaping!r} keeps only the "
-            "difference within each: expected another shaping, or sigma_adaptation='none'"
-        )
-    if not _SMALLEST <= sigma <= _LARGEST:
-        raise ValueError(
-            f"sigma = {sigma!r} cannot be adapted (sigma_adaptation = {kind!r}): expected {_SMALLEST:g} to {_LARGEST:g}"
-        )
 
 
 def _mean(values: Sigma) -> float:

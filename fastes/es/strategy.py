@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import FastESError, check_int, check_seed, whole
-from fastes.es.fitness_shaping import Float64, estimate_gradient, shape_returns
+from fastes.es.fitness_shaping import Float64, Shaped, shape_returns
 from fastes.es.hyperparameters import Hyperparameters, make_hyperparameters
 from fastes.es.keywords import MoreHyperparameters, Unpack
 from fastes.es.noise_table import NoiseTable, default_table_size, window_size
@@ -465,6 +465,22 @@ class EvolutionStrategy:
     ) -> Result:
         """Search for the parameters at which the function is LARGEST; see `minimize`."""
         return _search(self, function, 1.0, max_evaluations, target, patience)
+
+
+def estimate_gradient(perturbations: Perturbations, shaped: Shaped, weight_decay: float) -> Float32:
+    """g = scale / share * sum_j w_j eps_j - weight_decay * theta, float32 (num_params,).
+
+    `share` is the fraction of the parameters that each pair perturbs. If each parameter has its own sigma, its sum is
+    multiplied by sigma_i over the mean sigma, as in PGPE: a parameter with twice the sigma takes twice the step.
+    """
+    theta = perturbations.theta
+    gradient = perturbations.table.weighted_sum(perturbations.noise_index, shaped.weights, len(theta), perturbations.windows)
+    gradient *= np.float32(shaped.scale * perturbations.inverse_fraction)
+    if perturbations.sigma_each is not None:
+        gradient *= perturbations.sigma_each / np.float32(perturbations.sigma)
+    if weight_decay:
+        gradient -= np.float32(weight_decay) * theta
+    return gradient
 
 
 def _search(

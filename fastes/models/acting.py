@@ -8,7 +8,7 @@ from typing import Any
 from fastes.envs.source import EnvSource
 from fastes.errors import check_int
 from fastes.policies.layers import State
-from fastes.pools.make_pool import make_local_pool
+from fastes.pools.pool import LocalPool
 from fastes.rollout.episode import Episode
 from fastes.rollout.job import Request
 from fastes.rollout.predictor import Predictor
@@ -26,15 +26,15 @@ def act(
     episode_start: Any = None,
     deterministic: bool = False,
 ) -> tuple[Any, State | None]:
-    """The actions for observations, and the next state of a recurrent policy: see Agent.predict.
+    """Return the actions for observations, and the next state of a recurrent policy; see Agent.predict.
 
     Args:
-        training: Has the parameters and the statistics of observations.
-        source: Of its environments.
-        predictor: Made for its policy.
-        space: That of the observations, if they are flattened; else None.
+        training: Parameters and statistics of observations.
+        source: The environment's.
+        predictor: Made for the policy.
+        space: The observation space if observations are flattened, else None.
         observation: One observation, or a batch.
-        state: A recurrent policy's.
+        state: A recurrent policy's state, None at the start of an episode.
         episode_start: Whether an episode begins, for all rows or per row.
         deterministic: Whether to act without the noise of training episodes.
     """
@@ -45,11 +45,17 @@ def act(
         return predictor.act(training.strategy.theta, training.normalizer, observation, noise, space, state, episode_start)
 
 
-def replay_job(training: Training, evaluator: Evaluator, generation: int, job: int) -> Episode:
-    """See FastES.replay."""
+def replay_job(pool: LocalPool, training: Training, evaluator: Evaluator, generation: int, job: int) -> Episode:
+    """Play one job of a generation again in this process, which leads from an error message to a debugger.
+
+    Args:
+        pool: A pool of this process, not opened yet; it is closed afterwards.
+        training: The training that failed, in the state before the generation.
+        evaluator: The training's.
+        generation, job: As in FastES.replay.
+    """
     check_job(training, generation, job)
     table = training.strategy.table
-    pool = make_local_pool(evaluator.source)
     try:
         pool.open(replace(evaluator.pool_spec(), trainings=(evaluator.needs_of(training),)))
         theta, normalizer, candidates = training.strategy.theta, training.normalizer, training.settings.largest_population()
@@ -68,12 +74,12 @@ def replay_job(training: Training, evaluator: Evaluator, generation: int, job: i
         perturbations, calls = training.ask(candidates // 2), training.env_calls.sent()
         return pool.play_job(job, Request(theta, normalizer, candidate, perturbations, calls=calls))
     finally:
-        table.release()  # it must not stay in this pool's memory
+        table.release()  # it must not stay in the memory of this pool
         pool.close()
 
 
 def check_job(training: Training, generation: int, job: int) -> None:
-    """TypeError or ValueError for a job that cannot be played from this training."""
+    """Raise TypeError or ValueError for a job that cannot be played from this training."""
     done = training.strategy.generation
     check_int("generation", generation, 1)
     check_int("job", job, 0, training.settings.largest_population() + training.settings.eval_episodes - 1)

@@ -15,7 +15,7 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.envs.source import EnvSource, MissingEnv
 from fastes.models.checkpointing import source_from
 from fastes.policies.custom_policy import AnySpec
-from fastes.pools.make_pool import PoolChoice
+from fastes.pools.pool import PoolChoice
 from fastes.rollout.env_calls import EnvCall
 from fastes.settings.settings import Settings
 

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-from typing import NamedTuple
-
 from fastes.envs.source import EnvSource
 from fastes.errors import check_int
-from fastes.pools.pool import LocalPool, Pool
+from fastes.pools.pool import LocalPool, Pool, PoolChoice
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.serial_pool import SerialPool
 from fastes.pools.vector_pool import VectorPool
 from fastes.system.limits import available_cpus
 
 _MOST_WORKERS = 4096
-
-
-class PoolChoice(NamedTuple):
-    """The user's arguments that choose a pool, unchecked.
-
-    Attributes:
-        n_workers: Worker processes; 0 to play in this process, None for one per usable core.
-        cluster: The address of a Ray cluster whose nodes play; None for this machine.
-    """
-
-    n_workers: int | None = None
-    cluster: str | None = None
-
-    def flags(self) -> str:
-        """Return the flags for a command that plays on the same cluster; '' without one."""
-        return "" if self.cluster is None else f" --cluster {shlex.quote(self.cluster)}"
-
-    def for_run_folder(self) -> dict[str, str]:
-        """Return the entries for a run folder's configuration."""
-        return {} if self.cluster is None else {"cluster": self.cluster}
 
 
 def make_pool(source: EnvSource, choice: PoolChoice) -> Pool:

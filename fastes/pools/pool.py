@@ -18,9 +18,10 @@ import atexit
 import contextlib
 import itertools
 import os
+import shlex
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Iterator, Sequence, Set
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,6 +33,26 @@ from fastes.rollout.episode import Episode
 from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
 
 _Result = TypeVar("_Result")
+
+
+class PoolChoice(NamedTuple):
+    """The user's arguments that choose a pool, unchecked.
+
+    Attributes:
+        n_workers: Worker processes; 0 to play in this process, None for one per usable core.
+        cluster: The address of a Ray cluster whose nodes play; None for this machine.
+    """
+
+    n_workers: int | None = None
+    cluster: str | None = None
+
+    def flags(self) -> str:
+        """Return the flags for a command that plays on the same cluster; '' without one."""
+        return "" if self.cluster is None else f" --cluster {shlex.quote(self.cluster)}"
+
+    def for_run_folder(self) -> dict[str, str]:
+        """Return the entries for a run folder's configuration."""
+        return {} if self.cluster is None else {"cluster": self.cluster}
 
 
 class Pool(Protocol):

@@ -28,7 +28,7 @@ from fastes.models.model_copy import Copied
 from fastes.models.parameters import named_parameters, theta_with
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.policy_keywords import POLICIES
-from fastes.pools.make_pool import PoolChoice
+from fastes.pools.pool import PoolChoice
 from fastes.reports.callbacks import Callback, CallbackList, as_callback
 from fastes.reports.monitor_files import checked_keywords, keywords_in
 from fastes.rollout.last_infos import LEFT_OUT, ROOM

@@ -17,8 +17,8 @@ from pools import played
 
 from fastes import FastES, FastESError
 from fastes.envs.source import make_env_source
-from fastes.pools.make_pool import PoolChoice, make_pool
-from fastes.pools.pool import Pool, Unfinished, run_trainings
+from fastes.pools.make_pool import make_pool
+from fastes.pools.pool import Pool, PoolChoice, Unfinished, run_trainings
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.serial_pool import SerialPool
 from fastes.pools.vector_pool import VectorPool
